@@ -29,8 +29,10 @@ RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3)
 FOLDS = 5
 PRIOR_ROWS = 2.0
 """As if so many more rows had been seen, spread evenly over the classes."""
-TOLERANCE = 3e-5
+TOLERANCE = 1e-4
 """Of the gradient for each row."""
+WORTHWHILE = 1e-3
+"""Nats of each held-out row: penalties that gain less are not weakened any further."""
 MOST_SHIFT = 300.0
 """Greatest difference of log probabilities between the classes' prior probabilities."""
 
@@ -192,7 +194,9 @@ class _Regression:
             loss = float(-logs[np.arange(count), self.classes] @ self.weights)
             if loss >= best:
                 break
-            best, chosen, told = loss, ridge, np.exp(logs)
+            gain, best, chosen, told = best - loss, loss, ridge, np.exp(logs)
+            if gain < WORTHWHILE * self.weights.sum():
+                break
         return self._regress(np.arange(count), chosen, first[0]), told
 
     def _regress(self, rows: NDArray[np.intp], ridge: float, first: Values) -> Values:

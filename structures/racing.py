@@ -52,7 +52,7 @@ class Race:
     near : list of str
         The names of the candidates that count as equally good as the best, in order of preference.
     networks : dict of str to Network
-        Those that builders with held-out predictions of their own have learned, where the race is over all rows.
+        Those that builders with held-out predictions of their own have learned, from all rows.
     seconds : float
         No candidate is tried any more after so many seconds, except the first one.
     """
@@ -157,17 +157,13 @@ class Race:
         variable = self.data.variable(self.target)
         assert isinstance(variable, Discrete)
         if name not in self._told:
-            everything = len(self.rows) == len(self.data.table)
-            rows = np.sort(self.rows)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                table = self.data.table if everything else self.data.table.take(rows)
-                learned = build.learn_held_out(table, self.target, family)
+                # from all rows, so that nothing has to be learned again
+                learned = build.learn_held_out(self.data.table, self.target, family)
             assert learned is not None
-            network, told = learned
-            if everything:
-                self.networks[name] = network
-            self._told[name] = told[np.searchsorted(rows, self.rows)]
+            self.networks[name], told = learned
+            self._told[name] = told[self.rows]
         return DiscretePosterior(variable, self._told[name][test].T, False, np.zeros(len(test)), None)
 
     def _ask(self, network: Network, test: NDArray[np.intp]) -> Any:

@@ -28,12 +28,16 @@ INTERVALS = 64
 """Of a number column, between which tests cut."""
 COPIES = 8
 """Missing cells of the training rows are drawn this often, for different trees."""
-QUESTIONS = (16, 48, 144)
-"""Tried for each node: as many as predict held-out rows best in a few trees."""
-PILOT = 20
+QUESTIONS = (16, 40, 100)
+"""Tried for each node: as few as predict held-out rows nearly best in some trees."""
+NEARLY = 0.01
+"""A log loss that is higher by this share counts as equal."""
+PILOT = 15
 """Trees that are grown with each number of questions."""
 SAMPLE = 20000
 """Rows of a tree, at most."""
+BLOCK = 4096
+"""Rows whose leaves in all trees are looked up together."""
 STRENGTHS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 """As how many rows the class probabilities of the node above count in those of a node."""
 _OPTIONS = Options(tolerance=1e-6, impossible="nan")
@@ -179,7 +183,8 @@ class _ClassForest:
         self.copied = np.tile(self.classes, len(features) // count)
         if trees > PILOT:
             pilots = [self._grow(features, picked[:PILOT], copies[:PILOT], number) for number in QUESTIONS]
-            number = QUESTIONS[int(np.argmin([pilot.loss for pilot in pilots]))]
+            least = min(pilot.loss for pilot in pilots)
+            number = QUESTIONS[[pilot.loss <= (1 + NEARLY) * least for pilot in pilots].index(True)]
         else:
             number = QUESTIONS[1]
         self.grown = self._grow(features, picked, copies, number)
@@ -243,27 +248,24 @@ class _ClassForest:
     ) -> _GrownTrees:
         """Choose the strength of smoothing that gives held-out rows the most probable classes."""
         count, classes = len(self.classes), len(self.target)
-        tree, row = np.nonzero(unseen)
-        if len(features) == count:
-            leaf = forest.find_leaves(features)[tree, row]
-        else:
-            leaf = np.empty(len(tree), dtype=np.intp)
+        tables = [self._tabulate(forest, strength) for strength in STRENGTHS]
+        told = np.zeros((len(STRENGTHS), count, classes))
+        for start in range(0, count, BLOCK):
+            part = slice(start, min(start + BLOCK, count))
+            leaf = np.empty((len(forest.roots), part.stop - start), dtype=np.intp)
             for copy in range(len(features) // count):
-                own = np.flatnonzero(copies[tree] == copy)
-                leaves = forest.find_leaves(features[copy * count : (copy + 1) * count])
-                leaf[own] = leaves[tree[own], row[own]]
-        times = np.bincount(row, minlength=count)
-        seen = times > 0
-        best: _GrownTrees | None = None
-        for strength in STRENGTHS:
-            tables = self._tabulate(forest, strength)
-            sums = [np.bincount(row, tables[:, code].take(leaf), count) for code in range(classes)]
-            told = np.where(seen[:, None], np.stack(sums, axis=1) / np.maximum(times, 1)[:, None], self.prior)
-            loss = float(-np.log(told[np.arange(count), self.classes]) @ self.shares)
-            if best is None or loss < best.loss:
-                best = _GrownTrees(forest, tables, told, loss)
-        assert best is not None
-        return best
+                own = np.flatnonzero(copies == copy)
+                leaf[own] = forest.find_leaves(features[copy * count + start : copy * count + part.stop], own)
+            away = unseen[:, part]
+            # a row that all trees have seen gets the mean of none, and the shares of the classes below
+            times = np.maximum(away.sum(axis=0), 1)[:, None]
+            for number, table in enumerate(tables):
+                sums = [np.where(away, table[:, code].take(leaf), 0.0).sum(axis=0) for code in range(classes)]
+                told[number, part] = np.stack(sums, axis=1) / times
+        told = np.where(unseen.any(axis=0)[:, None], told, self.prior)
+        losses = -np.log(told[:, np.arange(count), self.classes]) @ self.shares
+        best = int(np.argmin(losses))
+        return _GrownTrees(forest, tables[best], told[best], float(losses[best]))
 
     def _tabulate(self, forest: Forest, strength: float) -> Values:
         """Return the class probabilities of all nodes, those of the node above counting as some rows."""

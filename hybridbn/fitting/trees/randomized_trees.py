@@ -6,8 +6,9 @@ number?", the number being halfway between two of the node's rows, so that neith
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,10 +59,10 @@ class Forest:
     def _predict_rows(self, features: Values) -> Values:
         return np.asarray(self.value[self.find_leaves(features)])
 
-    def find_leaves(self, features: NDArray[Any]) -> Codes:
-        """Return the leaf of each row in each tree: (trees, rows)."""
+    def find_leaves(self, features: NDArray[Any], trees: slice | Codes = slice(None)) -> Codes:
+        """Return the leaf of each row in each tree, or in some: (trees, rows)."""
         rows = np.arange(len(features))
-        node = np.repeat(self.roots[:, None], len(features), axis=1)
+        node = np.repeat(self.roots[trees, None], len(features), axis=1)
         while True:
             deeper = self.left[node] + (features[rows, self.column[node]] > self.cut[node])
             if (deeper == node).all():
@@ -162,6 +163,10 @@ class Questions:
         return np.asarray(self.starts[group] + np.floor(rng.random(nodes) * self.sizes[group]).astype(np.intp))
 
 
+_CountLeft: TypeAlias = Callable[[NDArray[np.bool_]], tuple[Codes, Values]]
+"""Returns for each node how many rows go left, and their sums (nodes, outputs)."""
+
+
 @dataclass(frozen=True)
 class _Numbers:
     """Sums of a number over nodes, whose squares over the counts tell how much of the squared error is explained."""
@@ -171,8 +176,14 @@ class _Numbers:
     def sum_nodes(self, rows: Codes, starts: Codes, node: Codes) -> Values:
         return np.add.reduceat(self.target[rows], starts)[:, None]
 
-    def sum_left(self, rows: Codes, starts: Codes, node: Codes, goes_left: NDArray[np.bool_]) -> Values:
-        return np.add.reduceat(np.where(goes_left, self.target[rows], 0.0), starts)[:, None]
+    def count_left(self, rows: Codes, starts: Codes, node: Codes) -> _CountLeft:
+        own = self.target[rows]
+
+        def count(goes_left: NDArray[np.bool_]) -> tuple[Codes, Values]:
+            left = np.add.reduceat(goes_left.astype(np.intp), starts)
+            return left, np.add.reduceat(np.where(goes_left, own, 0.0), starts)[:, None]
+
+        return count
 
     def can_split(self, sums: Values, counts: Codes) -> NDArray[np.bool_]:
         return np.ones(len(counts), dtype=bool)
@@ -192,8 +203,14 @@ class _Classes:
         key = node * self.count + self.classes[rows]
         return np.asarray(np.bincount(key, minlength=len(starts) * self.count).reshape(-1, self.count), np.float64)
 
-    def sum_left(self, rows: Codes, starts: Codes, node: Codes, goes_left: NDArray[np.bool_]) -> Values:
-        return self.sum_nodes(rows[goes_left], starts, node[goes_left])
+    def count_left(self, rows: Codes, starts: Codes, node: Codes) -> _CountLeft:
+        key, nodes = node * self.count + self.classes[rows], len(starts)
+
+        def count(goes_left: NDArray[np.bool_]) -> tuple[Codes, Values]:
+            told = np.bincount(key[goes_left], minlength=nodes * self.count).reshape(-1, self.count)
+            return told.sum(axis=1), told.astype(np.float64)
+
+        return count
 
     def can_split(self, sums: Values, counts: Codes) -> NDArray[np.bool_]:
         return np.asarray(sums.max(axis=1) < counts)
@@ -273,13 +290,16 @@ def _choose_cuts(
     whole = (sums**2).sum(axis=1) / counts
     best = whole * (1 + 1e-9)
     column, cut = np.zeros(nodes, dtype=np.intp), np.full(nodes, np.inf)
+    flat, first = features.ravel(), rows * features.shape[1]
+    count_left = target.count_left(rows, starts, node)
     for _ in range(questions.count):
         asked = questions.draw(nodes, rng)
         one, other = (rows[starts + np.floor(rng.random(nodes) * counts).astype(np.intp)] for _ in range(2))
         halfway = 0.5 * features[one, asked] + 0.5 * features[other, asked]
-        goes_left = features[rows, asked[node]] <= halfway[node]
-        left = np.add.reduceat(goes_left.astype(np.intp), starts)
-        told = target.sum_left(rows, starts, node, goes_left)
+        # whole numbers are compared as such, several times faster
+        bound = halfway if features.dtype.kind == "f" else halfway.astype(features.dtype)
+        goes_left = flat.take(first + np.repeat(asked, counts)) <= np.repeat(bound, counts)
+        left, told = count_left(goes_left)
         right = counts - left
         enough = (left >= least) & (right >= least)
         score = (told**2).sum(axis=1) / np.maximum(left, 1) + ((sums - told) ** 2).sum(axis=1) / np.maximum(right, 1)
