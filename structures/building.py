@@ -16,6 +16,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import (
     fit_available,
     fit_marginals,
+    leave_unusable,
     list_arcs,
     read_as_declared,
     structure_of,
@@ -222,9 +223,14 @@ class Build:
         """Whether it is a structure with potentials, whose families are kept."""
         return self.structure is not None and any(self.structure.nodes[n].get("potential") for n in self.structure)
 
-    def read(self, data: Any, weights: Any = None) -> Table:
-        """Read the data with the variables of the structure; numbers that it cuts into intervals stay numbers."""
-        return read_as_declared(data, self.structure, weights, keep_numbers=True)
+    def read(self, data: Any, weights: Any = None, target: str | None = None) -> Table:
+        """Read the data with the variables of the structure; numbers that it cuts into intervals stay numbers.
+
+        Columns that nothing can be learned from are left out, with a warning, unless they are the target or nodes of
+        the structure.
+        """
+        kept = (target, *(() if self.structure is None else self.structure))
+        return read_as_declared(leave_unusable(data, kept), self.structure, weights, keep_numbers=True)
 
     def fit_marginals(self, table: Table, potentials: Potentials | None = None) -> Network:
         """Fit a density to each column alone, of these families or else of those of the structure or the partial."""

@@ -201,3 +201,21 @@ def test_arrays_get_names() -> None:
     assert np.array_equal(filled[:, [0, 2]], values[:, [0, 2]])
     assert hb.Table(values).names == ("x0", "x1", "x2")
     assert set(hb.structures.chow_liu(values)) == {"x0", "x1", "x2"}
+
+
+@pytest.mark.parametrize(
+    "learn",
+    [
+        lambda data: hb.bootstrap("tan", data, target="c", replicates=2).network(0.5),
+        lambda data: hb.boost(data, "c", rounds=2).networks[0],
+        lambda data: hb.augment(data, "c", max_iterations=1).network,
+        lambda data: hb.fit([("c", "x")], data, "gaussian", missing="em"),
+    ],
+    ids=["bootstrap", "boost", "augment", "em"],
+)
+@pytest.mark.parametrize("empty", [[None] * 40, [np.nan] * 40], ids=["objects", "numbers"])
+def test_an_empty_column_is_left_out_by_all_that_learns(learn, empty):
+    x = np.random.default_rng(0).normal(size=40)
+    with pytest.warns(UserWarning, match=r"columns left alone: 'empty' \(no value\)"):
+        net = learn({"x": x, "empty": empty, "c": np.where(x > 0, "a", "b")})
+    assert set(net) == {"x", "c"}

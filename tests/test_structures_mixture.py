@@ -196,3 +196,55 @@ def test_the_parts_of_the_cross_validation_can_be_chosen():
     for folds in (1, 2.5, True):
         with pytest.raises(hb.NetworkError, match="folds"):
             mixture(data, folds=folds)
+
+
+FORMS = ("full", "tied", "factors", "tree")
+
+
+def correlated(rows, seed, missing=0.0):
+    """Return columns of three clusters with covariances of their own."""
+    rng = np.random.default_rng(seed)
+    shape = np.random.default_rng(99)
+    turns, centers = shape.normal(size=(3, 5, 5)), shape.normal(0, 4, (3, 5))
+    group = rng.integers(3, size=rows)
+    cells = centers[group] + np.einsum("nij,nj->ni", turns[group], rng.normal(size=(rows, 5)))
+    cells[rng.random(cells.shape) < missing] = np.nan
+    return {f"x{i}": 10.0**i * cells[:, i] for i in range(5)}
+
+
+@pytest.mark.parametrize("covariance", FORMS)
+def test_covariances_are_densities_of_networks(covariance):
+    """The network has the density that EM maximized, hidden cells included, whatever the arcs say."""
+    data = correlated(120, 1, missing=0.2) | {"c": ["a", "b", None] * 40}
+    read = read_data_without_target(data, "gaussian", None)
+    clustering = cluster_rows(read, 2, "held_out", 5, 2, np.random.default_rng(0), 3, covariance)
+    probabilities, logs = compute_responsibilities(clustering.statistics, clustering.fit)
+    net = clustering.build_network("cluster")
+    table = hb.Table(data)
+    scale = np.log(clustering.statistics.scales)
+    seen = np.array([~np.isnan(np.asarray(table.column(f"x{i}"))) for i in range(5)])
+    np.testing.assert_allclose(net.log_density(table), logs - scale @ seen, rtol=1e-8)
+    np.testing.assert_allclose(net.posterior("cluster", table).probabilities, probabilities, atol=1e-8)
+
+
+@pytest.mark.parametrize("covariance", ["full", "tied"])
+@pytest.mark.parametrize("missing", [0.0, 0.3])
+def test_the_objective_never_falls_with_any_covariance(covariance, missing):
+    data = correlated(80, 2, missing)
+    read = read_data_without_target({name: data[name] for name in ("x0", "x1", "x2")}, "gaussian", None)
+    history = cluster_rows(read, 3, "held_out", 5, 2, np.random.default_rng(0), 3, covariance).fit.history
+    assert len(history) > 3
+    assert (np.diff(history) >= -1e-9 * np.abs(history[1:])).all()
+
+
+def test_the_covariance_is_chosen():
+    data, fresh = correlated(400, 3), hb.Table(correlated(400, 4))
+    net = mixture(data, most=5)
+    assert net.number_of_edges() == 5 + 10
+    diagonal = mixture(data, covariance="diagonal")
+    assert net.log_density(fresh).mean() > diagonal.log_density(fresh).mean() + 0.3
+    holes = mixture(correlated(400, 3, missing=0.05), 3, covariance="full")
+    assert holes.log_density(fresh).mean() > diagonal.log_density(fresh).mean() + 0.2
+    assert mixture(data, 3, criterion="bic").number_of_edges() == 15
+    with pytest.raises(hb.NetworkError, match="covariance must be one of"):
+        mixture(data, covariance="round")

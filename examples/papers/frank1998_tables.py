@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 from scipy import stats
-from studies import layout, significant, summaries
+from studies import judge, layout, significant, summaries
 
 __all__ = [
     "errors_table",
@@ -130,7 +130,7 @@ def report_regression(records, published):
         print(f"\n{title}, %\n\n{text}\n")
         if compared:
             more = [name for name in outside if name.lower() not in NOT_REPRODUCIBLE]
-            holds = "holds" if len(more) <= SPARE[measure] else "DOES NOT HOLD"
+            holds = judge(len(more) <= SPARE[measure], compared)
             near = f"{compared - len(outside)} of {compared}; outside: {', '.join(outside) or 'none'}"
             print(f"naive Bayes within max(2 published sd, 5 %) on {near}")
             print(f"expected: all but {', '.join(NOT_REPRODUCIBLE)} and {SPARE[measure]} more: {holds}")
@@ -176,7 +176,7 @@ def report_classification(records, published):
         if found_differences:
             mean = float(np.mean(list(found_differences.values())))
             far = [name for name, value in found_differences.items() if abs(value) > POINTS]
-            holds = "holds" if not far and abs(mean) <= MEAN_OF_POINTS else "DOES NOT HOLD"
+            holds = judge(not far and abs(mean) <= MEAN_OF_POINTS, len(found_differences))
             print(
                 f"{method}: mean difference {mean:+.2f} points over {len(found_differences)} datasets, farther than "
                 f"{POINTS:g}: "

@@ -30,6 +30,7 @@ __all__ = [
     "cross_validated",
     "datasets_of",
     "folds",
+    "judge",
     "layout",
     "read_published",
     "read_records",
@@ -37,6 +38,25 @@ __all__ = [
     "summaries",
     "write_records",
 ]
+
+
+FEWEST = 6
+"""A sign test can't be significant on fewer datasets: 2 * 0.5**5 is above 5 %."""
+
+
+def judge(holds, datasets, words=("holds", "DOES NOT HOLD")):
+    """Return in a word whether what is expected of many datasets holds, unless too few of them were run to tell.
+
+    Examples
+    --------
+    >>> judge(False, 20), judge(True, 20, ("within", "OUTSIDE"))
+    ('DOES NOT HOLD', 'within')
+    >>> judge(False, 2)
+    'too few datasets were run to tell (2; at least 6 are needed)'
+    """
+    if datasets < FEWEST:
+        return f"too few datasets were run to tell ({datasets}; at least {FEWEST} are needed)"
+    return words[0] if holds else words[1]
 
 
 # -- datasets ----------------------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
-from studies import layout
+from studies import judge, layout
 
 from hybridbn.learning.bias_variance import BiasVariance
 
@@ -162,7 +162,8 @@ def _report_ratios(title, ratios, expected):
     verdict = ""
     if expected is not None:
         inside = expected[0] <= round(float(ratios.mean()), 2) <= expected[1]
-        verdict = f"; expected {expected[0]:.2f} to {expected[1]:.2f}: {'within' if inside else 'OUTSIDE'}"
+        word = judge(inside, len(ratios), ("within", "OUTSIDE"))
+        verdict = f"; expected {expected[0]:.2f} to {expected[1]:.2f}: {word}"
     print(f"{title}: mean ratio {ratios.mean():.2f}, wins/losses {wins}/{losses}, sign test p = {p:.4f}{verdict}")
 
 
@@ -178,7 +179,7 @@ def _report_differences(depth, method, differences):
         f"of its size {np.median(abs(far)):.2f} points"
     )
     if depth and method == "tree":
-        print(f"{told}; expected below {MEDIAN:g}: {'holds' if np.median(abs(far)) < MEDIAN else 'DOES NOT HOLD'}")
+        print(f"{told}; expected below {MEDIAN:g}: {judge(np.median(abs(far)) < MEDIAN, len(far))}")
         return
     most = DEEP if depth else POINTS[method]
     wider = WIDER if method == "boosted" and not depth else {}

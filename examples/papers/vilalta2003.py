@@ -36,6 +36,7 @@ from studies import (
     comparable,
     cross_validated,
     datasets_of,
+    judge,
     layout,
     read_published,
     read_records,
@@ -239,7 +240,7 @@ def report_loss(found, names, method):
         f"{gains.min():+.2f} ({names[int(gains.argmin())]}), paired t-test p = {p:.2g}; expected above {-LOSS:g} and "
         f"not "
         f""
-        f"significant: {'holds' if fine else 'DOES NOT HOLD'}"
+        f"significant: {judge(fine, len(names))}"
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
@@ -33,6 +33,7 @@ __all__ = [
     "fill_at_random",
     "fit_available",
     "fit_marginals",
+    "leave_unusable",
     "list_arcs",
     "read_as_declared",
     "structure_of",
@@ -50,7 +51,7 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     """
     graph = structure_of(structure)
     known = {name for name, attributes in graph.nodes.items() if attributes.get("variable")}
-    table = read_as_declared(_leave_unusable(data, graph), graph, weights)
+    table = read_as_declared(leave_unusable(data, graph), graph, weights)
     _refuse_unknown(graph, table)
     found = roles(table, None, _keep_families(graph, table, potentials))
     nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
@@ -63,13 +64,20 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     return Network([fitter.fit(table, variable, parents) for fitter, variable, parents in families])
 
 
-def _leave_unusable(data: Any, graph: Network) -> Any:
-    """Return data without columns that nothing can be learned from, unless the structure names them."""
+def leave_unusable(data: Any, kept: Container[Any]) -> Any:
+    """Return data without columns that nothing can be learned from, with a warning, unless they are named.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True) as told:
+    ...     print(Table(leave_unusable({"x": [1.0, 2.0], "e": [None, None]}, ())).names, len(told))
+    ('x',) 1
+    """
     _, reasons = Table.read_usable(data)
-    unusable = {name: reason for name, reason in reasons.items() if name not in graph}
+    unusable = {name: reason for name, reason in reasons.items() if name not in kept}
     if not unusable:
         return data
-    warnings.warn(f"{describe_left_alone(unusable)}; the network has no such nodes", stacklevel=4)
+    warnings.warn(f"{describe_left_alone(unusable)}; the network has no such nodes", stacklevel=5)
     if isinstance(data, Table):
         return data.drop(unusable)
     frame = open_frame(data)

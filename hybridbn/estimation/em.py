@@ -17,6 +17,7 @@ from hybridbn.estimation.available_cases import (
     fill_at_random,
     fit_available,
     fit_marginals,
+    leave_unusable,
     read_as_declared,
     structure_of,
 )
@@ -161,7 +162,7 @@ def expectation_maximization(
     options = options or Options()
     rng = make_generator(random_state)
     graph = structure_of(structure)
-    table = read_as_declared(data, graph, weights, keep_numbers=True)
+    table = read_as_declared(leave_unusable(data, graph), graph, weights, keep_numbers=True)
     first = _check_start(graph, start, table) if start is not None else _choose_start(graph, table, potentials, rng)
     families = _list_families(first, graph, potentials)
     is_exact_family = all(isinstance(family.fitter, GaussianFitter | MultinomialFitter) for family in families.values())

@@ -146,6 +146,11 @@ class KernelFitter(Fitter):
         if not 0 <= self.unseen < math.inf:
             raise NetworkError(f"unseen must be a number of rows, finite and not negative, not {self.unseen!r}")
 
+    @property
+    def searches(self) -> bool:
+        """Whether bandwidths are searched."""
+        return self.bandwidths in ("extended", "paper")
+
     @classmethod
     def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
         """Any variables, as long as there is a number among them."""

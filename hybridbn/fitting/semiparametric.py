@@ -14,6 +14,7 @@ from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
 from hybridbn.fitting.fitter_choice import Spec, check_spec, fitter_of
+from hybridbn.fitting.kernel import KernelFitter
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values, Variable
 
@@ -64,14 +65,16 @@ class SemiparametricStatistics(Statistics):
 class SemiparametricFitter(Fitter):
     """Learns the one of some families under which rows are most likely that were left out.
 
-    By default a number is linear Gaussian or has a kernel density given its parents. Networks in which that is chosen
-    for each node are semiparametric (Atienza, Bielza & Larrañaga 2022): ``hill_climb(data, "semiparametric",
-    score=CrossValidation())`` finds arcs and families by one score.
+    By default a number is linear Gaussian or has a kernel density given its parents, with the bandwidths of normal
+    densities or with searched ones. Networks in which that is chosen for each node are semiparametric (Atienza, Bielza
+    & Larrañaga 2022): ``hill_climb(data, "semiparametric", score=CrossValidation())`` finds arcs and families by one
+    score.
 
     Parameters
     ----------
     families : tuple of family or Fitter
-        The first one that is best is taken.
+        The first one that is best is taken. While arcs are searched for, kernels whose bandwidths are searched give way
+        to others that are in the tuple.
     folds : int
         Parts of the rows that are left out in turn.
 
@@ -93,7 +96,7 @@ class SemiparametricFitter(Fitter):
     name: ClassVar[str] = "semiparametric"
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "softmax")
 
-    families: tuple[Spec, ...] = ("gaussian", "kernel")
+    families: tuple[Spec, ...] = ("gaussian", KernelFitter(bandwidths="normal"), "kernel")
     folds: int = 5
 
     def __post_init__(self) -> None:
@@ -108,9 +111,11 @@ class SemiparametricFitter(Fitter):
         """Numbers, whatever their parents are."""
         return isinstance(child, Continuous)
 
-    def list_fitters(self, child: Variable, parents: tuple[Variable, ...] = ()) -> list[Fitter]:
-        """Return the fitters to choose from."""
-        return [fitter_of(family, child, parents) for family in self.families]
+    def list_fitters(self, child: Variable, parents: tuple[Variable, ...] = (), *, quick: bool = False) -> list[Fitter]:
+        """Return the fitters to choose from; `quick` ones don't search bandwidths, if there are other kernels."""
+        fitters = [fitter_of(family, child, parents) for family in self.families]
+        direct = [one for one in fitters if not (isinstance(one, KernelFitter) and one.searches)]
+        return direct if quick and any(isinstance(one, KernelFitter) for one in direct) else fitters
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> SemiparametricStatistics:
         """Collect the rows where child and parents are observed."""

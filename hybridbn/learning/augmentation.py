@@ -154,7 +154,7 @@ def augment(
     (False, array([0.822, 0.796, 0.783, 0.782, 0.781, 0.782]))
     """
     builder = Build.of(build)
-    table = builder.read(data, weights).sample_if_scanned("networks by data augmentation")
+    table = builder.read(data, weights, target).sample_if_scanned("networks by data augmentation")
     _check(table, target, response, patience, max_iterations)
     rng = make_generator(random_state)
     precision = resolve_options("augment", options, keywords, impossible="raise")

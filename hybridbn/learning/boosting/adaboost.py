@@ -146,7 +146,7 @@ def boost(
     rng = make_generator(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
     builder = Build.of(build)
-    table = builder.read(data, weights)
+    table = builder.read(data, weights, target)
     variable = _check_target(table, target, algorithm)
     families = builder.potentials if potentials is None else potentials
     if families is None and not builder.keeps_families:
