@@ -17,8 +17,8 @@ __all__ = ["Forest", "grow_forest"]
 _TREES = 40
 _LEAST = 3
 """Rows of a leaf."""
-_QUESTIONS = 16
-"""Tried for each node."""
+_QUESTIONS = (8, 16)
+"""Tried for each node: one for every other column, but so many at least and at most."""
 _ROWS = 2000
 """Of a tree, at most."""
 _CHUNK = 2048
@@ -139,7 +139,7 @@ def _choose_cuts(
     node = np.repeat(np.arange(nodes), counts)
     best = sums**2 / counts * (1 + 1e-9)
     column, cut = np.zeros(nodes, dtype=np.intp), np.full(nodes, np.inf)
-    for _ in range(_QUESTIONS):
+    for _ in range(int(np.clip(features.shape[1] // 2, *_QUESTIONS))):
         asked = rng.integers(features.shape[1], size=nodes)
         one, other = (rows[starts + np.floor(rng.random(nodes) * counts).astype(np.intp)] for _ in range(2))
         halfway = 0.5 * features[one, asked] + 0.5 * features[other, asked]
