@@ -5,30 +5,48 @@ from __future__ import annotations
 import numpy as np
 
 from hybridbn.fitting.trees.randomized_trees import grow_forest
-from hybridbn.learning.imputation.predictive_mean_matching import _fit_ridge, fit_stacked_regression
+from hybridbn.learning.imputation.stacked_regression import StackedRegression, _fit_ridge, fit_stacked_regression
 
 
-def learned(rows: int, y: str) -> tuple[np.ndarray, float, np.ndarray, float]:
-    """Return features, the share of the forest, what is expected of them, and the target's variance."""
+def learned(rows: int, y: str) -> tuple[np.ndarray, StackedRegression, np.ndarray, float]:
+    """Return features, what is learned, its predictions of the rows, and the target's variance."""
     rng = np.random.default_rng(0)
     x, z, noise = rng.normal(size=(3, rows))
-    target = {"line": 2 * x - z + noise, "bent": np.abs(x) + 0.3 * noise, "noise": noise}[y]
+    target = {
+        "line": 2 * x - z + noise,
+        "bent": np.abs(x) + 0.3 * noise,
+        "steps": np.floor(3 * x) % 2 + 0.2 * noise,
+        "noise": noise,
+    }[y]
     features = np.column_stack([x, target, z])
-    rule, without = fit_stacked_regression(features, 1, np.ones(rows), rng)
-    assert not rule.slopes[1]
-    assert 1 not in rule.others
-    return features, rule.share, without, float(target.var())
+    rule, training = fit_stacked_regression(features, 1, np.ones(rows), rng)
+    assert rule.others.tolist() == [0, 2]
+    return features, rule, training.predictions, float(target.var())
 
 
-def test_lines_need_no_forest() -> None:
-    features, share, without, variance = learned(1000, "line")
-    assert share < 0.1
+def test_lines_need_nothing_else() -> None:
+    features, rule, without, variance = learned(1000, "line")
+    assert rule.share == 0
+    assert not len(rule.bends)
     assert abs(((features[:, 1] - without) ** 2).mean() / variance - 1 / 6) < 0.03
 
 
-def test_bends_need_one() -> None:
-    features, share, without, variance = learned(1000, "bent")
-    assert 0.7 < share < 1.3
+def test_steps_need_a_forest() -> None:
+    features, rule, without, variance = learned(1000, "steps")
+    assert 0.7 < rule.share < 1.3
+    assert ((features[:, 1] - without) ** 2).mean() / variance < 0.5
+
+
+def test_bends_need_curves_that_go_on_where_nothing_is_observed() -> None:
+    rng = np.random.default_rng(0)
+    x, z, noise = rng.normal(size=(3, 500))
+    seen = np.column_stack([x, 1 + x**2 + x * z + 0.1 * noise, z])[x < 1]
+    rule, _ = fit_stacked_regression(seen, 1, np.ones(len(seen)), rng)
+    assert len(rule.bends)
+    beyond = rule.predict(np.array([[1.5, np.nan, 1.0], [1.5, np.nan, -1.0]]))
+    np.testing.assert_allclose(beyond, [4.75, 1.75], atol=0.4)
+    features, rule, without, variance = learned(1000, "bent")
+    assert len(rule.bends) or rule.share > 0.7
     # the noise is a fifth of the variance
     assert ((features[:, 1] - without) ** 2).mean() / variance < 0.27
 
@@ -45,13 +63,13 @@ def test_what_a_regression_says_without_a_row_is_what_it_says_when_that_row_is_l
     others = np.delete(features, 2, axis=1)
     target = features[:, 2] - features[:, 2].mean()
     weights = rng.integers(1, 3, size=40).astype(float)
-    center, slopes, fitted, without = _fit_ridge(others, target, weights)
-    np.testing.assert_allclose(fitted, (others - center) @ slopes)
+    ridge = _fit_ridge(others, target, weights)
+    np.testing.assert_allclose(ridge.fitted, (others - ridge.center) @ ridge.slopes)
     for row in range(5):
         kept = np.arange(40) != row
         design = np.sqrt(weights[kept])[:, None] * np.column_stack([np.ones(39), others[kept]])
         exact = np.linalg.lstsq(design, np.sqrt(weights[kept]) * target[kept], rcond=None)[0]
-        assert abs(without[row] - np.append(1.0, others[row]) @ exact) < 0.05 * target.std()
+        assert abs(ridge.left_out[row] - np.append(1.0, others[row]) @ exact) < 0.05 * target.std()
 
 
 def test_a_row_with_weight_two_counts_as_two_rows() -> None:
@@ -60,8 +78,8 @@ def test_a_row_with_weight_two_counts_as_two_rows() -> None:
     weights = rng.integers(1, 3, size=60)
     one, _ = fit_stacked_regression(features, 0, weights.astype(float), rng)
     other, _ = fit_stacked_regression(np.repeat(features, weights, axis=0), 0, np.ones(weights.sum()), rng)
-    np.testing.assert_allclose(one.center, other.center)
-    np.testing.assert_allclose(one.slopes / other.slopes[1], other.slopes / other.slopes[1], rtol=0.1, atol=0.02)
+    np.testing.assert_allclose(one.curves.center, other.curves.center)
+    np.testing.assert_allclose(one.slopes / other.slopes[0], other.slopes / other.slopes[0], rtol=0.1, atol=0.02)
 
 
 def test_leaves_hold_three_rows_at_least_and_questions_do_not_depend_on_units() -> None:

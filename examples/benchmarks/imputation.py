@@ -106,9 +106,9 @@ def tidy(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def near_copy(rng: np.random.Generator) -> pd.DataFrame:
-    x, y, z, w = rng.normal(size=(4, 500))
-    frame = {"x": x, "copy": 3 + 2 * x + 0.15 * y, "y": 0.5 * x + z, "z": z, "w": 0.4 * y + 0.4 * z + w}
-    return pd.DataFrame(frame)
+    x, z, u, v, w = rng.normal(size=(5, 500))
+    y = 0.5 * x + 0.8 * z + 0.5 * u
+    return pd.DataFrame({"x": x, "copy": 3 + 2 * x + 0.15 * v, "y": y, "z": z, "w": 0.4 * y + 0.4 * z + w})
 
 
 def curved(rng: np.random.Generator) -> pd.DataFrame:

@@ -64,6 +64,12 @@ _OWN_NUMBER, _MATCHED = -1, -2
 for.
 """
 
+_REPEATS = 8
+"""Expectations given drawn cells are averaged over so many draws."""
+
+_ALL_ATTEMPTS = 1000
+"""The attempts of one draw have numbers below this."""
+
 
 Limits: TypeAlias = Callable[[str, Mapping[str, NDArray[Any]]], tuple[Values, Values]]
 """From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
@@ -78,8 +84,17 @@ class Matcher(Protocol):
         holes: Mapping[str, NDArray[np.bool_]],
         uniforms: Callable[[str], Values],
         limits: Limits,
-    ) -> Mapping[str, Values]:
+    ) -> Mapping[str, NDArray[Any]]:
         """Return columns of complete rows with the holes filled anew, given a uniform number for each name and row."""
+
+    def expect(
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        uniforms: Callable[[str], Values],
+        limits: Limits,
+    ) -> Mapping[str, Values]:
+        """Return what is expected of these columns given the others: numbers, or probabilities (rows, states)."""
 
 
 def find_holes(table: Table) -> dict[str, NDArray[np.bool_]]:
@@ -252,9 +267,37 @@ class Completion:
             cells[name] = column
         return cells
 
-    def expect(self, table: Table) -> Cells:
+    def expect(self, table: Table, levels: Levels | None = None) -> Cells:
         """Fill in the expectation of each missing number, and the most probable state of each missing discrete cell."""
-        return self._complete(table, self._expect_block)
+        return self.choose_expected(table, self.expectations(table, levels))
+
+    def expectations(self, table: Table, levels: Levels | None = None, repeats: int = _REPEATS) -> dict[str, Values]:
+        """Return what is expected of each missing cell: numbers (rows,), or probabilities (rows, states) of the table's
+        own states; nothing of observed cells.
+
+        Parameters
+        ----------
+        levels : callable, optional
+            Uniform numbers as in `draw`; without them columns that are matched are expected by the network alone.
+        repeats : int
+            Matched columns are expected given draws of the others, and averaged over so many.
+        """
+        table = table.select([name for name in table.names if name in self.network])
+        expected: dict[str, Values] = {}
+        for block, part in self._split_into_blocks(table):
+            for name, values in self._expect_block(block, part, levels, repeats).items():
+                whole = expected.setdefault(name, np.zeros((len(table), *values.shape[1:])))
+                whole[part] = values
+        return expected
+
+    def choose_expected(self, table: Table, expected: Mapping[str, Values]) -> Cells:
+        """Return the network's columns with the holes filled by expected numbers and most probable states."""
+        cells = {name: table.column(name) for name in table.names if name in self.network}
+        for name, holes in find_holes(table).items():
+            if name in expected:
+                values = expected[name]
+                cells[name] = np.where(holes, values if values.ndim == 1 else values.argmax(axis=1), cells[name])
+        return cells
 
     def find_most_probable(self, table: Table) -> Cells:
         """Fill in the most probable completion of each row, all its missing cells taken together."""
@@ -296,18 +339,40 @@ class Completion:
         """Return the network's columns with the holes filled, block by block of rows that bound the memory."""
         table = table.select([name for name in table.names if name in self.network])
         holes = find_holes(table)
-        rows = np.flatnonzero(np.any([*holes.values(), np.zeros(len(table), dtype=bool)], axis=0))
         cells = {name: np.array(table.column(name)) if name in holes else table.column(name) for name in table.names}
-        width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
-        step = _count_block_rows(width)
-        for start in range(0, len(rows), step):
-            part = rows[start : start + step]
-            filled = fill(table.take(part), part)
+        for block, part in self._split_into_blocks(table):
+            filled = fill(block, part)
             for name in holes.keys() & filled.keys():
                 cells[name][part] = np.where(holes[name][part], filled[name], cells[name][part])
         return cells
 
+    def _split_into_blocks(self, table: Table) -> Iterator[tuple[Table, NDArray[np.intp]]]:
+        """Yield the incomplete rows in blocks that bound the memory, and their numbers."""
+        rows = np.flatnonzero(np.any([*find_holes(table).values(), np.zeros(len(table), dtype=bool)], axis=0))
+        width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
+        step = _count_block_rows(width)
+        for start in range(0, len(rows), step):
+            part = rows[start : start + step]
+            yield table.take(part), part
+
     def _draw_block(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
+        cells, holes = self._draw_jointly(table, rows, levels), find_holes(table)
+        if self.matcher is not None and holes:
+            matched = self.matcher.match(cells, *self._matching_arguments(table, rows, levels))
+            for name in matched.keys() & holes.keys():
+                cells[name] = np.where(holes[name], matched[name], cells[name])
+        return cells
+
+    def _matching_arguments(
+        self, table: Table, rows: NDArray[np.intp], levels: Levels
+    ) -> tuple[Mapping[str, NDArray[np.bool_]], Callable[[str], Values], Limits]:
+        nowhere = np.zeros(len(table), dtype=bool)
+        everywhere = {**dict.fromkeys(table.names, nowhere), **find_holes(table)}
+        limits = self._limits_of_bounds if self.limits is None else self.limits
+        return everywhere, levels(_MATCHED, rows).__getitem__, limits
+
+    def _draw_jointly(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
+        """Draw from the network, whatever is matched later."""
         cells: Cells = {name: table.column(name) for name in table.names}
         holes = find_holes(table)
         values = self._draw_within_bounds(EvidenceReader(self.network, table).evidence(table.names), rows, levels)
@@ -315,19 +380,15 @@ class Completion:
         for name, missing in holes.items():
             own = self.translate_to_table(table, name, values[name], own_level.get(name, np.zeros(0)))
             cells[name] = np.where(missing, own, cells[name])
-        if self.matcher is not None and holes:
-            everywhere = {name: holes.get(name, np.zeros(len(table), dtype=bool)) for name in table.names}
-            limits = self._limits_of_bounds if self.limits is None else self.limits
-            matched = self.matcher.match(cells, everywhere, levels(_MATCHED, rows).__getitem__, limits)
-            for name, numbers in matched.items():
-                cells[name] = np.where(everywhere[name], numbers, cells[name])
         return cells
 
     def _limits_of_bounds(self, name: str, cells: Mapping[str, NDArray[Any]]) -> tuple[Values, Values]:
         low, high = self.bounds.get(name, (-np.inf, np.inf))
         return np.full(len(cells[name]), low), np.full(len(cells[name]), high)
 
-    def _expect_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
+    def _expect_block(
+        self, table: Table, rows: NDArray[np.intp], levels: Levels | None, repeats: int
+    ) -> dict[str, Values]:
         holes = find_holes(table)
         if self.closed is not None and not holes.keys() & self.bounds.keys():
             expected = self._expect_closed(table, rows, holes)
@@ -335,7 +396,20 @@ class Completion:
             expected = {
                 name: self.expectation(table, posterior) for name, posterior in self.posteriors(table, rows).items()
             }
-        return {name: values if values.ndim == 1 else values.argmax(axis=1) for name, values in expected.items()}
+        if self.matcher is None or levels is None:
+            return expected
+        matched: dict[str, Values] = {}
+        for repeat in range(repeats):
+
+            def shift(
+                attempt: int, part: NDArray[np.intp], first: int = repeat * _ALL_ATTEMPTS
+            ) -> Mapping[str, Values]:
+                return levels(attempt + first, part)
+
+            cells = self._draw_jointly(table, rows, shift)
+            for name, values in self.matcher.expect(cells, *self._matching_arguments(table, rows, shift)).items():
+                matched[name] = matched.get(name, 0.0) + values / repeats
+        return {**expected, **matched}
 
     def _expect_closed(
         self, table: Table, rows: NDArray[np.intp], holes: Mapping[str, NDArray[np.bool_]]

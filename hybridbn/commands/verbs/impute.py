@@ -157,7 +157,7 @@ exit codes:
             "--rounds",
             type=parse_count,
             metavar="N",
-            help="rounds of drawing and learning; by default as many as the share of missing cells asks for",
+            help="rounds of drawing and learning; by default until drawn cells no longer drift",
         )
         add_sample_argument(model)
         model.add_argument(

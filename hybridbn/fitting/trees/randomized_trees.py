@@ -20,8 +20,8 @@ __all__ = ["Forest", "Questions", "grow_class_forest", "grow_forest"]
 _TREES = 40
 _LEAST = 3
 """Rows of a leaf."""
-_QUESTIONS = 16
-"""Tried for each node."""
+_QUESTIONS = (8, 16)
+"""Tried for each node: one for every other column, but so many at least and at most."""
 _ROWS = 2000
 """Of a tree, at most."""
 _CHUNK = 2048
@@ -148,12 +148,13 @@ class Questions:
 
     starts: Codes
     sizes: Codes
-    count: int = _QUESTIONS
+    count: int
 
     @classmethod
     def of(cls, features: int) -> Self:
         """Return questions about features that are each a group."""
-        return cls(np.arange(features), np.ones(features, dtype=np.intp))
+        count = int(np.clip(features // 2, *_QUESTIONS))
+        return cls(np.arange(features), np.ones(features, dtype=np.intp), count)
 
     def draw(self, nodes: int, rng: np.random.Generator) -> Codes:
         """Return a feature for each node."""

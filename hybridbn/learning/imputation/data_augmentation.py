@@ -4,11 +4,16 @@ A network learned from available cases only is biased where cells are missing de
 given all observed cells of a row, and learning from the tables that they complete, remove the bias (Tanner & Wong
 1987). With weights of the Bayesian bootstrap (Rubin 1981) in each round the parameters are draws from their posterior,
 which makes multiple imputations proper.
+
+How many rounds that takes depends on the information that is missing: a round leaves as large a share of an error as
+the share of rows that tell nothing about it. Where much is missing, rounds go on until the statistics of the draws no
+longer drift.
 """
 
 from __future__ import annotations
 
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -38,6 +43,7 @@ from hybridbn.learning.imputation.rule_search import find_rules
 from hybridbn.learning.imputation.rules import Rules
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame
@@ -52,16 +58,31 @@ __all__ = [
     "NetworkLearner",
     "Settings",
     "fit_imputation",
+    "has_drift",
     "use_network",
 ]
 
 DRAW_OPTIONS = Options(tolerance=1e-6)
 """The default options of imputation: draws need no more digits."""
 
+_AVERAGED = (3, 6)
+"""Expectations are averaged over so many draws of the parameters, at least and at most,"""
+_AVERAGED_ROWS = 20_000
+"""and in between over so many that have this many rows together."""
 _FINAL_TABLES = 5
 """The final network is learned from this many completed tables, so that no single draw decides."""
 _REMAINING_ERROR = 0.02
-"""Rounds go on until at most this share of the first network's error is left."""
+"""Rounds go on until at most this share of the first network's error is left,"""
+_LEAST_ROUNDS, _MOST_ROUNDS = 6, 60
+"""with so many at least and at most,"""
+_MORE_ROUNDS = 1.5
+"""so many times more as long as drawn cells and residual variances still drift,"""
+_ARCS_EVERY = 5
+"""After the least number of rounds arcs are learned anew in one of so many, which is what takes most of the time."""
+_DRIFT = 4.0
+"""that is as long as the square of a change is this many times what chance explains."""
+_LOST = 0.3
+"""Where so little information is missing, a drift would be over before it could be told from chance."""
 _REMAINING_CORRELATION = 0.15
 """The parameters of two successive draws have at most this correlation."""
 
@@ -174,8 +195,6 @@ class DataAugmentation:
 
     def __post_init__(self) -> None:
         self._holes = find_holes(self.table)
-        counted = self.table.weights > 0
-        self._missing = max((float(holes[counted].mean()) for holes in self._holes.values()), default=0.0)
         self.observed: dict[str, Values] = collect_observed_numbers(self.table)
         self._completed = self.table
         if not self._holes:
@@ -185,22 +204,35 @@ class DataAugmentation:
             return
         self._completed = fill_table(self.table, self.rules.settle_sums(self.table, self._fill_at_random()))
         self.network = self.learner.learn_first(self.table, self._completed)
-        rounds = self._count_rounds(_REMAINING_ERROR, 6, 20) if self.rounds is None else self.rounds
-        completed_tables: list[Table] = []
+        wanted = (
+            self._count_rounds(_REMAINING_ERROR, _LEAST_ROUNDS, _MOST_ROUNDS) if self.rounds is None else self.rounds
+        )
+        last_tables: deque[Table] = deque(maxlen=_FINAL_TABLES)
+        trace: list[Values] = []
 
         def learn(completed: Table) -> Network:
-            completed_tables.append(completed)
             self._completed = completed
-            return self.learner.learn_again(self.network, completed, settled=len(completed_tables) + 1 >= rounds)
+            last_tables.append(completed)
+            number = len(trace) + 1
+            is_settled = number + 1 >= wanted or (number > _LEAST_ROUNDS and number % _ARCS_EVERY > 0)
+            network = self.learner.learn_again(self.network, completed, is_settled)
+            trace.append(_trace(self.history[-1], network))
+            return network
 
         def until(network: Network) -> bool:
+            nonlocal wanted
             self.network = network
-            return len(completed_tables) >= rounds
+            is_asked = len(trace) == wanted and self.rounds is None and self._find_lost_information() > _LOST
+            if is_asked and has_drift(np.array(trace)):
+                wanted = min(math.ceil(_MORE_ROUNDS * wanted), _MOST_ROUNDS)
+            return len(trace) >= wanted
 
-        alternate(self.network, self._draw, learn, until, "learn to impute", rounds)
-        if rounds:
-            last_tables = completed_tables[-min(_FINAL_TABLES, max(rounds // 2, 1)) :]
-            self.network = self.learner.learn_again(self.network, self._stack(last_tables), settled=True)
+        alternate(
+            self.network, self._draw, learn, until, "learn to impute", wanted if self.rounds is not None else None
+        )
+        if trace:
+            kept = min(_FINAL_TABLES, max(len(trace) // 2, 1))
+            self.network = self.learner.learn_again(self.network, self._stack([*last_tables][-kept:]), settled=True)
 
     def draw_networks(self) -> Iterator[Network]:
         """Yield networks whose parameters are nearly independent draws from their posterior."""
@@ -224,19 +256,34 @@ class DataAugmentation:
         # with hidden nodes the expectation of a number is not a function of the other cells
         if completion.closed is None or not self.matching or any(name not in self.table for name in network):
             return completion
-        cells = {name: self._completed.column(name) for name in self.table.names}
         proper = network is not self.network
-        matcher = fit_matching(completion.closed, cells, self._holes, self.rng, proper, self.rules)
+        matcher = fit_matching(completion, self._completed, self._holes, self.rng, proper, self.rules)
         return add_matching(completion, matcher, self.rules)
 
     def _plain_completion(self, network: Network) -> Completion:
         return Completion(network, self.options, self.observed, self.bounds)
 
     def _count_rounds(self, remaining: float, least: int, most: int) -> int:
-        """Return the number of rounds after which at most this share of a deviation remains, in the slowest column."""
-        if self._missing >= 1:
+        """Return the number of rounds after which at most this share of a deviation remains, in the slowest arc."""
+        lost = self._find_lost_information()
+        if lost >= 1:
             return most
-        return int(np.clip(math.ceil(math.log(remaining) / math.log(max(self._missing, 1e-9))), least, most))
+        return int(np.clip(math.ceil(math.log(remaining) / math.log(max(lost, 1e-9))), least, most))
+
+    def _find_lost_information(self) -> float:
+        """Return the greatest share of rows in which a column, or one of the two columns of an arc, is missing.
+
+        The rows with both tell how the two depend on each other. A round lets so much of an error about it remain as
+        is missing.
+        """
+        counted = self.table.weights > 0
+        if not self._holes or not counted.any():
+            return 0.0
+        holes = {name: missing[counted] for name, missing in self._holes.items()}
+        nowhere = np.zeros(int(counted.sum()), dtype=bool)
+        arcs = ((a, b) for a, b in self.network.edges if a in holes or b in holes)
+        of_arcs = max((float((holes.get(a, nowhere) | holes.get(b, nowhere)).mean()) for a, b in arcs), default=0.0)
+        return max(of_arcs, *(float(missing.mean()) for missing in holes.values()))
 
     def _draw(self, network: Network) -> Table:
         keys = self.rng.integers(2**64, size=len(self.table), dtype=np.uint64)
@@ -279,6 +326,41 @@ class DataAugmentation:
             else:
                 summary[name] = (float(values.mean()), float(values.std()))
         return summary
+
+
+def has_drift(trace: Values) -> bool:
+    """Return whether statistics still move: whether their means over the last two thirds of the rounds differ.
+
+    Parameters
+    ----------
+    trace : ndarray (rounds, statistics)
+
+    Examples
+    --------
+    >>> noise = np.random.default_rng(0).normal(size=(30, 5))
+    >>> has_drift(noise), has_drift(noise + 0.3 * np.arange(30)[:, None])
+    (False, True)
+    """
+    window = len(trace) // 3
+    if window < 3 or not trace.shape[1]:
+        return False
+    earlier, later = trace[-2 * window : -window], trace[-window:]
+    noise = (earlier.var(axis=0, ddof=1) + later.var(axis=0, ddof=1)) / window
+    squares = (later.mean(axis=0) - earlier.mean(axis=0)) ** 2
+    told = noise > 1e-12 * np.maximum(np.square(trace).mean(axis=0), 1e-300)
+    if not told.any():
+        return False
+    # the mean of the square of Student's t
+    by_chance = (window - 1) / (window - 2)
+    return bool((squares[told] / noise[told]).mean() > _DRIFT * by_chance)
+
+
+def _trace(summary: Mapping[str, Any], network: Network) -> Values:
+    """Return the statistics of a round: those of drawn cells, and the logarithms of residual variances."""
+    statistics = [np.ravel(one) for one in summary.values()]
+    potentials = (network.potential(name) for name in network)
+    variances = [np.log(one.variance.mean()) for one in potentials if isinstance(one, LinearGaussian)]
+    return np.concatenate([np.zeros(0), *statistics, np.array(variances)])
 
 
 def _default_fitters(table: Table) -> dict[str, Fitter]:
@@ -336,6 +418,14 @@ class FittedImputation:
     def history(self) -> list[dict[str, Any]]:
         """A summary of the draws in each round of learning."""
         return [] if self.augmentation is None else self.augmentation.history
+
+    def models_of_expectations(self) -> Iterator[Model]:
+        """Yield models over whose expectations point estimates are averaged, none where parameters are not drawn."""
+        if self.augmentation is None or not isinstance(self.augmentation.learner, DefaultLearner):
+            return iter(())
+        # in large tables parameters are nearly certain, so few draws are enough
+        rows = max(len(self.augmentation.table), 1)
+        return self.models(int(np.clip(_AVERAGED_ROWS // rows, *_AVERAGED)))
 
     def models(self, draws: int | None) -> Iterator[Model]:
         """Yield a model for each draw; where parameters were learned, they are draws from their posterior."""

@@ -252,9 +252,10 @@ class _ParentSelection:
         self.design = design
         self.child = int(design.columns_of[child][0])
         self.rows = design.observed[child]
-        self.groups = [design.columns_of[rival] for rival in rivals]
+        # the indicator of the last state is what those of the others leave
+        self.groups = [design.columns_of[rival][: max(len(design.columns_of[rival]) - 1, 1)] for rival in rivals]
         sizes = np.array([len(group) for group in self.groups], dtype=np.intp)
-        self.prices = np.maximum(sizes - 1, 1) * _PARAMETER_PRICE
+        self.prices = sizes * _PARAMETER_PRICE
         self.wide_groups = np.flatnonzero(sizes > 1).tolist()
         self.columns = np.array([group[0] for group in self.groups], dtype=np.intp)
         # squares of the residual of each rival's first column, and its product with that of the child

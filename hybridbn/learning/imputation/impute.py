@@ -198,7 +198,7 @@ def impute(
         With `network`: refuse states that it doesn't know; or leave them as they are and ignore them as evidence about
         other cells, with a warning.
     rounds : int, optional
-        How often draws and learning alternate; the default depends on the share of missing cells.
+        How often draws and learning alternate; by default until drawn cells no longer drift.
     random_state : int, Generator or None
     options : Options, optional
         The options of posteriors, by default ``Options(tolerance=1e-6)``; or its attributes as keywords, `tolerance`
@@ -284,7 +284,8 @@ def impute(
     indicator_columns = _indicator_columns(rows, whole) if indicators else {}
     tables = []
     for number, model in enumerate(fitted.models(draws)):
-        fills = model.fill(rows, strategy, keys_of_rows, fitted.seed + number)
+        others = fitted.models_of_expectations() if strategy == "mean" and rows.holes else ()
+        fills = model.fill(rows, strategy, keys_of_rows, fitted.seed + number, others)
         tables.append(model.complete(rows, fills, indicator_columns))
     imputation = Imputation(fitted, rows, tables)
     if details:

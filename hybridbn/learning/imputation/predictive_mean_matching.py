@@ -5,14 +5,12 @@ it puts values where none can be, below zero or between spikes, and a straight l
 draw of a row's missing cells such numbers are drawn again, one column after the other, given all other cells: each
 becomes the number of an observed row with nearly the same prediction. One pass is enough, as it starts from joint
 draws; in small tables a longer chain would strengthen dependences for which few cells give evidence. Where observed
-rows are sparse, the difference of the predictions is added, within the observed range, as slopes would come out too
-small otherwise. Each of several draws learns and takes its numbers from a bootstrap sample of the observed rows
+rows are sparse, the difference of the predictions is added, not far beyond the observed range, as slopes would come out
+too small otherwise. Each of several draws learns and takes its numbers from a bootstrap sample of the observed rows
 (Rubin's approximate Bayesian bootstrap), as intervals would be too short otherwise.
 
-Predictions are a mixture of a ridge regression, for straight lines, and of a forest, for all else. The shares come from
-non-negative least squares on both models' predictions of each row without it (stacking, Breiman 1996). Training rows
-are then matched by the forest's out-of-bag prediction, as in-bag trees overfit, and by the ridge regression's in-sample
-prediction, as leave-one-out predictions of a line are highest where the row itself is low, which flattens slopes.
+Discrete columns whose observed states contradict the network are drawn again, too, by probabilities that are predicted
+in the same way. The expectation of a cell is what is predicted given draws of the others, averaged over these.
 """
 
 from __future__ import annotations
@@ -24,11 +22,19 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.conditional_gaussian import ConditionalGaussian
+from hybridbn.estimation.completion import Completion
+from hybridbn.learning.imputation.goodness_of_fit import (
+    FEWEST_OBSERVED,
+    SPIKE_SHARE,
+    disagree,
+    find_badly_described,
+    share_of_most_frequent,
+)
 from hybridbn.learning.imputation.rule_search import is_heaped
 from hybridbn.learning.imputation.rules import Rules
 from hybridbn.learning.imputation.stacked_regression import StackedRegression, fit_stacked_regression
-from hybridbn.variables import Codes, Values
+from hybridbn.tables import Table
+from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["ColumnMatcher", "PredictiveMeanMatching", "fit_matching"]
 
@@ -36,21 +42,15 @@ _NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
 """A number is taken from one of this many rows, or of this share of all rows if that is more."""
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 """The two sides on which `numpy.searchsorted` inserts a number."""
+_BEYOND = 0.5
+"""Numbers lie beyond the observed ones by at most this share of their range."""
 _DISTANT = 0.1
 """Differences of predictions below this many standard deviations of the residuals are neglected."""
 _ATTEMPTS = 20
 """Numbers that are outside of their limits are drawn again this often."""
 _GOLDEN_RATIO = 0.6180339887498949
-_FEWEST_OBSERVED = 25
-"""With fewer observed numbers the nearest predictions are too far away, so the column is not matched."""
-_SKEWNESS, _KURTOSIS = 0.5, 1.0
-"""Residuals with more skewness or excess kurtosis than this are far from normal, unless chance explains it."""
-_STANDARD_ERRORS = 4.0
-"""Deviations of fewer standard errors are put down to chance."""
-_OUTSIDE_SHARE = 0.002
-"""A column of whose draws more are outside of what the column can be is far from normal."""
-_SPIKE_SHARE = 0.1
-"""A column in which one number has a larger share has a spike, so it isn't continuous."""
+_TESTED_ROWS = 1000
+"""From so many rows of a table it is told whether a network describes a discrete column."""
 _MOST_INDICATORS = 20
 """At most this many states of a discrete column, the most frequent ones, become indicators."""
 Cells = Mapping[str, NDArray[Any]]
@@ -67,7 +67,7 @@ class ColumnMatcher:
     tolerance : float
         Differences of predictions up to this are neglected; infinite for columns with spikes.
     low, high : float
-        The range of all observed numbers; no drawn number lies outside.
+        Somewhat beyond the range of all observed numbers; no drawn number lies outside.
     """
 
     regression: StackedRegression
@@ -111,6 +111,40 @@ class ColumnMatcher:
 
 
 @dataclass(frozen=True, eq=False)
+class StateMatcher:
+    """The drawing of one discrete column from probabilities given all other cells.
+
+    Attributes
+    ----------
+    size : int
+        The number of states.
+    regressions : mapping from code to StackedRegression
+        Of the indicators of all states but the most frequent one, which gets the rest.
+    rest : int
+        The code of that one.
+    """
+
+    size: int
+    regressions: Mapping[int, StackedRegression]
+    rest: int
+
+    def probabilities(self, features: Values) -> Values:
+        """Return the probabilities of the states in each row of the features (rows, states)."""
+        result = np.zeros((len(features), self.size))
+        for code, regression in self.regressions.items():
+            result[:, code] = np.clip(regression.predict(features), 0.0, 1.0)
+        total = result.sum(axis=1)
+        result[:, self.rest] = np.maximum(1 - total, 0.0)
+        return np.asarray(result / np.maximum(total, 1.0)[:, None])
+
+    def draw(self, features: Values, uniforms: Values) -> Codes:
+        """Draw a state for each row of the features, given uniform numbers."""
+        cumulated = np.cumsum(self.probabilities(features), axis=1)
+        codes: Codes = (uniforms[:, None] * cumulated[:, -1:] >= cumulated).sum(axis=1).astype(np.intp)
+        return np.minimum(codes, self.size - 1)
+
+
+@dataclass(frozen=True, eq=False)
 class PredictiveMeanMatching:
     """The predictive mean matching of several columns, each given all other cells of its row.
 
@@ -118,12 +152,12 @@ class PredictiveMeanMatching:
     ----------
     columns : sequence of (str, int)
         The features: numbers as they are (with -1), and indicators of a discrete column's code.
-    matchers : mapping from column to ColumnMatcher
+    matchers : mapping from column to ColumnMatcher or StateMatcher
         In the order in which columns are drawn.
     """
 
     columns: Sequence[tuple[str, int]]
-    matchers: Mapping[str, ColumnMatcher]
+    matchers: Mapping[str, ColumnMatcher | StateMatcher]
 
     def match(
         self,
@@ -131,8 +165,8 @@ class PredictiveMeanMatching:
         holes: Mapping[str, NDArray[np.bool_]],
         uniforms: Callable[[str], Values],
         limits: Callable[[str, Cells], tuple[Values, Values]],
-    ) -> dict[str, Values]:
-        """Return the matched columns, with new numbers in what were holes.
+    ) -> dict[str, NDArray[Any]]:
+        """Return the matched columns, with new numbers and codes in what were holes.
 
         Where no number within the limits is found, the hole keeps what it was filled with, or gets the nearest limit.
 
@@ -146,24 +180,76 @@ class PredictiveMeanMatching:
         limits : callable
             Returns the least and the greatest number of each row, given a column's name and the cells.
         """
-        features, current = _build_features(self.columns, cells), dict(cells)
-        completed = {}
+        return self._match_all(cells, holes, uniforms, limits)[1]
+
+    def expect(
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        uniforms: Callable[[str], Values],
+        limits: Callable[[str, Cells], tuple[Values, Values]],
+    ) -> dict[str, Values]:
+        """Return expected numbers (rows,) and probabilities of states (rows, states), given the others after matching.
+
+        The parameters are those of `match`. What is returned says nothing of rows in which a cell is observed.
+        """
+        features, current = self._match_all(cells, holes, uniforms, limits)
+        expected: dict[str, Values] = {}
         for name, matcher in self.matchers.items():
             rows = np.flatnonzero(holes[name])
-            if len(rows):
-                # later columns are matched given the new numbers of this one
-                feature = self.columns.index((name, -1))
+            if not len(rows):
+                continue
+            if isinstance(matcher, StateMatcher):
+                expected[name] = np.zeros((len(features), matcher.size))
+                expected[name][rows] = matcher.probabilities(features[rows])
+            else:
+                low, high = (ends[rows] for ends in limits(name, {**cells, **current}))
+                expected[name] = np.zeros(len(features))
+                predicted = np.clip(matcher.regression.predict(features[rows]), matcher.low, matcher.high)
+                expected[name][rows] = np.clip(predicted, low, high)
+        return expected
+
+    def _match_all(
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        uniforms: Callable[[str], Values],
+        limits: Callable[[str, Cells], tuple[Values, Values]],
+    ) -> tuple[Values, dict[str, NDArray[Any]]]:
+        """Return the features after matching, and the matched columns."""
+        features, current = _build_features(self.columns, cells), dict(cells)
+        matched: dict[str, NDArray[Any]] = {}
+        for name, matcher in self.matchers.items():
+            rows = np.flatnonzero(holes[name])
+            if not len(rows):
+                continue
+            own, levels = features[rows], uniforms(name)[rows]
+            column = np.array(current[name])
+            if isinstance(matcher, StateMatcher):
+                column[rows] = matcher.draw(own, levels)
+            else:
                 low, high = (ends[rows] for ends in limits(name, current))
-                numbers = matcher.draw(features[rows], uniforms(name)[rows], low, high)
-                kept = np.clip(features[rows, feature], low, high)
-                features[rows, feature] = np.where(np.isnan(numbers), kept, numbers)
-                current[name] = completed[name] = np.array(features[:, feature])
-        return completed
+                numbers = matcher.draw(own, levels, low, high)
+                column[rows] = np.where(np.isnan(numbers), np.clip(column[rows], low, high), numbers)
+            # later columns are matched given what is new in this one
+            current[name] = matched[name] = column
+            _update_features(self.columns, features, name, column)
+        return features, matched
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content for a file: lists, numbers and arrays."""
         return {
             "columns": [[name, code] for name, code in self.columns],
+            "order": list(self.matchers),
+            "states": {
+                name: {
+                    "size": matcher.size,
+                    "rest": matcher.rest,
+                    "expectations": [[code, one.to_dict()] for code, one in matcher.regressions.items()],
+                }
+                for name, matcher in self.matchers.items()
+                if isinstance(matcher, StateMatcher)
+            },
             "donors": {
                 name: {
                     "expectation": matcher.regression.to_dict(),
@@ -174,13 +260,14 @@ class PredictiveMeanMatching:
                     "range": [matcher.low, matcher.high],
                 }
                 for name, matcher in self.matchers.items()
+                if isinstance(matcher, ColumnMatcher)
             },
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Return what `to_dict` was made of."""
-        matchers = {
+        matchers: dict[str, ColumnMatcher | StateMatcher] = {
             name: ColumnMatcher(
                 StackedRegression.from_dict(saved["expectation"]),
                 np.asarray(saved["expected"]),
@@ -191,22 +278,28 @@ class PredictiveMeanMatching:
             )
             for name, saved in content["donors"].items()
         }
-        return cls(tuple((name, code) for name, code in content["columns"]), matchers)
+        for name, saved in content["states"].items():
+            regressions = {code: StackedRegression.from_dict(one) for code, one in saved["expectations"]}
+            matchers[name] = StateMatcher(saved["size"], regressions, saved["rest"])
+        columns = tuple((name, code) for name, code in content["columns"])
+        return cls(columns, {name: matchers[name] for name in content["order"]})
 
 
 def fit_matching(
-    closed: ConditionalGaussian,
-    completed: Cells,
+    completion: Completion,
+    table: Table,
     holes: Mapping[str, NDArray[np.bool_]],
     rng: np.random.Generator,
     proper: bool,
     rules: Rules,
 ) -> PredictiveMeanMatching | None:
-    """Learn the matching of the columns of numbers that the network describes badly; return None if there are none.
+    """Learn the matching of the columns that the network describes badly; return None if there are none.
 
     Parameters
     ----------
-    completed : mapping from column to ndarray
+    completion : Completion
+        Of a network in closed form.
+    table : Table
         The table that the network was learned from, with its holes filled.
     holes : mapping from column to ndarray of bool
         The holes of the columns that had any.
@@ -215,42 +308,115 @@ def fit_matching(
     rules : Rules
         What the columns can be. Numbers of a sum are not matched, as the others tell them exactly.
     """
+    assert completion.closed is not None
+    completed = {name: table.column(name) for name in table.names}
     summed = {name for one in rules.sums for name in one.names}
-    names = [name for name in _find_badly_described(closed, completed, holes, rules) if name not in summed]
+    names = [name for name in find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
+    columns = _choose_features(completed)
+    features = _build_features(columns, completed)
+    names = _find_contradicted(completion, table, holes, columns, features) + names
     if proper:
         names = [name for name in names if name in holes]
     if not names:
         return None
-    columns = _choose_features(completed)
-    features = _build_features(columns, completed)
-    matchers: dict[str, ColumnMatcher] = {}
+    matchers: dict[str, ColumnMatcher | StateMatcher] = {}
     for name in names:
-        feature = columns.index((name, -1))
         is_missing = holes.get(name, np.zeros(len(features), dtype=bool))
         rows = int((~is_missing).sum())
         weights = np.ones(rows)
         if proper:
             weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
-        matchers[name] = _fit_column(features, feature, ~is_missing, weights, rng)
         uniforms = rng.random(int(is_missing.sum()))
-        features[is_missing, feature] = matchers[name].draw(features[is_missing], uniforms, -np.inf, np.inf)
+        column = np.array(completed[name])
+        variable = table.variable(name)
+        if isinstance(variable, Discrete):
+            states = matchers[name] = _fit_states(columns, features, column, variable, ~is_missing, weights, rng)
+            column[is_missing] = states.draw(features[is_missing], uniforms)
+        else:
+            feature = columns.index((name, -1))
+            numbers = matchers[name] = _fit_column(features, feature, ~is_missing, weights, rng)
+            column[is_missing] = numbers.draw(features[is_missing], uniforms, -np.inf, np.inf)
+        _update_features(columns, features, name, column)
     return PredictiveMeanMatching(columns, matchers)
 
 
+def _find_contradicted(
+    completion: Completion,
+    table: Table,
+    holes: Mapping[str, NDArray[np.bool_]],
+    columns: Sequence[tuple[str, int]],
+    features: Values,
+) -> list[str]:
+    """Return the discrete columns whose observed states contradict the network's probabilities given all others."""
+    names = []
+    for name in table.names:
+        if not table.is_discrete(name):
+            continue
+        own = [feature for feature, (other, _) in enumerate(columns) if other == name]
+        observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(table))
+        if len(observed) < FEWEST_OBSERVED or not 0 < len(own) < _MOST_INDICATORS or name not in completion.network:
+            continue
+        # evenly spread rows say as much as all
+        observed = observed[:: -(-len(observed) // _TESTED_ROWS)]
+        part = table.take(observed)
+        codes = part.column(name)
+        blank = part.with_array(name, np.full(len(part), -1, dtype=np.intp))
+        probabilities = completion.expectations(blank)[name]
+        if disagree(probabilities, codes, np.delete(features[observed], own, axis=1)):
+            names.append(name)
+    return names
+
+
+def _fit_states(
+    columns: Sequence[tuple[str, int]],
+    features: Values,
+    codes: Codes,
+    variable: Discrete,
+    observed: NDArray[np.bool_],
+    weights: Values,
+    rng: np.random.Generator,
+) -> StateMatcher:
+    """Learn the probabilities of a column's states from the rows in which it is observed, whose weights are given."""
+    size, own = (
+        len(variable),
+        {code: feature for feature, (other, code) in enumerate(columns) if other == variable.name},
+    )
+    regressions = {
+        code: fit_stacked_regression(features[observed], feature, weights, rng, [*own.values()])[0]
+        for code, feature in own.items()
+    }
+    counts = np.bincount(codes[observed], minlength=size)
+    counts[[*own]] = -1
+    return StateMatcher(size, regressions, int(counts.argmax()))
+
+
+def _update_features(columns: Sequence[tuple[str, int]], features: Values, name: str, column: NDArray[Any]) -> None:
+    """Put a changed column into the features."""
+    for feature, (other, code) in enumerate(columns):
+        if other == name:
+            features[:, feature] = column if code < 0 else column == code
+
+
 def _fit_column(
-    features: Values, feature: int, observed: NDArray[np.bool_], weights: Values, rng: np.random.Generator
+    features: Values,
+    feature: int,
+    observed: NDArray[np.bool_],
+    weights: Values,
+    rng: np.random.Generator,
 ) -> ColumnMatcher:
     """Learn the matching of one column from the rows in which it is observed, whose weights are given."""
     values = features[observed, feature]
-    regression, training = fit_stacked_regression(features[observed], feature, weights, rng, features)
+    regression, training = fit_stacked_regression(features[observed], feature, weights, rng)
     order: Codes = np.argsort(training.predictions, kind="stable").astype(np.intp)
     order = np.repeat(order, weights[order].astype(np.intp))
     residuals = training.residuals[order]
-    has_spikes = _share_of_most_frequent(values[order]) > _SPIKE_SHARE or is_heaped(values)
+    has_spikes = share_of_most_frequent(values[order]) > SPIKE_SHARE or is_heaped(values)
     tolerance = np.inf if has_spikes else _DISTANT * float(np.std(residuals))
     low, high = float(values.min()), float(values.max())
-    low, high = low - 1.0 * (high - low), high + 1.0 * (high - low)
-    return ColumnMatcher(regression, training.predictions[order], values[order], residuals, tolerance, low, high)
+    room = _BEYOND * (high - low)
+    return ColumnMatcher(
+        regression, training.predictions[order], values[order], residuals, tolerance, low - room, high + room
+    )
 
 
 def _choose_features(cells: Cells) -> tuple[tuple[str, int], ...]:
@@ -270,92 +436,3 @@ def _build_features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
     """Return the features of complete rows (rows, features)."""
     listed = [cells[name] if code < 0 else cells[name] == code for name, code in columns]
     return np.ascontiguousarray(np.array(listed, dtype=np.float64).T)
-
-
-# -- which columns -----------------------------------------------------------------------------------------------------
-
-
-def _find_badly_described(
-    closed: ConditionalGaussian, completed: Cells, holes: Mapping[str, NDArray[np.bool_]], rules: Rules
-) -> list[str]:
-    """Return the columns with spikes or heaps, with residuals that are far from normal or depend on other numbers, and
-    with draws that can't be.
-    """
-    values = np.array([completed[name] for name in closed.numbers], dtype=np.float64).T
-    configuration: Codes = np.zeros(len(values), dtype=np.intp)
-    for variable in closed.given:
-        configuration = configuration * len(variable) + completed[variable.name].astype(np.intp)
-    names = []
-    for column, name in enumerate(closed.numbers):
-        observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
-        if len(observed) < _FEWEST_OBSERVED:
-            continue
-        residuals = values[observed, column] - closed.conditional_mean(
-            column, values[observed], configuration[observed]
-        )
-        others = np.delete(values[observed], column, axis=1)
-        if (
-            name in rules.codes
-            or _share_of_most_frequent(values[observed, column]) > _SPIKE_SHARE
-            or is_heaped(values[observed, column])
-            or _draws_outside(closed, column, values, configuration, rules.supports.get(name))
-            or _far_from_normal(residuals)
-            or _has_structure(residuals, others)
-        ):
-            names.append(name)
-    return names
-
-
-def _draws_outside(
-    closed: ConditionalGaussian,
-    column: int,
-    values: Values,
-    configuration: Codes,
-    support: tuple[float, float] | None,
-) -> bool:
-    """Return whether a normal distribution has too large a share where no number of the column can be."""
-    from scipy.special import ndtr
-
-    if support is None:
-        return False
-    low, high = support
-    center = closed.conditional_mean(column, values, configuration)
-    spread = 1 / np.sqrt(closed.regressions.gram[closed.regressions.kind[configuration], column, column])
-    # of the distribution given all other cells, and of what was drawn, given fewer of them
-    expected = float((ndtr((low - center) / spread) + ndtr((center - high) / spread)).mean())
-    drawn = float(((values[:, column] < low) | (values[:, column] > high)).mean())
-    return max(expected, drawn) > _OUTSIDE_SHARE
-
-
-def _far_from_normal(residuals: Values) -> bool:
-    n = len(residuals)
-    scaled = _standardize(residuals)
-    skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean()) - 3
-    return bool(scaled.any()) and bool(
-        abs(skewness) > max(_SKEWNESS, _STANDARD_ERRORS * np.sqrt(6 / n))
-        or abs(kurtosis) > max(_KURTOSIS, _STANDARD_ERRORS * np.sqrt(24 / n))
-    )
-
-
-def _has_structure(residuals: Values, others: Values) -> bool:
-    """Return whether residuals correlate with squares of other numbers, or squared residuals with other numbers."""
-    if not others.shape[1]:
-        return False
-    scaled, regressors = _standardize(residuals), _standardize(others)
-    curvature = _standardize(regressors**2).T @ scaled
-    heteroscedasticity = regressors.T @ _standardize(scaled**2)
-    return bool(
-        max(np.abs(curvature).max(), np.abs(heteroscedasticity).max()) > _STANDARD_ERRORS * np.sqrt(len(residuals))
-    )
-
-
-def _standardize(values: Values) -> Values:
-    centered = values - values.mean(axis=0)
-    deviation = np.sqrt(np.square(centered).mean(axis=0))
-    return np.asarray(centered / np.where(deviation > 0, deviation, np.inf))
-
-
-def _share_of_most_frequent(values: Values) -> float:
-    ordered = np.sort(values)
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    return float(np.diff([*starts, len(values)]).max()) / len(values)

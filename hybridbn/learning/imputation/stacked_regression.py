@@ -1,15 +1,16 @@
 """Regressions for predictive mean matching: mixtures of a straight line, of smooth curves and of a forest.
 
 All three predict a number from all other columns. A ridge regression is best where lines are straight. Where they bend,
-a ridge regression of cubic splines of the numbers and of products of the most important columns still knows how they
-go on where few numbers are observed; a forest knows everything else. The shares come from non-negative least squares on
-the predictions of each row without it (stacking, Breiman 1996): exact leave-one-out predictions of the ridge
+a ridge regression of squares and cubic splines of the numbers and of products of the most important columns still knows
+how they go on where few numbers are observed; a forest knows everything else. The shares come from non-negative least
+squares on the predictions of each row without it (stacking, Breiman 1996): exact leave-one-out predictions of the ridge
 regressions, and out-of-bag predictions of the forest. A part that adds next to nothing gets no share.
 """
 
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, NamedTuple, Self
 
@@ -23,20 +24,27 @@ __all__ = ["Curves", "StackedRegression", "TrainingPredictions", "fit_stacked_re
 
 _RIDGES = np.geomspace(0.1, 1e4, 16)
 """Candidates for the ridge penalty, in rows; the one with the least generalized cross-validation error is taken."""
-_WIDTHS = (0.2, 1.0, 3.0)
+_WIDTHS = (0.2, 1.0)
 """Candidates for the standard deviation of a curve's slopes, relative to that of straight ones."""
+_SPLINE = 0.3
+"""The same for splines, relative to squares and products."""
 _PART_PRICE = 5.0
 """The gain in log-likelihood that curves or a forest need: where lines are straight, these flatten their ends."""
 _MOST_LEVERAGE = 0.95
 """The leverage of a row is limited to this, as its leave-one-out prediction would be arbitrary otherwise."""
 _MOST_FEATURES = 100
 """Only so many columns, those with the greatest correlations, predict another one."""
-_KNOTS = (0.005, 0.2, 0.5, 0.8, 0.995)
+_KNOTS = (0.05, 0.35, 0.65, 0.95)
 """The knots of a spline are these quantiles."""
+_ROWS_PER_BEND = 10
+"""There is at most one spline or product for so many rows, as more would follow single rows; the columns with the
+greatest slopes come first."""
 _MOST_CURVED = 20
-"""So many columns get splines, those with the greatest slopes."""
+"""So many columns get splines and squares."""
+_LIMIT = 4.0
+"""Before they are multiplied, columns are limited to so many standard deviations, as outliers would decide else."""
 _MOST_MULTIPLIED = 8
-"""So many columns are multiplied with each other, those with the greatest slopes."""
+"""So many columns are multiplied with each other."""
 
 
 class TrainingPredictions(NamedTuple):
@@ -57,7 +65,7 @@ class TrainingPredictions(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Cubic splines of some columns, straight beyond their outermost knots, and products of pairs of columns.
+    """Cubic splines of some columns, straight beyond their outermost knots, and squares and products of columns.
 
     Attributes
     ----------
@@ -68,7 +76,7 @@ class Curves:
     knots : ndarray (splines, knots)
         In standardized units.
     pairs : ndarray (pairs, 2)
-        The columns that are multiplied.
+        The columns that are multiplied, some with themselves.
     """
 
     center: Values
@@ -83,15 +91,16 @@ class Curves:
         Examples
         --------
         >>> one = Curves(np.zeros(2), np.ones(2), np.array([0]), np.array([[0.0, 1.0, 2.0]]), np.array([[0, 1]]))
-        >>> one.expand(np.array([[0.0, 5.0], [1.0, 5.0], [2.0, 5.0], [3.0, 5.0]]))
-        array([[ 0.  ,  0.  ],
-               [ 0.25,  5.  ],
-               [ 1.5 , 10.  ],
-               [ 3.  , 15.  ]])
+        >>> one.expand(np.array([[0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]))
+        array([[0.  , 0.  ],
+               [0.25, 2.  ],
+               [1.5 , 4.  ],
+               [3.  , 6.  ]])
         """
         standard = (columns - self.center) / self.scale
+        limited = np.clip(standard, -_LIMIT, _LIMIT)
         first, second = self.pairs.T
-        products = standard[:, first] * standard[:, second]
+        products = limited[:, first] * limited[:, second]
         beyond = np.maximum(standard[:, self.curved, None] - self.knots, 0.0) ** 3
         inner, before_last, last = self.knots[:, :-2], self.knots[:, -2:-1], self.knots[:, -1:]
         width = last - before_last
@@ -157,7 +166,11 @@ class StackedRegression:
 
 
 def fit_stacked_regression(
-    features: Values, feature: int, weights: Values, rng: np.random.Generator, everywhere: Values | None = None
+    features: Values,
+    feature: int,
+    weights: Values,
+    rng: np.random.Generator,
+    excluded: Sequence[int] = (),
 ) -> tuple[StackedRegression, TrainingPredictions]:
     """Learn to predict a feature from the others; return the regression and what it says of the training rows.
 
@@ -167,8 +180,8 @@ def fit_stacked_regression(
     feature : int
         The index of the predicted feature.
     weights : ndarray (rows,)
-    everywhere : ndarray (more rows, features), optional
-        Features of all rows that there are, over which curves are laid.
+    excluded : sequence of int
+        Features that do not predict, besides the predicted one.
 
     Examples
     --------
@@ -180,19 +193,18 @@ def fit_stacked_regression(
     (array([2.]), True)
     """
     target = features[:, feature]
-    others = _choose_others(features, feature, weights)
+    others = _choose_others(features, feature, weights, excluded)
     columns = features[:, others]
     mean = float(np.average(target, weights=weights))
     centered = target - mean
     line = _fit_ridge(columns, centered, weights)
-    curves = _choose_curves(columns if everywhere is None else everywhere[:, others], line)
-    bent = curves.expand(columns)
+    curves = _choose_curves(columns, line, len(columns) // _ROWS_PER_BEND)
+    # squares and products before splines, which are straight where nothing is observed
+    relative = np.repeat([1.0, _SPLINE, 1.0], [columns.shape[1], curves.knots[:, 2:].size, len(curves.pairs)])
+    both = np.concatenate([columns, curves.expand(columns)], axis=1)
+    is_bent = np.arange(both.shape[1]) >= columns.shape[1]
     curve = min(
-        (
-            _fit_ridge(np.concatenate([columns, bent], axis=1), centered, weights, np.repeat([1.0, width], sizes))
-            for width in _WIDTHS
-            for sizes in [(columns.shape[1], bent.shape[1])]
-        ),
+        (_fit_ridge(both, centered, weights, np.where(is_bent, width, 1.0) * relative) for width in _WIDTHS),
         key=lambda one: one.loss,
     )
     # a column alone is expected to be its mean
@@ -218,9 +230,9 @@ def fit_stacked_regression(
     return regression, TrainingPredictions(predictions, (target - predictions) / np.sqrt(1 - leverage))
 
 
-def _choose_others(features: Values, feature: int, weights: Values) -> Codes:
+def _choose_others(features: Values, feature: int, weights: Values, excluded: Sequence[int]) -> Codes:
     """Return the features that predict one: all others, or those with the greatest correlations."""
-    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), feature)
+    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), [feature, *excluded])
     if len(others) <= _MOST_FEATURES:
         return others
     centered = features - np.average(features, axis=0, weights=weights)
@@ -229,18 +241,23 @@ def _choose_others(features: Values, feature: int, weights: Values) -> Codes:
     return np.sort(others[np.argsort(-correlations[others], kind="stable")[:_MOST_FEATURES]])
 
 
-def _choose_curves(columns: Values, line: _Ridge) -> Curves:
+def _choose_curves(columns: Values, line: _Ridge, most: int) -> Curves:
     """Return the splines and the products of the columns that matter most."""
     scale = np.where(line.scale > 0, line.scale, 1.0)
     importance = np.argsort(-np.abs(line.slopes * scale), kind="stable")
     standard = (columns - line.center) / scale
     curved, knots = [], []
-    for column in importance[:_MOST_CURVED].tolist():
+    # a square, and the knots less two
+    for column in importance[: min(_MOST_CURVED, most // (len(_KNOTS) - 1))].tolist():
         own = np.quantile(standard[:, column], _KNOTS) if len(columns) else np.zeros(len(_KNOTS))
         if np.diff(own).min() > 1e-3:
             curved.append(column)
             knots.append(own)
-    pairs = list(itertools.combinations(sorted(importance[:_MOST_MULTIPLIED].tolist()), 2))
+    # squares go on where splines are straight; that of an indicator is the indicator
+    pairs = [(column, column) for column in curved]
+    room = most - len(curved) * (len(_KNOTS) - 1)
+    multiplied = max((k for k in range(1, _MOST_MULTIPLIED + 1) if k * (k - 1) // 2 <= room), default=1)
+    pairs += itertools.combinations(sorted(importance[:multiplied].tolist()), 2)
     return Curves(
         line.center,
         scale,
