@@ -261,7 +261,11 @@ class FileTable(Source):
             elif types.is_integer(kind) or types.is_null(kind) or declared == "continuous":
                 kind = pyarrow.float64()
             self._csv_types[one.name] = kind
-        return pyarrow.schema(list(self._csv_types.items()))
+        schema = pyarrow.schema(list(self._csv_types.items()))
+        # text is parsed into dictionaries, which takes less than half of the time
+        text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+        self._csv_types = {name: text if _is_text(types, kind) else kind for name, kind in self._csv_types.items()}
+        return schema
 
 
 def _suffix(path: str) -> str:
