@@ -465,6 +465,18 @@ def test_nothing_overlaps(browser: Browser, width: int, dark: bool) -> None:
             assert page.evaluate("() => document.querySelector('.hbx').dataset.theme") == ("dark" if dark else "light")
 
 
+def test_a_click_counts_although_the_panel_below_changes(browser: Browser) -> None:
+    network = make_mixed()
+    with serve(network) as server:
+        page = browser.open(server.address, width=420, height=700)
+        evidence: dict[str, Any] = {}
+        for name, number, label in (("sex", 1, "male"), (HOSTILE, 2, IMAGE)):
+            with page.change():
+                page.click(state(name, number))
+            evidence[name] = label
+            compare(page, network, evidence)
+
+
 def test_screen_readers_are_told(browser: Browser) -> None:
     with serve(make_mixed()) as server:
         page = browser.open(server.address)
