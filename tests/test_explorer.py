@@ -434,6 +434,9 @@ def test_verb_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "perhaps" in capsys.readouterr().err
     assert run(["explore", model, "--port", "99999"]) == 2
     assert "65535" in capsys.readouterr().err
+    with ExplorerServer(Responder(make_tables())) as taken:
+        assert run(["explore", model, "--port", str(taken.server_port)]) == 2
+    assert "a free one is taken" in capsys.readouterr().err
     assert run(["explore", str(tmp_path / "none.hbn")]) == 2
 
 
