@@ -55,6 +55,11 @@ const commands = {
   wait: async ({ page, code, timeout = 30000 }) => waitFor(page, code, timeout),
   click: async ({ page, selector, modifiers = [] }) => (await pages[page].locator(selector).first().click({ modifiers, timeout: 10000 }), null),
   fill: async ({ page, selector, text }) => (await pages[page].locator(selector).first().fill(text), null),
+  async upload({ page, selector, text }) {
+    const file = { name: "file.json", mimeType: "application/json", buffer: Buffer.from(text) };
+    await pages[page].locator(selector).first().setInputFiles(file);
+    return null;
+  },
   press: async ({ page, key }) => (await pages[page].keyboard.press(key), null),
   async drag({ page, selector, from, to }) {
     const box = await pages[page].locator(selector).first().boundingBox();

@@ -332,6 +332,13 @@ def test_server_refuses_everything_else(
     assert server.token.encode() not in answer[2]
 
 
+def test_links_to_the_page_may_be_followed_from_elsewhere(server: ExplorerServer) -> None:
+    elsewhere = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "document", "Sec_Fetch_Mode": "navigate"}
+    assert request(server, "GET", f"/{server.token}/", **elsewhere)[0] == 200
+    assert request(server, "GET", "/wrong/", **elsewhere)[0] == 404
+    assert request(server, "POST", f"/{server.token}/ask", QUESTION, **elsewhere)[0] == 403
+
+
 def test_server_listens_on_this_computer_alone(server: ExplorerServer) -> None:
     assert server.socket.getsockname()[0] == "127.0.0.1"
     assert len(server.token) >= 32
@@ -427,6 +434,9 @@ def test_verb_writes_a_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert "perhaps" in capsys.readouterr().err
     assert run(["explore", model, "--port", "99999"]) == 2
     assert "65535" in capsys.readouterr().err
+    with ExplorerServer(Responder(make_tables())) as taken:
+        assert run(["explore", model, "--port", str(taken.server_port)]) == 2
+    assert "a free one is taken" in capsys.readouterr().err
     assert run(["explore", str(tmp_path / "none.hbn")]) == 2
 
 

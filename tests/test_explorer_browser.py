@@ -208,6 +208,26 @@ def walk_scenarios(page: Page, network: hb.Network) -> None:
     with page.change():
         page.click(".hbx-scenario .hbx-link:has-text('dry')")
     compare(page, network, {"rain": "no"})
+    # from a file, which may hold anything
+    findings = [
+        {"name": "wet", "states": [HOSTILE, "b"]},
+        {"name": "gone", "state": "x"},
+        {"name": "rain", "state": 7},
+        3,
+    ]
+    held = {"scenarios": [{"name": HOSTILE, "findings": findings}, {"name": 4}, None]}
+    page.do("upload", selector="input[type=file]", text=json.dumps(held))
+    page.wait("() => document.querySelectorAll('.hbx-scenario').length === 3")
+    with page.change():
+        page.click(".hbx-scenario:nth-child(3) .hbx-link")
+    compare(page, network, {"wet": {HOSTILE, "b"}})
+    assert "3 findings of the scenario fit no node" in page.evaluate(
+        "() => document.querySelector('.hbx-notice').innerText"
+    )
+    page.do("upload", selector="input[type=file]", text="no scenarios")
+    page.wait("() => document.querySelector('.hbx-notice').innerText.includes('holds no scenarios')")
+    with page.change():
+        page.click(".hbx-scenario .hbx-link:has-text('dry')")
 
 
 def test_server_answers_tables(browser: Browser) -> None:
@@ -463,6 +483,18 @@ def test_nothing_overlaps(browser: Browser, width: int, dark: bool) -> None:
             assert all(box[0] >= -1 and box[2] <= width + 1 for box in controls)
             assert page.evaluate("() => document.documentElement.scrollWidth") <= width
             assert page.evaluate("() => document.querySelector('.hbx').dataset.theme") == ("dark" if dark else "light")
+
+
+def test_a_click_counts_although_the_panel_below_changes(browser: Browser) -> None:
+    network = make_mixed()
+    with serve(network) as server:
+        page = browser.open(server.address, width=420, height=700)
+        evidence: dict[str, Any] = {}
+        for name, number, label in (("sex", 1, "male"), (HOSTILE, 2, IMAGE)):
+            with page.change():
+                page.click(state(name, number))
+            evidence[name] = label
+            compare(page, network, evidence)
 
 
 def test_screen_readers_are_told(browser: Browser) -> None:

@@ -307,7 +307,7 @@ def test_wheel_holds_the_modules_of_the_tree_and_nothing_else(wheel: Path) -> No
     assert {name.split("/")[0].split("-")[0] for name in names} == {"hybridbn"}
     packed = {n.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for n in names if n.endswith(".py")}
     assert packed == set(modules())
-    assert "hybridbn/py.typed" in names
+    assert {"hybridbn/py.typed", "hybridbn/explorer/explorer.js"} <= set(names)
 
 
 def test_wheel_works_where_it_is_installed(wheel: Path, tmp_path: Path) -> None:

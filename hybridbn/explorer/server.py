@@ -157,7 +157,9 @@ class _Handler(BaseHTTPRequestHandler):
         if len(named) != 1 or named[0] not in hosts or any(origin != f"http://{named[0]}" for origin in origins):
             self.send_error(HTTPStatus.FORBIDDEN)
             return None
-        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin"):
+        # a link to the page may be followed from anywhere, by whoever knows the token
+        is_followed = self.command == "GET" and self.headers.get("Sec-Fetch-Dest") == "document"
+        if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not is_followed:
             self.send_error(HTTPStatus.FORBIDDEN)
             return None
         _, token, *rest = (*self.path.split("/", 2), "")[:3] if self.path.startswith("/") else ("", "")

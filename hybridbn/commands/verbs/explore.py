@@ -95,9 +95,14 @@ def _serve(responder: Any, options: argparse.Namespace, terminal: Terminal) -> N
     import contextlib
     import webbrowser
 
+    from hybridbn.commands.locations import UsageFault
     from hybridbn.explorer.server import ExplorerServer
 
-    with ExplorerServer(responder, options.port) as server, contextlib.suppress(KeyboardInterrupt):
+    try:
+        started = ExplorerServer(responder, options.port)
+    except OSError as error:
+        raise UsageFault(f"--port {options.port}: {error.strerror}; without --port a free one is taken") from error
+    with started as server, contextlib.suppress(KeyboardInterrupt):
         terminal.show(server.address)
         terminal.note("open this address in a browser; Ctrl-C ends the server")
         if not options.no_browser and sys.stdout is not None and sys.stdout.isatty():

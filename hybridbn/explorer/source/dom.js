@@ -47,17 +47,21 @@ export function measure(text, font) {
   return width;
 }
 
-/** The text, cut off with an ellipsis where it is wider than `room` pixels. */
+/** The text, with an ellipsis in its middle where it is wider than `room` pixels: numbered names differ at their ends. */
 export function fit(text, room, font) {
   if (measure(text, font) <= room) return text;
+  const cut = (count) => {
+    const tail = Math.floor(count * 0.4);
+    return `${text.slice(0, count - tail).trimEnd()}…${text.slice(text.length - tail).trimStart()}`;
+  };
   let low = 0;
-  let high = text.length;
+  let high = text.length - 1;
   while (low < high) {
     const middle = (low + high + 1) >> 1;
-    if (measure(`${text.slice(0, middle)}…`, font) <= room) low = middle;
+    if (measure(cut(middle), font) <= room) low = middle;
     else high = middle - 1;
   }
-  return `${text.slice(0, low).trimEnd()}…`;
+  return cut(low);
 }
 
 let lastNumber = 0;

@@ -32,7 +32,8 @@ export function meanText(node, mean, deviation) {
   }
   const decimals = 1 - Math.floor(Math.log10(deviation));
   if (decimals > 6 || decimals < -5) return `${short(mean, 4)} ± ${short(deviation, 2)}`;
-  const round = (value) => value.toFixed(Math.max(decimals, 0)).replace("-", "−");
+  const unit = 10 ** Math.min(decimals, 0);
+  const round = (value) => (decimals < 0 ? Math.round(value * unit) / unit : value).toFixed(Math.max(decimals, 0)).replace("-", "−");
   return `${round(mean)} ± ${round(deviation)}`;
 }
 

@@ -140,7 +140,9 @@ export function render({ model, el }) {
   if (store.offers.link) {
     const follow = () => {
       const linked = fromLink(location.hash, store.nodes);
-      if (linked) store.change(linked.findings);
+      if (!linked) return;
+      store.change(linked.findings);
+      store.tellLost(linked.lost);
     };
     window.addEventListener("hashchange", follow);
     follow();

@@ -37,7 +37,7 @@ export class NodeView {
     this.title = s("g", { class: "hbx-title", role: "button", tabindex: "-1" },
       s("rect", { class: "hbx-hit", x: 1, y: 1, width: width - 2, height: TITLE - 3, rx: 7 }),
       (this.name = s("text", { class: "hbx-name", x: 10, y: 17 })),
-      s("title", {}, name)); // prettier-ignore
+      (this.hint = s("title", {}, name))); // prettier-ignore
     this.badge = s("text", { class: "hbx-badge", y: 17, "text-anchor": "end" });
     this.cross = s("g", { class: "hbx-cross", "aria-hidden": "true", transform: `translate(${width - 16} 13)` },
       s("rect", { class: "hbx-hit", x: -9, y: -9, width: 18, height: 18, rx: 9 }),
@@ -60,7 +60,7 @@ export class NodeView {
     const top = TITLE + Math.min(slack, 8);
     const longest = Math.max(...states.slice(0, 40).map((label) => measure(label, BOLD)));
     const labels = Math.min(Math.max(longest, this.isCut ? 48 : 0), this.width * 0.38) + 18;
-    this.bars = { left: labels, width: this.width - labels - 53, labels: labels - 14 };
+    this.bars = { left: labels, width: this.width - labels - 56, labels: labels - 14 };
     this.rows = Array.from({ length: count }, (_, i) => new StateRow(this, top + i * ROW));
     for (const row of this.rows) {
       for (const part of [row.track, row.ghost, row.bar]) set(part, { x: this.bars.left });
@@ -114,6 +114,8 @@ export class NodeView {
     write(this.badge, badge);
     const room = this.width - 18 - (badge ? measure(badge, SMALL) + right : right);
     write(this.name, fit(node.name, Math.max(room, 30), NAME));
+    const { hiddenNeighbors: count } = this;
+    write(this.hint, count ? `${node.name}: ${count} neighbor${count > 1 ? "s" : ""} not shown` : node.name);
     set(this.cross, { visibility: finding && store.findings.some((f) => f.node === index) ? null : "hidden" });
     if (node.states) this.updateRows(belief, prior, finding);
     else {
@@ -172,11 +174,11 @@ export class NodeView {
         "data-label": state < 0 ? null : label,
         "data-probability": now,
       });
-      this.hint(row, label, now, then);
+      this.tell(row, label, now, then);
     });
   }
 
-  hint(row, label, now, then) {
+  tell(row, label, now, then) {
     row.hintText ??= row.element.appendChild(s("title", {}));
     write(row.hintText, `${label}: ${probability(now)}, without findings ${probability(then)}`);
   }

@@ -109,7 +109,7 @@ export class Panel {
       const p = finding && "state" in finding ? node.states.map((_, i) => Number(i === finding.state)) : store.beliefs[index]?.p;
       if (!p) return [];
       return h("table", { class: "hbx-table" },
-        h("thead", {}, h("tr", {}, h("th", {}, "state"), h("th", {}), h("th", { class: "hbx-number" }, "probability"), h("th", { class: "hbx-number" }, "before"), h("th", {}))),
+        h("thead", {}, h("tr", {}, h("th", {}, "state"), h("th", {}), h("th", { class: "hbx-number" }, "now"), h("th", { class: "hbx-number" }, "before"), h("th", {}))),
         h("tbody", {}, node.states.map((label, state) => h("tr", { class: finding?.state === state ? "hbx-row-chosen" : null },
           h("td", {}, h("button", { type: "button", class: "hbx-link", "aria-pressed": String(finding?.state === state), title: "set or retract",
             onclick: () => store.clickState(index, state, false) }, label)),

@@ -90,7 +90,7 @@ export class Plot {
     const { left, width } = this.box;
     const [low, high] = this.range;
     const wide = this.node.unit && this.node.unit !== "duration";
-    const marks = ticks(low, high, Math.max(2, Math.floor(width / (wide ? 80 : 34))));
+    const marks = ticks(low, high, Math.max(2, Math.floor(width / (wide ? 60 : 34))));
     const key = `${low}|${high}|${width}`;
     if (key === this.drawn) return;
     this.drawn = key;

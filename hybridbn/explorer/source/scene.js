@@ -51,6 +51,15 @@ export class Scene {
     this.neighborhoods = new Map();
     this.element.addEventListener("keydown", (event) => this.handleKey(event));
     this.element.addEventListener("focusin", (event) => this.follow(event.target));
+    // what a press does, the click after it does; nothing must move in between
+    this.element.addEventListener("pointerdown", () => {
+      this.isPressed = true;
+    }, true);
+    for (const event of ["pointerup", "pointercancel"]) {
+      window.addEventListener(event, () => {
+        this.isPressed = false;
+      });
+    }
     this.element.addEventListener("wheel", (event) => {
       if (!event.ctrlKey && !event.metaKey) return;
       event.preventDefault();
@@ -157,6 +166,7 @@ export class Scene {
     const fitting = Math.min(store.content.boxes ? 1.25 : 1.1, (width - 4) / layout.width, Math.max(0.8, (this.element.clientHeight - 4) / layout.height));
     const scale = this.isList ? 1 : (store.zoom ?? Math.max(0.7, fitting));
     set(this.svg, {
+      class: `hbx-graph${this.isList ? " hbx-stacked" : ""}`,
       viewBox: `0 0 ${layout.width} ${layout.height}`,
       width: Math.floor(layout.width * scale),
       height: Math.floor(layout.height * scale),
@@ -200,7 +210,7 @@ export class Scene {
       if (item >= 0) {
         this.current = { node, item };
         this.markCurrent();
-        if (this.store.selected !== node) this.store.select(node);
+        if (this.store.selected !== node && !this.isPressed) this.store.select(node);
         return;
       }
     }

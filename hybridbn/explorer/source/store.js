@@ -64,6 +64,7 @@ export class Store {
     this.version = 0;
     this.error = null;
     this.notes = [];
+    this.remark = null;
     this.pending = false;
     this.probable = null;
     this.compared = null;
@@ -118,6 +119,7 @@ export class Store {
   show(findings, { row = null } = {}) {
     this.findings = findings;
     this.row = row;
+    this.remark = null;
     if (this.model.get("findings") !== undefined) {
       this.model.set("findings", findings);
       this.model.save_changes();
@@ -288,10 +290,11 @@ export class Store {
   loadPacked(packed) {
     const { findings, lost } = unpack(packed, this.nodes);
     this.change(findings);
-    if (lost) {
-      this.notes = [`${lost} finding${lost > 1 ? "s" : ""} of the scenario fit no node of this network`];
-      this.notify();
-    }
+    this.tellLost(lost);
+  }
+
+  tellLost(lost) {
+    if (lost) this.update({ remark: `${lost} finding${lost > 1 ? "s" : ""} of the scenario fit no node of this network` });
   }
 
   async compare(names) {

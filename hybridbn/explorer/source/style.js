@@ -46,10 +46,11 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 .hbx-error{background:var(--found-soft)}
 .hbx>*{flex:none}
 .hbx>.hbx-main{flex:1}
-.hbx-main{display:grid;grid-template-columns:minmax(0,1fr) 324px;min-height:0}
+.hbx-main{display:grid;grid-template-columns:minmax(0,1fr) 344px;min-height:0}
 .hbx-stage{display:flex;flex-direction:column;min-height:0;min-width:0;position:relative}
 .hbx-canvas{flex:1;overflow:auto;min-height:0;display:flex;position:relative}
 .hbx-graph{margin:auto;display:block;flex:none;font-size:11px;user-select:none;-webkit-user-select:none}
+.hbx-graph.hbx-stacked{margin:0 auto}
 .hbx-graph.hbx-panning{cursor:grabbing}
 .hbx-map{background:var(--surface);border-bottom:1px solid var(--line);padding:8px 10px;flex:none}
 .hbx-map-picture{display:block;width:100%;height:clamp(90px,24vh,240px)}
@@ -129,14 +130,14 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 .hbx-table tr,.hbx-table td,.hbx-table th{background:none;border:0}
 .hbx-table th{font-weight:500;color:var(--muted);text-align:left;padding:3px 6px 3px 0;font-size:12px;vertical-align:bottom}
 .hbx-table td{padding:3px 6px 3px 0;vertical-align:middle;overflow-wrap:break-word;text-align:left}
-.hbx-panel .hbx-table td:first-child{max-width:132px}
+.hbx-panel .hbx-table td:first-child{max-width:150px;min-width:94px}
 .hbx-row-chosen .hbx-bar{fill:var(--found)}
 .hbx-table tbody tr{border-top:1px solid var(--faint)}
 .hbx .hbx-number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
 .hbx-table .hbx-total td{font-weight:650}
 .hbx-table tr.hbx-muted td{color:var(--muted)}
-.hbx-bar-cell{width:66px}
-.hbx-mini{width:60px;height:12px;display:block}
+.hbx-bar-cell{width:56px}
+.hbx-mini{width:52px;height:12px;display:block}
 .hbx .hbx-signs{text-align:center;padding-right:12px;white-space:nowrap}
 .hbx-for{fill:var(--bar)}.hbx-against{fill:var(--found)}
 .hbx-big-plot{width:100%;height:auto;display:block;margin-top:8px;user-select:none}
@@ -168,7 +169,7 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 @media (prefers-reduced-motion:no-preference){.hbx-graph .hbx-bar,.hbx-graph .hbx-ghost{transition:width .16s ease-out}}
 @container (max-width:820px){
 .hbx-main{grid-template-columns:minmax(0,1fr);grid-template-rows:minmax(0,1fr) auto}
-.hbx-panel{border-left:0;border-top:1px solid var(--line);max-height:38vh}
+.hbx-panel{border-left:0;border-top:1px solid var(--line);height:min(38vh,340px)}
 .hbx-map-picture{height:96px}
 .hbx-toolbar{padding:7px 10px;gap:6px;font-size:13px}
 .hbx-toolbar .hbx-button{padding-inline:8px}

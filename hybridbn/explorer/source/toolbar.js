@@ -112,13 +112,13 @@ export class Notice {
     this.text = h("span", {});
     this.retry = h("button", { type: "button", class: "hbx-button hbx-small", onclick: () => store.refresh() }, "Try again");
     this.undo = h("button", { type: "button", class: "hbx-button hbx-small", onclick: () => store.undo() }, "Undo");
-    this.close = h("button", { type: "button", class: "hbx-chip-cross", "aria-label": "close", onclick: () => store.update({ error: null, notes: [] }) }, "×");
+    this.close = h("button", { type: "button", class: "hbx-chip-cross", "aria-label": "close", onclick: () => store.update({ error: null, remark: null, notes: [] }) }, "×");
     this.element = h("div", { class: "hbx-notice", role: "alert" }, this.text, this.retry, this.undo, this.close);
   }
 
   update() {
-    const { error, notes } = this.store;
-    const text = error?.text ?? notes[0] ?? "";
+    const { error, notes, remark } = this.store;
+    const text = error?.text ?? remark ?? notes[0] ?? "";
     write(this.text, text ? text[0].toUpperCase() + text.slice(1) : "");
     set(this.element, { hidden: !text, class: `hbx-notice${error ? " hbx-error" : ""}` });
     set(this.retry, { hidden: !error?.retry });
