@@ -19,7 +19,7 @@ import pytest
 
 import hybridbn as hb
 
-PACKAGES = ("", "estimators", "fitting", "learning", "potentials", "structures")
+PACKAGES = ("", "datasets", "estimators", "fitting", "learning", "potentials", "structures")
 
 SCRIPT = """
 import hybridbn as hb

@@ -450,6 +450,9 @@ def times(report: Report, rows: int) -> None:
             print(f"{method:11} {times[method]:7.1f} s  {shown}", flush=True)
     if "hybridbn" in times:
         report.add(f"{rows:,} x {true.shape[1]}, MCAR 20 %", times["hybridbn"], times.get("iterative"))
+        if "miceforest" in times:
+            name = f"{rows:,} x {true.shape[1]}, MCAR 20 %, beside miceforest"
+            report.add(name, times["hybridbn"], times["miceforest"])
 
 
 if __name__ == "__main__":

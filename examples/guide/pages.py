@@ -54,7 +54,8 @@ def write_numbers(folder: Path) -> None:
 
 def _number_lines(measured: dict[str, Any]) -> list[str]:
     versions = ", ".join(f"{name} {version}" for name, version in measured["versions"].items())
-    lines = ["", f"Measured with {versions}, on {measured['machine']}.", ""]
+    sizes = " These are figures of a quick run, on smaller tables." if measured["quick"] else ""
+    lines = ["", f"Measured with {versions}, on {measured['machine']}.{sizes}", ""]
     for benchmark, rows in measured["benchmarks"].items():
         compared = [row for row in rows if row["ratio"] is not None]
         if not compared:
