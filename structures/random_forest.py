@@ -262,7 +262,7 @@ class _ClassForest:
             for number, table in enumerate(tables):
                 sums = [np.where(away, table[:, code].take(leaf), 0.0).sum(axis=0) for code in range(classes)]
                 told[number, part] = np.stack(sums, axis=1) / times
-        told = np.where(unseen.any(axis=0)[:, None], told, self.prior)
+        told = np.where(np.asarray(unseen.any(axis=0))[:, None], told, self.prior)
         losses = -np.log(told[:, np.arange(count), self.classes]) @ self.shares
         best = int(np.argmin(losses))
         return _GrownTrees(forest, tables[best], told[best], float(losses[best]))
