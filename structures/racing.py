@@ -152,10 +152,9 @@ class Race:
     def _predict_held_out(self, name: str, candidate: BuildAndFamily, test: NDArray[np.intp]) -> Any:
         """Return the posterior of some rows where the builder predicts each row without it, else None."""
         build, family = candidate
-        if build.declaration.held_out is None:
-            return None
         variable = self.data.variable(self.target)
-        assert isinstance(variable, Discrete)
+        if build.declaration.held_out is None or not isinstance(variable, Discrete):
+            return None
         if name not in self._told:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")

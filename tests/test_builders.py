@@ -121,6 +121,8 @@ def test_each_builder_works_everywhere_or_says_why_not(name: str, use: str, targ
         if reason is None and declared.takes_target is Continuous and (target == "c" or use == "class_clusters"):
             # clusters are states, whatever they are clusters of; `automatic` takes the other candidate
             reason = None if use == "automatic" else "is discrete, and a regression predicts a number"
+        if reason is None and declared.takes_target is Discrete and target == "y" and use != "class_clusters":
+            reason = None if use == "automatic" else "is continuous, and this builder predicts a class"
         if reason is None and use == "fit":
             network = Build.of(name).learn(hb.Table(frame()), target, "gaussian")
             reason = "but the data has no such column" if set(network) - set(COLUMNS) else None

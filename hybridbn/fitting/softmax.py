@@ -210,8 +210,8 @@ def regress_classes(
     --------
     >>> design = np.array([[1.0, -1.0], [1.0, 1.0], [1.0, 1.0]])
     >>> regress_classes(design, np.eye(2)[[0, 1, 0]], np.zeros((2, 2)), 1.0).round(2)
-    array([[ 0.23, -0.29],
-           [-0.23,  0.29]])
+    array([[ 0.49, -0.33],
+           [-0.49,  0.33]])
     """
     from scipy.optimize import minimize
 
