@@ -29,7 +29,7 @@ def data(rows: int = 300, classes: int = 2) -> tuple[pd.DataFrame, np.ndarray[An
 @pytest.mark.parametrize("classes", [2, 3])
 def test_it_is_the_ensemble_of_boost(classes: int) -> None:
     X, y = data(classes=classes)
-    model = hb.HybridClassifier(boost=8).fit(X, y)
+    model = hb.HybridClassifier(boost=8, calibrated=False).fit(X, y)
     expected = hb.boost(X.assign(y=y), "y", rounds=8)
     np.testing.assert_allclose(model.ensemble_.votes, expected.votes)
     np.testing.assert_allclose(model.predict_proba(X), expected.posterior(X).probabilities)
@@ -51,7 +51,7 @@ def test_structures(build: Any) -> None:
 def test_weights_and_priors() -> None:
     X, y = data()
     weights = np.where(y == "yes", 2.0, 1.0)
-    model = hb.HybridClassifier(boost=4).fit(X, y, weights)
+    model = hb.HybridClassifier(boost=4, calibrated=False).fit(X, y, weights)
     expected = hb.boost(X.assign(y=y), "y", rounds=4, weights=weights)
     np.testing.assert_allclose(model.ensemble_.votes, expected.votes)
     for priors in ([0.2, 0.8], {"yes": 0.8, "no": 0.2}):
@@ -85,3 +85,17 @@ def test_arrays() -> None:
     assert model.classes_.dtype == y.dtype
     X[:, 0] = np.nan
     assert model.predict_proba(X).shape == (120, 3)
+
+
+def test_probabilities_are_calibrated_and_predictions_stay() -> None:
+    X, y = data(rows=600)
+    y = np.where(np.random.default_rng(1).random(600) < 0.2, np.where(y == "yes", "no", "yes"), y)
+    plain, model = (
+        hb.HybridClassifier(nb_tree, boost=20, calibrated=scaled).fit(X[:300], y[:300]) for scaled in (False, True)
+    )
+    assert (model.predict(X) == plain.predict(X)).all()
+    rows, columns = np.arange(300), (y[300:] == "yes").astype(int)
+    losses = [-np.log(net.predict_proba(X[300:])[rows, columns]).mean() for net in (plain, model)]
+    assert losses[1] < min(0.69, losses[0] - 0.02)
+    shares = model.ensemble_.votes / plain.ensemble_.votes
+    np.testing.assert_allclose(shares, shares[0])

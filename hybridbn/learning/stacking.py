@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.automatic import compare_candidates
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["stack"]
+__all__ = ["calibrate_votes", "stack"]
 
 LEAST_VOTE = 0.02
 """A network of less weight is left out."""
@@ -22,6 +23,8 @@ LEAST_PROBABILITY = 1e-9
 """Smaller ones count as this while the weights are learned, so that no single row decides."""
 VOTE_ROWS = 5.0
 """As how many rows the squared differences of the votes from equal ones count."""
+LOG_FACTORS = (-8.0, 2.0)
+"""The range of logarithms of what the votes of boosting are multiplied by."""
 BIAS_ROWS = 3.0
 """As how many rows the squared logarithms of the factors of classes count."""
 
@@ -154,3 +157,40 @@ def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Value
     bounds = [(0.0, None)] * count + [(None, None)] * classes
     found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-10}).x
     return np.asarray(found[:count]), np.asarray(found[count:])
+
+
+def calibrate_votes(ensemble: Ensemble, scores: Values, truth: Codes, weights: Values) -> Ensemble:
+    """Return the ensemble with all votes multiplied by what makes held-out rows most probable (temperature scaling).
+
+    No decision changes, as the order of the scores stays.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    scores : ndarray (rows, classes)
+        Scores that such ensembles give to rows that they have not seen; a row with NaN is left out.
+    truth : ndarray (rows,)
+    weights : ndarray (rows,)
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", ("a", "b")), table=[0.4, 0.6])])
+    >>> scores, truth = np.tile([0.0, 10.0], (100, 1)), np.arange(100) % 4 > 0
+    >>> ensemble = hb.Ensemble([net], np.array([10.0]), "c")
+    >>> calibrate_votes(ensemble, scores, truth.astype(int), np.ones(100)).votes.round(1)
+    array([1.1])
+    """
+    from scipy.optimize import minimize_scalar
+
+    kept = np.flatnonzero(np.isfinite(scores).all(axis=1))
+    relative = scores[kept] - scores[kept].max(axis=1, keepdims=True, initial=-np.inf)
+
+    def measure_loss(log_factor: float) -> float:
+        scaled = np.exp(log_factor) * relative
+        return float(weights[kept] @ (np.log(np.exp(scaled).sum(axis=1)) - scaled[np.arange(len(kept)), truth[kept]]))
+
+    if not len(kept):
+        return ensemble
+    factor = float(np.exp(minimize_scalar(measure_loss, bounds=LOG_FACTORS, method="bounded").x))
+    return replace(ensemble, votes=ensemble.votes * factor)
