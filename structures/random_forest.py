@@ -34,6 +34,8 @@ NEARLY = 0.01
 """A log loss that is higher by this share counts as equal."""
 PILOT = 15
 """Trees that are grown with each number of questions."""
+MOST_LEAVES = 400_000
+"""Of all trees: with more rows a leaf has several at least, as the network would become too large."""
 SAMPLE = 20000
 """Rows of a tree, at most."""
 BLOCK = 4096
@@ -179,6 +181,7 @@ class _ClassForest:
         features = self._code_features()
         count = len(self.classes)
         picked = rng.choice(count, size=(trees, min(count, SAMPLE)), p=self.shares)
+        self.entries = picked.size
         copies = np.arange(trees) % (len(features) // count)
         self.copied = np.tile(self.classes, len(features) // count)
         if trees > PILOT:
@@ -195,7 +198,8 @@ class _ClassForest:
         sizes = np.array([len(column.ranks) for column in self.columns])
         questions = Questions(np.cumsum(sizes) - sizes, sizes, number)
         sample = picked + count * copies[:, None]
-        forest = grow_class_forest(features, self.copied, len(self.target), sample, questions, self.rng)
+        least = max(1, self.entries // MOST_LEAVES)
+        forest = grow_class_forest(features, self.copied, len(self.target), sample, questions, self.rng, least)
         unseen = np.ones((*picked.shape[:1], count), dtype=bool)
         np.put_along_axis(unseen, picked, False, axis=1)
         return self._smooth(forest, features, unseen, copies)

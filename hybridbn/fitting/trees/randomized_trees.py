@@ -110,7 +110,13 @@ def grow_forest(features: Values, target: Values, rng: np.random.Generator) -> t
 
 
 def grow_class_forest(
-    features: NDArray[Any], classes: Codes, count: int, picked: Codes, questions: Questions, rng: np.random.Generator
+    features: NDArray[Any],
+    classes: Codes,
+    count: int,
+    picked: Codes,
+    questions: Questions,
+    rng: np.random.Generator,
+    least: int = 1,
 ) -> Forest:
     """Return a forest of trees for classes, each grown until its leaves can't be told apart any further.
 
@@ -123,6 +129,8 @@ def grow_class_forest(
     picked : ndarray (trees, sample)
         The rows that each tree grows from.
     questions : Questions
+    least : int
+        Rows of a leaf.
 
     Examples
     --------
@@ -131,7 +139,7 @@ def grow_class_forest(
     >>> forest.value[forest.find_leaves(np.array([[1.0], [6.0]]))].sum(axis=0).tolist()
     [[12.0, 0.0], [0.0, 12.0]]
     """
-    return _grow_trees(features, _Classes(classes, count), picked, questions, 1, rng)
+    return _grow_trees(features, _Classes(classes, count), picked, questions, least, rng)
 
 
 @dataclass(frozen=True)
