@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["SemiparametricFitter", "SemiparametricStatistics"]
 
 SEED = 0
-ROWS = 65536
+FEW_PARENTS = 3
+"""Searches for bandwidths are quick given so few parents."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -73,8 +74,8 @@ class SemiparametricFitter(Fitter):
     Parameters
     ----------
     families : tuple of family or Fitter
-        The first one that is best is taken. While arcs are searched for, kernels whose bandwidths are searched give way
-        to others that are in the tuple.
+        The first one that is best is taken. Where other kernels are in the tuple, those whose bandwidths are searched
+        are not tried while arcs are searched for, and given more than three parents only if the others are best.
     folds : int
         Parts of the rows that are left out in turn.
 
@@ -128,12 +129,16 @@ class SemiparametricFitter(Fitter):
         """Return the potential of the best family."""
         refuse_empty(statistics)
         table, child, parents = statistics.table, statistics.child, statistics.parents
-        fitters = self.list_fitters(child, parents)
+        fitters = self.list_fitters(child, parents, quick=True)
         parts = np.random.default_rng(SEED).permutation(len(table)) % self.folds
         if len(table) < 2 * self.folds:
             return fitters[0].fit(table, child, parents)
-        likelihoods = [self._score(fitter, table, child, parents, parts) for fitter in fitters]
-        return fitters[int(np.argmax(likelihoods))].fit(table, child, parents)
+        scores = [self._score(fitter, table, child, parents, parts) for fitter in fitters]
+        if len(parents) <= FEW_PARENTS or isinstance(fitters[int(np.argmax(scores))], KernelFitter):
+            slow = [fitter for fitter in self.list_fitters(child, parents) if fitter not in fitters]
+            fitters += slow
+            scores += [self._score(fitter, table, child, parents, parts) for fitter in slow]
+        return fitters[int(np.argmax(scores))].fit(table, child, parents)
 
     def _score(
         self, fitter: Fitter, table: Table, child: Variable, parents: tuple[Variable, ...], parts: NDArray[np.intp]
