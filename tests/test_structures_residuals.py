@@ -1,5 +1,7 @@
 """Tails, outlying rows, and the coverage of intervals: what held-out residuals decide."""
 
+import pickle
+
 import numpy as np
 import pytest
 
@@ -140,6 +142,8 @@ def test_the_regressor_calibrates_by_default():
     assert plain.calibration_ == []
     assert 0.7 < measure_coverage(model) < 0.9
     np.testing.assert_array_equal(model.predict(X), plain.predict(X))
+    again = pickle.loads(pickle.dumps(hb.HybridRegressor(potentials="gaussian").fit(X[:150], y[:150])))
+    np.testing.assert_array_equal(again.predict_interval(X, 0.8), model.predict_interval(X, 0.8))
     assert hb.HybridRegressor(potentials="gaussian").partial_fit(X, y).calibration_ == []
     with pytest.raises(hb.HybridBNError, match="intervals must be"):
         hb.HybridRegressor(intervals="wide").fit(X, y)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
+from sklearn.utils.validation import check_is_fitted
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimators.base import Builder, HybridEstimator
@@ -375,8 +376,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         What `predict_interval` returns. The network's own intervals hold less than they promise where few rows were
         there to choose it, or where its families don't fit. So by default networks are learned without some of the
         rows, and the intervals are made as wide as those of held-out rows had to be (cross-conformal prediction): 90 %
-        intervals then hold about 90 % of new rows, whatever the builder. That takes five more fits, fewer from 2,500
-        rows on and none with "auto", which has held out rows anyway. "posterior" saves them.
+        intervals then hold about 90 % of new rows, whatever the builder. That takes five more fits, when intervals are
+        asked for or the estimator is pickled (the training rows are kept until then); fewer from 2,500 rows on, and
+        none with "auto", which has held out rows anyway. "posterior" saves them.
 
     Attributes
     ----------
@@ -445,16 +447,19 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             Of a scan the name of its column.
         """
         self._check_choices()
-        self.calibration_: list[float] = []
+        self._levels: list[float] | None = []
+        self._training: Table | None = None
         if isinstance(X, Table) and X.is_scanned:
             return self._keep(self._checked(self._learn_scan(X, y, sample_weight, Continuous)), None)
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
         self._refuse_constant(values)
         table = add_number_column(self._table(features, weights), self.target_name_, values)
         network, stream = self._learn(table)
-        self._keep(self._checked(network), stream)
-        self.calibration_ = self._calibrate(table) if self.intervals == "conformal" else []
-        return self
+        levels = network.graph.get("calibration") if self.intervals == "conformal" else []
+        # other builders than "auto" hold out rows when intervals are asked for
+        self._levels = None if levels is None else list(levels)
+        self._training = table if levels is None else None
+        return self._keep(self._checked(network), stream)
 
     @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -478,8 +483,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         table = self._table(features, weights) if first else self._batch(features, weights)
         table = add_number_column(table, self.target_name_, values)
         stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
-        # which intervals would have held earlier rows is not known any more
-        self.calibration_ = []
+        # earlier rows are not there any more to be held out
+        self._levels, self._training = [], None
         return self._keep(self._checked(stream.network()), stream)
 
     @overload
@@ -529,15 +534,28 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         ask = partial(self.network_.log_density, options=self._options)
         return np.asarray(ask(both) - ask(known))
 
-    def _calibrate(self, table: Table) -> list[float]:
-        """Return how wide the intervals of held-out rows had to be; `automatic` has found that out already."""
-        levels = self.network_.graph.get("calibration")
-        if levels is not None:
-            return list(levels)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            table, build, potentials = self._without(*self._looked_through(table))
-            return calibrate_intervals(build, table, self.target_name_, "auto" if potentials is None else potentials)
+    @property
+    def calibration_(self) -> list[float]:
+        """The probabilities of the least central intervals that hold held-out rows, ascending."""
+        check_is_fitted(self, "network_")
+        if self.intervals == "posterior":
+            return []
+        if self._levels is None:
+            assert self._training is not None
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                table, build, potentials = self._without(*self._looked_through(self._training))
+                families = "auto" if potentials is None else potentials
+                self._levels = calibrate_intervals(build, table, self.target_name_, families)
+            self._training = None
+        return self._levels
+
+    def __getstate__(self) -> Any:
+        # what is saved holds no training rows
+        if getattr(self, "_training", None) is not None:
+            self._levels = self.calibration_ or []
+            self._training = None
+        return super().__getstate__()
 
     def _refuse_constant(self, values: Values) -> None:
         if is_constant(float(values.min()), float(values.max())):

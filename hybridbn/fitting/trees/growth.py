@@ -22,7 +22,6 @@ from hybridbn.variables import Codes, Values
 __all__ = [
     "BestFirst",
     "Criterion",
-    "DepthFirst",
     "GrowthOrder",
     "Levels",
     "Sample",
@@ -169,19 +168,6 @@ class Levels(GrowthOrder[S]):
         self.waiting.clear()
         splits = criterion.best(nodes)
         return [(node, split) for node, split in zip(nodes, splits, strict=True) if split is not None]
-
-
-class DepthFirst(GrowthOrder[S]):
-    """The newest node first, so that few nodes wait."""
-
-    def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
-        """Return the newest node that is worth splitting."""
-        while self.waiting:
-            node = self.waiting.pop()
-            (split,) = criterion.best([node])
-            if split is not None:
-                return [(node, split)]
-        return []
 
 
 class BestFirst(GrowthOrder[S]):
