@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
+import pytest
+
+import hybridbn as hb
 from hybridbn.fitting.trees.randomized_trees import grow_forest
+from hybridbn.learning.imputation import predictive_mean_matching
+from hybridbn.learning.imputation.data_augmentation import has_drift
 from hybridbn.learning.imputation.stacked_regression import StackedRegression, _fit_ridge, fit_stacked_regression
 
 
@@ -99,3 +106,53 @@ def test_a_constant_has_trees_of_one_leaf() -> None:
     forest, without = grow_forest(np.arange(30.0)[:, None], np.zeros(30), np.random.default_rng(0))
     assert len(forest.value) == len(forest.roots)
     assert not without.any()
+
+
+def test_a_chain_goes_on_until_its_statistics_stay() -> None:
+    rng = np.random.default_rng(0)
+    noise = rng.normal(size=(30, 4))
+    start = np.exp(-np.arange(30.0) / 8)[:, None]
+    assert not has_drift(noise)
+    assert has_drift(noise + 20 * start)
+    # neither a constant nor a number of rounds that tells nothing
+    assert not has_drift(np.ones((30, 4)))
+    assert not has_drift(noise[:6] + 20 * start[:6])
+
+
+def test_half_of_the_cells_missing_takes_more_rounds_than_a_tenth() -> None:
+    rng = np.random.default_rng(1)
+    x, y = rng.normal(size=(2, 200))
+    true = pd.DataFrame({"x": x, "copy": 3 - 2 * x + 0.1 * y, "y": y})
+    counts = []
+    for rate in (0.1, 0.5):
+        frame = true.mask(rng.random(true.shape) < rate)
+        result = hb.impute(frame[frame.notna().any(axis=1)], details=True, random_state=0)
+        counts.append(len(result.history))
+        seen = result.table["x"] * -2 + 3 - result.table["copy"]
+        # the copy stays one, where one of the two is missing and where both are
+        assert seen.std() < 0.2
+    assert counts[0] < counts[1]
+    assert counts[1] >= 10
+
+
+def test_states_that_contradict_the_network_are_drawn_given_all_other_cells(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(predictive_mean_matching, "disagree", lambda *_: True)
+    rng = np.random.default_rng(2)
+    x, z = rng.normal(size=(2, 400))
+    kind = np.select([x * z > 1, x * z < -1], ["same", "different"], "small")
+    true = pd.DataFrame({"x": x, "z": z, "kind": kind})
+    hidden = rng.random(400) < 0.3
+    frame = true.assign(kind=true["kind"].mask(hidden))
+    network = hb.impute(frame, details=True, random_state=0).network
+    assert list(network.graph["imputation"]["matching"]["states"]) == ["kind"]
+    filled = hb.impute(frame, network=network, random_state=0)
+    assert (filled["kind"] == kind)[hidden].mean() > 0.75
+    with pytest.warns(UserWarning, match="expected values"):
+        expected = hb.impute(frame, network=network, strategy="mean", random_state=0)
+    assert (expected["kind"] == kind)[hidden].mean() > (filled["kind"] == kind)[hidden].mean()
+    network.save(tmp_path / "model.hbn")
+    loaded = hb.load(tmp_path / "model.hbn")
+    part = hb.impute(frame[100:150], network=loaded, random_state=0)
+    pd.testing.assert_frame_equal(part, filled[100:150], check_exact=True)

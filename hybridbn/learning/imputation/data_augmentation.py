@@ -65,7 +65,7 @@ __all__ = [
 DRAW_OPTIONS = Options(tolerance=1e-6)
 """The default options of imputation: draws need no more digits."""
 
-_AVERAGED = (3, 6)
+_AVERAGED = (2, 4)
 """Expectations are averaged over so many draws of the parameters, at least and at most,"""
 _AVERAGED_ROWS = 20_000
 """and in between over so many that have this many rows together."""
