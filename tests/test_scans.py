@@ -111,7 +111,8 @@ def test_normal_networks_are_those_from_memory(name: str, tmp_path: Path) -> Non
     assert same(build(data=hb.scan(write(tmp_path, data))), build(data=hb.Table(data)))
 
 
-@settings(max_examples=4, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
 @given(batch=st.integers(7, 400), groups=st.integers(5, 300), piece=st.integers(1, 500), seed=st.integers(0, 9))
 def test_results_do_not_depend_on_batches_and_workers(
     batch: int, groups: int, piece: int, seed: int, tmp_path_factory: pytest.TempPathFactory
@@ -128,6 +129,17 @@ def test_results_do_not_depend_on_batches_and_workers(
         patch.setattr(files, "_FRAGMENT_ROWS", piece)
         for backend in (None, pool):
             assert same(tan(hb.scan(pattern, discrete=["k"], backend=backend), "y"), known)
+
+
+def test_small_batches_and_threads_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hybridbn.backends import files
+
+    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (41,))
+    monkeypatch.setattr(files, "_FRAGMENT_ROWS", 60)
+    data = names_of(make_data(300, 18), "y", "a", "k")
+    with ThreadPoolExecutor(3) as pool:
+        scan = hb.scan(write(tmp_path, data, groups=29), discrete=["k"], backend=pool)
+        assert same(tan(scan, "y"), tan(hb.Table(data, discrete=["k"]), "y"))
 
 
 def test_weights_are_a_column(tmp_path: Path) -> None:
@@ -301,6 +313,7 @@ def test_boosting_takes_a_pass_a_round(tmp_path: Path) -> None:
         np.testing.assert_allclose(mine.potential("a").table, yours.potential("a").table, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_boosting_beyond_the_floor(tmp_path: Path) -> None:
     data = names_of(make_data(300, 13, holes=0.0), "y", "a", "t")
     known = hb.boost(hb.Table(data), "y", rounds=70, random_state=1)
@@ -323,7 +336,10 @@ def test_expectation_maximization_takes_a_pass_a_step(potentials: str, tmp_path:
     )
 
 
-@pytest.mark.parametrize("builder", ["nb_tree", "class_clusters", "selective_naive_bayes"])
+@pytest.mark.parametrize(
+    "builder",
+    ["selective_naive_bayes", *(pytest.param(n, marks=pytest.mark.slow) for n in ("nb_tree", "class_clusters"))],
+)
 def test_other_builders_learn_from_a_sample_that_they_tell(builder: str, tmp_path: Path) -> None:
     data = names_of(make_data(400, 15), "y", "a", "t")
     build = getattr(hb.structures, builder)
@@ -353,6 +369,7 @@ def test_imputed_scans_are_completed_while_they_are_read(tmp_path: Path) -> None
         completed.write(tmp_path / "out.parquet")
 
 
+@pytest.mark.slow
 def test_estimators_fit_scans(tmp_path: Path) -> None:
     data = names_of(make_data(400, 17, holes=0.0), "y", "a", "x", "z")
     scan = hb.scan(write(tmp_path, data))
