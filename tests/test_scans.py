@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import itertools
 import warnings
 from collections.abc import Callable, Sequence
@@ -384,3 +386,45 @@ def test_estimators_fit_scans(tmp_path: Path) -> None:
     np.testing.assert_allclose(numbers.predict(scan), same_numbers.predict(frame.drop(columns="z")), rtol=1e-7)
     with pytest.raises(hb.TableError, match="y is the name of one of its columns"):
         hb.HybridClassifier().fit(scan, frame["y"])
+
+
+@pytest.mark.parametrize("discrete", [(), ("i8", "neg", "f32", "u64")])
+def test_columns_of_all_types_are_read_as_in_memory(discrete: tuple[str, ...], tmp_path: Path) -> None:
+    def leave_holes(values: Sequence[Any]) -> list[Any]:
+        return [None if place % 7 == 3 else value for place, value in enumerate(values)]
+
+    n, start = 42, datetime.datetime(2020, 1, 1)
+    table = pa.table(
+        {
+            "u64": pa.array(leave_holes(range(n)), pa.uint64()),
+            "decimal": leave_holes([decimal.Decimal(i) / 4 for i in range(n)]),
+            "date": leave_holes([start.date() + datetime.timedelta(i) for i in range(n)]),
+            "instant": pa.array(
+                leave_holes([start + datetime.timedelta(0, 60 * i) for i in range(n)]), pa.timestamp("us", "UTC")
+            ),
+            "time": leave_holes([datetime.time(i % 24) for i in range(n)]),
+            "duration": leave_holes([datetime.timedelta(i) for i in range(n)]),
+            "bool": leave_holes([i % 2 == 0 for i in range(n)]),
+            "large": pa.array(leave_holes(["a", "b", "c"] * (n // 3)), pa.large_string()),
+            "levels": pa.array(leave_holes(["z", "a", "m"] * (n // 3))).dictionary_encode(),
+            "days": leave_holes([f"2020-01-{1 + i % 28:02}" for i in range(n)]),
+            "f32": pa.array([i / 2 for i in range(n)], pa.float32()),
+            "i8": pa.array([i % 5 for i in range(n)], pa.int8()),
+            "neg": [i % 5 - 3 for i in range(n)],
+            "list": [[1]] * n,
+            "nothing": pa.nulls(n),
+        }
+    )
+    parquet.write_table(table, tmp_path / "t.parquet", row_group_size=9)
+    known, reasons = hb.Table.read_usable(parquet.read_table(tmp_path / "t.parquet"), discrete=discrete)
+    scan, mine = hb.Table.read_usable(hb.scan(tmp_path / "t.parquet", discrete))
+    assert {*mine} == {*reasons} == {"list", "nothing"}
+    assert scan.variables == known.variables
+    assert scan.missing == known.missing
+    parts = list(scan.map_parts(lambda part: part))
+    for variable in known.variables:
+        cells = np.concatenate([part.coded(variable) for part in parts])
+        np.testing.assert_array_equal(cells, known.coded(variable))
+        np.testing.assert_array_equal(scan.sample_if_scanned().coded(variable), known.coded(variable))
+        if isinstance(variable, hb.Continuous):
+            assert scan.value_range(variable.name) == known.value_range(variable.name)
