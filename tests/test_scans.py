@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import decimal
 import itertools
 import warnings
 from collections.abc import Callable, Sequence
@@ -111,7 +113,8 @@ def test_normal_networks_are_those_from_memory(name: str, tmp_path: Path) -> Non
     assert same(build(data=hb.scan(write(tmp_path, data))), build(data=hb.Table(data)))
 
 
-@settings(max_examples=4, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
 @given(batch=st.integers(7, 400), groups=st.integers(5, 300), piece=st.integers(1, 500), seed=st.integers(0, 9))
 def test_results_do_not_depend_on_batches_and_workers(
     batch: int, groups: int, piece: int, seed: int, tmp_path_factory: pytest.TempPathFactory
@@ -128,6 +131,17 @@ def test_results_do_not_depend_on_batches_and_workers(
         patch.setattr(files, "_FRAGMENT_ROWS", piece)
         for backend in (None, pool):
             assert same(tan(hb.scan(pattern, discrete=["k"], backend=backend), "y"), known)
+
+
+def test_small_batches_and_threads_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from hybridbn.backends import files
+
+    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (41,))
+    monkeypatch.setattr(files, "_FRAGMENT_ROWS", 60)
+    data = names_of(make_data(300, 18), "y", "a", "k")
+    with ThreadPoolExecutor(3) as pool:
+        scan = hb.scan(write(tmp_path, data, groups=29), discrete=["k"], backend=pool)
+        assert same(tan(scan, "y"), tan(hb.Table(data, discrete=["k"]), "y"))
 
 
 def test_weights_are_a_column(tmp_path: Path) -> None:
@@ -301,6 +315,7 @@ def test_boosting_takes_a_pass_a_round(tmp_path: Path) -> None:
         np.testing.assert_allclose(mine.potential("a").table, yours.potential("a").table, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_boosting_beyond_the_floor(tmp_path: Path) -> None:
     data = names_of(make_data(300, 13, holes=0.0), "y", "a", "t")
     known = hb.boost(hb.Table(data), "y", rounds=70, random_state=1)
@@ -323,7 +338,10 @@ def test_expectation_maximization_takes_a_pass_a_step(potentials: str, tmp_path:
     )
 
 
-@pytest.mark.parametrize("builder", ["nb_tree", "class_clusters", "selective_naive_bayes"])
+@pytest.mark.parametrize(
+    "builder",
+    ["selective_naive_bayes", *(pytest.param(n, marks=pytest.mark.slow) for n in ("nb_tree", "class_clusters"))],
+)
 def test_other_builders_learn_from_a_sample_that_they_tell(builder: str, tmp_path: Path) -> None:
     data = names_of(make_data(400, 15), "y", "a", "t")
     build = getattr(hb.structures, builder)
@@ -353,6 +371,7 @@ def test_imputed_scans_are_completed_while_they_are_read(tmp_path: Path) -> None
         completed.write(tmp_path / "out.parquet")
 
 
+@pytest.mark.slow
 def test_estimators_fit_scans(tmp_path: Path) -> None:
     data = names_of(make_data(400, 17, holes=0.0), "y", "a", "x", "z")
     scan = hb.scan(write(tmp_path, data))
@@ -367,3 +386,45 @@ def test_estimators_fit_scans(tmp_path: Path) -> None:
     np.testing.assert_allclose(numbers.predict(scan), same_numbers.predict(frame.drop(columns="z")), rtol=1e-7)
     with pytest.raises(hb.TableError, match="y is the name of one of its columns"):
         hb.HybridClassifier().fit(scan, frame["y"])
+
+
+@pytest.mark.parametrize("discrete", [(), ("i8", "neg", "f32", "u64")])
+def test_columns_of_all_types_are_read_as_in_memory(discrete: tuple[str, ...], tmp_path: Path) -> None:
+    def leave_holes(values: Sequence[Any]) -> list[Any]:
+        return [None if place % 7 == 3 else value for place, value in enumerate(values)]
+
+    n, start = 42, datetime.datetime(2020, 1, 1)
+    table = pa.table(
+        {
+            "u64": pa.array(leave_holes(range(n)), pa.uint64()),
+            "decimal": leave_holes([decimal.Decimal(i) / 4 for i in range(n)]),
+            "date": leave_holes([start.date() + datetime.timedelta(i) for i in range(n)]),
+            "instant": pa.array(
+                leave_holes([start + datetime.timedelta(0, 60 * i) for i in range(n)]), pa.timestamp("us", "UTC")
+            ),
+            "time": leave_holes([datetime.time(i % 24) for i in range(n)]),
+            "duration": leave_holes([datetime.timedelta(i) for i in range(n)]),
+            "bool": leave_holes([i % 2 == 0 for i in range(n)]),
+            "large": pa.array(leave_holes(["a", "b", "c"] * (n // 3)), pa.large_string()),
+            "levels": pa.array(leave_holes(["z", "a", "m"] * (n // 3))).dictionary_encode(),
+            "days": leave_holes([f"2020-01-{1 + i % 28:02}" for i in range(n)]),
+            "f32": pa.array([i / 2 for i in range(n)], pa.float32()),
+            "i8": pa.array([i % 5 for i in range(n)], pa.int8()),
+            "neg": [i % 5 - 3 for i in range(n)],
+            "list": [[1]] * n,
+            "nothing": pa.nulls(n),
+        }
+    )
+    parquet.write_table(table, tmp_path / "t.parquet", row_group_size=9)
+    known, reasons = hb.Table.read_usable(parquet.read_table(tmp_path / "t.parquet"), discrete=discrete)
+    scan, mine = hb.Table.read_usable(hb.scan(tmp_path / "t.parquet", discrete))
+    assert {*mine} == {*reasons} == {"list", "nothing"}
+    assert scan.variables == known.variables
+    assert scan.missing == known.missing
+    parts = list(scan.map_parts(lambda part: part))
+    for variable in known.variables:
+        cells = np.concatenate([part.coded(variable) for part in parts])
+        np.testing.assert_array_equal(cells, known.coded(variable))
+        np.testing.assert_array_equal(scan.sample_if_scanned().coded(variable), known.coded(variable))
+        if isinstance(variable, hb.Continuous):
+            assert scan.value_range(variable.name) == known.value_range(variable.name)

@@ -18,7 +18,7 @@ from hybridbn.tables.adapters.arrow import kind_of_type
 from hybridbn.tables.cells import check_numbers
 from hybridbn.tables.columns import read_as_variable
 from hybridbn.tables.frames import check_weights
-from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["REST", "BatchReader", "can_be_coded", "read_numbers"]
 
@@ -86,8 +86,12 @@ class BatchReader:
             return read_numbers(name, column)
         if isinstance(variable, Discrete) and variable.states[-1:] == (REST,):
             return _read_rest(variable, column)
+        pyarrow = import_pyarrow()
+        if isinstance(variable, Continuous) and pyarrow.types.is_dictionary(column.type):
+            # dates in text, which a file holds as a dictionary
+            column = column.dictionary_decode()
         try:
-            read = read_as_variable(import_pyarrow().chunked_array([column]), variable)
+            read = read_as_variable(pyarrow.chunked_array([column]), variable)
             return read.cells.array
         except TableError as error:
             raise TableError(f"{error} (rows are counted from row {batch.first} of the scan)") from None

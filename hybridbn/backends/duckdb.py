@@ -37,8 +37,8 @@ class DuckDB(Local):
 
     Examples
     --------
-    >>> import duckdb, hybridbn as hb
-    >>> with duckdb.connect() as connection:
+    >>> import duckdb, hybridbn as hb  # doctest: +SKIP
+    >>> with duckdb.connect() as connection:  # doctest: +SKIP
     ...     scan = hb.scan("SELECT i % 3 AS a, i % 2 AS b FROM range(60) AS t(i)", ["a", "b"], backend=connection)
     ...     hb.fit([("a", "b")], scan).potential("b").table
     array([[0.5, 0.5],

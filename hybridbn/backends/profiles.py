@@ -201,7 +201,14 @@ class ProfileTask(Task):
         for batch in batches:
             if self.weights is not None:
                 weights = np.nan_to_num(read_numbers(self.weights, batch.data.column(self.weights)))
-            codes = {name: column.add(batch, weights) for name, column in columns.items()}
+            try:
+                codes = {name: column.add(batch, weights) for name, column in columns.items()}
+            except UnsupportedType:
+                raise
+            except TableError as error:
+                if not batch.first:
+                    raise
+                raise TableError(f"{error} (rows are counted from row {batch.first} of the scan)") from None
             rows += batch.data.num_rows
             weight += float(batch.data.num_rows if weights is None else weights.sum())
             counted = self._count(tables, columns, codes, weights)
