@@ -218,5 +218,5 @@ def find_backend(given: Any) -> Backend:
     import_modules(__package__ or "")
     raise TableError(
         f"backend={given!r:.80} is not known; choose one of {shorten(sorted(Backend.backends), 9)}, or give a Backend,"
-        " an Executor or a dask Client"
+        " an Executor, a dask Client or a SparkSession"
     )

@@ -49,7 +49,7 @@ def scan(
         and pyarrow, datasets of pyarrow, relations of DuckDB, and what else a backend opens.
     discrete, continuous : str or iterable of str
         Columns whose type does not say what they are, as in `Table`.
-    backend : str, Backend, concurrent.futures.Executor or dask Client, optional
+    backend : str, Backend, concurrent.futures.Executor, dask Client or SparkSession, optional
         Who reads the rows: "local", "processes", "duckdb", "dask" or "spark". By default the engine of the data, and
         this process for files.
     weights : str, optional
