@@ -29,6 +29,7 @@ def measure(**ratio: float | None) -> dict[str, Any]:
         "versions": {"hybridbn": "1", "Python": "3"},
         "machine": "a computer",
         "quick": False,
+        "incomplete": [],
         "benchmarks": {"bif": rows},
     }
 
@@ -84,4 +85,10 @@ def test_the_page_shows_every_ratio(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert "Measured with hybridbn 1, Python 3, on a computer." in written
     assert "   * - read\n     - 500 ms\n     - 10 s\n     - 20\n" in written
     assert "alone" not in written
+    assert "ran out of time" not in written
+    (tmp_path / "benchmarks" / "ratios.json").write_text(json.dumps(measure(read=2163.1) | {"incomplete": ["bif"]}))
+    pages.write_numbers(tmp_path / "guide")
+    written = (tmp_path / "guide" / "numbers.rst").read_text(encoding="utf-8")
+    assert "ran out of time" in written
+    assert "     - 2,163\n" in written
     assert [pages.format_seconds(value) for value in (2.0, 0.02, 3e-6)] == ["2 s", "20 ms", "3 µs"]

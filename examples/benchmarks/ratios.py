@@ -45,8 +45,8 @@ BENCHMARKS: dict[str, tuple[list[str], list[str]]] = {
 """The options of each benchmark, in full and quick."""
 
 
-def run_benchmark(name: str, quick: bool, minutes: float) -> list[dict[str, Any]]:
-    """Return the rows that a benchmark reports, also those of one that ran out of time or ended with an error."""
+def run_benchmark(name: str, quick: bool, minutes: float) -> tuple[list[dict[str, Any]], bool]:
+    """Return the rows that a benchmark reports, and whether it came to its end in so many minutes."""
     environment = os.environ | dict.fromkeys(THREADS, "1") | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(HERE.parents[1])}
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "rows.json")
@@ -62,7 +62,7 @@ def run_benchmark(name: str, quick: bool, minutes: float) -> list[dict[str, Any]
         if process.returncode:
             print(f"{name}: {(errors.decode().strip().splitlines() or ['killed'])[-1]}", file=sys.stderr)
         rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
-    return rows
+    return rows, process.returncode == 0
 
 
 def describe_machine() -> str:
@@ -124,15 +124,19 @@ def main() -> None:
         "machine": describe_machine(),
         "date": datetime.now(UTC).date().isoformat(),
         "quick": options.quick,
+        "incomplete": [],
         "benchmarks": {},
     }
     if len(options.only) < len(BENCHMARKS) and options.json.exists():
         known = json.loads(options.json.read_text())
         if all(known.get(key) == measured[key] for key in ("versions", "machine", "quick")):
             measured["benchmarks"] |= known["benchmarks"]
+            measured["incomplete"] = [name for name in known["incomplete"] if name not in options.only]
     for name in options.only:
         print(f"{name} ...", file=sys.stderr, flush=True)
-        measured["benchmarks"][name] = run_benchmark(name, options.quick, options.minutes)
+        measured["benchmarks"][name], complete = run_benchmark(name, options.quick, options.minutes)
+        if not complete:
+            measured["incomplete"].append(name)
     last = json.loads(options.last.read_text()) if options.last.exists() else {}
     if last.get("quick", options.quick) != options.quick:
         print("the last release was measured on tables of other sizes, so ratios are not compared", file=sys.stderr)

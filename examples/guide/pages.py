@@ -60,10 +60,10 @@ def _number_lines(measured: dict[str, Any]) -> list[str]:
         compared = [row for row in rows if row["ratio"] is not None]
         if not compared:
             continue
+        lines += [benchmark, "-" * len(benchmark), ""]
+        if benchmark in measured["incomplete"]:
+            lines += ["This one ran out of time, so that its last rows are missing.", ""]
         lines += [
-            benchmark,
-            "-" * len(benchmark),
-            "",
             ".. list-table::",
             "   :header-rows: 1",
             "   :widths: 60 14 14 12",
@@ -72,7 +72,7 @@ def _number_lines(measured: dict[str, Any]) -> list[str]:
         lines += _cells("", "hybridbn", "peer", "ratio")
         for row in compared:
             times = [format_seconds(row[side]) for side in ("ours", "peer")]
-            lines += _cells(row["name"], *times, f"{row['ratio']:.3g}")
+            lines += _cells(row["name"], *times, format_ratio(row["ratio"]))
         lines.append("")
     return lines
 
@@ -88,6 +88,17 @@ def format_seconds(seconds: float) -> str:
     units = (("s", 1.0), ("ms", 1e3), ("µs", 1e6))
     unit, scale = next((pair for pair in units if seconds * pair[1] >= 1), units[-1])
     return f"{seconds * scale:.3g} {unit}"
+
+
+def format_ratio(ratio: float) -> str:
+    """Return a ratio with two or three digits that count.
+
+    Examples
+    --------
+    >>> format_ratio(2163.1), format_ratio(0.5512)
+    ('2,163', '0.55')
+    """
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}" if ratio < 1 else f"{ratio:.3g}"
 
 
 def _cells(first: str, *others: str) -> list[str]:
