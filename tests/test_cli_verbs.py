@@ -212,7 +212,7 @@ def test_fit_learns_what_the_library_learns(capsys: pytest.CaptureFixture[str]) 
 def test_fit_takes_arcs_pipes_and_other_formats(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said_by(capsys, "fit table.csv m.xdsl --structure 'c -> x; k' --potentials gaussian --keep day,id")
+    said_by(capsys, "fit table.csv m.xdsl --structure 'c -> x; k' --potentials gaussian --discrete k --keep day,id")
     assert set(hb.read_network("m.xdsl").edges) == {("c", "x")}
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path("table.csv").read_bytes())))
     said_by(capsys, "fit - m.hbn --format csv --structure hill_climb --potentials gaussian")

@@ -25,6 +25,14 @@ def test_rounded_numbers_have_no_points(seed, rows, deviation, kind):
     assert find_heavy_points(again) == ()
 
 
+def test_heaps_at_tens_are_no_points():
+    rng = np.random.default_rng(5)
+    pressure = rng.normal(130, 17, 600)
+    heaped = np.where(rng.random(600) < 0.8, (pressure / 10).round() * 10, pressure.round())
+    assert find_heavy_points(heaped) == ()
+    assert find_heavy_points(np.where(rng.random(600) < 0.6, 0.0, heaped)) == (0.0,)
+
+
 @settings(max_examples=15, deadline=None)
 @given(seed=st.integers(0, 10**6), rows=st.sampled_from([100, 2000]), share=st.floats(0.2, 0.9), step=st.floats(0, 0.5))
 def test_points_beside_a_density_are_found_whatever_the_units(seed, rows, share, step):

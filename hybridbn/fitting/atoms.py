@@ -27,6 +27,8 @@ LEAST_ROWS = 20
 FEW_VALUES = 3
 """The frequencies of so few values have no more parameters than a normal density, two."""
 NEIGHBORS = 3
+ABOVE_HEAPS = 3.0
+"""So many times as many rows as those of other frequent values are more than a heap that rounding makes."""
 HEAVIER = 10.0
 """Of ten rows at a point at least nine are there because of the point, so a value observed there may count as such."""
 
@@ -42,8 +44,9 @@ def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[fl
     .. math:: c \log \frac{c}{e} - (c - e) > \tfrac{1}{2} \log n + \log k
 
     with n rows and k distinct values, and it has at least :math:`\sqrt{n}` rows and ten times as many as expected.
-    Numbers that were rounded, such as ages, have no points, since their neighbors have about as many rows; values that
-    resampling repeats are too few. Up to three values are all points, because their frequencies have no more
+    Numbers that were rounded, such as ages, have no points, since their neighbors have about as many rows, nor have the
+    heaps of numbers that were often rounded to tens, which are compared with each other; values that resampling repeats
+    are too few. Up to three values are all points, because their frequencies have no more
     parameters than a normal density, and no smaller likelihood. There are no points in columns of less than 20 rows or
     of a single value.
 
@@ -79,6 +82,11 @@ def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[fl
         count = float(counts[index])
         gain = count * math.log(count / expected) - (count - expected)
         heavy[index] = count >= HEAVIER * expected and gain > 0.5 * math.log(rows) + math.log(size)
+        if len(candidates) > NEIGHBORS:
+            # numbers that are often rounded to tens: the tens are what to compare with
+            place = int(np.searchsorted(candidates, index))
+            sides = candidates[max(place - NEIGHBORS, 0) : place], candidates[place + 1 : place + 1 + NEIGHBORS]
+            heavy[index] &= count >= ABOVE_HEAPS * max(float(counts[side].mean()) for side in sides if len(side))
     rest = counts[~heavy]
     # what is left may be too little for a density
     if heavy.any() and (len(rest) == 1 or len(rest) <= FEW_VALUES < rest.sum()):
