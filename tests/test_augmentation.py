@@ -10,7 +10,8 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.estimation.completion import Completion, draw_levels, fill_table, find_holes
+from hybridbn.estimation.completion import Completion
+from hybridbn.estimation.holes import draw_levels, fill_table, find_holes
 from hybridbn.fitting import MTEFitter, fit
 from hybridbn.learning.augmentation import History, Step, augment
 from hybridbn.options import Options

@@ -7,7 +7,8 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.estimation import completion as completion_module
-from hybridbn.estimation.completion import Completion, alternate, draw_levels, fill_table, find_holes
+from hybridbn.estimation.completion import Completion
+from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import hash_identifiers, levels_of
 from hybridbn.options import Options
 

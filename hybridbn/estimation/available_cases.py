@@ -14,7 +14,8 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.estimation.completion import Cells, Completion, draw_levels, fill_table, find_holes
+from hybridbn.estimation.completion import Completion
+from hybridbn.estimation.holes import Cells, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.fitting.base import prepare_families
 from hybridbn.fitting.fitter_choice import Potentials, fitter_of, roles, spec_of

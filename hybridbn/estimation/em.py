@@ -21,14 +21,9 @@ from hybridbn.estimation.available_cases import (
     read_as_declared,
     structure_of,
 )
-from hybridbn.estimation.completion import (
-    Completion,
-    alternate,
-    draw_levels,
-    fill_table,
-    find_holes,
-)
+from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.expected_statistics import expect_statistics
+from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.fitter_choice import Potentials, fitter_of, spec_of
 from hybridbn.fitting.gaussian import GaussianFitter

@@ -12,14 +12,9 @@ import numpy as np
 from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import draw_alone, fill_at_random
-from hybridbn.estimation.completion import (
-    Completion,
-    alternate,
-    draw_levels,
-    fill_table,
-    find_holes,
-)
+from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.em import log_likelihood
+from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network

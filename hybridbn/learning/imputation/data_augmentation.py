@@ -23,14 +23,8 @@ import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.estimation.available_cases import fit_available
-from hybridbn.estimation.completion import (
-    Cells,
-    Completion,
-    alternate,
-    collect_observed_numbers,
-    fill_table,
-    find_holes,
-)
+from hybridbn.estimation.completion import Completion
+from hybridbn.estimation.holes import Cells, alternate, collect_observed_numbers, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import levels_of, seed_of
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.fitter_choice import Potentials, check_spec

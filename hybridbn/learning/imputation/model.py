@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, HybridBNError, NetworkError, TableError
-from hybridbn.estimation.completion import Cells, Completion
+from hybridbn.estimation.completion import Completion
+from hybridbn.estimation.holes import Cells
 from hybridbn.estimation.row_uniforms import Keys, draw_uniforms, levels_of
 from hybridbn.learning.imputation.columns import (
     Bounds,

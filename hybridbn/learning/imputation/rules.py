@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.estimation.completion import Cells, find_holes
+from hybridbn.estimation.holes import Cells, find_holes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values
 
