@@ -48,8 +48,8 @@ def test_every_paper_has_a_section_with_what_was_measured(tmp_path: Path, monkey
     monkeypatch.syspath_prepend(str(PAPERS))
     reproduce = importlib.import_module("reproduce")
     text = (PAPERS / "README.md").read_text(encoding="utf-8")
-    for name in reproduce.STUDIES:
-        assert (PAPERS / f"{name}.py").exists()
+    for name, (script, _, _) in reproduce.STUDIES.items():
+        assert (PAPERS / f"{script}.py").exists()
         section = re.search(rf"<!-- {name} -->\n(.*?)<!-- end {name} -->", text, re.DOTALL)
         assert section is not None
         assert "```text" in section[1]
@@ -66,7 +66,7 @@ def test_every_paper_has_a_section_with_what_was_measured(tmp_path: Path, monkey
     options = ["--report", "--quick", "--results", str(tmp_path / "results"), "--only", "frank1998", "vilalta2003"]
     reproduce.main(options)
     written = (tmp_path / "README.md").read_text()
-    assert "a quick run (`frank1998.py --repetitions 1`)" in written
+    assert "a quick run (`frank1998.py --parts classification spiral --repetitions 1`)" in written
     assert "```text\nTable 2\n```" in written
     assert "prose" in written
     assert "old" not in written

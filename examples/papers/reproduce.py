@@ -1,6 +1,6 @@
 """Measure again what the papers published, and write it beside the published figures into README.md.
 
-python reproduce.py --data FOLDER [--quick] [--only frank1998 ...] [--results results]
+python reproduce.py --data FOLDER [--quick] [--only SECTION ...] [--results results]
 
 FOLDER has a manifest.csv (see `studies`). Every paper has a script of its own, which is run and whose tables become a
 section of README.md; pictures go beside it. ``--quick`` takes one repetition and few masks and rounds (some ten minutes
@@ -20,22 +20,24 @@ __all__ = ["STUDIES", "main", "replace_section"]
 HERE = Path(__file__).resolve().parent
 
 STUDIES = {
-    "frank1998": (["--resume"], ["--repetitions", "1"]),
-    "ting2003": ([], ["--quick"]),
-    "ting2003_rules": ([], ["--repetitions", "2"]),
-    "vilalta2003": (["--resume"], ["--repetitions", "1"]),
+    "frank1998_regression": ("frank1998", ["--resume", "--parts", "regression"], ["--repetitions", "1"]),
+    "frank1998": ("frank1998", ["--resume", "--parts", "classification", "spiral"], ["--repetitions", "1"]),
+    "ting2003": ("ting2003", [], ["--quick"]),
+    "ting2003_rules": ("ting2003_rules", [], ["--repetitions", "2"]),
+    "vilalta2003": ("vilalta2003", ["--resume"], ["--repetitions", "1"]),
     "fernandez2008": (
+        "fernandez2008",
         ["--resume"],
         ["--datasets", "cloud", "--masks", "2", "--tree-masks", "1", "--repetitions", "3"],
     ),
 }
-"""Of each script the options in any case, and those of a quick run."""
+"""Of each section the script, its options in any case, and those of a quick run."""
 
 
 def measure(name, data, results, quick):
     """Run the script of a paper and keep what it prints; a run that fails keeps nothing."""
-    always, short = STUDIES[name]
-    command = [sys.executable, str(HERE / f"{name}.py"), "--data", str(Path(data).resolve())]
+    script, always, short = STUDIES[name]
+    command = [sys.executable, str(HERE / f"{script}.py"), "--data", str(Path(data).resolve())]
     command += ["--results", str(results.resolve() / name), *always, *(short if quick else [])]
     done = subprocess.run(command, cwd=HERE, stdout=subprocess.PIPE, text=True, check=True)
     results.mkdir(parents=True, exist_ok=True)
@@ -61,8 +63,11 @@ def replace_section(text, name, lines):
 def write_section(name, results, quick):
     """Write what was measured last into the section of a paper, with its pictures."""
     printed = (results / f"{name}.txt").read_text(encoding="utf-8")
-    options = " ".join(STUDIES[name][1]) if quick else ""
-    kind = f"a quick run (`{name}.py {options}`)" if quick else f"the full run (`{name}.py`)"
+    script, always, short = STUDIES[name]
+    given = " ".join(
+        [f"{script}.py", *(option for option in always if option != "--resume"), *(short if quick else [])]
+    )
+    kind = f"a quick run (`{given}`)" if quick else f"the full run (`{given}`)"
     shown = [line for line in printed.splitlines() if not line.startswith("drawn: ")]
     lines = [f"Measured by {kind}:", "", "```text", *"\n".join(shown).strip("\n").splitlines(), "```"]
     for picture in sorted((results / name).glob("*.png")):
@@ -78,7 +83,7 @@ def main(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", help="a folder of datasets with a manifest.csv")
     parser.add_argument("--results", type=Path, default=Path("results"), help="where results go, to be resumed")
-    parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES), metavar="NAME")
+    parser.add_argument("--only", nargs="+", choices=list(STUDIES), default=list(STUDIES), metavar="SECTION")
     parser.add_argument("--quick", action="store_true", help="one repetition, few masks and rounds")
     parser.add_argument("--report", action="store_true", help="run nothing, write what the results folder has")
     options = parser.parse_args(arguments)
