@@ -48,7 +48,7 @@ __all__ = [
 ]
 
 
-@builder(takes_target=Continuous, hidden=(Continuous,))
+@builder(takes_target=Continuous, hidden=(Discrete, Continuous))
 def regression(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Network:
     r"""Build a linear regression of a number on all other columns, as a network in which every cell may be missing.
 

@@ -14,6 +14,7 @@ from hybridbn.inference import engines
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.engines.bounds import SampledBounds
 from hybridbn.inference.engines.elimination import Elimination
+from hybridbn.inference.engines.forest import Forest
 from hybridbn.inference.engines.naive_bayes import NaiveBayes
 from hybridbn.inference.engines.single_case import SingleCase
 from hybridbn.inference.engines.slices import BetterOrder, Slices
@@ -81,6 +82,7 @@ def make_engine(own_rank: int, asked: list[EngineRequest]) -> None:
 def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine]) -> None:
     assert [type(engine) for engine in registry] == [
         SingleCase,
+        Forest,
         NaiveBayes,
         Elimination,
         BetterOrder,
@@ -88,7 +90,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine
         SampledBounds,
     ]
     make_engine(30, [])
-    assert [engine.rank for engine in registry] == [5, 10, 30, 50, 55, 60, 70]
+    assert [engine.rank for engine in registry] == [5, 8, 10, 30, 50, 55, 60, 70]
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,9 @@ class DataAugmentation:
         # with hidden nodes the expectation of a number is not a function of the other cells
         if completion.closed is None or not self.matching or any(name not in self.table for name in network):
             return completion
+        if any(self._completed.missing[name] for name in network):
+            # the network that was drawn from last had left out a column
+            self._completed = self._draw(network)
         proper = network is not self.network
         matcher = fit_matching(completion, self._completed, self._holes, self.rng, proper, self.rules)
         return add_matching(completion, matcher, self.rules)

@@ -309,7 +309,7 @@ def fit_matching(
         What the columns can be. Numbers of a sum are not matched, as the others tell them exactly.
     """
     assert completion.closed is not None
-    completed = {name: table.column(name) for name in table.names}
+    completed = {name: table.column(name) for name in table.names if name in completion.network}
     summed = {name for one in rules.sums for name in one.names}
     names = [name for name in find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
     columns = _choose_features(completed)
