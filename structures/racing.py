@@ -57,6 +57,13 @@ class Race:
         No candidate is tried any more after so many seconds, except the first one.
     """
 
+    data: TrainingData
+    target: str
+    loss: Loss
+    rows: Any
+    parts: Any
+    weights: Values
+
     def __init__(
         self, data: TrainingData, target: str, loss: Loss, rows: Any, parts: Any, seconds: float = np.inf
     ) -> None:

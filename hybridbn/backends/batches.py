@@ -37,6 +37,9 @@ class BatchReader:
         The column of the rows' weights.
     """
 
+    variables: tuple[Variable, ...]
+    weights: str | None
+
     def __init__(self, variables: Sequence[Variable], weights: str | None = None) -> None:
         self.variables, self.weights = tuple(variables), weights
         names = [variable.name for variable in self.variables]

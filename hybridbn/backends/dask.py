@@ -40,6 +40,9 @@ class Dask(Backend):
 
     name = "dask"
 
+    retries: int
+    timeout: float | None
+
     def __init__(self, client: Any = None, *, retries: int = 2, timeout: float | None = None) -> None:
         self._client, self.retries, self.timeout = client, retries, timeout
 

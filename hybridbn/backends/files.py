@@ -152,6 +152,10 @@ def _file_state(filesystem: Any, path: str) -> tuple[int, Any]:
 class FileTable(Source):
     """Files of one format with the same columns."""
 
+    shown: str
+    schema: Any
+    notes: dict[str, dict[str, Any]]
+
     def __init__(self, shown: str, paths: Sequence[str], filesystem: Any, base: str | None, kinds: Mapping[str, str]):
         self.shown, self._paths, self._filesystem = shown, list(paths), filesystem
         suffixes = {_suffix(path) for path in self._paths}

@@ -159,6 +159,9 @@ class ArrowFragment(Fragment):
 class ArrowTable(Source):
     """A frame in memory, or a dataset of pyarrow."""
 
+    shown: str
+    schema: Any
+
     def __init__(self, shown: str, schema: Any, fragments: Sequence[Fragment]) -> None:
         self.shown, self.schema, self._fragments = shown, schema, fragments
         self.notes: Mapping[str, Mapping[str, Any]] = read_notes(schema.metadata)

@@ -87,6 +87,11 @@ class Parts(Backend):
     [0.375 0.625]
     """
 
+    folder: Path
+    part: int
+    of: int
+    wait: float
+
     def __init__(self, folder: str | os.PathLike[str], part: int, of: int, *, wait: float = 0.0) -> None:
         whole = all(isinstance(number, int) and not isinstance(number, bool) for number in (part, of))
         if not whole or not 1 <= part <= of:

@@ -30,6 +30,9 @@ class Processes(Backend):
 
     name = "processes"
 
+    executor: Executor | None
+    workers: int
+
     def __init__(self, executor: Executor | None = None, workers: int = -1) -> None:
         self.executor, self.workers = executor, check_jobs(workers)
 

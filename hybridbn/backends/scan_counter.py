@@ -116,6 +116,8 @@ class ScanCounter(Counter):
     picks_rows: ClassVar[bool] = False
     sizes: Mapping[str, int]
 
+    variables: dict[str, Variable]
+
     def __init__(self, scan: Scan, variables: Sequence[Variable]) -> None:
         self.scan = scan
         self.variables = {variable.name: variable for variable in variables}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +44,12 @@ class TransformedFragment(Fragment):
 
 class TransformedSource(Source):
     """A source whose batches become others."""
+
+    real: Source
+    function: Callable[[int, Any], Any]
+    shown: str
+    notes: Mapping[str, Mapping[str, Any]]
+    schema: Any
 
     def __init__(self, real: Source, function: Callable[[int, Any], Any]) -> None:
         self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes

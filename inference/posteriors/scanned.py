@@ -108,6 +108,10 @@ class ScannedPosterior:
     [3]
     """
 
+    network: Network
+    table: Table
+    options: Options
+
     def __init__(self, network: Network, target: str | Sequence[str], table: Table, options: Options) -> None:
         self.network, self.table, self.options = network, table, options
         self.target: str | tuple[str, ...] = target if isinstance(target, str) else tuple(target)
