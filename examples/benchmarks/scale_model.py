@@ -28,9 +28,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from pyarrow import parquet
 from rows import Report, parser, seconds
+from scale import make_states
 from scipy.optimize import nnls
 
 import hybridbn as hb
@@ -169,17 +169,11 @@ class Recorder(Local):
 
 
 def make_files(folder: Path, rows: int, files: int) -> str:
-    """Write skewed columns of text that depend on each other into so many files; return the pattern of their names."""
+    """Write the table of scale.py into so many files; return the pattern of their names."""
     folder.mkdir()
     rng = np.random.default_rng(0)
     for number in range(files):
-        size = rows // files
-        codes, columns = rng.choice(2, size, p=[0.8, 0.2]), {}
-        for place in range(20):
-            states = pa.array([f"level {state}" for state in range(2 if place == 0 else 3 + place % 12)])
-            codes = np.minimum(codes % 3 + (rng.geometric(0.4, size) - 1 if place else 0), len(states) - 1)
-            columns[f"c{place}"] = states.take(pa.array(codes))
-        parquet.write_table(pa.table(columns), folder / f"{number}.parquet")
+        parquet.write_table(make_states(rng, rows // files), folder / f"{number}.parquet")
     return str(folder / "*.parquet")
 
 
