@@ -260,7 +260,10 @@ BUILDS = {
 }
 
 
-@pytest.mark.parametrize("build", BUILDS.values(), ids=BUILDS)
+@pytest.mark.parametrize(
+    "build",
+    [pytest.param(build, id=name, marks=[pytest.mark.slow] * (name == "mixed")) for name, build in BUILDS.items()],
+)
 @pytest.mark.parametrize("target", ["y", pytest.param("c", marks=pytest.mark.slow)])
 def test_builders_networks_and_arcs(build: Any, target: str) -> None:
     frame = with_holes(regression_data(70), 0.25)

@@ -154,6 +154,7 @@ def test_a_table_of_another_origin_is_not_taken_for_the_finished_one(monkeypatch
 
 
 @posix
+@pytest.mark.slow
 def test_what_changed_since_is_refused_until_asked(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["impute", "t.csv", "clean.csv"]) == 0
     assert killed_after(2, "t.csv", "out.csv", *CHUNK, folder="out.csv.parts") == 2
@@ -246,6 +247,7 @@ def test_an_interrupt_while_pyarrow_parses_is_not_lost() -> None:
 
 
 @posix
+@pytest.mark.slow
 def test_interrupted_into_a_pipe_nothing_is_promised(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (folder / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(folder / "temporary"))

@@ -103,7 +103,9 @@ def test_a_forest_learns_what_naive_bayes_can_not_and_is_saved_exactly(tmp_path)
     assert explained.log_odds == pytest.approx(explained.prior + sum(explained.weights.values()))
 
 
-@pytest.mark.parametrize("build", [partial(random_forest, trees=20), logistic, discriminant])
+@pytest.mark.parametrize(
+    "build", [pytest.param(partial(random_forest, trees=20), marks=pytest.mark.slow), logistic, discriminant]
+)
 def test_held_out_predictions_tell_how_well_fresh_rows_are_predicted(build):
     data, fresh = mixed(300, holes=0.05), mixed(600, seed=3, holes=0.05)
     learned = Build.of(build).learn_held_out(hb.Table(data), "c", "gaussian")
