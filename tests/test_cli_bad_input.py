@@ -172,6 +172,9 @@ def test_options_that_the_parser_refuses(options: str, capsys: pytest.CaptureFix
 
 def test_a_model_of_another_table(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["impute", "good.csv", "out.csv", "--save-model", "m.hbn"]) == 0
+    # x is 1.5 k, and k = 0 is only observed where x is missing: right is what lies below all observed numbers
+    assert "x (1 outside of 1.5 to 58.5)" in capsys.readouterr().err
+    assert float(Path("out.csv").read_text().splitlines()[1].split(",")[0]) < 1.5
     cases = {
         "u\n1\n": "no column in common",
         "x,c\n1,a\n,b\n": "'k'",

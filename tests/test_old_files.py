@@ -15,6 +15,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.cli import run
+from hybridbn.learning import Imputation
 
 OLD = Path(__file__).parent / "data" / "files_0_1"
 NETWORKS = [
@@ -112,3 +113,22 @@ def test_an_unfinished_run_is_taken_up_or_refused(
         assert not Path("out.csv").exists()
         assert Path("out.csv.parts", "part-0-0").exists()
         assert run(["impute", "t.csv", "out.csv", "--chunk", "6", "--draws", "2", "--restart", "--quiet"]) == 0
+
+
+@pytest.mark.parametrize("strategy", ["draw", "mean"])
+def test_imputation_models_complete_alike_when_they_are_saved_anew(tmp_path: Path, strategy: str) -> None:
+    asked = pd.DataFrame(expected()["imputation"]["rows"])
+    old = hb.load(OLD / "imputation.hbn")
+    assert old.graph["imputation"]["version"] == 3
+
+    def complete(network: hb.Network) -> Imputation:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return hb.impute(asked, None, strategy, network=network, details=True, random_state=0)
+
+    first = complete(old)
+    assert first.network is not None
+    first.network.save(tmp_path / "new.hbn")
+    new = hb.load(tmp_path / "new.hbn")
+    assert new.graph["imputation"]["version"] > 3
+    pd.testing.assert_frame_equal(complete(new).table, first.table)

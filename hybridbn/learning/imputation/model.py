@@ -62,7 +62,9 @@ Fills: TypeAlias = dict[str, NDArray[Any]]
 _METADATA = "imputation"
 """The key of the metadata in the attributes of the network's graph."""
 _VERSION = 4
-"""The version of the metadata's format; files of other versions are refused."""
+"""The version of the metadata's format."""
+_READ_VERSIONS = (3, _VERSION)
+"""Files of other versions are refused."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -432,7 +434,7 @@ def read_metadata(
 def _read_metadata(network: Network, read_content: Callable[[Mapping[str, Any]], _Result]) -> _Result:
     metadata = network.graph[_METADATA]
     try:
-        if metadata["version"] != _VERSION:
+        if metadata["version"] not in _READ_VERSIONS:
             raise FormatError("the model's note on imputation is of another version of hybridbn; learn the model again")
         return read_content(metadata)
     except (FormatError, NetworkError, TableError):

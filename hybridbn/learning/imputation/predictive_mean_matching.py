@@ -154,10 +154,13 @@ class PredictiveMeanMatching:
         The features: numbers as they are (with -1), and indicators of a discrete column's code.
     matchers : mapping from column to ColumnMatcher or StateMatcher
         In the order in which columns are drawn.
+    expects : bool
+        Whether the matchers tell expectations, too; those of files of version 3 leave these to the network.
     """
 
     columns: Sequence[tuple[str, int]]
     matchers: Mapping[str, ColumnMatcher | StateMatcher]
+    expects: bool = True
 
     def match(
         self,
@@ -193,8 +196,10 @@ class PredictiveMeanMatching:
 
         The parameters are those of `match`. What is returned says nothing of rows in which a cell is observed.
         """
-        features, current = self._match_all(cells, holes, uniforms, limits)
         expected: dict[str, Values] = {}
+        if not self.expects:
+            return expected
+        features, current = self._match_all(cells, holes, uniforms, limits)
         for name, matcher in self.matchers.items():
             rows = np.flatnonzero(holes[name])
             if not len(rows):
@@ -241,6 +246,7 @@ class PredictiveMeanMatching:
         return {
             "columns": [[name, code] for name, code in self.columns],
             "order": list(self.matchers),
+            "expects": self.expects,
             "states": {
                 name: {
                     "size": matcher.size,
@@ -267,22 +273,25 @@ class PredictiveMeanMatching:
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Return what `to_dict` was made of."""
+        # version 3 has numbers only, and for each row the number itself, less the prediction, as its residual
+        is_new = "order" in content
         matchers: dict[str, ColumnMatcher | StateMatcher] = {
             name: ColumnMatcher(
                 StackedRegression.from_dict(saved["expectation"]),
                 np.asarray(saved["expected"]),
                 np.asarray(saved["values"]),
-                np.asarray(saved["residuals"]),
+                np.asarray(saved["residuals"] if is_new else saved["values"] - saved["expected"]),
                 np.inf if saved["tolerance"] is None else saved["tolerance"],
                 *saved["range"],
             )
             for name, saved in content["donors"].items()
         }
-        for name, saved in content["states"].items():
+        for name, saved in content["states"].items() if is_new else ():
             regressions = {code: StackedRegression.from_dict(one) for code, one in saved["expectations"]}
             matchers[name] = StateMatcher(saved["size"], regressions, saved["rest"])
         columns = tuple((name, code) for name, code in content["columns"])
-        return cls(columns, {name: matchers[name] for name in content["order"]})
+        order = content["order"] if is_new else content["donors"]
+        return cls(columns, {name: matchers[name] for name in order}, is_new and content["expects"])
 
 
 def fit_matching(

@@ -162,6 +162,16 @@ class StackedRegression:
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
         """Return what `to_dict` was made of."""
+        if "curves" not in content:
+            # version 3 has a line, with slopes for all features, and a forest
+            others = content["others"]
+            center, slopes = content["center"][others], content["slopes"][others]
+            none = np.zeros(0, dtype=np.intp)
+            straight = Curves(center, np.ones(len(others)), none, np.zeros((0, len(_KNOTS))), none.reshape(0, 2))
+            content = {
+                **{name: content[name] for name in ("constant", "others", "share", "forest")},
+                **{"slopes": slopes, "curves": straight.to_dict(), "bends": np.zeros(0)},
+            }
         return cls(**{**content, "curves": Curves(**content["curves"]), "forest": Forest(**content["forest"])})
 
 
