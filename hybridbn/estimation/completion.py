@@ -74,14 +74,15 @@ class Matcher(Protocol):
     ) -> Mapping[str, NDArray[Any]]:
         """Return columns of complete rows with the holes filled anew, given a uniform number for each name and row."""
 
-    def expect(
-        self,
-        cells: Cells,
-        holes: Mapping[str, NDArray[np.bool_]],
-        uniforms: Callable[[str], Values],
-        limits: Limits,
-    ) -> Mapping[str, Values]:
-        """Return what is expected of these columns given the others: numbers, or probabilities (rows, states)."""
+    @property
+    def curved(self) -> Sequence[str]:
+        """The columns whose expectation given the others is not that given the expectations of the others."""
+
+    def expect(self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], limits: Limits) -> Mapping[str, Values]:
+        """Return what is expected of these columns given the others: numbers, or probabilities (rows, states).
+
+        Instead of codes, `cells` may hold probabilities.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,21 +167,22 @@ class Completion:
         """Fill in the expectation of each missing number, and the most probable state of each missing discrete cell."""
         return self.choose_expected(table, self.expectations(table, levels))
 
-    def expectations(self, table: Table, levels: Levels | None = None, repeats: int = _REPEATS) -> dict[str, Values]:
+    def expectations(self, table: Table, levels: Levels | None = None) -> dict[str, Values]:
         """Return what is expected of each missing cell: numbers (rows,), or probabilities (rows, states) of the table's
         own states; nothing of observed cells.
 
         Parameters
         ----------
         levels : callable, optional
-            Uniform numbers as in `draw`; without them columns that are matched are expected by the network alone.
-        repeats : int
-            Matched columns are expected given draws of the others, and averaged over so many.
+            Uniform numbers as in `draw`; without them columns that are matched are expected by the network alone. With
+            them, these are expected given the other cells; where curves lead and some of these are missing, given draws
+            of them.
         """
         table = table.select([name for name in table.names if name in self.network])
         expected: dict[str, Values] = {}
-        for block, part in self._split_into_blocks(table):
-            for name, values in self._expect_block(block, part, levels, repeats).items():
+        copies = 1 if self.matcher is None or levels is None else _REPEATS
+        for block, part in self._split_into_blocks(table, copies):
+            for name, values in self._expect_block(block, part, levels).items():
                 whole = expected.setdefault(name, np.zeros((len(table), *values.shape[1:])))
                 whole[part] = values
         return expected
@@ -241,11 +243,11 @@ class Completion:
                 cells[name][part] = np.where(holes[name][part], filled[name], cells[name][part])
         return cells
 
-    def _split_into_blocks(self, table: Table) -> Iterator[tuple[Table, NDArray[np.intp]]]:
-        """Yield the incomplete rows in blocks that bound the memory, and their numbers."""
+    def _split_into_blocks(self, table: Table, copies: int = 1) -> Iterator[tuple[Table, NDArray[np.intp]]]:
+        """Yield the incomplete rows, and their numbers, in blocks that bound the memory even if rows are copied."""
         rows = np.flatnonzero(np.any([*find_holes(table).values(), np.zeros(len(table), dtype=bool)], axis=0))
         width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
-        step = _count_block_rows(width)
+        step = _count_block_rows(width * copies)
         for start in range(0, len(rows), step):
             part = rows[start : start + step]
             yield table.take(part), part
@@ -253,18 +255,16 @@ class Completion:
     def _draw_block(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
         cells, holes = self._draw_jointly(table, rows, levels), find_holes(table)
         if self.matcher is not None and holes:
-            matched = self.matcher.match(cells, *self._matching_arguments(table, rows, levels))
+            everywhere, limits = self._matching_arguments(table)
+            matched = self.matcher.match(cells, everywhere, levels(_MATCHED, rows).__getitem__, limits)
             for name in matched.keys() & holes.keys():
                 cells[name] = np.where(holes[name], matched[name], cells[name])
         return cells
 
-    def _matching_arguments(
-        self, table: Table, rows: NDArray[np.intp], levels: Levels
-    ) -> tuple[Mapping[str, NDArray[np.bool_]], Callable[[str], Values], Limits]:
+    def _matching_arguments(self, table: Table) -> tuple[Mapping[str, NDArray[np.bool_]], Limits]:
         nowhere = np.zeros(len(table), dtype=bool)
         everywhere = {**dict.fromkeys(table.names, nowhere), **find_holes(table)}
-        limits = self._limits_of_bounds if self.limits is None else self.limits
-        return everywhere, levels(_MATCHED, rows).__getitem__, limits
+        return everywhere, self._limits_of_bounds if self.limits is None else self.limits
 
     def _draw_jointly(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
         """Draw from the network, whatever is matched later."""
@@ -281,9 +281,7 @@ class Completion:
         low, high = self.bounds.get(name, (-np.inf, np.inf))
         return np.full(len(cells[name]), low), np.full(len(cells[name]), high)
 
-    def _expect_block(
-        self, table: Table, rows: NDArray[np.intp], levels: Levels | None, repeats: int
-    ) -> dict[str, Values]:
+    def _expect_block(self, table: Table, rows: NDArray[np.intp], levels: Levels | None) -> dict[str, Values]:
         holes = find_holes(table)
         if self.closed is not None and not holes.keys() & self.bounds.keys():
             expected = self._expect_closed(table, rows, holes)
@@ -293,18 +291,48 @@ class Completion:
             }
         if self.matcher is None or levels is None:
             return expected
-        matched: dict[str, Values] = {}
-        for repeat in range(repeats):
-
-            def shift(
-                attempt: int, part: NDArray[np.intp], first: int = repeat * _ALL_ATTEMPTS
-            ) -> Mapping[str, Values]:
-                return levels(attempt + first, part)
-
-            cells = self._draw_jointly(table, rows, shift)
-            for name, values in self.matcher.expect(cells, *self._matching_arguments(table, rows, shift)).items():
-                matched[name] = matched.get(name, 0.0) + values / repeats
+        matched = dict(self._expect_matched(table, expected))
+        curved = [name for name in self.matcher.curved if name in matched]
+        several = np.add.reduce([*holes.values()], axis=0, dtype=np.intp) > 1
+        is_hole = np.any([*(holes[name] for name in curved), np.zeros(len(table), dtype=bool)], axis=0)
+        simulated = np.flatnonzero(several & is_hole)
+        if len(simulated):
+            means = self._simulate_matched(table.take(simulated), rows[simulated], levels)
+            for name in means.keys() & curved:
+                matched[name][simulated] = means[name]
         return {**expected, **matched}
+
+    def _expect_matched(self, table: Table, expected: Mapping[str, Values]) -> Mapping[str, Values]:
+        """Expect matched columns given the expectations of the others, which is right along straight lines."""
+        assert self.matcher is not None
+        holes, cells = find_holes(table), self.choose_expected(table, expected)
+        for name in holes:
+            if table.is_discrete(name):
+                is_state = cells[name][:, None] == np.arange(expected[name].shape[1])
+                cells[name] = np.where(holes[name][:, None], expected[name], is_state)
+        everywhere, limits = self._matching_arguments(table)
+        return self.matcher.expect(cells, everywhere, limits)
+
+    def _simulate_matched(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Mapping[str, Values]:
+        """Expect matched columns given draws of the others, and average over these draws."""
+        assert self.matcher is not None
+
+        def shift(attempt: int, part: NDArray[np.intp]) -> Mapping[str, Values]:
+            repeat, row = np.divmod(part, len(table))
+            own = [levels(attempt + r * _ALL_ATTEMPTS, rows[row[repeat == r]]) for r in range(_REPEATS)]
+            # stacked rows stay in their order, so those of the first draw come first
+            return {name: np.concatenate([one[name] for one in own]) for name in own[0]}
+
+        stacked = table.take(np.tile(np.arange(len(table)), _REPEATS))
+        places = np.arange(len(stacked))
+        cells = self._draw_jointly(stacked, places, shift)
+        everywhere, limits = self._matching_arguments(stacked)
+        uniforms = shift(_MATCHED, places).__getitem__
+        cells = {**cells, **self.matcher.match(cells, everywhere, uniforms, limits)}
+        return {
+            name: values.reshape(_REPEATS, len(table), *values.shape[1:]).mean(axis=0)
+            for name, values in self.matcher.expect(cells, everywhere, limits).items()
+        }
 
     def _expect_closed(
         self, table: Table, rows: NDArray[np.intp], holes: Mapping[str, NDArray[np.bool_]]

@@ -59,10 +59,6 @@ __all__ = [
 DRAW_OPTIONS = Options(tolerance=1e-6)
 """The default options of imputation: draws need no more digits."""
 
-_AVERAGED = (2, 4)
-"""Expectations are averaged over so many draws of the parameters, at least and at most,"""
-_AVERAGED_ROWS = 20_000
-"""and in between over so many that have this many rows together."""
 _FINAL_TABLES = 5
 """The final network is learned from this many completed tables, so that no single draw decides."""
 _REMAINING_ERROR = 0.02
@@ -87,8 +83,11 @@ class NetworkLearner(Protocol):
     def learn_first(self, table: Table, filled: Table) -> Network:
         """Return a network from the available cases, or from a table filled at random where these are too few."""
 
-    def learn_again(self, network: Network, completed: Table, settled: bool) -> Network:
-        """Return a network from a completed table; the arcs stay where they are settled."""
+    def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
+        """Return a network from a completed table; the arcs stay where they are settled.
+
+        With `bootstrap` the table has random weights.
+        """
 
 
 @dataclass(frozen=True)
@@ -111,11 +110,11 @@ class DefaultLearner:
         except HybridBNError:
             return fit_available(_skeleton(table, arcs), filled, _default_fitters(table))
 
-    def learn_again(self, network: Network, completed: Table, settled: bool) -> Network:
+    def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
         """Return a network with the arcs that AIC chooses, or with its present ones where they are settled."""
         if not settled:
             network = _skeleton(completed, conditional_gaussian_arcs(completed, self.observed))
-        return fit_available(network, completed, _default_fitters(completed))
+        return fit_available(network, completed, _default_fitters(completed, price=2.0 if bootstrap else 1.0))
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class BuilderLearner:
         except HybridBNError:
             return self.build(filled)
 
-    def learn_again(self, network: Network, completed: Table, settled: bool) -> Network:
+    def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
         """Return a network with new potentials; where there are hidden nodes, a new network.
 
         Where a family can't be learned from these draws, the network stays as it is until the next ones.
@@ -239,7 +238,9 @@ class DataAugmentation:
         while True:
             for _ in range(spacing):
                 weights = self.rng.gamma(shape, size=rows) * self.table.weights
-                network = self.learner.learn_again(network, completed.with_weights(weights), settled=True)
+                network = self.learner.learn_again(
+                    network, completed.with_weights(weights), settled=True, bootstrap=True
+                )
                 if self._holes:
                     completed = self._completed = self._draw(network)
             yield network
@@ -360,9 +361,11 @@ def _trace(summary: Mapping[str, Any], network: Network) -> Values:
     return np.concatenate([np.zeros(0), *statistics, np.array(variances)])
 
 
-def _default_fitters(table: Table) -> dict[str, Fitter]:
+def _default_fitters(table: Table, price: float = 1.0) -> dict[str, Fitter]:
     return {
-        name: MultinomialFitter(estimate=MEstimate(m=1.0)) if table.is_discrete(name) else ImputationRegression()
+        name: MultinomialFitter(estimate=MEstimate(m=1.0))
+        if table.is_discrete(name)
+        else ImputationRegression(price=price)
         for name in table.names
     }
 
@@ -415,14 +418,6 @@ class FittedImputation:
     def history(self) -> list[dict[str, Any]]:
         """A summary of the draws in each round of learning."""
         return [] if self.augmentation is None else self.augmentation.history
-
-    def models_of_expectations(self) -> Iterator[Model]:
-        """Yield models over whose expectations point estimates are averaged, none where parameters are not drawn."""
-        if self.augmentation is None or not isinstance(self.augmentation.learner, DefaultLearner):
-            return iter(())
-        # in large tables parameters are nearly certain, so few draws are enough
-        rows = max(len(self.augmentation.table), 1)
-        return self.models(int(np.clip(_AVERAGED_ROWS // rows, *_AVERAGED)))
 
     def models(self, draws: int | None) -> Iterator[Model]:
         """Yield a model for each draw; where parameters were learned, they are draws from their posterior."""

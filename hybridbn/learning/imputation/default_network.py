@@ -346,6 +346,12 @@ class ImputationRegression(GaussianFitter):
 
     Variances are unbiased: sums of squared residuals over rows less coefficients.
 
+    Attributes
+    ----------
+    price : float
+        Of a parameter, in units of Akaike's. With the weights of a bootstrap it is two, as what a parameter fits by
+        chance in the rows, and once more in their weights, counts twice.
+
     Examples
     --------
     >>> import hybridbn as hb
@@ -359,6 +365,7 @@ class ImputationRegression(GaussianFitter):
     """
 
     ridge: float = _RIDGE
+    price: float = 1.0
 
     def potential(self, statistics: Any) -> LinearGaussian:
         """Return the regression."""
@@ -377,7 +384,7 @@ class ImputationRegression(GaussianFitter):
             forms.append(
                 _Form(fitted.intercept.reshape(size), fitted.coefficients.reshape(size, -1), variance, parameters)
             )
-        best = min(forms, key=lambda form: form.parameters - _gaussian_log_likelihood(statistics, form))
+        best = min(forms, key=lambda form: self.price * form.parameters - _gaussian_log_likelihood(statistics, form))
         return LinearGaussian(
             fitted.child,
             fitted.parents,

@@ -284,8 +284,7 @@ def impute(
     indicator_columns = _indicator_columns(rows, whole) if indicators else {}
     tables = []
     for number, model in enumerate(fitted.models(draws)):
-        others = fitted.models_of_expectations() if strategy == "mean" and rows.holes else ()
-        fills = model.fill(rows, strategy, keys_of_rows, fitted.seed + number, others)
+        fills = model.fill(rows, strategy, keys_of_rows, fitted.seed + number)
         tables.append(model.complete(rows, fills, indicator_columns))
     imputation = Imputation(fitted, rows, tables)
     if details:

@@ -114,15 +114,9 @@ class Model:
         """The network with metadata, so that it can be saved and used again; without nodes where there is none."""
         return attach_metadata(self.columns, self.completion)
 
-    def fill(self, rows: IncompleteRows, strategy: str, keys: Keys, seed: int, others: Iterable[Model] = ()) -> Fills:
-        """Return the values that fill the holes of each column, in their order: numbers, or states of the model.
-
-        Parameters
-        ----------
-        others : iterable of Model
-            Draws of the parameters that expectations are averaged over, in place of this one.
-        """
-        cells = self._settle(rows, self._fill_modeled(rows, strategy, keys, seed, others))
+    def fill(self, rows: IncompleteRows, strategy: str, keys: Keys, seed: int) -> Fills:
+        """Return the values that fill the holes of each column, in their order: numbers, or states of the model."""
+        cells = self._settle(rows, self._fill_modeled(rows, strategy, keys, seed))
         fills = {}
         for name, holes in rows.holes.items():
             variable = self.columns.variables[name]
@@ -171,9 +165,7 @@ class Model:
         filled = rows.readings.select(fills).fill({name: (rows.holes[name], values) for name, values in fills.items()})
         return rows.frame.replace(filled, added)
 
-    def _fill_modeled(
-        self, rows: IncompleteRows, strategy: str, keys: Keys, seed: int, others: Iterable[Model]
-    ) -> Cells:
+    def _fill_modeled(self, rows: IncompleteRows, strategy: str, keys: Keys, seed: int) -> Cells:
         """Return the completed columns of the network."""
         completion = self.completion
         if completion is None or not any(name in completion.network for name in rows.holes):
@@ -181,15 +173,7 @@ class Model:
         if strategy == "most_probable":
             return completion.find_most_probable(rows.working)
         levels = levels_of(keys, list(completion.network), seed)
-        if strategy == "draw":
-            return completion.draw(rows.working, levels)
-        expected = [
-            other.expectations(rows.working, levels_of(keys, list(other.network), seed + number), repeats=1)
-            for number, model in enumerate(others)
-            if (other := model.completion) is not None
-        ] or [completion.expectations(rows.working, levels)]
-        averages = {name: np.mean([one[name] for one in expected], axis=0) for name in expected[0]}
-        return completion.choose_expected(rows.working, averages)
+        return completion.draw(rows.working, levels) if strategy == "draw" else completion.expect(rows.working, levels)
 
     def _ends(self, name: str) -> tuple[float, float]:
         """Return the least and the greatest number within the bounds that has the decimals of the column."""

@@ -10,7 +10,8 @@ too small otherwise. Each of several draws learns and takes its numbers from a b
 (Rubin's approximate Bayesian bootstrap), as intervals would be too short otherwise.
 
 Discrete columns whose observed states contradict the network are drawn again, too, by probabilities that are predicted
-in the same way. The expectation of a cell is what is predicted given draws of the others, averaged over these.
+in the same way. The expectation of a cell is what is predicted given the expectations of the others, where straight
+lines lead, and given draws of them, averaged over these, where curves do.
 """
 
 from __future__ import annotations
@@ -78,6 +79,11 @@ class ColumnMatcher:
     low: float
     high: float
 
+    @property
+    def is_curved(self) -> bool:
+        """Whether anything but a straight line predicts."""
+        return self.regression.is_curved
+
     def draw(self, features: Values, uniforms: Values, low: Values | float, high: Values | float) -> Values:
         """Draw a number within limits for each row of the features, given uniform numbers; NaN where there is none."""
         predicted, drawn = self.regression.predict(features), np.full(len(features), np.nan)
@@ -127,6 +133,11 @@ class StateMatcher:
     size: int
     regressions: Mapping[int, StackedRegression]
     rest: int
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether anything but straight lines predicts."""
+        return any(regression.is_curved for regression in self.regressions.values())
 
     def probabilities(self, features: Values) -> Values:
         """Return the probabilities of the states in each row of the features (rows, states)."""
@@ -183,45 +194,6 @@ class PredictiveMeanMatching:
         limits : callable
             Returns the least and the greatest number of each row, given a column's name and the cells.
         """
-        return self._match_all(cells, holes, uniforms, limits)[1]
-
-    def expect(
-        self,
-        cells: Cells,
-        holes: Mapping[str, NDArray[np.bool_]],
-        uniforms: Callable[[str], Values],
-        limits: Callable[[str, Cells], tuple[Values, Values]],
-    ) -> dict[str, Values]:
-        """Return expected numbers (rows,) and probabilities of states (rows, states), given the others after matching.
-
-        The parameters are those of `match`. What is returned says nothing of rows in which a cell is observed.
-        """
-        expected: dict[str, Values] = {}
-        if not self.expects:
-            return expected
-        features, current = self._match_all(cells, holes, uniforms, limits)
-        for name, matcher in self.matchers.items():
-            rows = np.flatnonzero(holes[name])
-            if not len(rows):
-                continue
-            if isinstance(matcher, StateMatcher):
-                expected[name] = np.zeros((len(features), matcher.size))
-                expected[name][rows] = matcher.probabilities(features[rows])
-            else:
-                low, high = (ends[rows] for ends in limits(name, {**cells, **current}))
-                expected[name] = np.zeros(len(features))
-                predicted = np.clip(matcher.regression.predict(features[rows]), matcher.low, matcher.high)
-                expected[name][rows] = np.clip(predicted, low, high)
-        return expected
-
-    def _match_all(
-        self,
-        cells: Cells,
-        holes: Mapping[str, NDArray[np.bool_]],
-        uniforms: Callable[[str], Values],
-        limits: Callable[[str, Cells], tuple[Values, Values]],
-    ) -> tuple[Values, dict[str, NDArray[Any]]]:
-        """Return the features after matching, and the matched columns."""
         features, current = _build_features(self.columns, cells), dict(cells)
         matched: dict[str, NDArray[Any]] = {}
         for name, matcher in self.matchers.items():
@@ -239,7 +211,39 @@ class PredictiveMeanMatching:
             # later columns are matched given what is new in this one
             current[name] = matched[name] = column
             _update_features(self.columns, features, name, column)
-        return features, matched
+        return matched
+
+    @property
+    def curved(self) -> tuple[str, ...]:
+        """The columns whose expectation given the others is not that given the expectations of the others."""
+        return tuple(name for name, matcher in self.matchers.items() if self.expects and matcher.is_curved)
+
+    def expect(
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        limits: Callable[[str, Cells], tuple[Values, Values]],
+    ) -> dict[str, Values]:
+        """Return expected numbers (rows,) and probabilities of states (rows, states), given the other cells.
+
+        The parameters are those of `match`; instead of codes, `cells` may hold probabilities. What is returned says
+        nothing of rows in which a cell is observed.
+        """
+        expected: dict[str, Values] = {}
+        features = _build_features(self.columns, cells)
+        for name, matcher in self.matchers.items() if self.expects else ():
+            rows = np.flatnonzero(holes[name])
+            if not len(rows):
+                continue
+            if isinstance(matcher, StateMatcher):
+                expected[name] = np.zeros((len(features), matcher.size))
+                expected[name][rows] = matcher.probabilities(features[rows])
+            else:
+                low, high = (ends[rows] for ends in limits(name, cells))
+                expected[name] = np.zeros(len(features))
+                predicted = np.clip(matcher.regression.predict(features[rows]), matcher.low, matcher.high)
+                expected[name][rows] = np.clip(predicted, low, high)
+        return expected
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content for a file: lists, numbers and arrays."""
@@ -442,6 +446,9 @@ def _choose_features(cells: Cells) -> tuple[tuple[str, int], ...]:
 
 
 def _build_features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
-    """Return the features of complete rows (rows, features)."""
-    listed = [cells[name] if code < 0 else cells[name] == code for name, code in columns]
+    """Return the features of complete rows (rows, features), from numbers and codes, or probabilities of codes."""
+    listed = [
+        cells[name] if code < 0 else cells[name][:, code] if cells[name].ndim > 1 else cells[name] == code
+        for name, code in columns
+    ]
     return np.ascontiguousarray(np.array(listed, dtype=np.float64).T)

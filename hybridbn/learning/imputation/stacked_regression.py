@@ -144,6 +144,11 @@ class StackedRegression:
     share: float
     forest: Forest
 
+    @property
+    def is_curved(self) -> bool:
+        """Whether curves or the forest have a share."""
+        return len(self.bends) > 0 or self.share > 0
+
     def predict(self, features: Values) -> Values:
         """Return the prediction for each row of the features."""
         columns = features[:, self.others]
