@@ -11,7 +11,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.fitting.trees.randomized_trees import grow_forest
 from hybridbn.learning.imputation import predictive_mean_matching
-from hybridbn.learning.imputation.data_augmentation import has_drift
+from hybridbn.learning.imputation.data_augmentation import DefaultLearner, has_drift
 from hybridbn.learning.imputation.stacked_regression import StackedRegression, _fit_ridge, fit_stacked_regression
 
 
@@ -156,3 +156,49 @@ def test_states_that_contradict_the_network_are_drawn_given_all_other_cells(
     loaded = hb.load(tmp_path / "model.hbn")
     part = hb.impute(frame[100:150], network=loaded, random_state=0)
     pd.testing.assert_frame_equal(part, filled[100:150], check_exact=True)
+
+
+@pytest.mark.filterwarnings("ignore:imputing expected values")
+@pytest.mark.parametrize("bend", [0.0, 1.0])
+def test_expected_numbers_of_matched_columns_lie_on_their_lines_and_curves(bend: float) -> None:
+    rng = np.random.default_rng(4)
+    x, u = rng.normal(size=(2, 600))
+    z = x + 0.5 * u
+    true = pd.DataFrame({"x": x, "z": z, "y": x + bend * x**2 + rng.exponential(0.3, size=600)})
+    hidden = rng.random(true.shape) < 0.25
+    hidden[:, 1] = False
+    frame = true.mask(hidden)
+    result = hb.impute(frame, strategy="mean", details=True, random_state=0)
+    matching = result.network.graph["imputation"]["matching"]
+    assert "y" in matching["donors"]
+    # of x given z: the normal distribution with this mean and variance
+    given_z, variance = z / 1.25, 0.2
+    alone, both = hidden[:, 2] & ~hidden[:, 0], hidden[:, 2] & hidden[:, 0]
+    expected = np.where(hidden[:, 0], given_z + bend * (given_z**2 + variance), x + bend * x**2) + 0.3
+    error = result.table["y"].to_numpy() - expected
+    # where x is unknown, a single draw of it is wrong by 0.5, and its expectation alone by 0.2 in the mean
+    assert np.abs(error[alone]).mean() < 0.2
+    assert np.abs(error[both]).mean() < 0.35
+    assert abs(error[both].mean()) < 0.1
+    # each row by itself
+    part = hb.impute(frame[200:230], network=result.network, strategy="mean", random_state=0)
+    pd.testing.assert_frame_equal(part, result.table[200:230], rtol=1e-12)
+
+
+def test_what_fits_the_weights_of_a_bootstrap_by_chance_does_not_bring_slopes_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    rows = 300
+    first, second = rng.choice(list("abcd"), size=(2, rows))
+    x = rng.normal(size=rows)
+    y = x + (first == "a") - (second == "b") + rng.normal(size=rows)
+    table = hb.Table({"first": first, "second": second, "x": x, "y": y})
+    graph = hb.Network()
+    for name in table.names:
+        graph.add_node(name, variable=table.variable(name))
+    graph.add_edges_from([("first", "y"), ("second", "y"), ("x", "y")])
+    learner = DefaultLearner({})
+    with_common_slopes = 0
+    for _ in range(20):
+        drawn = learner.learn_again(graph, table.with_weights(rng.gamma(1.0, size=rows)), settled=True, bootstrap=True)
+        with_common_slopes += np.ptp(drawn.potential("y").coefficients) == 0
+    assert with_common_slopes >= 18

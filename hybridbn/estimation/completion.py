@@ -319,9 +319,13 @@ class Completion:
 
         def shift(attempt: int, part: NDArray[np.intp]) -> Mapping[str, Values]:
             repeat, row = np.divmod(part, len(table))
-            own = [levels(attempt + r * _ALL_ATTEMPTS, rows[row[repeat == r]]) for r in range(_REPEATS)]
             # stacked rows stay in their order, so those of the first draw come first
-            return {name: np.concatenate([one[name] for one in own]) for name in own[0]}
+            own = [levels(attempt + r // 2 * _ALL_ATTEMPTS, rows[row[repeat == r]]) for r in range(_REPEATS)]
+            # the errors of opposite draws cancel along straight lines
+            return {
+                name: np.concatenate([1 - one[name] if r % 2 else one[name] for r, one in enumerate(own)])
+                for name in own[0]
+            }
 
         stacked = table.take(np.tile(np.arange(len(table)), _REPEATS))
         places = np.arange(len(stacked))
