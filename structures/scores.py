@@ -263,10 +263,9 @@ class _HeldOutScores(_SingleScores):
         fitter, variables = self.data.fitter(child, given), tuple(map(self.data.variable, given))
         if not isinstance(fitter, SemiparametricFitter):
             return self._score_fitter(fitter, child, given)
-        # the family is a part of the structure, so it is chosen by the same rows
-        return max(
-            self._score_fitter(one, child, given) for one in fitter.list_fitters(self.data.variable(child), variables)
-        )
+        # the family is a part of the structure, so it is chosen by the same rows; bandwidths are searched afterwards
+        fitters = fitter.list_fitters(self.data.variable(child), variables, quick=True)
+        return max(self._score_fitter(one, child, given) for one in fitters)
 
     def _score_fitter(self, fitter: Fitter, child: str, given: tuple[str, ...]) -> float:
         variables = tuple(map(self.data.variable, given))
