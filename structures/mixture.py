@@ -26,8 +26,11 @@ from hybridbn.structures.mixture_em import (
     MixtureStatistics,
     compute_responsibilities,
     compute_statistics,
+    continue_fits,
     fit_mixture,
+    measure_correlations,
     score_held_out,
+    start_fits,
 )
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.variables import Discrete, Values, shorten
@@ -44,6 +47,8 @@ PATIENCE = 2
 """The search stops when this many numbers of components in a row are no better than the best."""
 CATCH_UP = 2.0
 """A covariance is given up when it would take more gains like its last one to be the best."""
+CORRELATED = 4.0
+"""Numbers are independent in the components if their correlations are fewer standard deviations from that."""
 MOST_NUMBERS = 40
 """Most numbers that have a common covariance."""
 FORMS: dict[Covariance, int] = {"diagonal": 0, "tied": 2, "full": 2, "tree": 3, "factors": 5}
@@ -323,33 +328,56 @@ def _choose_form(
     rng: np.random.Generator,
     folds: int,
 ) -> tuple[int, Covariance]:
-    """Return the best number of components and the best covariance by a criterion."""
+    """Return the best number of components and the best covariance by a criterion.
+
+    The other covariances are tried if the numbers are correlated in the components of the best diagonal one, from the
+    same starts, and with no more components.
+    """
     rows = len(statistics)
-    parts = rng.permutation(rows) % min(folds, max(rows, 1))
     searches = [
         _FormSearch(form, statistics.join_numbers(joint, form), counts[0] if len(counts) == 1 else 1) for form in forms
     ]
-    active = searches
-    for components in counts:
-        if criterion == "held_out" and rows < 2 * FOLDS:
-            break
-        if criterion == "bic":
-            # the penalty is the same for all rows, so that these are losses of rows as well
-            for search in active:
-                fit = fit_mixture(statistics, components, starts, rng, None, search.statistics)
-                penalty = 0.5 * _count_parameters(search.statistics, components)
-                penalty *= math.log(max(statistics.weights.sum(), 2))
-                search.add(components, -fit.log_likelihood + penalty)
+    if criterion == "held_out" and rows < 2 * FOLDS:
+        return searches[0].components, searches[0].form
+    parts = rng.permutation(rows) % min(folds, max(rows, 1))
+    weights = statistics.weights[None]
+    if criterion == "held_out":
+        weights = weights * (parts != np.arange(parts.max() + 1)[:, None])
+    started: dict[int, list[MixtureFit]] = {}
+
+    def add(search: _FormSearch, components: int) -> None:
+        if components not in started:
+            started[components] = start_fits(statistics, weights, components, starts, rng)
+        fits = continue_fits(statistics, weights, started[components], search.statistics)
+        if criterion == "held_out":
+            logs = score_held_out(search.statistics, fits, parts)
+            search.add(components, -float(statistics.weights @ logs), fits[0], logs)
         else:
-            wanted = [search.statistics for search in active]
-            scores = score_held_out(statistics, components, parts, starts, rng, wanted)
-            for search, logs in zip(active, scores, strict=True):
-                search.add(components, -float(statistics.weights @ logs), logs)
+            # the penalty is the same for all rows, so that these are losses of rows as well
+            penalty = 0.5 * _count_parameters(search.statistics, components)
+            penalty *= math.log(max(statistics.weights.sum(), 2))
+            search.add(components, -fits[0].log_likelihood + penalty, fits[0])
+
+    simple, active = searches[0], searches
+    if simple.form == "diagonal":
+        for components in counts:
+            add(simple, components)
+            if not simple.may_win(simple.least):
+                break
+        if len(searches) == 1 or simple.fit is None or measure_correlations(statistics, joint, simple.fit) < CORRELATED:
+            return simple.components, simple.form
+        active = searches[1:]
+        counts = [components for components in counts if components <= simple.components]
+    for components in counts:
+        for search in active:
+            if components == 1 and search.form == "tied" and "full" in forms:
+                continue  # with one component it is the full one
+            add(search, components)
         least = min(search.least for search in searches)
         active = [search for search in active if search.may_win(least)]
         if not active:
             break
-    best, simple = min(searches, key=lambda search: search.least), searches[0]
+    best = min(searches, key=lambda search: search.least)
     if simple.form == "diagonal" and best.logs is not None and simple.logs is not None:
         # no arcs where they are worth no more than what the rows vary
         gains = statistics.weights * (best.logs - simple.logs)
@@ -364,6 +392,7 @@ class _FormSearch:
     Attributes
     ----------
     least : the smallest loss, with this number of components
+    fit : the mixture with as many, fitted to the rows of the first fold
     logs : the held-out log-density of each row with as many
     """
 
@@ -371,15 +400,16 @@ class _FormSearch:
     statistics: MixtureStatistics
     components: int
     least: float = math.inf
+    fit: MixtureFit | None = None
     logs: Values | None = None
     last_gain: float = math.inf
     failures: int = 0
 
-    def add(self, components: int, loss: float, logs: Values | None = None) -> None:
+    def add(self, components: int, loss: float, fit: MixtureFit, logs: Values | None = None) -> None:
         """Record the loss with one more component."""
         if loss < self.least - 1e-9 * abs(loss):
             self.last_gain = self.least - loss
-            self.components, self.least, self.logs, self.failures = components, loss, logs, 0
+            self.components, self.least, self.failures, self.fit, self.logs = components, loss, 0, fit, logs
         else:
             self.failures += 1
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -95,7 +95,7 @@ class NumberBlock:
 
     def _make_features(self, number: int) -> Iterator[tuple[Any, Values]]:
         columns, rows = self.patterns[number]
-        first, second = np.triu_indices(len(columns))
+        first, second = _list_pairs(len(columns))
         whole = len(rows) == len(self.values)
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS) if whole else rows[start : start + ROWS]
@@ -117,7 +117,7 @@ class NumberBlock:
             linear = np.einsum("kfij,kfj->kfi", precision, center)
             _, size = np.linalg.slogdet(own)
             constant = -0.5 * (size + len(columns) * math.log(2 * math.pi) + (linear * center).sum(axis=-1))
-            first, second = np.triu_indices(len(columns))
+            first, second = _list_pairs(len(columns))
             squares = -precision[..., first, second] * np.where(first == second, 0.5, 1.0)
             natural = np.concatenate([constant[..., None], linear, squares], axis=-1)
             for part, features in self._features(pattern):
@@ -160,6 +160,13 @@ class NumberBlock:
         return np.asarray(-0.5 * PRIOR_ROWS * (size + PRIOR_VARIANCE * traces).sum(axis=0))
 
 
+@lru_cache(maxsize=64)
+def _list_pairs(numbers: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the pairs of numbers, those with themselves included; kept, because each pattern wants them often."""
+    first, second = np.triu_indices(numbers)
+    return first, second
+
+
 def _complete_moments(
     moments: Values, columns: NDArray[np.intp], before: NormalParameters
 ) -> tuple[Values, Values, Values]:
@@ -167,12 +174,12 @@ def _complete_moments(
     means, covariances = before
     numbers, size = means.shape[-1], len(columns)
     count, observed = moments[..., 0], moments[..., 1 : 1 + size]
-    first, second = np.triu_indices(size)
+    first, second = _list_pairs(size)
     squares = np.empty((*count.shape, size, size))
     squares[..., first, second] = squares[..., second, first] = moments[..., 1 + size :]
     if size == numbers:
         return count, observed, squares
-    missing = np.setdiff1d(np.arange(numbers), columns)
+    missing = np.delete(np.arange(numbers), columns)
     across = covariances[..., missing[:, None], columns]
     slopes = np.swapaxes(
         np.linalg.solve(covariances[..., columns[:, None], columns], np.swapaxes(across, -1, -2)), -1, -2

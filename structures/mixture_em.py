@@ -14,7 +14,7 @@ categories with many states are sparse matrices. Numbers whose covariance is not
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,8 +33,11 @@ __all__ = [
     "MixtureStatistics",
     "compute_responsibilities",
     "compute_statistics",
+    "continue_fits",
     "fit_mixture",
+    "measure_correlations",
     "score_held_out",
+    "start_fits",
 ]
 
 PRIOR_ROWS = 1.0
@@ -49,6 +52,8 @@ MOST_STEPS = 500
 """EM stops after this many steps in any case."""
 FIRST_STEPS = 15
 """This many steps are made from every start; only the best one is then continued."""
+COMPARED_STEPS = 25
+"""This many steps are enough where covariances are compared."""
 WIDE = 32
 """The indicators of a category with more states are a sparse matrix."""
 TOGETHER = 1 << 19
@@ -262,31 +267,23 @@ def fit_mixture(
     array([0.25, 0.75])
     """
     wanted = data if joined is None else joined
+    part, part_wanted, converged = data, wanted, CONVERGED
+    if sample is not None:
+        part, part_wanted, converged = data.take(sample), wanted.take(sample), ROUGHLY_CONVERGED
+    weights = part.weights[None]
+    first = start_fits(part, weights, components, starts, rng, converged)
+    fits = continue_fits(part, weights, first, part_wanted, converged)
     if sample is None:
-        return _fit_weightings(data, data.weights[None], components, starts, rng, CONVERGED, [wanted])[0][0]
-    part, part_wanted = data.take(sample), wanted.take(sample)
-    fits = _fit_weightings(part, part.weights[None], components, starts, rng, ROUGHLY_CONVERGED, [part_wanted])
-    return _iterate(wanted, data.weights[None], _MixtureParameters.join(fits[0]), MOST_STEPS, CONVERGED)[0]
+        return fits[0]
+    return _iterate(wanted, data.weights[None], _MixtureParameters.join(fits), MOST_STEPS, CONVERGED)[0]
 
 
-def score_held_out(
-    data: MixtureStatistics,
-    components: int,
-    parts: NDArray[np.intp],
-    starts: int,
-    rng: np.random.Generator,
-    forms: Sequence[MixtureStatistics],
-) -> Values:
-    """Return the log-density of each row under the mixture fitted to the other folds (forms, rows), for these rows with
-    covariances of some forms.
-    """
-    training = parts != np.arange(parts.max() + 1)[:, None]
-    fits = _fit_weightings(data, training * data.weights, components, starts, rng, ROUGHLY_CONVERGED, forms)
-    result = np.zeros((len(forms), len(data)))
-    for number, (form, own) in enumerate(zip(forms, fits, strict=True)):
-        for part, fit in enumerate(own):
-            test = np.flatnonzero(parts == part)
-            result[number, test] = compute_responsibilities(form.take(test), fit)[1]
+def score_held_out(data: MixtureStatistics, fits: Sequence[MixtureFit], parts: NDArray[np.intp]) -> Values:
+    """Return the log-density of each row under the fit to the rows of the other parts (rows,)."""
+    result = np.zeros(len(data))
+    for part, fit in enumerate(fits):
+        test = np.flatnonzero(parts == part)
+        result[test] = compute_responsibilities(data.take(test), fit)[1]
     return result
 
 
@@ -296,48 +293,92 @@ def compute_responsibilities(data: MixtureStatistics, fit: MixtureFit) -> tuple[
     return np.ascontiguousarray(probabilities[:, 0].T), logs[0]
 
 
-def _fit_weightings(
+def measure_correlations(data: MixtureStatistics, chosen: NDArray[np.intp], fit: MixtureFit) -> float:
+    """Return how far some of the numbers are from being independent given the component of a diagonal fit.
+
+    It is the greatest chi-squared statistic of all their correlations, within a component or pooled over them, in
+    standard deviations from what it is for independent numbers.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x, noise = rng.normal(size=(2, 500))
+    >>> measures = []
+    >>> for other in (noise, x + noise):
+    ...     data = compute_statistics([x, other], [None, None], np.ones(500))
+    ...     measures.append(measure_correlations(data, np.arange(2), fit_mixture(data, 1, 1, rng)))
+    >>> measures[0] < 2, measures[1] > 20
+    (True, True)
+    """
+    positions = data.numbers[chosen]
+    seen, values = data.narrow[:, positions], data.narrow[:, positions + 1]
+    shares = compute_responsibilities(data, fit)[0] * data.weights[:, None]
+    moments = []
+    for component, share in enumerate(shares.T):
+        variances = -0.5 / fit.natural[positions + 2, component]
+        means = fit.natural[positions + 1, component] * variances
+        residuals = seen * (values - means) / np.sqrt(variances)
+        weighted = residuals * share[:, None]
+        moments.append(
+            np.stack([(seen * share[:, None]).T @ seen, weighted.T @ residuals, (weighted * residuals).T @ seen])
+        )
+    counts, products, squares = np.stack([*moments, np.sum(moments, axis=0)], axis=1)
+    first, second = np.triu_indices(len(positions), 1)
+    scales = (squares * np.swapaxes(squares, -1, -2))[:, first, second]
+    correlations = products[:, first, second] ** 2 / np.where(scales > 0, scales, np.inf)
+    statistics = (counts[:, first, second] * correlations).sum(axis=1)
+    return float((statistics.max() - len(first)) / math.sqrt(2 * len(first)))
+
+
+def start_fits(
     data: MixtureStatistics,
     weights: Values,
     components: int,
     starts: int,
     rng: np.random.Generator,
-    converged: float,
-    forms: Sequence[MixtureStatistics],
-) -> list[list[MixtureFit]]:
-    """Fit a mixture for each vector of weights of the rows (fits, rows), and for each form of the covariance; the
-    starts are compared with diagonal ones.
+    converged: float = ROUGHLY_CONVERGED,
+) -> list[MixtureFit]:
+    """Return the best of several starts, after a few steps with diagonal covariances, for each vector of weights of the
+    rows (fits, rows).
     """
     count, rows = weights.shape
     if components == 1:
-        ones = np.ones((1, count, rows))
-        return [
-            _iterate(form, weights, _maximize(form, weights, ones), MOST_STEPS if form.block else 1, converged)
-            for form in forms
-        ]
+        return _iterate(data, weights, _maximize(data, weights, np.ones((1, count, rows))), 1, converged)
     chances = rng.random((count * starts, components))
-    step = max(1, TOGETHER // (components * max(rows, len(data.shares))))
-    first_fits: list[MixtureFit] = []
-    for first in range(0, len(chances), step):
-        part = slice(first, first + step)
+    fits: list[MixtureFit] = []
+    for part in _split_fits(data, components, len(chances)):
         own = weights[np.arange(len(chances))[part] // starts]
         parameters = _maximize(data, own, _assign_starts(data, own, chances[part]))
-        first_fits += _iterate(data, own, parameters, FIRST_STEPS, converged)
-    best = [max(first_fits[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(first_fits), starts)]
-    final_fits: list[list[MixtureFit]] = [[] for _ in forms]
-    for first in range(0, count, step):
-        own = weights[first : first + step]
-        start = _MixtureParameters.join(best[first : first + step])
-        for form, fits in zip(forms, final_fits, strict=True):
-            parameters = start if form.block is None else _maximize(form, own, _expect(data, start)[0])
-            fits += _iterate(form, own, parameters, MOST_STEPS, converged)
-    return [
-        [
-            last if form.block else replace(last, history=fit.history + last.history[1:])
-            for fit, last in zip(best, fits, strict=True)
-        ]
-        for form, fits in zip(forms, final_fits, strict=True)
-    ]
+        fits += _iterate(data, own, parameters, FIRST_STEPS, converged)
+    return [max(fits[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(fits), starts)]
+
+
+def continue_fits(
+    data: MixtureStatistics,
+    weights: Values,
+    fits: Sequence[MixtureFit],
+    wanted: MixtureStatistics,
+    converged: float = ROUGHLY_CONVERGED,
+) -> list[MixtureFit]:
+    """Continue diagonal fits to the end, with the covariance of the wanted statistics of the same rows."""
+    if wanted.block is None and fits[0].components == 1:
+        return list(fits)
+    result: list[MixtureFit] = []
+    for part in _split_fits(data, fits[0].components, len(fits)):
+        own, start = weights[part], _MixtureParameters.join(fits[part])
+        parameters = start if wanted.block is None else _maximize(wanted, own, _expect(data, start)[0])
+        steps = MOST_STEPS if wanted.block is None or converged < ROUGHLY_CONVERGED else COMPARED_STEPS
+        result += _iterate(wanted, own, parameters, steps, converged)
+    if wanted.block is not None:
+        return result
+    return [replace(last, history=fit.history + last.history[1:]) for fit, last in zip(fits, result, strict=True)]
+
+
+def _split_fits(data: MixtureStatistics, components: int, fits: int) -> Iterator[slice]:
+    """Yield those of the fits that are made together."""
+    step = max(1, TOGETHER // (components * max(len(data), len(data.shares))))
+    for first in range(0, fits, step):
+        yield slice(first, first + step)
 
 
 def _count_factors(block: NumberBlock, weights: Values) -> int:

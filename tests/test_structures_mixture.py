@@ -2,6 +2,8 @@
 groups.
 """
 
+import sys
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -9,7 +11,14 @@ from sklearn.metrics import adjusted_rand_score
 import hybridbn as hb
 from hybridbn.structures import mixture, mixture_em
 from hybridbn.structures.mixture import cluster_rows
-from hybridbn.structures.mixture_em import compute_responsibilities, compute_statistics, fit_mixture, score_held_out
+from hybridbn.structures.mixture_em import (
+    compute_responsibilities,
+    compute_statistics,
+    continue_fits,
+    fit_mixture,
+    score_held_out,
+    start_fits,
+)
 from hybridbn.structures.training_data import read_data_without_target
 
 
@@ -71,6 +80,12 @@ def test_a_step_is_the_textbook_s(components):
     )
 
 
+def held_out(data, components, parts, starts, rng):
+    weights = (parts != np.arange(4)[:, None]) * data.weights
+    fits = start_fits(data, weights, components, starts, rng)
+    return score_held_out(data, continue_fits(data, weights, fits, data), parts)
+
+
 def test_neither_sparse_indicators_nor_the_number_of_fits_at_a_time_matter(monkeypatch):
     def found():
         rng = np.random.default_rng(12)
@@ -78,7 +93,7 @@ def test_neither_sparse_indicators_nor_the_number_of_fits_at_a_time_matter(monke
         fit = fit_mixture(data, 3, 4, rng)
         return (
             compute_responsibilities(data, fit)[0],
-            score_held_out(data, 3, np.arange(60) % 4, 3, rng, [data]),
+            held_out(data, 3, np.arange(60) % 4, 3, rng),
             np.array(fit.history),
         )
 
@@ -156,7 +171,7 @@ def test_held_out_rows_are_not_seen():
     rng = np.random.default_rng(7)
     data = compute_statistics([rng.normal(size=40)], [None], np.ones(40))
     parts = np.arange(40) % 4
-    found = score_held_out(data, 1, parts, 1, rng, [data])[0]
+    found = held_out(data, 1, parts, 1, rng)
     alone = fit_mixture(data.take(parts != 2), 1, 1, rng)
     np.testing.assert_allclose(found[parts == 2], compute_responsibilities(data.take(parts == 2), alone)[1])
 
@@ -248,3 +263,24 @@ def test_the_covariance_is_chosen():
     assert mixture(data, 3, criterion="bic").number_of_edges() == 15
     with pytest.raises(hb.NetworkError, match="covariance must be one of"):
         mixture(data, covariance="round")
+
+
+@pytest.mark.parametrize("criterion", ["held_out", "bic"])
+def test_covariances_are_tried_where_numbers_are_correlated_in_the_components(criterion, monkeypatch):
+    tried = []
+
+    def record(data, weights, fits, wanted, *converged):
+        tried.append(wanted.covariance)
+        return continue_fits(data, weights, fits, wanted, *converged)
+
+    monkeypatch.setattr(sys.modules[mixture.__module__], "continue_fits", record)
+    rng = np.random.default_rng(10)
+    x = rng.normal(size=(300, 4)) + 5 * rng.integers(3, size=300)[:, None]
+    x[rng.random(x.shape) < 0.2] = np.nan
+    assert len(mixture(dict(zip("abcd", x.T, strict=True)), criterion=criterion).variable("cluster")) == 3
+    assert set(tried) == {"diagonal"}
+    net = mixture(correlated(300, 5), criterion=criterion)
+    assert {"diagonal", "full", "tied", "tree", "factors"} == set(tried)
+    # no covariance is tried with more components than the best diagonal one has
+    assert max(map(tried[tried.index("full") :].count, FORMS)) <= tried[: tried.index("full")].count("diagonal")
+    assert net.number_of_edges() > 5

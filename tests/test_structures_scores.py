@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
+from hybridbn.fitting import KernelFitter
 from hybridbn.structures import BIC, BDeu, BGe, CrossValidation, hill_climb
 from hybridbn.structures.training_data import read_data_without_target
 
@@ -135,3 +136,22 @@ def test_bad_options_of_scores_are_refused() -> None:
         BGe(degrees=1)
     with pytest.raises(hb.TableError, match="folds"):
         CrossValidation(1)
+
+
+def test_bandwidths_are_searched_for_the_network_that_is_found(monkeypatch):
+    tried: list[tuple[str, tuple[str, ...]]] = []
+    search = KernelFitter.potential
+
+    def record(fitter: KernelFitter, statistics: Any) -> Any:
+        if fitter.searches:
+            tried.append((statistics.child.name, tuple(parent.name for parent in statistics.parents)))
+        return search(fitter, statistics)
+
+    monkeypatch.setattr(KernelFitter, "potential", record)
+    rng = np.random.default_rng(3)
+    x, y, noise = rng.normal(size=(3, 60))
+    data = {"x": x, "y": y, "z": x**2 + 0.1 * noise}
+    net = hill_climb(data, "semiparametric", score=CrossValidation())
+    families = {(name, tuple(parent.name for parent in net.potential(name).parents)) for name in data}
+    assert set(tried) <= families
+    assert net.has_edge("x", "z") or net.has_edge("z", "x")
