@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Canceled", "FormatError", "HybridBNError", "ImpossibleEvidence", "NetworkError", "TableError", "TooWide"]
+__all__ = [
+    "Canceled",
+    "FormatError",
+    "HybridBNError",
+    "ImpossibleEvidence",
+    "NetworkError",
+    "PartsMissing",
+    "TableError",
+    "TooWide",
+]
 
 
 class HybridBNError(ValueError):
@@ -17,6 +26,10 @@ class HybridBNError(ValueError):
 
 class TableError(HybridBNError):
     """A table, column, weight or item of evidence that cannot be used as it is."""
+
+
+class PartsMissing(TableError):
+    """Other parts of a table that is learned from in parts are not read yet; the same call goes on when they are."""
 
 
 class NetworkError(HybridBNError):

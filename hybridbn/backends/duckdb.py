@@ -74,18 +74,25 @@ class DuckDB(Local):
         if duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation):
             return _Relation(data, "the relation")
         if isinstance(data, str) and _QUERY.match(data):
-            return _Relation(self.connection.sql(data), "the query")
+            return self._ask(data, "the query")
         if isinstance(data, str | os.PathLike):
             text = os.fspath(data)
             path = os.path.join(text, "**", "*.parquet") if os.path.isdir(text) else text
             reader = _READERS.get(os.path.splitext(path.lower().removesuffix(".gz"))[1])
             if reader is not None:
                 literal = path.replace("'", "''")
-                return _Relation(self.connection.sql(f"FROM {reader}('{literal}')"), text)
+                return self._ask(f"FROM {reader}('{literal}')", text)
             if re.fullmatch(r"[\w.]+", text):
                 name = ".".join(map(quote, text.split(".")))
-                return _Relation(self.connection.sql(f"FROM {name}"), text)
+                return self._ask(f"FROM {name}", text)
         return None
+
+    def _ask(self, query: str, shown: str) -> _Relation:
+        connection = self.connection
+        try:
+            return _Relation(connection.sql(query), shown)
+        except find_imported("duckdb").Error as error:
+            raise TableError(f"{shown}: DuckDB can't read it: {error}") from error
 
 
 class _Relation(SQLSource):

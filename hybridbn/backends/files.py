@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -306,8 +307,10 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
         )
     elif not os.path.exists(text) and glob.has_magic(text):
         paths = sorted(glob.glob(text, recursive=True))
-    else:
+    elif os.path.exists(text):
         paths = [text]
+    else:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
     if not paths:
         raise FormatError(f"{text}: there is no file to scan")
     return FileTable(text, paths, None, base, kinds)

@@ -22,7 +22,7 @@ from hybridbn.backends.builds import hash_build
 from hybridbn.backends.profiles import ColumnTally, Profile
 from hybridbn.backends.sampling import RowSample
 from hybridbn.backends.scan_counter import Occurring, Tallies
-from hybridbn.errors import FormatError, TableError
+from hybridbn.errors import FormatError, PartsMissing, TableError
 from hybridbn.fitting.counting import Counts, Moments
 from hybridbn.formats.files import write_atomically
 from hybridbn.units import Unit
@@ -122,7 +122,7 @@ class Parts(Backend):
             if time.monotonic() >= deadline:
                 named = f"part {absent[0]}" if len(absent) == 1 else f"parts {shorten(absent)}"
                 verb = "is" if len(absent) == 1 else "are"
-                raise TableError(
+                raise PartsMissing(
                     f"pass {self._made}: {named} of {self.of} {verb} missing; run the same script for"
                     f" {'it' if len(absent) == 1 else 'them'}, and then this one again"
                 )
@@ -183,8 +183,8 @@ class Parts(Backend):
 
     def _refuse_answers(self) -> NoReturn:
         raise TableError(
-            "parts are for learning: what is asked of each row, such as a posterior, comes from a scan of some of the"
-            " files by another backend"
+            "parts are for learning from counts: what is asked of each row, such as a posterior or a step of EM, comes"
+            " from another backend, or from a scan of some of the files"
         )
 
 

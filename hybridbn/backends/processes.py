@@ -12,7 +12,7 @@ from hybridbn.backends.base import Backend, Fragment
 from hybridbn.errors import TableError
 from hybridbn.jobs import check_jobs, run_in_executor
 
-__all__ = ["Processes"]
+__all__ = ["Processes", "open_pool"]
 
 Result = TypeVar("Result")
 
@@ -47,12 +47,16 @@ class Processes(Backend):
             if self.executor is not None:
                 yield from run_in_executor(self.executor, function, items, "the task", self.workers)
                 return
-            # a new interpreter each: a copy of a process with threads of Arrow may hang
-            context = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
-            with ProcessPoolExecutor(min(self.workers, max(len(items), 1)), context) as pool:
+            with open_pool(min(self.workers, max(len(items), 1))) as pool:
                 yield from run_in_executor(pool, function, items, "the task", self.workers)
         except BrokenExecutor as error:
             raise TableError(
                 f"a worker process ended before its part of the table was read ({error}), perhaps for lack of memory;"
                 " nothing was counted: run the call again, with fewer workers"
             ) from error
+
+
+def open_pool(workers: int) -> ProcessPoolExecutor:
+    """Return a pool of processes of this machine."""
+    # a new interpreter each: a copy of a process with threads of Arrow may hang
+    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver"))

@@ -8,13 +8,14 @@ import warnings
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 
 import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
-from hybridbn.commands.draw_models import apply_network, kinds_of, learn_models, load_models
+from hybridbn.commands.draw_models import DrawModels, apply_network, kinds_of, learn_models, load_models
+from hybridbn.commands.engines import open_engine, share_blocks
 from hybridbn.commands.model_options import find_structure
 from hybridbn.commands.output import Output
 from hybridbn.commands.report import add_counts, count_values, format_preview, render_page
@@ -32,14 +33,18 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load, save
-from hybridbn.formats.tables.base import Fills
+from hybridbn.formats.tables.base import Fills, Kinds, TableBlock
 from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network
 from hybridbn.progress_reports import track
 from hybridbn.tables import Table
+from hybridbn.tables.cells import Cells
 from hybridbn.variables import shorten
 
 __all__ = ["complete"]
+
+Rows: TypeAlias = tuple[Table, int]
+"""Rows, and the number of the first one."""
 
 _MOST_TOLD = 8
 """So many columns with numbers outside of the observed range are named."""
@@ -193,12 +198,12 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     # A block is complete when the part of its last draw exists, which is written last.
     first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
     kinds = run.profile.kinds_to_read(run.draw_models.names, run.source)
-    with track("imputing", profile.rows, first=min(first * rows, profile.rows), unit="rows") as report:
+    done = min(first * rows, profile.rows)
+    with open_engine(request) as engine, track("imputing", profile.rows, first=done, unit="rows") as report:
         if first < count:
-            for number, block in enumerate(source.blocks(rows, first), start=first):
-                cells = _read_cells(run, block, kinds)
-                table = Table.from_cells(cells, stateless=True)
-                fills = [run.draw_models.fill(table, block.start, draw) for draw in range(draws)]
+            blocks = (_divide_block(run, block, kinds) for block in source.blocks(rows, first))
+            shared = share_blocks(engine, partial(_fill, run.draw_models, draws), blocks)
+            for number, ((block, cells), fills) in enumerate(shared, start=first):
                 workspace.put_json(f"outside-{number}.json", _count_outside(profile, fills))
                 if request.report:
                     workspace.put_json(f"tally-{number}.json", count_values(profile, cells, fills))
@@ -225,7 +230,19 @@ def _count_outside(profile: TableProfile, fills: list[Fills]) -> dict[str, int]:
     return counts
 
 
-def _read_cells(run: ImputationRun, block: Any, kinds: dict[str, Any]) -> dict[str, Any]:
+def _divide_block(
+    run: ImputationRun, block: TableBlock, kinds: Kinds
+) -> tuple[tuple[TableBlock, dict[str, Cells]], Rows]:
+    """Return a block with its cells, which stay here, and what is sent to whoever fills it."""
+    cells = _read_cells(run, block, kinds)
+    return (block, cells), (Table.from_cells(cells, stateless=True), block.start)
+
+
+def _fill(models: DrawModels, draws: int, rows: Rows) -> list[Fills]:
+    return [models.fill(*rows, draw) for draw in range(draws)]
+
+
+def _read_cells(run: ImputationRun, block: TableBlock, kinds: Kinds) -> dict[str, Cells]:
     names = run.draw_models.names
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

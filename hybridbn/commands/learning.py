@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import time
+from typing import NoReturn
 
+from hybridbn.commands.engines import describe_left_out, open_engine, open_scan
 from hybridbn.commands.table_input import (
     TableRequest,
     choose_columns,
     forward_warnings,
     hint_at_names,
+    is_shared,
     name_input_in_errors,
     open_input,
     read_profile,
@@ -16,8 +19,10 @@ from hybridbn.commands.table_input import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
 from hybridbn.formats.networks import write_network
+from hybridbn.network import Network
 from hybridbn.network_summary import as_line
 from hybridbn.structures.building import Build
+from hybridbn.tables.frames import describe_left_alone
 
 __all__ = ["learn_model"]
 
@@ -25,7 +30,9 @@ __all__ = ["learn_model"]
 def learn_model(
     request: TableRequest, build: Build, potentials: str, path: str, terminal: Terminal, *, bins: int | None = None
 ) -> None:
-    """Learn a network from a sample of the rows of a table, and write it to a file, continuous nodes cut into `bins`.
+    """Learn a network from a table, and write it to a file, continuous nodes cut into `bins`.
+
+    It is learned from a sample of the rows, or from all of them where the request says who reads the table.
 
     Raises
     ------
@@ -33,6 +40,15 @@ def learn_model(
         If the table or an option can't be used, or the system refuses a file operation.
     """
     began = time.monotonic()
+    learn = _learn_from_scan if is_shared(request) else _learn_from_sample
+    network, rows = learn(request, build, potentials, terminal)
+    with forward_warnings(terminal):
+        write_network(network, path, **({} if bins is None else {"bins": bins}))
+    terminal.note(f"{path}: {as_line(network)}; {rows:,} rows ({time.monotonic() - began:.1f} s)")
+
+
+def _learn_from_sample(request: TableRequest, build: Build, potentials: str, terminal: Terminal) -> tuple[Network, int]:
+    """Learn from a sample of the rows of any table; return how many these are, too."""
     terminal.show_step("reading")
     with open_input(request) as (location, source):
         if build.structure is not None and source.knows_names:
@@ -46,18 +62,30 @@ def learn_model(
             if not names:
                 raise TableError("no column is left to learn from")
             if request.target is not None and request.target not in names:
-                raise TableError(
-                    f"--target {request.target}: the column is left alone, as said above; --include learns from"
-                    " identifiers and texts, too"
-                )
+                _refuse_target(request.target)
             table = profile.sample_table(names)
             if len(table) < profile.rows:
                 terminal.warn(f"learned from {len(table):,} of {profile.rows:,} rows; --sample takes more")
             terminal.show_step("learning")
-            network = build.learn(table, request.target, potentials)
-    with forward_warnings(terminal):
-        write_network(network, path, **({} if bins is None else {"bins": bins}))
-    terminal.note(f"{path}: {as_line(network)}; {len(table):,} rows ({time.monotonic() - began:.1f} s)")
+            return build.learn(table, request.target, potentials), len(table)
+
+
+def _learn_from_scan(request: TableRequest, build: Build, potentials: str, terminal: Terminal) -> tuple[Network, int]:
+    """Learn from all rows of a table, which is read in passes; return how many these are, too."""
+    with open_engine(request) as engine, name_input_in_errors(request.input), forward_warnings(terminal):
+        table = open_scan(request, engine)
+        nodes = None if build.structure is None else list(build.structure)
+        if nodes is not None:
+            _refuse_unknown_nodes(build, list(table.names), request.input)
+        table.expect(request.target)
+        reasons = describe_left_out(table, {*request.include, *(nodes or ())})
+        if reasons:
+            terminal.warn(f"{describe_left_alone(reasons)}; --keep says so, --include learns from them, too")
+        if len(reasons) == len(table.names):
+            raise TableError("no column is left to learn from")
+        if request.target in reasons:
+            _refuse_target(str(request.target))
+        return build.learn(table.drop(reasons) if reasons else table, request.target, potentials), len(table)
 
 
 def _refuse_unknown_nodes(build: Build, names: list[str], shown: str) -> None:
@@ -65,3 +93,9 @@ def _refuse_unknown_nodes(build: Build, names: list[str], shown: str) -> None:
     for name in build.structure or ():
         if name not in names:
             raise TableError(f"--structure: {shown} has no column {name!r} to learn from; {hint_at_names(name, names)}")
+
+
+def _refuse_target(name: str) -> NoReturn:
+    raise TableError(
+        f"--target {name}: the column is left alone, as said above; --include learns from identifiers and texts, too"
+    )

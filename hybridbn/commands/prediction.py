@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.draw_models import kinds_of
+from hybridbn.commands.engines import open_engine, share_blocks
 from hybridbn.commands.locations import (
     Location,
     UsageFault,
@@ -29,6 +30,7 @@ from hybridbn.commands.table_input import (
     name_input_in_errors,
     open_input,
     read_profile,
+    refuse_engines_of_counts,
     refuse_unknown_states,
     rows_per_block,
 )
@@ -72,6 +74,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
         If the output exists already or another run writes it, or the table changed while it was read.
     """
     began = time.monotonic()
+    refuse_engines_of_counts(request)
     with forward_warnings(terminal):
         network = read_model(request.model)
         target = find_node(network, str(request.target))
@@ -173,15 +176,12 @@ class _Prediction:
         """What the names of the new columns begin with."""
         return f"{self.target.name}_" if self.request.prefix is None else self.request.prefix
 
-    def answer(self, block: TableBlock | None) -> dict[str, Cells]:
-        """Return the new columns of a block; without one, those of a table without rows."""
-        posterior = self.network.posterior(self.target.name, self._read(block), impossible="nan")
-        if block is not None:
-            lost = np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
-            self.impossible += (lost + block.start).tolist()
-        return {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}
+    @property
+    def answerer(self) -> _Answerer:
+        """What predicts the rows of a block."""
+        return _Answerer(self.network, self.target.name, self.prefix, self.request.level)
 
-    def _read(self, block: TableBlock | None) -> Table:
+    def read(self, block: TableBlock | None) -> Table:
         """Return the cells of the model's columns, but for the target, with states that it doesn't know missing."""
         rows = 0 if block is None else block.rows
         columns = [
@@ -203,6 +203,22 @@ class _Prediction:
         codes = np.array([*(variable.states.index(s) if s in variable.states else -1 for s in cells.states), -1])
         return Cells(codes[cells.array].astype(np.intp), variable.states)
 
+
+@dataclass(frozen=True)
+class _Answerer:
+    """Predicts the rows of tables, in whatever process."""
+
+    network: Network
+    target: str
+    prefix: str
+    level: float
+
+    def __call__(self, table: Table) -> tuple[dict[str, Cells], NDArray[np.intp]]:
+        """Return the new columns, and the rows that are impossible."""
+        posterior = self.network.posterior(self.target, table, impossible="nan")
+        lost = np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
+        return {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}, lost
+
     def _describe(self, posterior: Any) -> Iterator[tuple[str, Cells]]:
         if isinstance(posterior, DiscretePosterior):
             table = posterior.probabilities
@@ -213,7 +229,7 @@ class _Prediction:
                 yield f"probability_{state}", Cells(table[:, number])
             return
         unit = posterior.variable.unit
-        low, high = np.moveaxis(np.reshape(posterior.interval(self.request.level), (-1, 2)), 1, 0)
+        low, high = np.moveaxis(np.reshape(posterior.interval(self.level), (-1, 2)), 1, 0)
         yield "mean", Cells(posterior.mean(), unit=unit)
         yield "sd", Cells(posterior.std())
         yield "low", Cells(low, unit=unit)
@@ -228,7 +244,8 @@ def _is_impossible(posterior: Any) -> NDArray[np.bool_]:
 
 def _make_output(run: _Prediction, destination: Location) -> Output:
     request = run.request
-    added = fields_of(Table.from_cells(run.answer(None), stateless=True), destination.form.title)
+    made, _ = run.answerer(run.read(None))
+    added = fields_of(Table.from_cells(made, stateless=True), destination.form.title)
     for one in added:
         if one.name in run.source.names:
             raise TableError(f"there is a column {one.name!r} already; choose other names with --prefix")
@@ -238,11 +255,12 @@ def _make_output(run: _Prediction, destination: Location) -> Output:
 def _write_parts(run: _Prediction, output: Output, folder: Path) -> list[Path]:
     """Write the blocks with their predictions to files; return these."""
     parts = []
-    with track("predicting", run.profile.rows, unit="rows") as report:
-        for number, block in enumerate(run.source.blocks(rows_per_block(run.source, run.request))):
-            added = _list_values(run.answer(block))
+    blocks = ((block, run.read(block)) for block in run.source.blocks(rows_per_block(run.source, run.request)))
+    with open_engine(run.request) as engine, track("predicting", run.profile.rows, unit="rows") as report:
+        for number, (block, (cells, lost)) in enumerate(share_blocks(engine, run.answerer, blocks)):
+            run.impossible += (lost + block.start).tolist()
             parts.append(folder / f"part-{number}")
-            parts[-1].write_bytes(output.extend_part(block, added))
+            parts[-1].write_bytes(output.extend_part(block, _list_values(cells)))
             report(block.start + block.rows, "")
     return parts
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, UsageFault, refuse_existing_output, refuse_folders
-from hybridbn.commands.table_input import TableRequest
+from hybridbn.commands.table_input import TableRequest, refuse_engines_of_counts
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import Workspace, lock_of, parts_of
 from hybridbn.formats.files import refuse_special_file, resolve_links
@@ -56,12 +56,12 @@ class ImputationRequest(TableRequest):
     draw_column: str = "draw"
     no_clobber: bool = False
     restart: bool = False
-    parts: str | None = None
     show: int = 0
 
 
 def refuse_clashes(request: ImputationRequest, source: Location, destination: Location) -> None:
     """Refuse outputs that would overwrite the input or each other, and folders."""
+    refuse_engines_of_counts(request)
     if not destination.pipe and (source.path or source.url, source.table) == (
         destination.path or destination.url,
         destination.table,
@@ -100,7 +100,10 @@ def refuse_present(request: ImputationRequest, destination: Location) -> None:
             raise OutputTaken(f"{option} {path} exists already, and --no-clobber says to leave it")
 
 
-_NOT_IN_RESULT = {"input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"}
+_NOT_IN_RESULT = {
+    *("input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"),
+    *("backend", "scheduler", "workers", "part", "wait"),
+}
 """Options that do not change the bytes of the output."""
 
 

@@ -9,12 +9,14 @@ from typing import TypeAlias
 __all__ = [
     "add_answer_arguments",
     "add_bins_argument",
+    "add_engine_arguments",
     "add_format_arguments",
     "add_keep_argument",
     "add_kind_arguments",
     "add_level",
     "add_model_arguments",
     "add_no_clobber",
+    "add_part_argument",
     "add_quiet",
     "add_sample_argument",
     "add_text_arguments",
@@ -159,6 +161,24 @@ def add_bins_argument(group: Arguments) -> None:
     )
 
 
+def add_engine_arguments(group: argparse._ArgumentGroup, backend: str) -> None:
+    """Add the options that say who does the work; `backend` is the help of the first one."""
+    group.add_argument("--backend", choices=("local", "duckdb", "dask"), help=backend)
+    group.add_argument(
+        "--workers", type=parse_positive, metavar="N", help="processes of this machine that share the work"
+    )
+    group.add_argument(
+        "--scheduler",
+        metavar="ADDRESS",
+        help="of dask, such as tcp://host:8786, whose workers share the work; they need the same build of hybridbn",
+    )
+
+
+def add_part_argument(group: argparse._ArgumentGroup, help_text: str) -> None:
+    """Add the option that says which part of a table is read."""
+    group.add_argument("--part", type=_parse_part, metavar="I/N", help=help_text)
+
+
 def add_no_clobber(group: Arguments, help_text: str = "refuse to replace an existing file") -> None:
     """Add the option that protects existing files."""
     group.add_argument("--no-clobber", action="store_true", help=help_text)
@@ -208,6 +228,20 @@ def parse_count(text: str) -> int:
     if number < 0:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
     return number
+
+
+def _parse_part(text: str) -> tuple[int, int]:
+    """Return the number of a part and that of all parts.
+
+    Examples
+    --------
+    >>> _parse_part("3/40")
+    (3, 40)
+    """
+    number, slash, count = text.partition("/")
+    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise argparse.ArgumentTypeError(f"{text!r}: write 3/40 for the third of 40 parts")
+    return int(number), int(count)
 
 
 def parse_positive(text: str) -> int:

@@ -31,9 +31,12 @@ __all__ = [
     "describe_remarks",
     "forward_warnings",
     "hint_at_names",
+    "is_shared",
     "name_input_in_errors",
     "open_input",
     "read_profile",
+    "refuse_clashing_engines",
+    "refuse_engines_of_counts",
     "refuse_unknown_columns",
     "refuse_unknown_states",
     "rows_per_block",
@@ -69,6 +72,12 @@ class TableRequest:
     missing: tuple[str, ...] = ()
     decimal: str = "."
     encoding: str = "utf-8"
+    backend: str | None = None
+    scheduler: str | None = None
+    workers: int | None = None
+    part: tuple[int, int] | None = None
+    parts: str | None = None
+    wait: int = 0
 
     @classmethod
     def of(cls, options: argparse.Namespace, **given: Any) -> Self:
@@ -83,6 +92,58 @@ class TableRequest:
     def reading(self) -> dict[str, Any]:
         """The options of formats for reading."""
         return {"delimiter": self.delimiter, "missing": self.missing or MISSING, "decimal": self.decimal}
+
+
+def is_shared(request: TableRequest) -> bool:
+    """Return whether a request names who reads the table, so that it is scanned instead of sampled."""
+    return any(one is not None for one in (request.backend, request.scheduler, request.workers, request.part))
+
+
+def refuse_clashing_engines(request: TableRequest) -> None:
+    """Refuse options of engines that contradict each other.
+
+    Examples
+    --------
+    >>> refuse_clashing_engines(TableRequest("t.parquet", backend="dask"))
+    Traceback (most recent call last):
+        ...
+    hybridbn.commands.locations.UsageFault: --backend dask needs workers: name a running scheduler with --scheduler
+    tcp://host:8786, or start some on this machine with --workers 2
+    """
+    backend = request.backend
+    if request.part is not None:
+        if backend not in (None, "local") or request.scheduler is not None or request.workers is not None:
+            raise UsageFault(
+                "--part shares the work among machines without a scheduler; leave out --backend, --scheduler and"
+                " --workers, or --part"
+            )
+        if request.parts is None:
+            raise UsageFault("--part needs a folder that all machines see; name it with --parts")
+    elif request.scheduler is not None:
+        if backend not in (None, "dask"):
+            raise UsageFault(f"--scheduler is one of dask, not of --backend {backend}; leave one of the two out")
+        if request.workers is not None:
+            raise UsageFault("the workers of --scheduler are running already; leave --workers out")
+    elif backend == "dask" and request.workers is None:
+        raise UsageFault(
+            "--backend dask needs workers: name a running scheduler with --scheduler tcp://host:8786, or start some on"
+            " this machine with --workers 2"
+        )
+
+
+def refuse_engines_of_counts(request: TableRequest) -> None:
+    """Refuse engines that count and know nothing of rows, where each row gets an answer."""
+    if request.part is not None:
+        raise UsageFault(
+            "--part is for hybridbn fit, whose counts add up; here give --workers or --scheduler, or run one command"
+            " for each of some files"
+        )
+    if request.backend == "duckdb":
+        raise UsageFault(
+            "--backend duckdb counts for hybridbn fit; what is drawn or predicted for each row is computed by --backend"
+            " local or dask"
+        )
+    refuse_clashing_engines(request)
 
 
 @contextmanager

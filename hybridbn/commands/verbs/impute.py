@@ -6,11 +6,13 @@ import argparse
 from typing import Any
 
 from hybridbn.commands.shared_options import (
+    add_engine_arguments,
     add_format_arguments,
     add_keep_argument,
     add_kind_arguments,
     add_model_arguments,
     add_no_clobber,
+    add_part_argument,
     add_quiet,
     add_sample_argument,
     add_text_arguments,
@@ -39,6 +41,7 @@ class Impute(Verb):
   hybridbn impute 'postgresql+psycopg://me@host/base?table=t' 'postgresql+psycopg://me@host/base?schema=s&table=u'
   hybridbn impute train.csv train_completed.csv --save-model model.hbn
   hybridbn impute new.csv new_completed.csv --model model.hbn
+  hybridbn impute big.parquet completed.parquet --scheduler tcp://127.0.0.1:8786
   zcat big.csv.gz | hybridbn impute - - --format csv | wc -l
 """
     description = """
@@ -169,6 +172,10 @@ exit codes:
         add_unknown_argument(
             model, "with --model: refuse states that it doesn't know (default), or leave them and let them tell nothing"
         )
+
+        engine = parser.add_argument_group("who imputes; the bytes of the output don't depend on it")
+        add_engine_arguments(engine, "local (this machine) or dask; this process reads and writes the blocks of rows")
+        add_part_argument(engine, "refused: parts add up counts, which is for hybridbn fit")
 
         files = parser.add_argument_group("files")
         add_format_arguments(files, output=True)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import argparse
 
 from hybridbn.commands.shared_options import (
+    add_engine_arguments,
     add_format_arguments,
     add_level,
     add_no_clobber,
+    add_part_argument,
     add_quiet,
     add_text_arguments,
     add_unknown_argument,
@@ -29,6 +31,7 @@ class Predict(Verb):
 hybridbn predict model.hbn new.csv predicted.csv --target disease
 hybridbn predict model.hbn new.csv predicted.parquet --target cholesterol --level 0.95
 hybridbn predict model.hbn 'sqlite:///study.db?table=visits' 'sqlite:///study.db?table=predicted' --target y
+hybridbn predict model.hbn new.parquet predicted.parquet --target disease --workers 4
 zcat new.csv.gz | hybridbn predict model.hbn - - --format csv --target disease > predicted.csv
 """
     description = """
@@ -53,6 +56,10 @@ not at all.
         add_unknown_argument(
             prediction, "refuse states that the model doesn't know (default), or let them tell nothing"
         )
+        engine = parser.add_argument_group("who predicts; the bytes of the output don't depend on it")
+        add_engine_arguments(engine, "local (this machine) or dask; this process reads and writes the blocks of rows")
+        add_part_argument(engine, "refused: parts add up counts, which is for hybridbn fit")
+
         files = parser.add_argument_group("files")
         add_format_arguments(files, output=True)
         add_text_arguments(files)

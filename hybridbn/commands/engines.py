@@ -1,0 +1,175 @@
+"""The options that say who reads a table and who computes: `--backend`, `--scheduler`, `--workers` and `--part`."""
+
+from __future__ import annotations
+
+import pickle
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from itertools import tee
+from typing import Any, TypeVar
+
+from hybridbn.backends.base import Backend
+from hybridbn.backends.batches import REST
+from hybridbn.backends.local import Local
+from hybridbn.backends.opening import scan
+from hybridbn.backends.parts import Parts
+from hybridbn.backends.processes import Processes, open_pool
+from hybridbn.backends.scans import Scan
+from hybridbn.commands.locations import UsageFault
+from hybridbn.commands.table_input import (
+    TableRequest,
+    refuse_clashing_engines,
+    refuse_contradictions,
+    refuse_unknown_columns,
+)
+from hybridbn.errors import TableError
+from hybridbn.formats.tables.delimited import MISSING
+from hybridbn.learning.imputation.columns import describe_identifier
+from hybridbn.variables import Discrete
+
+__all__ = ["describe_left_out", "open_engine", "open_scan", "share_blocks"]
+
+
+Item = TypeVar("Item")
+Kept = TypeVar("Kept")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def open_engine(request: TableRequest) -> Iterator[Backend]:
+    """Open the backend that a request names, with its workers, which end with the statement."""
+    refuse_clashing_engines(request)
+    if request.part is not None:
+        yield Parts(str(request.parts), *request.part, wait=request.wait)
+    elif request.scheduler is not None or request.backend == "dask":
+        from hybridbn.backends.dask import Dask, check_builds
+
+        with _connect(request) as client:
+            check_builds(client)
+            yield Dask(client)
+    elif request.backend == "duckdb":
+        from hybridbn.backends.duckdb import DuckDB
+
+        engine = DuckDB()
+        with engine.connection as connection:
+            if request.workers is not None:
+                connection.execute(f"SET threads = {request.workers}")
+            yield engine
+    elif (request.workers or 1) > 1:
+        with open_pool(request.workers or 1) as pool:
+            yield Processes(pool, request.workers or 1)
+    else:
+        yield Local()
+
+
+def share_blocks(
+    engine: Backend, function: Callable[[Item], Result], blocks: Iterable[tuple[Kept, Item]]
+) -> Iterator[tuple[Kept, Result]]:
+    """Yield what stays in this process of each block, and the result of a function of what is sent of it, in order.
+
+    Examples
+    --------
+    >>> list(share_blocks(Local(), len, [(1, "a"), (2, "bc")]))
+    [(1, 1), (2, 2)]
+    """
+    here, there = tee(blocks)
+    run: Any = engine.map  # of anything that can be sent, as of fragments, and few of them at a time
+    results = run(function if isinstance(engine, Local) else PackedFunction(function), (sent for _, sent in there))
+    for (kept, _), result in zip(here, results, strict=True):
+        yield kept, result
+
+
+class PackedFunction:
+    """A function that is sent along with each item, and unpacked once by each thread that is sent many."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        try:
+            self._packed = pickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TableError(f"the model can't be sent to other processes ({error}); leave --workers out") from error
+
+    def __call__(self, item: Any) -> Any:
+        """Return the function of an item."""
+        known = getattr(_UNPACKED, "known", None)
+        if known is None or known[0] != self._packed:
+            known = _UNPACKED.known = self._packed, pickle.loads(self._packed)  # what the same call packed
+        return known[1](item)
+
+
+_UNPACKED = threading.local()
+
+
+@contextmanager
+def _connect(request: TableRequest) -> Iterator[Any]:
+    try:
+        distributed: Any = import_module("distributed")
+    except ModuleNotFoundError:
+        raise TableError("--backend dask needs dask: pip install 'hybridbn[scale]'") from None
+    if request.scheduler is None:
+        with (
+            distributed.LocalCluster(n_workers=request.workers, threads_per_worker=1, dashboard_address=None) as own,
+            distributed.Client(own) as client,
+        ):
+            yield client
+        return
+    try:
+        client = distributed.Client(request.scheduler, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise TableError(
+            f"--scheduler {request.scheduler}: no scheduler answers ({error}); start one with: dask scheduler"
+        ) from error
+    with client:
+        if not client.nthreads():
+            raise TableError(
+                f"--scheduler {request.scheduler}: it has no workers; start some with: dask worker {request.scheduler}"
+            )
+        yield client
+
+
+def open_scan(request: TableRequest, engine: Backend) -> Scan:
+    """Return the scan of the table that a request names."""
+    given = {
+        "--delimiter": request.delimiter is not None,
+        "--missing": tuple(request.missing or MISSING) != tuple(MISSING),
+        "--decimal": request.decimal != ".",
+        "--encoding": request.encoding.lower() not in ("utf-8", "utf8"),
+        "--format": request.format is not None or request.from_format is not None,
+    }
+    told = next((option for option, is_given in given.items() if is_given), None)
+    if request.input == "-":
+        what = "a pipe can't be read by several workers"
+    elif "?table=" in request.input or "?query=" in request.input:
+        what = "a table of a database is read by one process"
+    else:
+        what = f"{told} is not for tables that are shared" if told is not None else ""
+    if what:
+        raise UsageFault(
+            f"{what}: --backend, --workers and --part read Parquet, Feather, CSV and TSV files as they are; make one"
+            " with hybridbn convert"
+        )
+    refuse_contradictions(request)
+    made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=max(request.sample, 2))
+    refuse_unknown_columns(request, made.names)
+    return made.drop(request.keep) if request.keep else made
+
+
+def describe_left_out(table: Scan, included: Collection[str]) -> dict[str, str]:
+    """Return the columns that can't be learned from, or that name rows or hold texts, each with its reason.
+
+    Examples
+    --------
+    >>> describe_left_out(scan({"name": [f"p{i}" for i in range(20)], "c": ["a", "b"] * 10}), ())
+    {'name': 'a different value in each row'}
+    """
+    reasons = dict(table.read_usable(table)[1])
+    for name in table.names:
+        variable = None if name in reasons or name in included else table.variable(name)
+        if isinstance(variable, Discrete):
+            states, observed = variable.states, len(table) - table.count_missing(name)
+            if states[-1] == REST:
+                reasons[name] = "too many different values"
+            elif reason := describe_identifier(states, observed):
+                reasons[name] = reason
+    return reasons

@@ -1,0 +1,153 @@
+"""Options that say who reads a table and who computes: the results are the same whoever does."""
+
+from __future__ import annotations
+
+import shlex
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import hybridbn as hb
+from hybridbn.cli import run
+from hybridbn.commands import engines
+
+pytest.importorskip("pyarrow")
+
+FIT = "fit 'part*.parquet' model.hbn --structure tan --target play --potentials gaussian --quiet"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a folder, the working directory of the test, with a table in three files and one file of it all."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(5)
+    wind = np.where(rng.random(900) < 0.4, "weak", "strong")
+    play = np.where(rng.random(900) < np.where(wind == "weak", 0.8, 0.3), "yes", "no")
+    heat = rng.normal(15 + 5 * (play == "yes"), 4).round(2)
+    heat[rng.random(900) < 0.1] = np.nan
+    data: dict[str, Any] = {"id": [f"p{i}" for i in range(900)], "wind": wind, "play": play, "heat": heat}
+    for number in range(3):
+        rows = slice(300 * number, 300 * (number + 1))
+        hb.Table({name: column[rows] for name, column in data.items()}).write(f"part{number}.parquet")
+    hb.Table(data).write("all.parquet")
+    hb.Table(data).write("all.csv")
+    return tmp_path
+
+
+def do(command: str, code: int = 0) -> None:
+    try:
+        ended = run(shlex.split(command))
+    except SystemExit as error:
+        ended = error.code  # type: ignore[assignment]
+    assert ended == code
+
+
+def fit(options: str, command: str = FIT) -> bytes:
+    do(f"{command} {options}")
+    return Path("model.hbn").read_bytes()
+
+
+def test_fit_is_exact_whoever_reads() -> None:
+    known = fit("--backend local")
+    assert fit("--workers 1") == known
+    table = hb.read_table("all.parquet").drop("id")
+    net, other = hb.load("model.hbn"), hb.structures.tan(table, "play", potentials="gaussian")
+    assert sorted(net.edges) == sorted(other.edges)
+    np.testing.assert_allclose(net.log_density(table), other.log_density(table), rtol=1e-9)
+
+
+def test_fit_counts_by_duckdb() -> None:
+    pytest.importorskip("duckdb")
+    known = fit("--backend local --keep heat")
+    assert fit("--backend duckdb --workers 1 --keep heat") == known
+    query = "fit \"SELECT * FROM read_parquet('part*.parquet')\" model.hbn" + FIT.partition("model.hbn")[2]
+    assert fit("--backend duckdb --keep heat", query) == known
+    for source in ("nowhere.csv", "nowhere", "'SELECT nothing'"):
+        do(f"fit {source} model.hbn --backend duckdb", code=2)
+
+
+def test_parts_end_with_the_model_of_one_process(capsys: pytest.CaptureFixture[str]) -> None:
+    known = fit("--backend local")
+    codes = []
+    for number in (1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3):
+        Path("model.hbn").unlink(missing_ok=True)
+        codes.append(run(shlex.split(f"{FIT} --part {number}/3 --parts job")))
+        if not codes[-1]:
+            break
+    assert codes[0] == 75
+    assert not codes[-1]
+    assert "run the same command with --part for them" in capsys.readouterr().err
+    assert Path("model.hbn").read_bytes() == known
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet"])
+@pytest.mark.parametrize(
+    "command", ["predict model.hbn all.{0} out.{0} --target play", "impute all.{0} out.{0} --draws 2 --rounds 2"]
+)
+def test_rows_are_the_same_whoever_computes(command: str, form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit("--backend local")
+    command = f"{command.format(form)} --chunk 250 --quiet"
+    do(command)
+    known = Path(f"out.{form}").read_bytes()
+    # all but the processes: what is sent is packed, sent ahead, and answered in order
+    monkeypatch.setattr(engines, "open_pool", lambda workers: ThreadPoolExecutor(workers))
+    do(f"{command} --workers 2")
+    assert Path(f"out.{form}").read_bytes() == known
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", ["--workers 2", "--backend dask --workers 2"])
+def test_processes_and_workers_of_dask(options: str) -> None:
+    if "dask" in options:
+        pytest.importorskip("distributed")
+    known = fit("--backend local")
+    assert fit(options) == known
+    for command in ("predict model.hbn all.csv out.csv --target heat", "impute all.csv out.csv --draws 2"):
+        do(f"{command} --chunk 200 --quiet")
+        rows = Path("out.csv").read_bytes()
+        do(f"{command} --chunk 100 --quiet {options}")
+        assert Path("out.csv").read_bytes() == rows
+
+
+@pytest.mark.slow
+def test_a_scheduler_that_runs_already() -> None:
+    distributed = pytest.importorskip("distributed")
+    known = fit("--backend local")
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+        assert fit(f"--scheduler {cluster.scheduler_address}") == known
+    with distributed.LocalCluster(n_workers=0, dashboard_address=None) as cluster:
+        do(f"{FIT} --scheduler {cluster.scheduler_address}", code=2)
+
+
+@pytest.mark.parametrize(
+    ("command", "hint"),
+    [
+        ("fit all.csv m.hbn --backend dask", "--scheduler tcp://host:8786, or start some on this machine"),
+        ("fit all.csv m.hbn --backend local --scheduler tcp://h:1", "leave one of the two out"),
+        ("fit all.csv m.hbn --workers 2 --scheduler tcp://h:1", "leave --workers out"),
+        ("fit all.csv m.hbn --part 1/2", "name it with --parts"),
+        ("fit all.csv m.hbn --part 1/2 --parts job --workers 2", "without a scheduler"),
+        ("fit all.csv m.hbn --part 3/2", "write 3/40"),
+        ("fit all.csv m.hbn --parts job", "--part 3/40"),
+        ("fit all.csv m.hbn --workers 1 --delimiter ;", "hybridbn convert"),
+        ("fit - m.hbn --format csv --workers 1", "a pipe can't be read by several workers"),
+        ("fit 'sqlite:///a.db?table=t' m.hbn --workers 1", "a table of a database"),
+        ("fit nowhere.csv m.hbn --workers 1", "there is no file"),
+        ("fit all.csv m.hbn --workers 1 --target pay", "did you mean 'play'?"),
+        ("fit all.csv m.hbn --workers 1 --target id", "--include learns from identifiers"),
+        ("fit all.csv m.hbn --workers 1 --structure 'win -> play'", "did you mean 'wind'?"),
+        ("fit all.csv m.hbn --backend spork", "invalid choice"),
+        ("predict m.hbn all.csv o.csv --target play --part 1/2", "is for hybridbn fit"),
+        ("predict m.hbn all.csv o.csv --target play --backend duckdb", "local or dask"),
+        ("impute all.csv o.csv --part 1/2", "is for hybridbn fit"),
+        ("impute all.csv o.csv --backend dask", "--workers 2"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_a_remedy(
+    command: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    do(command, code=2)
+    assert hint in capsys.readouterr().err
