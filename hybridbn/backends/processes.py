@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import Any, Self, TypeVar
 
 from hybridbn.backends.base import Backend, Fragment
@@ -56,7 +58,19 @@ class Processes(Backend):
             ) from error
 
 
-def open_pool(workers: int) -> ProcessPoolExecutor:
-    """Return a pool of processes of this machine."""
+@contextmanager
+def open_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Open a pool of processes of this machine; where the statement ends early, what has not begun is dropped."""
     # a new interpreter each: a copy of a process with threads of Arrow may hang
-    return ProcessPoolExecutor(workers, multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver"))
+    context = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
+    with ProcessPoolExecutor(workers, context, _ignore_interrupts) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _ignore_interrupts() -> None:
+    """Leave what ends all of a terminal's processes to the one that others wait for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
