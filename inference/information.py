@@ -23,6 +23,7 @@ from hybridbn.inference.problem import Question, Snapshot, status_of
 from hybridbn.inference.queries import posterior, read_relevant_evidence
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials.base import PointCells
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:
@@ -143,6 +144,10 @@ class _Case:
         answer = solve(self.network, Question(tuple(targets)), Evidence(findings, rows, single=False), self.options)
         return [posterior_of(answer, number, self.network.variable(name)) for number, name in enumerate(targets)]
 
+    def _find_points(self, name: str) -> PointCells:
+        """Return the values of a variable that have mass."""
+        return self.network.potential(name).point_cells
+
     def inform_about_states(self, present: DiscretePosterior, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Return information and gain of each variable, from its posteriors given each state of the target."""
         if not names:
@@ -153,7 +158,7 @@ class _Case:
         best = float(shares.max())
         values = {}
         for name, answer in zip(names, answers, strict=True):
-            densities, weights = _tabulate(answer)
+            densities, weights = _tabulate(answer, self._find_points(name))
             joint = shares[:, None] * densities
             gain = float(joint.max(axis=0) @ weights) - best
             values[name] = _measure_information(shares, densities, weights), max(gain, 0.0)
@@ -171,12 +176,12 @@ class _Case:
                 points: NDArray[Any] = np.flatnonzero(probabilities > NOTHING)
                 shares = probabilities[points]
             else:
-                points, shares = _choose_points(answers[name][0])
+                points, shares = _choose_points(answers[name][0], self._find_points(name))
             shares = shares / shares.sum()
             (given,) = self.suppose({name: points}, [target])
             gain = max(spread - float(shares @ given.var()), 0.0)
             if name in discrete:
-                values[name] = _measure_information(shares, *_tabulate(given)), gain
+                values[name] = _measure_information(shares, *_tabulate(given, self._find_points(target))), gain
             else:
                 values[name] = max(entropy - float(shares @ given.entropy()), 0.0), gain
         return values
@@ -196,28 +201,35 @@ class _Case:
         return {name: posterior_of(answer, number, self.network.variable(name)) for number, name in enumerate(names)}
 
 
-def _tabulate(answer: DiscretePosterior | ContinuousPosterior) -> tuple[Values, Values]:
+def _tabulate(answer: DiscretePosterior | ContinuousPosterior, masses: PointCells) -> tuple[Values, Values]:
     """Return probabilities or densities of all rows (rows, points) at points that they share, and weights (points,)."""
     if isinstance(answer, DiscretePosterior):
         return answer.probabilities, np.ones(len(answer.states))
-    points, weights = _lay_points(np.unique(answer.knots()[0]))
+    points, weights = _lay_points(np.unique(answer.knots()[0]), masses)
     return answer.pdf(points), weights
 
 
-def _lay_points(edges: Values) -> tuple[Values, Values]:
-    """Return Gauss-Legendre points and weights in the cells between edges."""
+def _lay_points(edges: Values, masses: PointCells) -> tuple[Values, Values]:
+    """Return Gauss-Legendre points and weights in the cells between edges, and the points that have mass, which count
+    as they are.
+    """
     nodes, weights, _ = legendre()
     half = np.diff(edges)[:, None] / 2
-    return (edges[:-1, None] + half * (1 + nodes)).reshape(-1), (half * weights).reshape(-1)
+    points, lengths = (edges[:-1, None] + half * (1 + nodes)).reshape(-1), (half * weights).reshape(-1)
+    if not len(masses.points):
+        return points, lengths
+    _, exact, inside = masses.locate(points)
+    away = ~(exact | inside)
+    return np.append(points[away], masses.points), np.append(lengths[away], np.ones(len(masses.points)))
 
 
-def _choose_points(answer: ContinuousPosterior) -> tuple[Values, Values]:
+def _choose_points(answer: ContinuousPosterior, masses: PointCells) -> tuple[Values, Values]:
     """Return values of a variable that stand for its density, and their shares of the mass."""
     low, high = answer.quantile([TAIL, 1 - TAIL])
     knots = answer.knots()[0]
     inner = np.unique(knots[(knots > low) & (knots < high)])
     step = max(math.ceil((len(inner) + 1) / MOST_CELLS), 1)
-    points, weights = _lay_points(np.concatenate([[low], inner[step - 1 :: step], [high]]))
+    points, weights = _lay_points(np.concatenate([[low], inner[step - 1 :: step], [high]]), masses)
     shares = answer.pdf(points) * weights
     used = shares > NOTHING
     return points[used], shares[used]

@@ -228,3 +228,21 @@ def test_many_findings_are_sampled() -> None:
     assert sum(hb.shapley_values(net, "root", few, "a").values()) == pytest.approx(
         net.posterior("root", few)["a"] - 0.6, abs=1e-12
     )
+
+
+def test_values_that_have_mass_tell_what_they_tell() -> None:
+    rng = np.random.default_rng(0)
+    sick = rng.random(400) < 0.4
+    dose = np.where(rng.random(400) < np.where(sick, 0.2, 0.7), 0.0, 1.0 + sick + rng.normal(size=400))
+    table = {"dose": dose, "sick": np.where(sick, "yes", "no"), "age": rng.normal(size=400) + dose}
+    net = hb.structures.naive_bayes(table, "sick", "gaussian")
+    assert isinstance(net.potential("dose"), hb.Atoms)
+    drawn = net.sample(20_000, random_state=0)[["dose"]]
+    told, before = net.posterior("sick", drawn).probabilities, net.posterior("sick").probabilities
+    found = net.value_of_information("sick").loc["dose"]
+    lost = [-(p * np.log(p)).sum(axis=-1) for p in (before, told)]
+    assert found["information"] == pytest.approx(lost[0] - lost[1].mean(), abs=0.01)
+    assert found["gain"] == pytest.approx(told.max(axis=1).mean() - before.max(), abs=0.01)
+    # and what is told of them by another number
+    other = net.value_of_information("dose").loc["sick"]
+    assert other["information"] == pytest.approx(found["information"], rel=1e-6)

@@ -13,6 +13,7 @@ from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.networks.binning import discretize
+from hybridbn.potentials.atoms import Atoms
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -102,6 +103,9 @@ def convert_potentials(
     None.
     """
     pairs = [(potential, convert(potential)) for potential in potentials]
+    points = [p.child.name for p, written in pairs if written is None and isinstance(p, Atoms)]
+    if points:
+        remedy = f"learn {shorten(points)}, of which single values are frequent, as discrete, too; {remedy}"
     refused = [f"{p.child.name} ({type(p).__name__})" for p, written in pairs if written is None]
     if refused:
         names = ", ".join(refused[:8]) + (f", ... ({len(refused)} in all)" if len(refused) > 8 else "")
