@@ -107,7 +107,7 @@ def test_a_lower_budget_is_kept():
 
     def ask() -> None:
         with pytest.raises(TooWide):
-            net.posteriors(max_bytes=20e6)
+            net.posteriors(max_bytes=1e6)
 
     # what it takes to plan, and nothing of what it would take to run the plan
     assert traced(ask) < 0.02
