@@ -16,6 +16,7 @@ from hybridbn.network import Network
 from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import builder
 from hybridbn.structures.equivalence import direct_what_follows, find_extension
+from hybridbn.structures.hill_climb import graph_of, is_acyclic
 from hybridbn.structures.independence import IndependenceTests
 from hybridbn.structures.knowledge import Knowledge, Limits
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
@@ -148,7 +149,7 @@ class _Skeleton:
             new = directed.copy()
             new[a, middle] = new[b, middle] = True
             # the surest colliders come first, and one that contradicts them is none
-            if share < 0.5 and self.allowed[[a, b], middle].all() and not (new & new.T).any() and not _has_cycle(new):
+            if share < 0.5 and self.allowed[[a, b], middle].all() and is_acyclic(graph_of(new)):
                 directed = new
         return find_extension(direct_what_follows(joined, directed), self.allowed & ~required.T)
 
@@ -175,13 +176,3 @@ def _list_sets(neighbors: list[NDArray[np.intp]], a: int, b: int, size: int) -> 
     yield from itertools.combinations(near[0], size)
     first = set(near[0])
     yield from (chosen for chosen in itertools.combinations(near[1], size) if not first.issuperset(chosen))
-
-
-def _has_cycle(arcs: Pairs) -> bool:
-    left = arcs
-    while len(left):
-        inner = left.any(axis=0) & left.any(axis=1)
-        if inner.all():
-            return True
-        left = left[np.ix_(inner, inner)]
-    return False
