@@ -7,8 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import hybridbn
+from hybridbn.errors import TableError
 
-__all__ = ["hash_build"]
+__all__ = ["hash_build", "refuse_other_build"]
 
 
 @cache
@@ -28,3 +29,19 @@ def hash_build() -> str:
         digest.update(f"{name.as_posix()}\0".encode())
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def refuse_other_build(build: str, worker: str) -> None:
+    """Raise `TableError` if a hash is not that of this build.
+
+    Examples
+    --------
+    >>> refuse_other_build(hash_build(), "the worker")
+    >>> refuse_other_build("abc", "the worker")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: the worker has another build of hybridbn than this process; install the same on all
+    machines
+    """
+    if build != hash_build():
+        raise TableError(f"{worker} has another build of hybridbn than this process; install the same on all machines")

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NoReturn, Self, TypeVar
 
 from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, Task, merge
-from hybridbn.backends.builds import hash_build
+from hybridbn.backends.builds import hash_build, refuse_other_build
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, validate
 from hybridbn.tables.columns import find_imported
@@ -234,10 +234,7 @@ def _unpack(packed: bytes, rows: Fragment | None = None) -> Any:
 def _call(build: str, function: bytes, item: bytes, rows: Fragment | None = None) -> bytes:
     """Return the packed result of a function of a fragment, or the error that says what is wrong with the data."""
     try:
-        if hash_build() != build:
-            raise TableError(
-                "a worker of Spark has another build of hybridbn than this process; install the same on all machines"
-            )
+        refuse_other_build(build, "a worker of Spark")
         result = _unpack(function)(_unpack(item, rows))
     except HybridBNError as error:
         # returned, so that Spark doesn't try again what fails every time
