@@ -12,7 +12,7 @@ import hybridbn as hb
 from hybridbn.fitting.trees.randomized_trees import grow_forest
 from hybridbn.learning.imputation import predictive_mean_matching
 from hybridbn.learning.imputation.data_augmentation import DefaultLearner, has_drift
-from hybridbn.learning.imputation.stacked_regression import StackedRegression, _fit_ridge, fit_stacked_regression
+from hybridbn.learning.imputation.stacked_regression import StackedRegression, _fit_ridges, fit_stacked_regression
 
 
 def learned(rows: int, y: str) -> tuple[np.ndarray, StackedRegression, np.ndarray, float]:
@@ -26,9 +26,9 @@ def learned(rows: int, y: str) -> tuple[np.ndarray, StackedRegression, np.ndarra
         "noise": noise,
     }[y]
     features = np.column_stack([x, target, z])
-    rule, training = fit_stacked_regression(features, 1, np.ones(rows), rng)
-    assert rule.others.tolist() == [0, 2]
-    return features, rule, training.predictions, float(target.var())
+    fit = fit_stacked_regression(features, [1], np.ones(rows), rng)
+    assert fit.regression.others.tolist() == [0, 2]
+    return features, fit.regression, fit.explain_training().predictions, float(target.var())
 
 
 def test_lines_need_nothing_else() -> None:
@@ -40,7 +40,7 @@ def test_lines_need_nothing_else() -> None:
 
 def test_steps_need_a_forest() -> None:
     features, rule, without, variance = learned(1000, "steps")
-    assert 0.7 < rule.share < 1.3
+    assert 0.7 < rule.share[0] < 1.3
     assert ((features[:, 1] - without) ** 2).mean() / variance < 0.5
 
 
@@ -48,9 +48,9 @@ def test_bends_need_curves_that_go_on_where_nothing_is_observed() -> None:
     rng = np.random.default_rng(0)
     x, z, noise = rng.normal(size=(3, 500))
     seen = np.column_stack([x, 1 + x**2 + x * z + 0.1 * noise, z])[x < 1]
-    rule, _ = fit_stacked_regression(seen, 1, np.ones(len(seen)), rng)
+    rule = fit_stacked_regression(seen, [1], np.ones(len(seen)), rng).regression
     assert len(rule.bends)
-    beyond = rule.predict(np.array([[1.5, np.nan, 1.0], [1.5, np.nan, -1.0]]))
+    beyond = rule.predict(np.array([[1.5, np.nan, 1.0], [1.5, np.nan, -1.0]]))[:, 0]
     np.testing.assert_allclose(beyond, [4.75, 1.75], atol=0.4)
     features, rule, without, variance = learned(1000, "bent")
     assert len(rule.bends) or rule.share > 0.7
@@ -70,21 +70,24 @@ def test_what_a_regression_says_without_a_row_is_what_it_says_when_that_row_is_l
     others = np.delete(features, 2, axis=1)
     target = features[:, 2] - features[:, 2].mean()
     weights = rng.integers(1, 3, size=40).astype(float)
-    ridge = _fit_ridge(others, target, weights)
-    np.testing.assert_allclose(ridge.fitted, (others - ridge.center) @ ridge.slopes)
+    ridge = _fit_ridges(others, target[:, None], weights)
+    fitted, _ = ridge.explain(others, weights, 0)
+    np.testing.assert_allclose(fitted, ((others - ridge.center) @ ridge.slopes)[:, 0])
+    left_out = ridge.leave_out(others, target[:, None], weights)[:, 0]
     for row in range(5):
         kept = np.arange(40) != row
         design = np.sqrt(weights[kept])[:, None] * np.column_stack([np.ones(39), others[kept]])
         exact = np.linalg.lstsq(design, np.sqrt(weights[kept]) * target[kept], rcond=None)[0]
-        assert abs(ridge.left_out[row] - np.append(1.0, others[row]) @ exact) < 0.05 * target.std()
+        assert abs(left_out[row] - np.append(1.0, others[row]) @ exact) < 0.05 * target.std()
 
 
 def test_a_row_with_weight_two_counts_as_two_rows() -> None:
     rng = np.random.default_rng(0)
     features = rng.normal(size=(60, 3)) @ rng.normal(size=(3, 3))
     weights = rng.integers(1, 3, size=60)
-    one, _ = fit_stacked_regression(features, 0, weights.astype(float), rng)
-    other, _ = fit_stacked_regression(np.repeat(features, weights, axis=0), 0, np.ones(weights.sum()), rng)
+    one = fit_stacked_regression(features, [0], weights.astype(float), rng).regression
+    repeated = np.repeat(features, weights, axis=0)
+    other = fit_stacked_regression(repeated, [0], np.ones(weights.sum()), rng).regression
     np.testing.assert_allclose(one.curves.center, other.curves.center)
     np.testing.assert_allclose(one.slopes / other.slopes[0], other.slopes / other.slopes[0], rtol=0.1, atol=0.02)
 

@@ -7,7 +7,7 @@ number?", the number being halfway between two of the node's rows, so that neith
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
 import numpy as np
@@ -19,12 +19,16 @@ __all__ = ["Forest", "Questions", "grow_class_forest", "grow_forest"]
 
 _TREES = 40
 _LEAST = 3
-"""Rows of a leaf."""
+"""Rows of a leaf, at least,"""
+_LEAVES = 200
+"""and one row for so many of a tree."""
 _QUESTIONS = (8, 16)
 """Tried for each node: one for every other column, but so many at least and at most."""
 _ROWS = 2000
 """Of a tree, at most."""
 _CHUNK = 2048
+_STEPS = 4
+"""Rows go down so many levels before those that are in leaves are sorted out."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,25 +53,28 @@ class Forest:
     value: Values
 
     def predict_each(self, features: Values) -> Values:
-        """Return what each tree says of each row of the features: (rows, trees)."""
-        found = np.empty((len(features), len(self.roots)))
+        """Return what each tree says of each row of the features: (rows, trees) or (rows, trees, outputs)."""
+        result = np.empty((len(features), len(self.roots), *self.value.shape[1:]))
         # of few rows at a time, whose nodes stay in the cache
         for start in range(0, len(features), _CHUNK):
-            found[start : start + _CHUNK] = self._predict_rows(features[start : start + _CHUNK]).T
-        return found
-
-    def _predict_rows(self, features: Values) -> Values:
-        return np.asarray(self.value[self.find_leaves(features)])
+            leaves = self.find_leaves(features[start : start + _CHUNK])
+            result[start : start + _CHUNK] = self.value.take(leaves.T, axis=0)
+        return result
 
     def find_leaves(self, features: NDArray[Any], trees: slice | Codes = slice(None)) -> Codes:
         """Return the leaf of each row in each tree, or in some: (trees, rows)."""
-        rows = np.arange(len(features))
-        node = np.repeat(self.roots[trees, None], len(features), axis=1)
-        while True:
-            deeper = self.left[node] + (features[rows, self.column[node]] > self.cut[node])
-            if (deeper == node).all():
-                return np.asarray(node)
-            node = deeper
+        roots = self.roots[trees]
+        flat, first = features.ravel(), np.tile(np.arange(len(features)) * features.shape[1], len(roots))
+        node = np.repeat(roots, len(features))
+        leaf, pending = node.copy(), np.arange(len(node))
+        while len(pending):
+            # a row that is in its leaf stays there, so it need not be sorted out at each step
+            for _ in range(_STEPS):
+                node = self.left.take(node) + (flat.take(self.column.take(node) + first) > self.cut.take(node))
+            leaf[pending] = node
+            inner = np.isfinite(self.cut.take(node))
+            pending, node, first = pending[inner], node[inner], first[inner]
+        return np.asarray(leaf.reshape(len(roots), len(features)))
 
     @property
     def parents(self) -> Codes:
@@ -78,7 +85,7 @@ class Forest:
         return above
 
     def predict(self, features: Values) -> Values:
-        """Return the mean of the trees for each row.
+        """Return the mean of the trees for each row: (rows,) or (rows, outputs).
 
         Examples
         --------
@@ -87,26 +94,44 @@ class Forest:
         >>> bool(abs(forest.predict(np.array([[0.5]]))[0] - 0.25) < 0.05)
         True
         """
-        # along what is contiguous, so that rounding doesn't depend on how many rows there are
-        return np.asarray(self.predict_each(features).mean(axis=1))
+        result = np.empty((len(features), *self.value.shape[1:]))
+        for start in range(0, len(features), _CHUNK):
+            leaves = self.find_leaves(features[start : start + _CHUNK])
+            # along what is contiguous, so that rounding doesn't depend on how many rows there are
+            result[start : start + _CHUNK] = self.value.take(leaves.T, axis=0).mean(axis=1)
+        return result
 
 
-def grow_forest(features: Values, target: Values, rng: np.random.Generator) -> tuple[Forest, Values]:
+def grow_forest(
+    features: Values, target: Values, rng: np.random.Generator, weights: Values | None = None
+) -> tuple[Forest, Values]:
     """Return a forest, and for each row the mean of those trees that haven't seen it.
 
     Parameters
     ----------
     features : ndarray (rows, columns)
-    target : ndarray (rows,)
+    target : ndarray (rows,) or (rows, outputs)
+        Several outputs, in comparable units, share the trees.
+    weights : ndarray (rows,), optional
+        How often each row counts.
     """
     size = min(len(target), _ROWS)
-    picked = rng.integers(len(target), size=(_TREES, size))
-    forest = _grow_trees(features, _Numbers(target), picked, Questions.of(features.shape[1]), _LEAST, rng)
+    if weights is None:
+        picked = rng.integers(len(target), size=(_TREES, size))
+    else:
+        cumulated = np.cumsum(weights)
+        picked = np.searchsorted(cumulated, cumulated[-1] * rng.random((_TREES, size)), side="right")
+        picked = np.minimum(picked, len(target) - 1)
+    outputs = _Numbers(np.ascontiguousarray(target.T.reshape(-1, len(target))))
+    forest = _grow_trees(features, outputs, picked, Questions.of(features.shape[1]), max(_LEAST, size // _LEAVES), rng)
+    forest = replace(forest, value=forest.value.reshape(-1, *target.shape[1:]))
     each = forest.predict_each(features)
-    unseen = np.ones(each.shape, dtype=bool)
+    unseen = np.ones(each.shape[:2], dtype=bool)
     np.put_along_axis(unseen, picked.T, False, axis=0)
     counts = unseen.sum(axis=1)
-    return forest, np.where(counts > 0, (each * unseen).sum(axis=1) / np.maximum(counts, 1), each.mean(axis=1))
+    unseen[counts == 0] = True
+    weighted = np.einsum("rt...,rt->r...", each, unseen.astype(np.float64))
+    return forest, weighted / unseen.sum(axis=1).reshape(-1, *[1] * (target.ndim - 1))
 
 
 def grow_class_forest(
@@ -178,19 +203,21 @@ _CountLeft: TypeAlias = Callable[[NDArray[np.bool_]], tuple[Codes, Values]]
 
 @dataclass(frozen=True)
 class _Numbers:
-    """Sums of a number over nodes, whose squares over the counts tell how much of the squared error is explained."""
+    """Sums of numbers (outputs, rows) over nodes; their squares over the counts tell how much of the squared error is
+    explained.
+    """
 
-    target: Values
+    targets: Values
 
     def sum_nodes(self, rows: Codes, starts: Codes, node: Codes) -> Values:
-        return np.add.reduceat(self.target[rows], starts)[:, None]
+        return np.add.reduceat(self.targets[:, rows], starts, axis=1).T
 
     def count_left(self, rows: Codes, starts: Codes, node: Codes) -> _CountLeft:
-        own = self.target[rows]
+        own = self.targets[:, rows]
 
         def count(goes_left: NDArray[np.bool_]) -> tuple[Codes, Values]:
             left = np.add.reduceat(goes_left.astype(np.intp), starts)
-            return left, np.add.reduceat(np.where(goes_left, own, 0.0), starts)[:, None]
+            return left, np.add.reduceat(np.where(goes_left, own, 0.0), starts, axis=1).T
 
         return count
 
@@ -198,7 +225,7 @@ class _Numbers:
         return np.ones(len(counts), dtype=bool)
 
     def summarize(self, sums: Values, counts: Codes) -> Values:
-        return np.asarray(sums[:, 0] / counts)
+        return np.asarray(sums / counts[:, None])
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,7 @@ class ColumnMatcher:
 
     def draw(self, features: Values, uniforms: Values, low: Values | float, high: Values | float) -> Values:
         """Draw a number within limits for each row of the features, given uniform numbers; NaN where there is none."""
-        predicted, drawn = self.regression.predict(features), np.full(len(features), np.nan)
+        predicted, drawn = self.regression.predict(features)[:, 0], np.full(len(features), np.nan)
         low, high = (np.broadcast_to(ends, len(features)) for ends in (low, high))
         pending = np.arange(len(features))
         for attempt in range(_ATTEMPTS):
@@ -124,26 +124,26 @@ class StateMatcher:
     ----------
     size : int
         The number of states.
-    regressions : mapping from code to StackedRegression
+    regressions : sequence of (codes, StackedRegression)
         Of the indicators of all states but the most frequent one, which gets the rest.
     rest : int
         The code of that one.
     """
 
     size: int
-    regressions: Mapping[int, StackedRegression]
+    regressions: Sequence[tuple[Codes, StackedRegression]]
     rest: int
 
     @property
     def is_curved(self) -> bool:
         """Whether anything but straight lines predicts."""
-        return any(regression.is_curved for regression in self.regressions.values())
+        return any(regression.is_curved for _, regression in self.regressions)
 
     def probabilities(self, features: Values) -> Values:
         """Return the probabilities of the states in each row of the features (rows, states)."""
         result = np.zeros((len(features), self.size))
-        for code, regression in self.regressions.items():
-            result[:, code] = np.clip(regression.predict(features), 0.0, 1.0)
+        for codes, regression in self.regressions:
+            result[:, codes] = np.clip(regression.predict(features), 0.0, 1.0)
         total = result.sum(axis=1)
         result[:, self.rest] = np.maximum(1 - total, 0.0)
         return np.asarray(result / np.maximum(total, 1.0)[:, None])
@@ -241,7 +241,7 @@ class PredictiveMeanMatching:
             else:
                 low, high = (ends[rows] for ends in limits(name, cells))
                 expected[name] = np.zeros(len(features))
-                predicted = np.clip(matcher.regression.predict(features[rows]), matcher.low, matcher.high)
+                predicted = np.clip(matcher.regression.predict(features[rows])[:, 0], matcher.low, matcher.high)
                 expected[name][rows] = np.clip(predicted, low, high)
         return expected
 
@@ -255,7 +255,7 @@ class PredictiveMeanMatching:
                 name: {
                     "size": matcher.size,
                     "rest": matcher.rest,
-                    "expectations": [[code, one.to_dict()] for code, one in matcher.regressions.items()],
+                    "expectations": [[codes, one.to_dict()] for codes, one in matcher.regressions],
                 }
                 for name, matcher in self.matchers.items()
                 if isinstance(matcher, StateMatcher)
@@ -291,7 +291,10 @@ class PredictiveMeanMatching:
             for name, saved in content["donors"].items()
         }
         for name, saved in content["states"].items() if is_new else ():
-            regressions = {code: StackedRegression.from_dict(one) for code, one in saved["expectations"]}
+            # version 4 has a regression for each state
+            regressions = [
+                (np.atleast_1d(codes), StackedRegression.from_dict(one)) for codes, one in saved["expectations"]
+            ]
             matchers[name] = StateMatcher(saved["size"], regressions, saved["rest"])
         columns = tuple((name, code) for name, code in content["columns"])
         order = content["order"] if is_new else content["donors"]
@@ -390,17 +393,12 @@ def _fit_states(
     rng: np.random.Generator,
 ) -> StateMatcher:
     """Learn the probabilities of a column's states from the rows in which it is observed, whose weights are given."""
-    size, own = (
-        len(variable),
-        {code: feature for feature, (other, code) in enumerate(columns) if other == variable.name},
-    )
-    regressions = {
-        code: fit_stacked_regression(features[observed], feature, weights, rng, [*own.values()])[0]
-        for code, feature in own.items()
-    }
+    size = len(variable)
+    own = {code: feature for feature, (other, code) in enumerate(columns) if other == variable.name}
+    fit = fit_stacked_regression(features[observed], [*own.values()], weights, rng)
     counts = np.bincount(codes[observed], minlength=size)
     counts[[*own]] = -1
-    return StateMatcher(size, regressions, int(counts.argmax()))
+    return StateMatcher(size, [(np.array([*own], dtype=np.intp), fit.regression)], int(counts.argmax()))
 
 
 def _update_features(columns: Sequence[tuple[str, int]], features: Values, name: str, column: NDArray[Any]) -> None:
@@ -419,7 +417,8 @@ def _fit_column(
 ) -> ColumnMatcher:
     """Learn the matching of one column from the rows in which it is observed, whose weights are given."""
     values = features[observed, feature]
-    regression, training = fit_stacked_regression(features[observed], feature, weights, rng)
+    fit = fit_stacked_regression(features[observed], [feature], weights, rng)
+    training = fit.explain_training()
     order: Codes = np.argsort(training.predictions, kind="stable").astype(np.intp)
     order = np.repeat(order, weights[order].astype(np.intp))
     residuals = training.residuals[order]
@@ -428,7 +427,7 @@ def _fit_column(
     low, high = float(values.min()), float(values.max())
     room = _BEYOND * (high - low)
     return ColumnMatcher(
-        regression, training.predictions[order], values[order], residuals, tolerance, low - room, high + room
+        fit.regression, training.predictions[order], values[order], residuals, tolerance, low - room, high + room
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -20,7 +20,7 @@ from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
 from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Curves", "StackedRegression", "TrainingPredictions", "fit_stacked_regression"]
+__all__ = ["Curves", "StackedFit", "StackedRegression", "TrainingPredictions", "fit_stacked_regression"]
 
 _RIDGES = np.geomspace(0.1, 1e4, 16)
 """Candidates for the ridge penalty, in rows; the one with the least generalized cross-validation error is taken."""
@@ -30,6 +30,12 @@ _SPLINE = 0.3
 """The same for splines, relative to squares and products."""
 _PART_PRICE = 5.0
 """The gain in log-likelihood that curves or a forest need: where lines are straight, these flatten their ends."""
+_LEAST_GAIN = 0.002
+"""In large tables they need this gain in the logarithm of the residuals' standard deviation."""
+_MOST_SHARED = 4000
+"""The forest and the shares are learned from so many rows at most."""
+_BLOCK = 16384
+"""Rows whose curves are in memory at the same time."""
 _MOST_LEVERAGE = 0.95
 """The leverage of a row is limited to this, as its leave-one-out prediction would be arbitrary otherwise."""
 _MOST_FEATURES = 100
@@ -101,7 +107,8 @@ class Curves:
         limited = np.clip(standard, -_LIMIT, _LIMIT)
         first, second = self.pairs.T
         products = limited[:, first] * limited[:, second]
-        beyond = np.maximum(standard[:, self.curved, None] - self.knots, 0.0) ** 3
+        beyond = np.maximum(standard[:, self.curved, None] - self.knots, 0.0)
+        beyond = beyond * beyond * beyond
         inner, before_last, last = self.knots[:, :-2], self.knots[:, -2:-1], self.knots[:, -1:]
         width = last - before_last
         # natural cubic splines: beyond the last knot the cubes cancel
@@ -119,44 +126,48 @@ class Curves:
 
 @dataclass(frozen=True, eq=False)
 class StackedRegression:
-    """A weighted sum of a ridge regression, of one with curves, and of a forest.
+    """Weighted sums of a ridge regression, of one with curves, and of a forest, for one number or several.
 
     Attributes
     ----------
-    constant : float
+    constant : ndarray (outputs,)
     others : ndarray
         The features that predict.
-    slopes : ndarray (others,)
+    slopes : ndarray (others, outputs)
         Of the straight parts.
     curves : Curves
-    bends : ndarray
-        The slopes of what the curves are made of; none, where they have no share.
-    share : float
+    bends : ndarray (bends, outputs)
+        The slopes of what the curves are made of; no rows, where they have no share.
+    share : ndarray (outputs,)
         The weight of the forest.
     forest : Forest
+        With values (nodes, outputs).
     """
 
-    constant: float
+    constant: Values
     others: Codes
     slopes: Values
     curves: Curves
     bends: Values
-    share: float
+    share: Values
     forest: Forest
 
     @property
     def is_curved(self) -> bool:
         """Whether curves or the forest have a share."""
-        return len(self.bends) > 0 or self.share > 0
+        return len(self.bends) > 0 or bool(self.share.any())
 
     def predict(self, features: Values) -> Values:
-        """Return the prediction for each row of the features."""
+        """Return the predictions for each row of the features (rows, outputs)."""
         columns = features[:, self.others]
+        prediction = np.tile(self.constant, (len(features), 1))
         # sums along a row, so that rounding doesn't depend on other rows
-        prediction = self.constant + np.einsum("rj,j->r", columns - self.curves.center, self.slopes)
-        if len(self.bends):
-            prediction = prediction + np.einsum("rj,j->r", self.curves.expand(columns), self.bends)
-        return np.asarray(prediction + self.share * self.forest.predict(columns) if self.share else prediction)
+        for part, slopes in ((columns - self.curves.center, self.slopes), (columns, self.bends)):
+            if len(slopes):
+                part = self.curves.expand(part) if slopes is self.bends else part
+                for output, own in enumerate(np.ascontiguousarray(slopes.T)):
+                    prediction[:, output] += np.einsum("rj,j->r", part, own)
+        return np.asarray(prediction + self.share * self.forest.predict(columns) if self.share.any() else prediction)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content for a file: numbers and arrays."""
@@ -177,89 +188,143 @@ class StackedRegression:
                 **{name: content[name] for name in ("constant", "others", "share", "forest")},
                 **{"slopes": slopes, "curves": straight.to_dict(), "bends": np.zeros(0)},
             }
-        return cls(**{**content, "curves": Curves(**content["curves"]), "forest": Forest(**content["forest"])})
+        forest = Forest(**content["forest"])
+        if content["slopes"].ndim == 1:
+            # up to version 4 there was one output
+            content = {
+                **content,
+                **{name: np.array([content[name]]) for name in ("constant", "share")},
+                **{name: content[name][:, None] for name in ("slopes", "bends")},
+            }
+            forest = replace(forest, value=forest.value[:, None])
+        return cls(**{**content, "curves": Curves(**content["curves"]), "forest": forest})
 
 
 def fit_stacked_regression(
     features: Values,
-    feature: int,
+    targets: Sequence[int],
     weights: Values,
     rng: np.random.Generator,
     excluded: Sequence[int] = (),
-) -> tuple[StackedRegression, TrainingPredictions]:
-    """Learn to predict a feature from the others; return the regression and what it says of the training rows.
+) -> StackedFit:
+    """Learn to predict some features from the others.
 
     Parameters
     ----------
     features : ndarray (rows, features)
-    feature : int
-        The index of the predicted feature.
+    targets : sequence of int
+        The indices of the predicted features.
     weights : ndarray (rows,)
+        How often each row counts.
     excluded : sequence of int
-        Features that do not predict, besides the predicted one.
+        Features that do not predict, besides the predicted ones.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=500)
     >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
-    >>> regression, own = fit_stacked_regression(features, 1, np.ones(500), rng)
-    >>> regression.predict(np.array([[1.0, 0.0]])).round(1), bool(own.residuals.std() < 0.12)
-    (array([2.]), True)
+    >>> fit = fit_stacked_regression(features, [1], np.ones(500), rng)
+    >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.explain_training().residuals.std() < 0.12)
+    (array([[2.]]), True)
     """
-    target = features[:, feature]
-    others = _choose_others(features, feature, weights, excluded)
+    own = features[:, list(targets)]
+    others = _choose_others(features, targets, weights, excluded)
     columns = features[:, others]
-    mean = float(np.average(target, weights=weights))
-    centered = target - mean
-    line = _fit_ridge(columns, centered, weights)
-    curves = _choose_curves(columns, line, len(columns) // _ROWS_PER_BEND)
+    mean = np.average(own, axis=0, weights=weights)
+    centered = own - mean
+    line = _fit_ridges(columns, centered, weights)
+    curves = _choose_curves(columns, line, centered, len(columns) // _ROWS_PER_BEND)
     # squares and products before splines, which are straight where nothing is observed
     relative = np.repeat([1.0, _SPLINE, 1.0], [columns.shape[1], curves.knots[:, 2:].size, len(curves.pairs)])
-    both = np.concatenate([columns, curves.expand(columns)], axis=1)
-    is_bent = np.arange(both.shape[1]) >= columns.shape[1]
-    curve = min(
-        (_fit_ridge(both, centered, weights, np.where(is_bent, width, 1.0) * relative) for width in _WIDTHS),
-        key=lambda one: one.loss,
-    )
+    is_bent = np.arange(len(relative)) >= columns.shape[1]
+    widths = [np.where(is_bent, width, 1.0) * relative for width in _WIDTHS]
+    curve = _fit_ridges(columns, centered, weights, curves, widths)
+    seen = np.flatnonzero(weights > 0)
+    if len(seen) > _MOST_SHARED:
+        seen = np.sort(rng.choice(seen, _MOST_SHARED, replace=False))
     # a column alone is expected to be its mean
-    forest, out_of_bag = grow_forest(columns if len(others) else np.zeros((len(target), 1)), centered, rng)
-    left_out = np.column_stack([line.left_out, curve.left_out, out_of_bag])
-    means = np.average(left_out, axis=0, weights=weights)
-    shares = _find_shares(left_out - means, centered, weights)
-    constant = mean - float(shares @ means)
+    asked = columns[seen] if len(others) else np.zeros((len(seen), 1))
+    forest, out_of_bag = grow_forest(asked, centered[seen], rng, weights[seen])
+    left_out = np.stack(
+        [*(part.leave_out(columns[seen], centered[seen], weights[seen]) for part in (line, curve)), out_of_bag]
+    )
+    means = np.average(left_out, axis=1, weights=weights[seen])
+    shares = np.array(
+        [
+            _find_shares(
+                (left_out[:, :, output] - means[:, None, output]).T,
+                centered[seen, output],
+                weights[seen],
+                float(weights.sum()),
+            )
+            for output in range(len(targets))
+        ]
+    ).T
+    constant = mean - (shares * means).sum(axis=0)
     straight, bends = curve.slopes[: len(others)], curve.slopes[len(others) :]
-    bent_center = curve.center[len(others) :]
     regression = StackedRegression(
         # predictions of curves are centered at the mean of what they are made of
-        constant - float(shares[1] * (bends @ bent_center)),
+        constant - shares[1] * (curve.center[len(others) :] @ bends),
         others,
         shares[0] * line.slopes + shares[1] * straight,
         Curves(line.center, curves.scale, curves.curved, curves.knots, curves.pairs),
-        shares[1] * bends if shares[1] else np.zeros(0),
-        float(shares[2]),
+        shares[1] * bends if shares[1].any() else np.zeros((0, len(targets))),
+        shares[2],
         forest,
     )
-    predictions = constant + np.column_stack([line.fitted, curve.fitted, out_of_bag]) @ shares
-    leverage = np.minimum(shares[0] * line.leverage + shares[1] * curve.leverage, _MOST_LEVERAGE)
-    return regression, TrainingPredictions(predictions, (target - predictions) / np.sqrt(1 - leverage))
+    return StackedFit(regression, columns, own, weights, line, curve, constant, shares, seen, out_of_bag)
 
 
-def _choose_others(features: Values, feature: int, weights: Values, excluded: Sequence[int]) -> Codes:
-    """Return the features that predict one: all others, or those with the greatest correlations."""
-    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), [feature, *excluded])
+class StackedFit(NamedTuple):
+    """A regression, and what it was learned from."""
+
+    regression: StackedRegression
+    columns: Values
+    targets: Values
+    weights: Values
+    line: _Ridges
+    curve: _Ridges
+    constant: Values
+    shares: Values
+    seen: Codes
+    out_of_bag: Values
+
+    def explain_training(self) -> TrainingPredictions:
+        """Return what the regression says of the first target in the rows that it was learned from."""
+        if self.shares[2, 0]:
+            # trees have seen some of the rows only
+            rest = np.setdiff1d(np.arange(len(self.columns)), self.seen)
+            forest = np.empty(len(self.columns))
+            forest[self.seen] = self.out_of_bag[:, 0]
+            forest[rest] = self.regression.forest.predict(self.columns[rest])[:, 0] if len(rest) else 0.0
+        else:
+            forest = np.zeros(len(self.columns))
+        parts = [part.explain(self.columns, self.weights, 0) for part in (self.line, self.curve)]
+        fitted, leverage = zip(*parts, strict=True)
+        shares = self.shares[:, 0]
+        predictions = self.constant[0] + shares[0] * fitted[0] + shares[1] * fitted[1] + shares[2] * forest
+        kept = 1 - np.minimum(shares[0] * leverage[0] + shares[1] * leverage[1], _MOST_LEVERAGE)
+        return TrainingPredictions(predictions, (self.targets[:, 0] - predictions) / np.sqrt(kept))
+
+
+def _choose_others(features: Values, targets: Sequence[int], weights: Values, excluded: Sequence[int]) -> Codes:
+    """Return the features that predict some: all others, or those with the greatest correlations."""
+    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), [*targets, *excluded])
     if len(others) <= _MOST_FEATURES:
         return others
     centered = features - np.average(features, axis=0, weights=weights)
-    across = (weights * centered[:, feature]) @ centered
-    correlations = np.abs(across) / np.sqrt(np.maximum(weights @ centered**2, 1e-300))
+    across = (weights[:, None] * centered[:, list(targets)]).T @ centered
+    deviations = np.sqrt(np.maximum(weights @ centered**2, 1e-300))
+    correlations = (np.abs(across) / np.outer(deviations[list(targets)], deviations)).max(axis=0)
     return np.sort(others[np.argsort(-correlations[others], kind="stable")[:_MOST_FEATURES]])
 
 
-def _choose_curves(columns: Values, line: _Ridge, most: int) -> Curves:
+def _choose_curves(columns: Values, line: _Ridges, targets: Values, most: int) -> Curves:
     """Return the splines and the products of the columns that matter most."""
     scale = np.where(line.scale > 0, line.scale, 1.0)
-    importance = np.argsort(-np.abs(line.slopes * scale), kind="stable")
+    deviations = np.maximum(targets.std(axis=0), 1e-300)
+    importance = np.argsort(-np.abs(line.slopes * scale[:, None] / deviations).max(axis=1), kind="stable")
     standard = (columns - line.center) / scale
     curved, knots = [], []
     # a square, and the knots less two
@@ -282,14 +347,20 @@ def _choose_curves(columns: Values, line: _Ridge, most: int) -> Curves:
     )
 
 
-def _find_shares(predictions: Values, target: Values, weights: Values) -> Values:
+def _find_shares(predictions: Values, target: Values, weights: Values, rows: float) -> Values:
     """Return the weights of the line, of the curves and of the forest.
 
     The line and the curves are shrunk already, so either of them alone gets weight one.
+
+    Parameters
+    ----------
+    rows : float
+        The weight of all rows, of which some are given.
     """
     roots = np.sqrt(weights)
     columns, goal = roots[:, None] * predictions, roots * target
     least = 1e-12 * float(np.linalg.norm(goal)) + 1e-300
+    price = max(_PART_PRICE / rows, _LEAST_GAIN)
     best, best_loss = np.array([1.0, 0.0, 0.0]), np.inf
     for chosen in ((0,), (1,), (0, 1), (2,), (0, 2), (1, 2), (0, 1, 2)):
         own = list(chosen)
@@ -297,48 +368,102 @@ def _find_shares(predictions: Values, target: Values, weights: Values) -> Values
         shares[own] = 1.0 if chosen in ((0,), (1,)) else np.linalg.lstsq(columns[:, own], goal, rcond=None)[0]
         extra = sum(part > 0 for part in chosen)
         residual = max(float(np.linalg.norm(goal - columns @ shares)), least)
-        loss = weights.sum() * np.log(residual) + _PART_PRICE * extra
-        if shares.min() >= 0 and loss < best_loss - 1e-9:
+        loss = np.log(residual) + price * extra
+        if shares.min() >= 0 and loss < best_loss - 1e-12:
             best, best_loss = shares, loss
     return best
 
 
-class _Ridge(NamedTuple):
-    """A ridge regression of a centered target.
+@dataclass(frozen=True, eq=False)
+class _Ridges:
+    """Ridge regressions of centered targets on the same columns, and on curves of these.
 
     Attributes
     ----------
-    center, scale, slopes : ndarray (columns,)
-    fitted, left_out, leverage : ndarray (rows,)
-        Predictions of the training rows with and without them.
-    loss : float
-        The generalized cross-validation error.
+    center, scale : ndarray (columns,)
+        Of the columns, and of the curves.
+    slopes : ndarray (columns, targets)
+    roots : sequence of ndarray (columns, columns)
+        For each target: the products of a row's deviations with these are the roots of its leverage.
+    total : float
+        The sum of the weights.
+    curves : Curves, optional
     """
 
     center: Values
     scale: Values
     slopes: Values
-    fitted: Values
-    left_out: Values
-    leverage: Values
-    loss: float
+    roots: Sequence[Values]
+    total: float
+    curves: Curves | None
+
+    def explain(self, columns: Values, weights: Values, target: int) -> tuple[Values, Values]:
+        """Return the prediction of each row for a target, and the row's leverage."""
+        fitted, leverage = np.empty(len(columns)), np.empty(len(columns))
+        for start in range(0, len(columns), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            deviations = _expand(columns[part], self.curves) - self.center
+            fitted[part] = deviations @ self.slopes[:, target]
+            rotated = deviations @ self.roots[target]
+            leverage[part] = weights[part] * (np.einsum("rj,rj->r", rotated, rotated) + 1 / self.total)
+        return fitted, np.minimum(leverage, _MOST_LEVERAGE)
+
+    def leave_out(self, columns: Values, targets: Values, weights: Values) -> Values:
+        """Return the predictions of the targets in each row without that row (rows, targets)."""
+        left_out = np.empty(targets.shape)
+        for target in range(targets.shape[1]):
+            fitted, leverage = self.explain(columns, weights, target)
+            left_out[:, target] = targets[:, target] - (targets[:, target] - fitted) / (1 - leverage)
+        return left_out
 
 
-def _fit_ridge(columns: Values, target: Values, weights: Values, widths: Values | float = 1.0) -> _Ridge:
-    """Fit a ridge regression to a centered target; `widths` are the expected sizes of standardized slopes."""
+def _expand(columns: Values, curves: Curves | None) -> Values:
+    return columns if curves is None else np.concatenate([columns, curves.expand(columns)], axis=1)
+
+
+def _fit_ridges(
+    columns: Values,
+    targets: Values,
+    weights: Values,
+    curves: Curves | None = None,
+    widths: Sequence[Values | float] = (1.0,),
+) -> _Ridges:
+    """Fit ridge regressions to centered targets.
+
+    Parameters
+    ----------
+    curves : Curves, optional
+        Of the columns, which predict, too.
+    widths : sequence
+        Expected sizes of standardized slopes; the best ones are taken for each target.
+    """
     total = float(weights.sum())
-    center = np.average(columns, axis=0, weights=weights)
-    deviations = columns - center
-    weighted = deviations * weights[:, None]
-    gram = weighted.T @ deviations
-    deviation = np.sqrt(np.diag(gram) / total)
-    scales = np.where(deviation > 0, deviation, 1.0) / widths
-    spectrum = Spectrum.of(gram / np.outer(scales, scales), weighted.T @ target / scales)
-    losses = GeneralizedCrossValidation(total).losses(spectrum, float(weights @ target**2), _RIDGES)
-    ridge = float(_RIDGES[np.argmin(losses)])
-    slopes = spectrum.slopes(ridge) / scales
-    fitted = deviations @ slopes
-    rotated = (deviations / scales) @ (spectrum.vectors / np.sqrt(spectrum.values + ridge))
-    leverage = np.minimum(weights * ((rotated**2).sum(axis=1) + 1 / total), _MOST_LEVERAGE)
-    left_out = target - (target - fitted) / (1 - leverage)
-    return _Ridge(center, deviation, slopes, fitted, left_out, leverage, float(losses.min()))
+    size = len(columns[:1].T) if curves is None else _expand(columns[:1], curves).shape[1]
+    # near the means, so that centering loses no digits
+    near = np.concatenate([np.average(columns, axis=0, weights=weights), np.zeros(size - columns.shape[1])])
+    gram, sums, across = np.zeros((size, size)), np.zeros(size), np.zeros((size, targets.shape[1]))
+    for start in range(0, len(columns), _BLOCK):
+        part = slice(start, start + _BLOCK)
+        block = _expand(columns[part], curves) - near
+        weighted = block * weights[part, None]
+        gram += weighted.T @ block
+        sums += weighted.sum(axis=0)
+        across += weighted.T @ targets[part]
+    gram -= np.outer(sums, sums) / total
+    across -= np.outer(sums, weights @ targets) / total
+    deviation = np.sqrt(np.maximum(np.diag(gram), 0.0) / total)
+    candidates = []
+    for width in widths:
+        scales = np.where(deviation > 0, deviation, 1.0) / width
+        candidates.append((scales, Spectrum.of(gram / np.outer(scales, scales), across / scales[:, None])))
+    criterion = GeneralizedCrossValidation(total)
+    slopes, roots = np.empty(across.shape), []
+    for target, square in enumerate(weights @ targets**2):
+        losses = []
+        for _, spectrum in candidates:
+            losses.append(criterion.losses(spectrum._replace(along=spectrum.along[:, target]), float(square), _RIDGES))
+        best, place = np.unravel_index(np.argmin(losses), (len(candidates), len(_RIDGES)))
+        (scales, spectrum), ridge = candidates[best], _RIDGES[place]
+        slopes[:, target] = spectrum._replace(along=spectrum.along[:, target]).slopes(ridge) / scales
+        roots.append(spectrum.vectors / np.sqrt(spectrum.values + ridge) / scales[:, None])
+    return _Ridges(near + sums / total, deviation, slopes, roots, total, curves)
