@@ -10,7 +10,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.fitting.trees.randomized_trees import grow_forest
-from hybridbn.learning.imputation import predictive_mean_matching
+from hybridbn.learning.imputation import data_augmentation, predictive_mean_matching
 from hybridbn.learning.imputation.data_augmentation import DefaultLearner, has_drift
 from hybridbn.learning.imputation.stacked_regression import StackedRegression, _fit_ridges, fit_stacked_regression
 
@@ -205,3 +205,26 @@ def test_what_fits_the_weights_of_a_bootstrap_by_chance_does_not_bring_slopes_of
         drawn = learner.learn_again(graph, table.with_weights(rng.gamma(1.0, size=rows)), settled=True, bootstrap=True)
         with_common_slopes += np.ptp(drawn.potential("y").coefficients) == 0
     assert with_common_slopes >= 18
+
+
+def test_many_rows_start_from_rounds_with_some_and_end_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    x, u = rng.normal(size=(2, 1000))
+    kind = np.where(x + rng.normal(size=1000) > 0, "big", "small")
+    true = pd.DataFrame({"x": x, "y": 1 + 2 * x + (kind == "big") + u, "kind": kind})
+    frame = true.mask(rng.random(true.shape) < 0.3)
+    frame = frame[frame.notna().any(axis=1)]
+    whole = hb.impute(frame, details=True, random_state=0)
+    monkeypatch.setattr(data_augmentation, "_FIRST_ROWS", 200)
+    monkeypatch.setattr(data_augmentation, "_LEAST_ROUNDS", 4)
+    some = hb.impute(frame, details=True, random_state=0)
+    of_y = [np.concatenate([p.intercept.ravel(), p.coefficients.ravel()]) for p in
+            (one.network.potential("y") for one in (whole, some))]  # fmt: skip
+    np.testing.assert_allclose(*of_y, atol=0.25)
+    assert len(some.history) > len(whole.history)
+    # where few rows would hardly show a column's states, all rows learn from the start
+    rare = frame.assign(rare=np.where(np.arange(len(frame)) % 40 == 0, "yes", "no"))
+    assert len(hb.impute(rare, details=True, random_state=0).history) < len(some.history)
+    # arcs of the user's builder come from all rows
+    monkeypatch.setattr(data_augmentation, "_LEAST_ROUNDS", 2)
+    assert len(hb.impute(frame, structure="chow_liu", potentials="gaussian", details=True, random_state=0).history) > 2

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Protocol, Self, TypeAlias
 
@@ -27,6 +27,7 @@ from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Question
 from hybridbn.inference.queries import posteriors, read_relevant_evidence
 from hybridbn.inference.sampling import draw
+from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -42,6 +43,9 @@ Orders: TypeAlias = Sequence[tuple[str, str]]
 
 _NUMBERS = 2_000_000
 """The largest array has about this many numbers: one for each row and state of a block."""
+
+_MOST_ROWS = 1 << 15
+"""Blocks of more rows would leave threads without work."""
 
 _ATTEMPTS = 50
 """Rows that break a bound are drawn again this often before the bound is made part of the draw."""
@@ -60,6 +64,10 @@ _ALL_ATTEMPTS = 1000
 
 Limits: TypeAlias = Callable[[str, Mapping[str, NDArray[Any]]], tuple[Values, Values]]
 """From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
+
+
+_BlockWork: TypeAlias = Callable[["Completion", Table, NDArray[np.intp]], Mapping[str, NDArray[Any]]]
+"""From a completion, some rows and their numbers to whole columns of these rows."""
 
 
 class Matcher(Protocol):
@@ -141,7 +149,7 @@ class Completion:
         levels : callable
             From an attempt and row numbers to a uniform number for each name and row.
         """
-        return self._complete(table, lambda block, rows: self._draw_block(block, rows, levels))
+        return self._complete(table, lambda own, block, rows: own._draw_block(block, rows, levels))
 
     def draw_separately(self, table: Table, levels: Levels, skip: str = "") -> Cells:
         """Draw each missing cell from its own posterior given the observed ones, whatever the row's other holes get.
@@ -181,8 +189,9 @@ class Completion:
         table = table.select([name for name in table.names if name in self.network])
         expected: dict[str, Values] = {}
         copies = 1 if self.matcher is None or levels is None else _REPEATS
-        for block, part in self._split_into_blocks(table, copies):
-            for name, values in self._expect_block(block, part, levels).items():
+        answers = self._run_blocks(table, lambda own, block, rows: own._expect_block(block, rows, levels), copies)
+        for part, own in answers:
+            for name, values in own.items():
                 whole = expected.setdefault(name, np.zeros((len(table), *values.shape[1:])))
                 whole[part] = values
         return expected
@@ -198,7 +207,7 @@ class Completion:
 
     def find_most_probable(self, table: Table) -> Cells:
         """Fill in the most probable completion of each row, all its missing cells taken together."""
-        return self._complete(table, self._most_probable_block)
+        return self._complete(table, Completion._most_probable_block)
 
     def posteriors(
         self, table: Table, rows: NDArray[np.intp] | None = None
@@ -232,25 +241,37 @@ class Completion:
 
     # -- blocks of rows -------------------------------------------------------------------------------------------
 
-    def _complete(self, table: Table, fill: Callable[[Table, NDArray[np.intp]], Mapping[str, NDArray[Any]]]) -> Cells:
+    def _complete(self, table: Table, fill: _BlockWork) -> Cells:
         """Return the network's columns with the holes filled, block by block of rows that bound the memory."""
         table = table.select([name for name in table.names if name in self.network])
         holes = find_holes(table)
         cells = {name: np.array(table.column(name)) if name in holes else table.column(name) for name in table.names}
-        for block, part in self._split_into_blocks(table):
-            filled = fill(block, part)
+        for part, filled in self._run_blocks(table, fill):
             for name in holes.keys() & filled.keys():
                 cells[name][part] = np.where(holes[name][part], filled[name], cells[name][part])
         return cells
 
-    def _split_into_blocks(self, table: Table, copies: int = 1) -> Iterator[tuple[Table, NDArray[np.intp]]]:
-        """Yield the incomplete rows, and their numbers, in blocks that bound the memory even if rows are copied."""
+    def _run_blocks(
+        self, table: Table, work: _BlockWork, copies: int = 1
+    ) -> Iterator[tuple[NDArray[np.intp], Mapping[str, NDArray[Any]]]]:
+        """Yield the numbers of incomplete rows, in blocks that bound the memory even if rows are copied, and what work
+        on each block returns.
+
+        Several blocks are shared among threads; what a row gets depends on neither.
+        """
         rows = np.flatnonzero(np.any([*find_holes(table).values(), np.zeros(len(table), dtype=bool)], axis=0))
         width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
-        step = _count_block_rows(width * copies)
-        for start in range(0, len(rows), step):
-            part = rows[start : start + step]
-            yield table.take(part), part
+        count = -(-len(rows) // min(_count_block_rows(width * copies), _MOST_ROWS))
+        parts = [rows[len(rows) * i // count : len(rows) * (i + 1) // count] for i in range(count)]
+        shared = len(parts) > 1 and self.options.jobs > 1
+        # in closed form a block is made of questions that are too small to be shared
+        alone = self.options.jobs > 1 and (shared or self.closed is not None)
+        own = replace(self, options=replace(self.options, n_jobs=None)) if alone else self
+
+        def answer(part: NDArray[np.intp]) -> tuple[NDArray[np.intp], Mapping[str, NDArray[Any]]]:
+            return part, work(own, table.take(part), part)
+
+        yield from run_in_threads(answer, parts, self.options.jobs if shared else 1)
 
     def _draw_block(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
         cells, holes = self._draw_jointly(table, rows, levels), find_holes(table)

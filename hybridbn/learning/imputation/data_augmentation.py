@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
 import numpy as np
 
@@ -69,6 +69,10 @@ _MORE_ROUNDS = 1.5
 """so many times more as long as drawn cells and residual variances still drift,"""
 _ARCS_EVERY = 5
 """After the least number of rounds arcs are learned anew in one of so many, which is what takes most of the time."""
+_FIRST_ROWS, _LEAST_DIFFERING = 5000, 25
+"""Of many rows, so many are enough for the first rounds, where in each column so many cells are not the first one;"""
+_REMAINING_CHANCE = 0.25
+"""rounds with all rows go on until an error by chance in these few is so small a share of the one in all."""
 _DRIFT = 4.0
 """that is as long as the square of a change is this many times what chance explains."""
 _LOST = 0.3
@@ -82,6 +86,9 @@ class NetworkLearner(Protocol):
 
     def learn_first(self, table: Table, filled: Table) -> Network:
         """Return a network from the available cases, or from a table filled at random where these are too few."""
+
+    def restrict(self, table: Table) -> NetworkLearner | None:
+        """Return a learner for some rows, from whose network learning from all goes on; None where arcs would stay."""
 
     def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
         """Return a network from a completed table; the arcs stay where they are settled.
@@ -110,6 +117,15 @@ class DefaultLearner:
         except HybridBNError:
             return fit_available(_skeleton(table, arcs), filled, _default_fitters(table))
 
+    @classmethod
+    def of(cls, table: Table) -> Self:
+        """Return a learner for an incomplete table."""
+        return cls({name: float((~table.cells(name).missing).sum()) for name in table.names})
+
+    def restrict(self, table: Table) -> NetworkLearner | None:
+        """Return a learner for some rows."""
+        return DefaultLearner.of(table)
+
     def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
         """Return a network with the arcs that AIC chooses, or with its present ones where they are settled."""
         if not settled:
@@ -137,6 +153,10 @@ class BuilderLearner:
             return self.build(table)
         except HybridBNError:
             return self.build(filled)
+
+    def restrict(self, table: Table) -> NetworkLearner | None:
+        """Return None, as all rows decide on the arcs."""
+        return None
 
     def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
         """Return a network with new potentials; where there are hidden nodes, a new network.
@@ -196,10 +216,7 @@ class DataAugmentation:
             )
             return
         self._completed = fill_table(self.table, self.rules.settle_sums(self.table, self._fill_at_random()))
-        self.network = self.learner.learn_first(self.table, self._completed)
-        wanted = (
-            self._count_rounds(_REMAINING_ERROR, _LEAST_ROUNDS, _MOST_ROUNDS) if self.rounds is None else self.rounds
-        )
+        wanted = self._learn_first()
         last_tables: deque[Table] = deque(maxlen=_FINAL_TABLES)
         trace: list[Values] = []
 
@@ -224,8 +241,26 @@ class DataAugmentation:
             self.network, self._draw, learn, until, "learn to impute", wanted if self.rounds is not None else None
         )
         if trace:
-            kept = min(_FINAL_TABLES, max(len(trace) // 2, 1))
+            kept = min(_FINAL_TABLES, (len(trace) + 1) // 2)
             self.network = self.learner.learn_again(self.network, self._stack([*last_tables][-kept:]), settled=True)
+
+    def _learn_first(self) -> int:
+        """Learn the first network, of many rows from converged rounds with some; return how many rounds follow."""
+        if self.rounds is not None:
+            self.network = self.learner.learn_first(self.table, self._completed)
+            return self.rounds
+        if len(self.table) >= 2 * _FIRST_ROWS:
+            rows = np.sort(self.rng.choice(len(self.table), _FIRST_ROWS, replace=False))
+            part = self.table.take(rows)
+            learner = self.learner.restrict(part)
+            if learner is not None and all(_count_differing(part, name) >= _LEAST_DIFFERING for name in part.names):
+                first = DataAugmentation(part, learner, self.bounds, self.options, self.rng, rules=self.rules)
+                self.network, self.history = first.network, first.history
+                # arcs are learned once more in the first of three rounds at least
+                share = _REMAINING_CHANCE * math.sqrt(_FIRST_ROWS / len(self.table))
+                return self._count_rounds(share, 3, _MOST_ROUNDS)
+        self.network = self.learner.learn_first(self.table, self._completed)
+        return self._count_rounds(_REMAINING_ERROR, _LEAST_ROUNDS, _MOST_ROUNDS)
 
     def draw_networks(self) -> Iterator[Network]:
         """Yield networks whose parameters are nearly independent draws from their posterior."""
@@ -359,6 +394,12 @@ def _trace(summary: Mapping[str, Any], network: Network) -> Values:
     potentials = (network.potential(name) for name in network)
     variances = [np.log(one.variance.mean()) for one in potentials if isinstance(one, LinearGaussian)]
     return np.concatenate([np.zeros(0), *statistics, np.array(variances)])
+
+
+def _count_differing(table: Table, name: str) -> int:
+    """Return how many observed cells of a column differ from the first one."""
+    observed = table.column(name)[~table.cells(name).missing]
+    return int((observed != observed[:1]).sum())
 
 
 def _default_fitters(table: Table, price: float = 1.0) -> dict[str, Fitter]:
@@ -503,7 +544,7 @@ def _choose_learner(structure: Any, target: str | None, potentials: Potentials, 
         raise TableError(f"target={target!r} is no column that can be modeled; these are {shorten(table.names)}")
     if isinstance(structure, str) and structure == "auto":
         if automatic and target is None:
-            return DefaultLearner({name: float((~table.cells(name).missing).sum()) for name in table.names})
+            return DefaultLearner.of(table)
         structure = "chow_liu" if target is None else "tan"
     build = Build.of(structure, "structure")
     return BuilderLearner(partial(_learn_with_target, build, target, None if automatic else potentials), potentials)

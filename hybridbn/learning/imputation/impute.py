@@ -201,8 +201,8 @@ def impute(
         How often draws and learning alternate; by default until drawn cells no longer drift.
     random_state : int, Generator or None
     options : Options, optional
-        The options of posteriors, by default ``Options(tolerance=1e-6)``; or its attributes as keywords, `tolerance`
-        and `max_bytes`.
+        The options of posteriors, by default ``Options(tolerance=1e-6)``; or its attributes as keywords, `tolerance`,
+        `max_bytes` and `n_jobs`, the number of threads that share the rows of large tables, with the same result.
 
     Returns
     -------
