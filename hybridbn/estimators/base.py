@@ -187,8 +187,15 @@ class HybridEstimator(BaseEstimator):
 
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is; "auto" chooses it."""
-        plain = getattr(self, "boost", None) is None and self.missing == "available"
-        return self._learns_naive_bayes() or (self._is_automatic() and plain)
+        if self._learns_naive_bayes():
+            return True
+        if hasattr(self, "network_") and not hasattr(self, "_stream"):
+            # the error of the attribute that is not there names this one as its cause
+            raise NetworkError(
+                f"partial_fit can't go on from fit, where builder={self.builder!r:.80} needs all rows at once; start"
+                " anew with partial_fit on a clone, which learns naive Bayes if builder is 'auto'"
+            )
+        return self._is_automatic() and getattr(self, "boost", None) is None and self.missing == "available"
 
     def _batch(self, features: Any, weights: Values | None) -> Table:
         """Read the features of a later call of `partial_fit`."""
@@ -201,14 +208,9 @@ class HybridEstimator(BaseEstimator):
         if hasattr(self, "_stream"):
             return False
         if hasattr(self, "network_"):
-            why = (
-                "builder='auto' chose networks that need all rows at once"
-                if self._is_automatic()
-                else "the families chosen need the rows themselves, which were too many to keep"
-            )
             raise NetworkError(
-                f"partial_fit can't go on from this fit: {why}; start anew with partial_fit on a clone of this"
-                " estimator, which learns naive Bayes"
+                "partial_fit can't go on from this fit: the families chosen need the rows themselves, which were too"
+                " many to keep; start anew with partial_fit on a clone of this estimator"
             )
         return True
 

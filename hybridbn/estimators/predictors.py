@@ -112,7 +112,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     Rows of weight zero count as if they were not there; a row of weight 2 counts as two rows. A missing cell is
     marginalized in prediction, and in `fit` left out of what is learned about its column. Rows without a class are
     refused. `partial_fit` exists without `boost` only, for "naive_bayes" and "auto", and learns naive Bayes in either
-    case: its structure doesn't depend on the data, so statistics add up. After `fit` it goes on from naive Bayes only,
+    case: its structure doesn't depend on the data, so statistics add up. After `fit` it goes on with naive Bayes only,
     unless the families need the rows themselves (MTEs, kernels) and these take more than 1 MiB. With a single class
     other builders have nothing to find, and `network_` holds the target alone. With a given structure `classes_` are
     the states of its target where it has some.
