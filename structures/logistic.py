@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
+from hybridbn.fitting.atoms import AtomsFitter
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.softmax import regress_classes
@@ -44,6 +45,8 @@ def learn_logistic(
     labeled, rows, count = read_labeled_data(data, target, potentials, weights, "logistic regressions")
     for name in labeled.attributes:
         fitter = labeled.roles[name].fitter
+        # heavy points of a number are numbers as others are
+        fitter = fitter.density if isinstance(fitter, AtomsFitter) else fitter
         if isinstance(labeled.variable(name), Continuous) and not (
             fitter in ("auto", "gaussian") or isinstance(fitter, GaussianFitter)
         ):

@@ -67,7 +67,7 @@ def test_data_of_any_kind(kind: str, stratified: bool) -> None:
         data: Any = pytest.importorskip("polars").from_pandas(frame)
     else:
         data = {"frame": frame, "array": frame.to_numpy(), "table": hb.Table(frame)}[kind]
-    classifier = hb.HybridClassifier(potentials="gaussian")
+    classifier = hb.HybridClassifier("naive_bayes", potentials="gaussian")
     found = bias_variance(classifier, data, y, repeats=2, stratified=stratified)
     assert found.error < 0.5
     assert found.bias + found.variance == pytest.approx(found.error)

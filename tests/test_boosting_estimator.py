@@ -64,8 +64,8 @@ def test_weights_and_priors() -> None:
 def test_other_ways_in_and_out() -> None:
     X, y = data()
     model = hb.HybridClassifier(boost=3).fit(X, y)
-    assert not hasattr(clone(model).set_params(boost=None).fit(X, y), "ensemble_")
-    assert not hasattr(model.set_params(boost=None).fit(X, y), "ensemble_")
+    assert not hasattr(clone(model).set_params(boost=None, builder="naive_bayes").fit(X, y), "ensemble_")
+    assert not hasattr(model.set_params(boost=None, builder="naive_bayes").fit(X, y), "ensemble_")
     one = hb.HybridClassifier(boost=3).fit(X, np.full(len(X), "only"))
     assert set(one.predict(X)) == {"only"}
     with pytest.warns(UserWarning, match="same value"):

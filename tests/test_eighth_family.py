@@ -159,9 +159,11 @@ def test_a_network_of_it_is_learned_again_and_keeps_it():
 def test_estimators_ensembles_and_imputation_take_it(tmp_path):
     columns = data()
     X = np.column_stack([columns["x"], columns["y"]])
-    classifier = hb.HybridClassifier(potentials=NAME).fit(X, columns["c"])
+    classifier = hb.HybridClassifier("naive_bayes", potentials=NAME).fit(X, columns["c"])
     assert classifier.score(X, columns["c"]) > 0.7
-    assert np.isfinite(hb.HybridRegressor(potentials=NAME).fit(X[:, :1], columns["y"]).predict(X[:, :1])).all()
+    assert np.isfinite(
+        hb.HybridRegressor("naive_bayes", potentials=NAME).fit(X[:, :1], columns["y"]).predict(X[:, :1])
+    ).all()
     ensemble = hb.boost(columns, "c", potentials=NAME, rounds=2, random_state=0)
     assert any(Laplace in families(network) for network in ensemble.networks)
     filled = hb.impute(data(holes=True), structure="naive_bayes", target="c", potentials=NAME, random_state=0)

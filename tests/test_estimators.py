@@ -27,8 +27,9 @@ from hybridbn.estimators import HybridClassifier, HybridRegressor
 from hybridbn.fitting import GaussianFitter, MaximumLikelihood, MultinomialFitter
 from hybridbn.structures import kdb, naive_bayes, tan
 
-Classifier = partial(HybridClassifier, potentials="gaussian")
-Regressor = partial(HybridRegressor, potentials="gaussian")
+# the default learns several networks, which takes longer and is tested beside `hb.stack` and `automatic`
+Classifier = partial(HybridClassifier, builder="naive_bayes", potentials="gaussian")
+Regressor = partial(HybridRegressor, builder="naive_bayes", potentials="gaussian")
 
 
 def mixed(rows: int = 200, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
@@ -208,7 +209,7 @@ def test_the_targets_name_is_free() -> None:
 def test_structures_are_kept() -> None:
     frame, y = mixed()
     arcs = [("sick", "group"), ("sick", "x"), ("group", "x")]
-    model = Classifier(arcs).fit(frame, y.to_numpy())
+    model = Classifier(builder=arcs).fit(frame, y.to_numpy())
     assert model.target_name_ == "sick"  # the only node that is no column
     assert sorted(model.network_.edges) == sorted(arcs)
     assert model.score(frame, y) > 0.7
@@ -228,12 +229,12 @@ def test_structures_are_kept() -> None:
             frame[["flag"]], y
         )
     with pytest.raises(NetworkError, match="has no node 'sick'"):
-        Classifier([("x", "count")]).fit(frame, y)
+        Classifier(builder=[("x", "count")]).fit(frame, y)
 
 
 def test_partials_of_builders_keep_their_options() -> None:
     frame, y = mixed()
-    one, two = (Classifier(partial(kdb, k=k)).fit(frame, y).network_ for k in (1, 2))
+    one, two = (Classifier(builder=partial(kdb, k=k)).fit(frame, y).network_ for k in (1, 2))
     assert one.number_of_edges() < two.number_of_edges()
     own = HybridClassifier(partial(tan, potentials=GaussianFitter(ridge=1.0))).fit(frame, y)
     assert type(own.network_.potential("count")) is hb.LinearGaussian
@@ -254,7 +255,7 @@ def test_priors() -> None:
     with pytest.raises(TableError, match="give one for each"):
         Classifier(priors={"yes": 1.0}).fit(frame, y)
     with pytest.raises(NetworkError, match="has the parents 'group'"):
-        Classifier([("group", "sick")], priors=[0.5, 0.5]).fit(frame, y)
+        Classifier(builder=[("group", "sick")], priors=[0.5, 0.5]).fit(frame, y)
 
 
 # --- columns, classes and rows that say little ------------------------------------------------------------------------
@@ -265,7 +266,7 @@ def test_constant_columns_of_numbers_are_left_out_with_a_warning() -> None:
     holed = frame.assign(empty=[4.0, None] * 100, same="s")
     for build in (naive_bayes, tan, [("sick", "x"), ("sick", "empty"), ("empty", "group")]):
         with pytest.warns(UserWarning, match="columns 'empty' have the same value in all 200 rows"):
-            model = Classifier(build).fit(holed, y)
+            model = Classifier(builder=build).fit(holed, y)
         assert model.constant_features_.tolist() == ["empty"]
         assert "empty" not in model.network_
         assert np.isfinite(model.predict_proba(holed.assign(empty=9.0))).all()
@@ -285,7 +286,7 @@ def test_constant_columns_of_numbers_are_left_out_with_a_warning() -> None:
 @pytest.mark.parametrize("build", [naive_bayes, tan, [("y", "x0"), ("y", "x1")]])
 def test_one_class_is_predicted(build: Any) -> None:
     X = np.random.default_rng(0).normal(size=(10, 2))
-    model = Classifier(build).fit(X, ["u"] * 10)
+    model = Classifier(builder=build).fit(X, ["u"] * 10)
     assert model.classes_.tolist() == ["u"]
     assert model.predict(X).tolist() == ["u"] * 10
     np.testing.assert_array_equal(model.predict_proba(X), np.ones((10, 1)))
@@ -326,7 +327,7 @@ def test_stored_and_cloned() -> None:
         [("sick", "x")],
         tan(frame.assign(sick=y), "sick", potentials="gaussian"),
     ):
-        model = Classifier(build, handle_unknown="error").fit(frame, y)
+        model = Classifier(builder=build, handle_unknown="error").fit(frame, y)
         again = pickle.loads(pickle.dumps(model))
         np.testing.assert_array_equal(again.predict_proba(frame), model.predict_proba(frame))
         fresh = clone(model)
@@ -383,14 +384,16 @@ def test_expectation_maximization_uses_rows_with_holes() -> None:
     b = np.where(rng.random(size) < 0.9, a, 1 - a)
     frame = pd.DataFrame({"a": a.astype(str), "b": b.astype(str)}).mask(rng.random((size, 2)) < 0.4)
     arcs = [("y", "a"), ("a", "b")]
-    available, em = (Classifier(arcs, target="y", missing=way).fit(frame, y).network_ for way in ("available", "em"))
+    available, em = (
+        Classifier(builder=arcs, target="y", missing=way).fit(frame, y).network_ for way in ("available", "em")
+    )
     evidence = [float(net.log_density(frame.assign(y=y)).sum()) for net in (available, em)]
     assert evidence[1] > evidence[0]
 
 
 def test_predictions_come_with_standard_deviations() -> None:
     x = np.linspace(0, 1, 50)
-    model = Regressor("regression").fit(x[:, None], 2 * x + np.sin(40 * x) / 10)
+    model = Regressor(builder="regression").fit(x[:, None], 2 * x + np.sin(40 * x) / 10)
     points, deviations = model.predict(x[:, None], return_std=True)
     np.testing.assert_array_equal(points, model.predict(x[:, None]))
     np.testing.assert_allclose(deviations, model.predict_distribution(x[:, None]).std())

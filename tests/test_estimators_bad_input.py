@@ -82,7 +82,7 @@ def test_a_regressor_wants_a_number() -> None:
     with pytest.raises(TableError, match="point must be"):
         Regressor(point="mode").fit(frame, y)
     with pytest.raises(NetworkError, match="no number to predict"):
-        HybridRegressor(potentials="multinomial").fit(frame, y)
+        HybridRegressor("naive_bayes", potentials="multinomial").fit(frame, y)
     with pytest.raises(ValueError, match="could not convert"):
         Regressor().fit(frame, ["a"] * len(y))
 
@@ -142,7 +142,7 @@ def test_bad_inputs_are_refused_or_answered_properly(family: str, area: str, fac
     features = train.drop(columns="y") if isinstance(train, pd.DataFrame) and "y" in train else train
     y = train["y"] if isinstance(train, pd.DataFrame) and "y" in train else list("uvuvuv")[: len(train)]
     try:
-        model = HybridClassifier(potentials=family).fit(features, y, sample_weight=weights)
+        model = HybridClassifier("naive_bayes", potentials=family).fit(features, y, sample_weight=weights)
         found = model.predict_proba(new.drop(columns="y") if isinstance(new, pd.DataFrame) and "y" in new else new)
     except (ValueError, TypeError) as error:
         refusal = str(error)

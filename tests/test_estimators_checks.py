@@ -21,18 +21,15 @@ def not_repetition(estimator: Any) -> dict[str, str]:
     """What can't hold where rows are left out one by one or in folds: a row that occurs
     twice is then seen by its copy.
     """
-    leaves_out = estimator.potentials == "kernel" or estimator.builder is selective_naive_bayes
+    leaves_out = estimator.potentials == "kernel" or estimator.builder in ("auto", selective_naive_bayes)
     reason = "a copy of a row helps to predict the one left out, a weight of two does not"
     return {"check_sample_weight_equivalence_on_dense_data": reason} if leaves_out else {}
 
 
 @parametrize_with_checks(
     [
-        HybridClassifier(),
-        HybridRegressor(),
-        HybridClassifier(potentials="gaussian"),
-        HybridRegressor(potentials="gaussian"),
-        HybridClassifier(potentials="multinomial"),
+        *(kind("naive_bayes", potentials=family) for family in ("auto", "gaussian") for kind in BOTH),
+        HybridClassifier("naive_bayes", potentials="multinomial"),
         HybridClassifier(tan, potentials="gaussian"),
         HybridRegressor(tan, potentials="gaussian"),
     ],
@@ -44,7 +41,9 @@ def test_estimators_pass_the_checks_of_scikit_learn(estimator: Any, check: Any) 
 @pytest.mark.slow
 @parametrize_with_checks(
     [
-        HybridClassifier(potentials="kernel"),
+        HybridClassifier(),
+        HybridRegressor(),
+        HybridClassifier("naive_bayes", potentials="kernel"),
         *(kind(build, potentials="gaussian") for kind in BOTH for build in (selective_naive_bayes, partial(kdb, k=1))),
     ],
     expected_failed_checks=not_repetition,

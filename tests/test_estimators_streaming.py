@@ -41,7 +41,7 @@ def test_batches_add_up(cuts: list[int], weighted: bool) -> None:
     weights = np.arange(90) % 3 if weighted else np.ones(90)
     ends = [0, *sorted(cuts), 90]
     for kind in (HybridClassifier, HybridRegressor):
-        whole, parts = kind(potentials="gaussian"), kind(potentials="gaussian")
+        whole, parts = kind("naive_bayes", potentials="gaussian"), kind("naive_bayes", potentials="gaussian")
         whole.fit(frame, y, sample_weight=weights if weighted else None)
         target, options = (y, {"classes": [0, 1, 2]}) if kind is HybridClassifier else (y.astype(float), {})
         if kind is HybridRegressor:
@@ -59,39 +59,58 @@ def test_batches_add_up(cuts: list[int], weighted: bool) -> None:
 @pytest.mark.parametrize("potentials", ["gaussian", "multinomial", "auto", "kernel"])
 def test_every_family_streams(potentials: str) -> None:
     frame, y = data()
-    whole = HybridClassifier(potentials=potentials).fit(frame, y)
-    parts = HybridClassifier(potentials=potentials).partial_fit(frame, y, classes=[0, 1, 2])
+    whole = HybridClassifier("naive_bayes", potentials=potentials).fit(frame, y)
+    parts = HybridClassifier("naive_bayes", potentials=potentials).partial_fit(frame, y, classes=[0, 1, 2])
     np.testing.assert_allclose(parts.predict_proba(frame), whole.predict_proba(frame), rtol=1e-12)
     by_builder = naive_bayes(frame.assign(y=pd.Categorical(y)), "y", potentials=potentials)
     np.testing.assert_allclose(whole.predict_proba(frame), by_builder.posterior("y", frame).probabilities, rtol=1e-12)
     if potentials != "multinomial":  # cut points are those of the first rows
-        halves = HybridClassifier(potentials=potentials).partial_fit(frame[:40], y[:40], classes=[0, 1, 2])
+        halves = HybridClassifier("naive_bayes", potentials=potentials).partial_fit(
+            frame[:40], y[:40], classes=[0, 1, 2]
+        )
         halves.partial_fit(frame[40:], y[40:])
         np.testing.assert_allclose(halves.predict_proba(frame), whole.predict_proba(frame), rtol=1e-9)
 
 
 def test_fit_can_be_gone_on_from_unless_rows_were_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
     frame, y = data()
-    whole = HybridClassifier(potentials="gaussian").fit(frame, y)
-    model = HybridClassifier(potentials="gaussian").fit(frame[:50], y[:50]).partial_fit(frame[50:], y[50:])
+    whole = HybridClassifier("naive_bayes", potentials="gaussian").fit(frame, y)
+    model = (
+        HybridClassifier("naive_bayes", potentials="gaussian").fit(frame[:50], y[:50]).partial_fit(frame[50:], y[50:])
+    )
     np.testing.assert_allclose(model.predict_proba(frame), whole.predict_proba(frame), rtol=1e-9)
     # fit starts anew
     again = model.fit(frame, y)
     np.testing.assert_array_equal(again.predict_proba(frame), whole.predict_proba(frame))
     monkeypatch.setattr(base, "_KEPT", 10)
-    model = HybridClassifier(potentials="gaussian").fit(frame, y)
+    model = HybridClassifier("naive_bayes", potentials="gaussian").fit(frame, y)
     with pytest.raises(NetworkError, match="can't go on from this fit"):
         model.partial_fit(frame, y)
 
 
+def test_the_default_learns_naive_bayes_from_batches() -> None:
+    frame, y = data(30)
+    for kind, target, options in ((HybridClassifier, y, {"classes": [0, 1, 2]}), (HybridRegressor, 1.0 * y, {})):
+        batches = kind().partial_fit(frame[:20], target[:20], **options).partial_fit(frame[20:], target[20:])
+        np.testing.assert_allclose(
+            batches.predict(frame), kind("naive_bayes").fit(frame, target).predict(frame), rtol=1e-9
+        )
+        whole = kind().fit(frame, target)
+        with pytest.raises(AttributeError) as missing:
+            whole.partial_fit(frame, target)
+        assert "builder='auto' needs all rows at once" in str(missing.value.__cause__)
+
+
 def test_only_known_structures_stream() -> None:
     assert hasattr(HybridClassifier(), "partial_fit")
+    assert not hasattr(HybridClassifier(boost=2), "partial_fit")
+    assert not hasattr(HybridClassifier(missing="em"), "partial_fit")
     assert not hasattr(HybridClassifier(tan), "partial_fit")
     assert not hasattr(HybridRegressor([("y", "x")]), "partial_fit")
 
 
 def test_a_constant_column_may_vary_later() -> None:
-    model = HybridClassifier(potentials="gaussian")
+    model = HybridClassifier("naive_bayes", potentials="gaussian")
     model.partial_fit([[1.0, 5.0], [2.0, 5.0]], [0, 1], classes=[0, 1])
     assert model.constant_features_.tolist() == ["x1"]
     assert list(model.network_) == ["y", "x0"]
@@ -102,16 +121,16 @@ def test_a_constant_column_may_vary_later() -> None:
 
 def test_one_row_at_a_time() -> None:
     frame, y = data(30)
-    model = HybridClassifier(potentials="gaussian")
+    model = HybridClassifier("naive_bayes", potentials="gaussian")
     for row in range(30):
         model.partial_fit(frame[row : row + 1].assign(x=float(row)), y[row : row + 1], classes=[0, 1, 2])
-    whole = HybridClassifier(potentials="gaussian").fit(frame.assign(x=np.arange(30.0)), y)
+    whole = HybridClassifier("naive_bayes", potentials="gaussian").fit(frame.assign(x=np.arange(30.0)), y)
     np.testing.assert_allclose(model.predict_proba(frame), whole.predict_proba(frame), rtol=1e-9)
 
 
 def test_classes_and_categories_are_those_of_the_first_call() -> None:
     frame, y = data()
-    model = HybridClassifier(potentials="gaussian")
+    model = HybridClassifier("naive_bayes", potentials="gaussian")
     with pytest.raises(TableError, match="classes must be passed on the first call"):
         model.partial_fit(frame, y)
     model.partial_fit(frame[:10], y[:10], classes=[0, 1, 2, 5])
@@ -124,6 +143,6 @@ def test_classes_and_categories_are_those_of_the_first_call() -> None:
     with pytest.warns(UserWarning, match="'c': 'new'"):
         model.partial_fit(frame[10:12].assign(c="new"), y[10:12])
     model.partial_fit(frame[10:12].assign(c="z"), y[10:12])  # a level of the type
-    regressor = HybridRegressor(potentials="gaussian")
+    regressor = HybridRegressor("naive_bayes", potentials="gaussian")
     with pytest.raises(TableError, match="1 sample"):
         regressor.partial_fit(frame[:1], [1.0])

@@ -149,3 +149,19 @@ def test_naive_bayes_over_mixtures_predicts():
     net = hb.fit([("y", "x")], {"x": x, "y": y})
     assert net.posterior("y", {"x": 1.5}).mean() > 1
     assert net.posterior("y", {"x": -1.5}).mean() < -1
+
+
+def test_small_differences_between_classes_add_up() -> None:
+    rng = np.random.default_rng(3)
+    classes = np.repeat(np.arange(8), 150)
+    centers = 0.35 * rng.normal(size=(8, 12))
+    numbers = centers[classes] + rng.normal(size=(len(classes), 12))
+    table = hb.Table({f"x{i}": column for i, column in enumerate(numbers.T)} | {"c": classes.astype(str)})
+    learning = np.arange(len(classes)) % 3 == 0
+    train, new = table.take(np.flatnonzero(learning)), table.take(np.flatnonzero(~learning))
+    right = {}
+    for family in ("mte", "gaussian"):
+        net = hb.structures.naive_bayes(train, "c", potentials=family)
+        right[family] = np.mean(np.array(net.posterior("c", new.drop(["c"])).mode()) == classes[~learning].astype(str))
+    # the classes are normal, so that nothing does better than normal densities
+    assert right["mte"] > right["gaussian"] - 0.04

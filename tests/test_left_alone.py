@@ -102,15 +102,15 @@ def test_estimators_leave_them_out() -> None:
     frame = make_frame()
     features, target = frame.drop(columns="c"), frame["c"]
     for make in (
-        lambda: hb.HybridClassifier().fit(features, target),
+        lambda: hb.HybridClassifier("naive_bayes").fit(features, target),
         lambda: hb.HybridClassifier("naive_bayes").partial_fit(features, target, classes=["a", "b"]),
-        lambda: hb.HybridRegressor().fit(frame.drop(columns="y"), frame["y"]),
+        lambda: hb.HybridRegressor("naive_bayes").fit(frame.drop(columns="y"), frame["y"]),
     ):
         model, messages = warned(make)
         assert len(messages) == 1
         assert names_in(messages[0]) == ALONE
         assert set(model.network_) == {"x", "y", "c"}
-    model, _ = warned(lambda: hb.HybridClassifier().fit(features, target))
+    model, _ = warned(lambda: hb.HybridClassifier("naive_bayes").fit(features, target))
     assert warned(lambda: model.predict(features))[1] == []
     imputer, messages = warned(lambda: hb.Imputer(random_state=0).fit(frame))
     assert names_in(messages[0]) == ALONE
@@ -118,7 +118,7 @@ def test_estimators_leave_them_out() -> None:
     assert messages == []
     assert filled["x"].notna().all()
     with pytest.raises(TypeError, match="must be a string or a number"):
-        hb.HybridClassifier().fit(np.array([[{"a": 1}], [2.0]], dtype=object), [0, 1])
+        hb.HybridClassifier("naive_bayes").fit(np.array([[{"a": 1}], [2.0]], dtype=object), [0, 1])
 
 
 def test_builders_leave_empty_columns_out() -> None:

@@ -381,8 +381,8 @@ def test_estimators_fit_scans(tmp_path: Path) -> None:
     np.testing.assert_allclose(model.predict_proba(scan), known.predict_proba(frame.drop(columns="y")), atol=1e-9)
     assert list(model.predict(frame.drop(columns="y"))) == list(known.predict(frame.drop(columns="y")))
     assert list(model.feature_names_in_) == ["a", "x", "z"]
-    numbers = hb.HybridRegressor(potentials="gaussian").fit(scan, "z")
-    same_numbers = hb.HybridRegressor(potentials="gaussian").fit(frame.drop(columns="z"), frame["z"])
+    numbers = hb.HybridRegressor("naive_bayes", potentials="gaussian").fit(scan, "z")
+    same_numbers = hb.HybridRegressor("naive_bayes", potentials="gaussian").fit(frame.drop(columns="z"), frame["z"])
     np.testing.assert_allclose(numbers.predict(scan), same_numbers.predict(frame.drop(columns="z")), rtol=1e-7)
     with pytest.raises(hb.TableError, match="y is the name of one of its columns"):
         hb.HybridClassifier().fit(scan, frame["y"])

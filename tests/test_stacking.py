@@ -76,7 +76,7 @@ def test_a_pool_is_saved_explained_and_deterministic(tmp_path):
 
 def test_the_automatic_classifier_is_a_pool_that_takes_holes_and_priors():
     features, classes = frame_of(noisy(100))
-    model = HybridClassifier("auto").fit(features, classes)
+    model = HybridClassifier().fit(features, classes)
     assert model.ensemble_.algorithm == "pool"
     assert model.network_ is model.ensemble_.networks[0]
     holes = features.mask(np.random.default_rng(0).random(features.shape) < 0.3)

@@ -130,12 +130,15 @@ def test_rows_without_a_class_or_weight_change_nothing(build):
     np.testing.assert_allclose(net.posterior("c", table).probabilities, other.posterior("c", table).probabilities)
 
 
-def test_logistic_is_the_regression_of_scikit_learn():
+@pytest.mark.parametrize("potentials", ["auto", "gaussian"])
+@pytest.mark.parametrize("least", [-np.inf, 0.0], ids=["continuous", "half zeros"])
+def test_logistic_is_the_regression_of_scikit_learn(least, potentials):
     linear_model = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 3)) @ np.array([[1.0, 0.9, 0.0], [0.0, 0.3, 0.0], [0.0, 0.0, 2.0]])
+    x[:, 2] = np.maximum(x[:, 2], least)
     codes = (x @ [1.0, -1.0, 0.5] + rng.logistic(size=300) > 0).astype(int) + (x[:, 2] > 2.5)
-    net = logistic({**{f"x{i}": x[:, i] for i in range(3)}, "c": codes.astype(str)}, "c")
+    net = logistic({**{f"x{i}": x[:, i] for i in range(3)}, "c": codes.astype(str)}, "c", potentials)
     standard = (x - x.mean(axis=0)) / x.std(axis=0)
     told = net.posterior("c", hb.Table({f"x{i}": x[:, i] for i in range(3)})).probabilities
     apart = []

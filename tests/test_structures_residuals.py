@@ -131,8 +131,8 @@ def test_the_regressor_calibrates_by_default():
     x = rng.normal(size=300)
     X = pd.DataFrame({f"x{i}": x + 0.1 * rng.normal(size=300) for i in range(6)})
     y = x + rng.normal(size=300)
-    model = hb.HybridRegressor(potentials="gaussian").fit(X[:150], y[:150])
-    plain = hb.HybridRegressor(potentials="gaussian", intervals="posterior").fit(X[:150], y[:150])
+    model = hb.HybridRegressor("naive_bayes", potentials="gaussian").fit(X[:150], y[:150])
+    plain = hb.HybridRegressor("naive_bayes", potentials="gaussian", intervals="posterior").fit(X[:150], y[:150])
 
     def measure_coverage(model):
         low, high = model.predict_interval(X[150:], 0.8).T
@@ -142,9 +142,9 @@ def test_the_regressor_calibrates_by_default():
     assert plain.calibration_ == []
     assert 0.7 < measure_coverage(model) < 0.9
     np.testing.assert_array_equal(model.predict(X), plain.predict(X))
-    again = pickle.loads(pickle.dumps(hb.HybridRegressor(potentials="gaussian").fit(X[:150], y[:150])))
+    again = pickle.loads(pickle.dumps(hb.HybridRegressor("naive_bayes", potentials="gaussian").fit(X[:150], y[:150])))
     np.testing.assert_array_equal(again.predict_interval(X, 0.8), model.predict_interval(X, 0.8))
-    assert hb.HybridRegressor(potentials="gaussian").partial_fit(X, y).calibration_ == []
+    assert hb.HybridRegressor("naive_bayes", potentials="gaussian").partial_fit(X, y).calibration_ == []
     with pytest.raises(hb.HybridBNError, match="intervals must be"):
         hb.HybridRegressor(intervals="wide").fit(X, y)
     with pytest.raises(hb.HybridBNError, match="between 0 and 1"):

@@ -370,3 +370,16 @@ def test_no_frame_library_is_imported_for_plain_data() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    numbers=st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-5, 300), min_size=1, max_size=30),
+    kind=st.sampled_from(["i1", "u1", "i8", "u8"]),
+)
+def test_integers_as_states_are_the_distinct_ones_in_order(numbers: list[int], kind: str) -> None:
+    values = np.array(numbers, dtype=np.int64).astype(kind)
+    table = Table({"d": values}, discrete=["d"])
+    assert table.variable("d").states == tuple(sorted(set(values.tolist())))
+    assert list(table.raw("d")) == values.tolist()
+    assert all(type(state) is int for state in table.variable("d").states)

@@ -125,7 +125,7 @@ class HybridEstimator(BaseEstimator):
     def _learn(self, table: Table) -> tuple[Network, Stream | None]:
         """Return the network of a table that holds the target, and what `partial_fit` could go on from."""
         table, build, left_out = self._looked_through(table)
-        if self._streams():
+        if self._learns_naive_bayes():
             stream = Stream.of(table, self.target_name_, self.potentials)
             return stream.network(), stream if stream.nbytes <= _KEPT else None
         table, build, potentials = self._without(table, build, left_out)
@@ -135,7 +135,9 @@ class HybridEstimator(BaseEstimator):
         return network, None
 
     def _build(self) -> Build:
-        return Build.of(self.builder, "builder")
+        # boosting has a default of its own
+        boosts = self._is_automatic() and getattr(self, "boost", None) is not None
+        return Build.of(None if boosts else self.builder, "builder")
 
     def _looked_through(self, table: Table) -> tuple[Table, Build, list[str]]:
         """Read the table as a structure says, and find columns of a single number, warning of them."""
@@ -174,11 +176,26 @@ class HybridEstimator(BaseEstimator):
             potentials = {name: spec for name, spec in potentials.items() if name not in absent}
         return table.drop(left_out), build.drop(sorted(absent)), potentials
 
-    def _streams(self) -> bool:
-        """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is."""
+    def _is_automatic(self) -> bool:
+        return isinstance(self.builder, str) and self.builder == "auto"
+
+    def _learns_naive_bayes(self) -> bool:
+        """Tell whether `fit` learns naive Bayes from statistics that add up."""
         named = isinstance(self.builder, str) and self.builder == "naive_bayes"
         plain = getattr(self, "boost", None) is None and self.missing == "available"
         return (named or self.builder is naive_bayes) and plain
+
+    def _streams(self) -> bool:
+        """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is; "auto" chooses it."""
+        if self._learns_naive_bayes():
+            return True
+        if hasattr(self, "network_") and not hasattr(self, "_stream"):
+            # the error of the attribute that is not there names this one as its cause
+            raise NetworkError(
+                f"partial_fit can't go on from fit, where builder={self.builder!r:.80} needs all rows at once; start"
+                " anew with partial_fit on a clone, which learns naive Bayes if builder is 'auto'"
+            )
+        return self._is_automatic() and getattr(self, "boost", None) is None and self.missing == "available"
 
     def _batch(self, features: Any, weights: Values | None) -> Table:
         """Read the features of a later call of `partial_fit`."""

@@ -35,7 +35,6 @@ from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.calibration import calibrate_intervals, widen_level
-from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.selective import assign_folds
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -55,22 +54,25 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     Parameters
     ----------
     builder : callable, name, Network, directed graph, list of arcs, or "auto"
+        "auto", the default, is `hybridbn.stack`, of which a partial may be given, too, such as
+        ``partial(hybridbn.stack, effort=2)``: a few networks, such as a random forest and a logistic regression, chosen
+        and weighted by how well they predict held-out rows of the data. It is what usually predicts best, with
+        calibrated probabilities, and takes two to six times as long as a random forest of 200 trees of scikit-learn.
+        `hybridbn.structures.automatic` chooses a single network, and is what a scan gets.
+
         A builder of `hybridbn.structures`, its name or a partial of one, such as ``partial(kdb, k=1)``, or any function
-        of a `Table`, the target's name and ``potentials=`` that returns a `Network`. Of a Network, graph or list of
-        arcs the structure is kept and the potentials are learned; a Network's nodes keep their variables, and their
-        families where `potentials` leaves that open. "auto" is `hybridbn.stack`, of which a
-        partial may be given, too, such as ``partial(hybridbn.stack, effort=2)``: a few networks, such as a random
-        forest and a logistic regression, chosen and weighted by how well they predict held-out rows of the data. It is
-        what usually predicts best, with calibrated probabilities, and takes two to six times as long as a random forest
-        of 200 trees of scikit-learn. `hybridbn.structures.automatic` chooses a single network.
+        of a `Table`, the target's name and ``potentials=`` that returns a `Network`, learns that network. Of a Network,
+        graph or list of arcs the structure is kept and the potentials are learned; a Network's nodes keep their
+        variables, and their families where `potentials` leaves that open. "naive_bayes" takes the least time.
     potentials : "auto", "mte", "kernel", "gaussian", "multinomial", a Fitter, or a mapping from columns to these
         See `hybridbn.fit`. "auto" leaves a partial of a builder its own choice.
     priors : sequence or mapping of float, optional
         Probabilities of the classes, in the order of `classes_` or by class, in the place of the learned ones. The
         target must not have parents.
     boost : int, optional
-        Boost this many networks by AdaBoost.M1, see `hybridbn.boost`, in the place of a single one. Number columns are
-        then cut into intervals unless `potentials` says otherwise, and `priors` weigh the rows.
+        Boost this many networks by AdaBoost.M1, see `hybridbn.boost`, in the place of a single one; "auto" is naive
+        Bayes then. Number columns are cut into intervals unless `potentials` says otherwise, and `priors` weigh the
+        rows.
     calibrated : bool
         With `boost`, whether the votes are multiplied by what makes held-out rows most probable, as probabilities from
         many votes are too near to 0 and 1. That takes three more ensembles of two thirds of the rows, and changes no
@@ -109,10 +111,11 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     -----
     Rows of weight zero count as if they were not there; a row of weight 2 counts as two rows. A missing cell is
     marginalized in prediction, and in `fit` left out of what is learned about its column. Rows without a class are
-    refused. `partial_fit` exists for ``builder=naive_bayes`` without `boost` only: its structure doesn't depend on the
-    data, so statistics add up. It goes on from `fit` too, unless the families need the rows themselves (MTEs, kernels)
-    and these take more than 1 MiB. With a single class other builders have nothing to find, and `network_` holds the
-    target alone. With a given structure `classes_` are the states of its target where it has some.
+    refused. `partial_fit` exists without `boost` only, for "naive_bayes" and "auto", and learns naive Bayes in either
+    case: its structure doesn't depend on the data, so statistics add up. After `fit` it goes on with naive Bayes only,
+    unless the families need the rows themselves (MTEs, kernels) and these take more than 1 MiB. With a single class
+    other builders have nothing to find, and `network_` holds the target alone. With a given structure `classes_` are
+    the states of its target where it has some.
 
     Examples
     --------
@@ -122,7 +125,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     ...     "heat": [21.0, 25.5, None, 18.0, 30.5, 19.0],
     ... })
     >>> y = pd.Series(["yes", "no", "no", "yes", "yes", "no"], name="play")
-    >>> model = HybridClassifier(potentials="gaussian").fit(X, y)
+    >>> model = HybridClassifier("naive_bayes", potentials="gaussian").fit(X, y)
     >>> model.classes_, list(model.network_.edges)
     (array(['no', 'yes'], dtype=object), [('play', 'wind'), ('play', 'heat')])
     >>> model.predict(pd.DataFrame({"wind": ["strong", None], "heat": [None, 29.0]}))
@@ -134,7 +137,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
 
     def __init__(
         self,
-        builder: Builder = naive_bayes,
+        builder: Builder = "auto",
         *,
         potentials: Potentials = "auto",
         priors: Sequence[float] | Mapping[Any, float] | None = None,
@@ -195,7 +198,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
 
     @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
-        """Learn from more rows; all batches together give what `fit` gives from all rows at once.
+        """Learn naive Bayes from more rows; all batches together give what ``HybridClassifier("naive_bayes").fit``
+        gives from all rows at once.
 
         Parameters
         ----------
@@ -259,7 +263,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         function = self.builder
         while isinstance(function, partial):
             function = function.func
-        return function == "auto" or function is stack
+        return self._is_automatic() or function is stack
 
     def _stacked(self, table: Table) -> Ensemble:
         table, _, potentials = self._without(*self._looked_through(table))
@@ -268,7 +272,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
                 "missing='em' learns the parameters of a single network, and builder='auto' weighs several; say"
                 " missing='available', or choose a builder such as hybridbn.structures.tan"
             )
-        learn: Any = stack if self.builder == "auto" else self.builder
+        learn: Any = stack if self._is_automatic() else self.builder
         options = {} if potentials is None else {"potentials": potentials}
         ensemble: Ensemble = learn(table, self.target_name_, **options)
         if self.priors is None:
@@ -319,7 +323,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         return posterior.probabilities[:, [place[state] for state in self.classes_.tolist()]]
 
     def _network_of(self, table: Table, classes: NDArray[Any]) -> tuple[Network, Stream | None]:
-        if len(classes) > 1 or self._streams() or self._build().structure is not None:
+        if len(classes) > 1 or self._learns_naive_bayes() or self._build().structure is not None:
             return self._learn(table)
         # nothing can be told apart, and builders would warn of it
         self.constant_features_: NDArray[Any] = np.array([], dtype=object)
@@ -390,16 +394,16 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
 
     Notes
     -----
-    As in `HybridClassifier`. ``builder="auto"`` predicts best: it compares model trees and linear regressions on
-    held-out rows. `predict_distribution` and `predict_quantile` are those of the network. A target that is the same in
-    all rows is refused.
+    As in `HybridClassifier`, but that "auto" is `hybridbn.structures.automatic`: it compares model trees and linear
+    regressions on held-out rows, and learns what predicts best. `predict_distribution` and `predict_quantile` are those
+    of the network. A target that is the same in all rows is refused.
 
     Examples
     --------
     >>> import pandas as pd
     >>> X = pd.DataFrame({"kind": ["flat", "flat", "house", "house", None], "size": [50.0, 70.0, 90.0, 140.0, None]})
     >>> y = pd.Series([100.0, 150.0, 210.0, 290.0, 180.0], name="price")
-    >>> model = HybridRegressor(potentials="gaussian").fit(X, y)
+    >>> model = HybridRegressor("naive_bayes", potentials="gaussian").fit(X, y)
     >>> new = pd.DataFrame({"kind": ["house", None], "size": [None, 60.0]})
     >>> model.predict(new).round(1)
     array([209.6, 130.2])
@@ -410,7 +414,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
 
     def __init__(
         self,
-        builder: Builder = naive_bayes,
+        builder: Builder = "auto",
         *,
         potentials: Potentials = "auto",
         point: Literal["mean", "median"] = "mean",
@@ -463,7 +467,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
 
     @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Learn from more rows; all batches together give what `fit` gives from all rows at once.
+        """Learn naive Bayes from more rows; all batches together give what ``HybridRegressor("naive_bayes").fit``
+        gives from all rows at once.
 
         Parameters
         ----------

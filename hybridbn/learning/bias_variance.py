@@ -115,7 +115,7 @@ def bias_variance(
     >>> rng = np.random.default_rng(0)
     >>> y = rng.integers(0, 2, 90)
     >>> X = np.stack([y + rng.normal(size=90), rng.normal(size=90)], axis=1)
-    >>> found = bias_variance(hb.HybridClassifier(potentials="gaussian"), X, y, repeats=4)
+    >>> found = bias_variance(hb.HybridClassifier("naive_bayes", potentials="gaussian"), X, y, repeats=4)
     >>> abs(found.bias + found.variance - found.error) < 1e-12, found.variance < found.bias
     (True, True)
     """

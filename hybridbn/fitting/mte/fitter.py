@@ -93,7 +93,8 @@ class MTEFitter(Fitter):
     variable's domain): positive everywhere, of mass one, and the same whatever the units and the origin of the
     variable. A conditional density divides the parents' ranges into cells and has such a density, or class
     probabilities, in each. It depends on a continuous parent only through its cell, and outer cells reach to the end of
-    the parent's domain.
+    the parent's domain. States of discrete parents share a density where BIC says so; of a single discrete parent each
+    state with enough rows has its own, so that classes can be told apart.
 
     Parameters
     ----------
@@ -191,7 +192,10 @@ class MTEFitter(Fitter):
         columns, sizes, cuts = self._divide_parents(parents, others, weights)
         if others:
             models = make_value_models(normal_scores(summed)[place])
-            cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], models, weights, self.min_weight)
+            # differences between classes that are too small to pay in a single density add up over many of them
+            price = 0.0 if len(parents) == 1 and cuts[0] is None else None
+            ordered = [c is not None for c in cuts]
+            cells, leaves = grow_cells(columns, sizes, ordered, models, weights, self.min_weight, price)
         else:
             cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
         whole = fit_density(standardized, summed, domain)

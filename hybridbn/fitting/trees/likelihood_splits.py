@@ -200,6 +200,7 @@ def grow_cells(
     models: SplitModels,
     weights: Values,
     least: float,
+    price: float | None = None,
 ) -> tuple[list[Cell], Codes]:
     """Grow the tree of cells.
 
@@ -209,13 +210,14 @@ def grow_cells(
     sizes : number of states or cells of each parent
     ordered : whether the parent's cells have an order (a continuous parent)
     least : smallest weight of a part
+    price : what a parameter has to gain in log-likelihood, by default what BIC asks
 
     Returns
     -------
     cells : every cell of the tree, the whole first and every cell after the one that it is a part of
     leaves : positions of those that were not divided
     """
-    criterion = LikelihoodGain(columns, sizes, ordered, models, weights, least)
+    criterion = LikelihoodGain(columns, sizes, ordered, models, weights, least, price)
     nodes = grow(columns, weights, criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
     position = {id(node): number for number, node in enumerate(nodes)}
     cells = [
@@ -278,7 +280,7 @@ class _Grid:
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodGain:
-    """The split whose parts are most likely, if it gains more than its parameters cost by BIC; see `grow_cells`."""
+    """The split whose parts are most likely, if it gains more than its parameters cost; see `grow_cells`."""
 
     columns: Sequence[Codes]
     sizes: Sequence[int]
@@ -286,6 +288,7 @@ class LikelihoodGain:
     models: SplitModels
     weights: Values
     least: float
+    given_price: float | None = None
 
     def measure(self, samples: Sequence[Sample]) -> list[None]:
         """Return nothing: the sums are taken for one node and parent at a time."""
@@ -297,7 +300,9 @@ class LikelihoodGain:
 
     @cached_property
     def price(self) -> float:
-        """What a parameter costs by BIC."""
+        """What a parameter costs, by BIC if that is not given."""
+        if self.given_price is not None:
+            return self.given_price
         return 0.5 * math.log(max(float(self.weights.sum()), math.e))
 
     def _best(self, node: TreeNode[None]) -> Split[None] | None:

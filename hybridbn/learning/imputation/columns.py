@@ -367,7 +367,7 @@ def reason_alone(table: Table, name: str) -> str | None:
     if not isinstance(variable, Discrete) or variable.cuts is not None:
         return None
     observed = column[column >= 0]
-    states = [variable.states[code] for code in np.unique(observed)]
+    states = [variable.states[code] for code in np.flatnonzero(np.bincount(observed))]
     return describe_identifier(states, len(observed), declared=table.cells(name).declared)
 
 

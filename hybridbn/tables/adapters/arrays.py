@@ -56,8 +56,10 @@ class ArrayColumns(ColumnAdapter):
         code = array.dtype.kind
         if code == "b":
             return label_codes(name, array.astype(np.intp), (False, True), declared=True)
+        if code in "iuf" and kind == "discrete":
+            return (_label_integers(array) if code != "f" else None) or label_floats(name, array)
         if code in "iuf":
-            return label_floats(name, array) if kind == "discrete" else check_numbers(name, array, integer=code != "f")
+            return check_numbers(name, array, integer=code != "f")
         if (moments := self.read_moments(array)) is not None:
             return count_moments(*moments)
         if code in "OUT":
@@ -144,6 +146,24 @@ def _label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
         except TableError:
             pass  # the message names a row
     return label_objects(name, values, kind)
+
+
+_SPAN = 256
+"""Integers of so many different sizes are counted by size, as are more of them if there are as many cells."""
+
+
+def _label_integers(values: NDArray[Any]) -> Cells | None:
+    """Return integers as codes of states, in ascending order; None where their range is wide."""
+    if not len(values):
+        return None
+    low, high = int(values.min()), int(values.max())
+    if high - low >= max(_SPAN, len(values)) or high > np.iinfo(np.intp).max:
+        return None
+    offsets = values.astype(np.intp)
+    offsets -= low
+    present = np.bincount(offsets) > 0
+    codes = offsets if present.all() else (np.cumsum(present) - 1).take(offsets)
+    return Cells(codes, tuple((np.flatnonzero(present) + low).tolist()))
 
 
 _PROBED = 512
