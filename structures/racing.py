@@ -72,7 +72,9 @@ class Race:
         self.weights = data.table.weights[rows]
         self.failures: list[Exception] = []
         self.levels: dict[str, Values] = {}
-        """The probabilities below the true numbers of held-out rows; NaN where a candidate has not been tried."""
+        """The probabilities of the least central intervals that hold the true numbers of held-out rows; NaN where a
+        candidate has not been tried.
+        """
         self.near: list[str] = []
         self.networks: dict[str, Network] = {}
         self._told: dict[str, Values] = {}
@@ -181,7 +183,8 @@ class Race:
             return network.posterior(self.target, evidence, options=_OPTIONS)
 
     def hold_out(self, candidate: BuildAndFamily, least: int) -> tuple[Values, Values]:
-        """Return the probabilities below the true numbers of held-out rows, and the weights of these rows.
+        """Return the probabilities of the least central intervals that hold the true numbers of held-out rows, and the
+        weights of these rows.
 
         Folds follow each other until so many rows have been held out. Those of the race are not learned again.
         """
@@ -206,7 +209,7 @@ class Race:
             kept[test] = told
         elif isinstance(posterior, ContinuousPosterior):
             levels = self.levels.setdefault(name, np.full(len(self.rows), np.nan))
-            levels[test] = posterior.pit(self.data.codes(self.target)[self.rows[test]])
+            levels[test] = posterior.central_level(self.data.codes(self.target)[self.rows[test]])
         # a row of probability zero counts as much as the worst of the others
         return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
 
