@@ -87,6 +87,8 @@ def counterfactual(
 
     Notes
     -----
+    A value with mass, such as a zero of `Atoms`, has no single quantile: it stands for all of those in its jump.
+
     Exact where all on the way are linear Gaussians (or categories with only categories as parents, if monotone), by
     inference in the network with twins of the variables below those that are set (standard deviations have an error of
     about 1e-5 of the noise's own); and where all that matters is observed. Bounds are sharp where the tables alone are
@@ -180,8 +182,11 @@ class _Case:
         """Return whether all noise on the way is known: that of numbers which are observed with their parents."""
         if not self.path or any(isinstance(self.network.variable(name), Discrete) for name in self.path):
             return False
-        needed = {name for child in self.path for name in self.network.potential(child).scope}
-        return all((known := self.evidence.finding(name)) is not None and known.hard for name in needed)
+        potentials = [self.network.potential(child) for child in self.path]
+        needed = {name for potential in potentials for name in potential.scope}
+        known = {name: self.evidence.finding(name) for name in needed}
+        values = {name: finding.values for name, finding in known.items() if finding is not None and finding.hard}
+        return len(values) == len(needed) and not any(_find_points(p, values[p.child.name]).any() for p in potentials)
 
     # -- twins --------------------------------------------------------------------------------------------------------
 
@@ -408,10 +413,22 @@ def _follow(
         low = np.where(codes > 0, reached[lines, np.maximum(codes - 1, 0)], 0.0)
         levels = low + rng.random(len(rows)) * (reached[lines, codes] - low)
     else:
+        levels = cdf(potential, values[rows], first)
+        at_point = _find_points(potential, values[rows])
+        if at_point.any():
+            # a value with mass stands for all quantiles in its jump
+            own = {name: column[None] for name, column in {**first, potential.child.name: values[rows]}.items()}
+            levels += np.where(at_point, rng.random(len(rows)) * np.exp(potential.log_on(own)).reshape(-1), 0.0)
         # rounded to one, a quantile would be infinite
-        levels = cdf(potential, values[rows], first).clip(np.finfo(float).tiny, 1 - 2.0**-53)
+        levels = levels.clip(np.finfo(float).tiny, 1 - 2.0**-53)
     result[rows] = potential.ppf(levels, second)
     return result
+
+
+def _find_points(potential: Potential, values: Values) -> NDArray[np.bool_]:
+    """Return which values of the child have mass, and thus no quantile of their own."""
+    cells = potential.point_cells
+    return cells.locate(values)[1] if len(cells.points) else np.zeros(len(values), dtype=bool)
 
 
 def _cells(potential: Potential, given: Axes) -> tuple[Any, ...]:

@@ -25,7 +25,7 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.network_summary import is_arc_text
 from hybridbn.tables import Table
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 __all__ = ["BUILDERS", "Build", "Declaration", "Learner", "builder", "declaration_of"]
 
@@ -57,8 +57,9 @@ class Declaration:
     resampling : mapping
         Options for resampled tables, many of whose networks are averaged, so that each may be found with less effort.
     held_out : callable, optional
-        Called as the builder is, it returns the network and the probabilities (rows, classes) that networks learned
-        without a row give to its classes; for builders that get them at little cost. Comparisons need no folds then.
+        Called as the builder is, it returns the network, and the probabilities (rows, classes) that networks learned
+        without a row give to its classes, or the densities of a number (`ContinuousPosterior`, NaN in rows that cannot
+        be told); for builders that get them at little cost. Comparisons need no folds then.
     """
 
     takes_target: bool | type[Discrete] | type[Continuous] = True
@@ -67,7 +68,7 @@ class Declaration:
     takes_weights: bool = True
     takes_holes: bool = True
     resampling: Mapping[str, Any] = field(default_factory=dict)
-    held_out: Callable[..., tuple[Network, Values]] | None = None
+    held_out: Callable[..., tuple[Network, Any]] | None = None
 
 
 BUILDERS: dict[str, Callable[..., Network]] = {}
@@ -87,7 +88,7 @@ def builder(
     takes_weights: bool = True,
     takes_holes: bool = True,
     resampling: Mapping[str, Any] = ...,
-    held_out: Callable[..., tuple[Network, Values]] | None = None,
+    held_out: Callable[..., tuple[Network, Any]] | None = None,
 ) -> Callable[[Function], Function]: ...
 
 
@@ -282,7 +283,7 @@ class Build:
 
     def learn_held_out(
         self, table: Table, target: str, potentials: Potentials | None = None
-    ) -> tuple[Network, Values] | None:
+    ) -> tuple[Network, Any] | None:
         """Learn a network and predict each row without it, as the builder declares; None where it does not."""
         function = self.declaration.held_out
         if function is None:

@@ -73,16 +73,15 @@ def calibrate_intervals(
 
 
 def summarize_levels(levels: Values, weights: Values) -> list[float]:
-    """Return the probabilities of central intervals, from those below the true numbers; some quantiles of many.
+    """Return the probabilities of central intervals in ascending order; some quantiles of many.
 
     Examples
     --------
     >>> summarize_levels(np.array([0.5, 0.0, 0.9]), np.ones(3))
-    [0.0, 0.8, 1.0]
+    [0.0, 0.5, 0.9]
     """
-    central = np.abs(2 * levels - 1)
-    order = np.argsort(central)
-    central, shares = central[order], np.cumsum(weights[order])
+    order = np.argsort(levels)
+    central, shares = levels[order], np.cumsum(weights[order])
     if len(central) > MOST_LEVELS or np.ptp(weights):
         # the places of quantiles among as many rows as there are levels
         count = min(len(central), MOST_LEVELS)

@@ -22,6 +22,7 @@ from hybridbn.fitting.trees.regression_splits import (
     grow_regressions,
     predict_by_depth,
 )
+from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder
@@ -31,6 +32,7 @@ from hybridbn.structures.regression import (
     build_regression_network,
     find_unused_name,
     learn_regressors,
+    predict_left_out,
     read_for_regression,
 )
 from hybridbn.structures.residual_mixture import (
@@ -60,7 +62,31 @@ CHOICE_DEPTH = 2
 PRIOR_ROWS = 3.0
 
 
-@builder(takes_target=Continuous, hidden=(Discrete, Continuous))
+def learn_model_tree(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    trees: int = 1,
+    max_depth: int = 4,
+    tested: int = 3,
+    name: str | None = None,
+    random_state: Any = 0,
+) -> tuple[Network, GaussianPosterior]:
+    """Return model trees, and what trees that have not seen it predict for each row."""
+    read, used = read_for_regression(data, target, potentials, weights)
+    for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0), ("tested", tested, 0)):
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    if name is not None and name in read.roles:
+        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    regressors = learn_regressors(read, used)
+    forest = _Forest(regressors, int(trees), int(max_depth), int(tested), make_generator(random_state))
+    return forest.build_network(name or find_unused_name(f"{target} leaf", read.roles))
+
+
+@builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=learn_model_tree)
 def model_tree(
     data: Any,
     target: str,
@@ -133,25 +159,31 @@ def model_tree(
     >>> [round(net.posterior("y", known).mean()) for known in ({"x": -1.0, "z": 1.0}, {"z": 1.0})]
     [1, 2]
     """
-    read = read_for_regression(data, target, potentials, weights)
-    for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0), ("tested", tested, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
-    if name is not None and name in read.roles:
-        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    regressors = learn_regressors(read)
-    forest = _Forest(regressors, int(trees), int(max_depth), int(tested), make_generator(random_state))
-    return forest.build_network(name or find_unused_name(f"{target} leaf", read.roles))
+    return learn_model_tree(
+        data,
+        target,
+        potentials,
+        weights,
+        trees=trees,
+        max_depth=max_depth,
+        tested=tested,
+        name=name,
+        random_state=random_state,
+    )[0]
 
 
 class _ColumnTest(NamedTuple):
-    """What can be tested of a column: intervals of numbers, or states in the order of the target's means."""
+    """What can be tested of a column: intervals of numbers, or states in the order of the target's means.
+
+    The codes `left_out` are those that rows would have if the order had been found without them.
+    """
 
     column: str
     variable: Variable
     cuts: tuple[float, ...]
     order: NDArray[np.intp]
     codes: NDArray[np.intp]
+    left_out: NDArray[np.intp]
     holes: bool
 
     @property
@@ -178,13 +210,14 @@ class _ColumnTest(NamedTuple):
 
 
 class _TunedForest(NamedTuple):
-    """Trees, how deep they are best, how far off they are in rows that they have not seen, and how much each row was
-    trusted.
+    """Trees, how deep they are best, what they predict for rows they have not seen (means, variances and rows), how
+    far off that is, and how much each row was trusted.
     """
 
     growth: Growth
     depth: int
     trees: list[TreeNode[NodeRegression]]
+    held_out: tuple[Values, Values, NDArray[np.intp]]
     noise: ResidualMixture
     scores: Values
     trust: Values
@@ -202,8 +235,8 @@ class _Forest:
         self.tests = [test for test in tests if test.size > 1]
         self.samples = self._draw_samples(trees)
 
-    def build_network(self, name: str) -> Network:
-        """Return the network."""
+    def build_network(self, name: str) -> tuple[Network, GaussianPosterior]:
+        """Return the network, and what trees that have not seen it predict for each row."""
         if not self.depth or not self.tests or not self.regressors.names:
             return build_regression_network(self.regressors)
         rows = self._choose_tests()
@@ -215,7 +248,8 @@ class _Forest:
         trees = tuned.trees
         if not self.several:
             trees = grow_regressions(rows, (self.weights * tuned.trust)[None], tuned.growth, self.rng)
-        return self._join_leaves(trees, tuned.depth, tuned.noise, name)
+        network = self._join_leaves(trees, tuned.depth, tuned.noise, name)
+        return network, predict_left_out(self.regressors, tuned.noise, *tuned.held_out)
 
     def _draw_samples(self, trees: int) -> NDArray[np.uint8]:
         """Return how often the rows occur in the samples that trees for tuning grow from, (models, rows)."""
@@ -248,6 +282,15 @@ class _Forest:
         self.tests = [self.tests[i] for i in kept]
         return rows.take(kept)
 
+    def _leave_out(self, rows: RegressionRows) -> RegressionRows:
+        """Return rows to be predicted by trees that have not seen them: categories tell nothing of their own target."""
+        regressors = self.regressors
+        if regressors.left_out is None and regressors.spread is None:
+            return rows
+        codes = np.stack([test.left_out for test in self.tests], axis=1)
+        numbers = regressors.numbers if regressors.left_out is None else regressors.left_out
+        return replace(rows, numbers=numbers, codes=codes, spread=regressors.spread)
+
     def _tune(self, rows: RegressionRows) -> _TunedForest:
         """Return the trees, and the depth at which to cut them, that predict held-out rows best.
 
@@ -278,6 +321,7 @@ class _Forest:
     def _measure_losses(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]]) -> Values:
         """Return the squared error on held-out rows for each depth."""
         sums, counts = np.zeros((self.depth + 1, len(self.target))), np.zeros(len(self.target))
+        rows = self._leave_out(rows)
         for tree, sample in zip(trees, self.samples, strict=False):
             test = np.flatnonzero(sample == 0)
             sums[:, test] += predict_by_depth(tree, rows, self.depth, test)[0]
@@ -296,6 +340,7 @@ class _Forest:
     ) -> tuple[_TunedForest, Values]:
         """Return trees with the distribution of their residuals, and how much this trusts each row."""
         held_out = [np.flatnonzero(sample == 0) for sample in self.samples[: len(trees)]]
+        rows = self._leave_out(rows)
         means, variances = np.concatenate(
             [
                 np.stack(predict_by_depth(tree, rows, self.depth, test))[:, depth]
@@ -310,7 +355,7 @@ class _Forest:
         counts = np.bincount(entries, minlength=len(self.target))
         own = np.where(counts, sums / np.maximum(counts, 1), 1.0)
         scores = score_residuals(noise, residuals, variances, entries, len(self.target))
-        return _TunedForest(growth, depth, trees, noise, scores, trust), own
+        return _TunedForest(growth, depth, trees, (means, variances, entries), noise, scores, trust), own
 
     def _join_leaves(
         self, trees: Sequence[TreeNode[NodeRegression]], depth: int, noise: ResidualMixture, name: str
@@ -339,14 +384,21 @@ def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
     if not isinstance(variable, Discrete):
         weights = data.table.weights if data.table.weighted else None
         cuts = equal_frequency(filled[:, 0], None, weights, bins=INTERVALS)
-        return _ColumnTest(
-            name, variable, cuts, none, np.searchsorted(np.array(cuts), filled[:, 0], side="right"), holes
-        )
+        codes = np.searchsorted(np.array(cuts), filled[:, 0], side="right")
+        return _ColumnTest(name, variable, cuts, none, codes, codes, holes)
     mass, mean = regressors.weights @ filled, regressors.weights @ regressors.target / regressors.weights.sum()
-    sums = (regressors.weights * regressors.target) @ filled
-    order = np.argsort((sums + PRIOR_ROWS * mean) / (mass + PRIOR_ROWS), kind="stable")
-    places = np.argsort(order)
-    return _ColumnTest(name, variable, (), order, places[np.argmax(filled, axis=1)], holes)
+    own = regressors.weights * regressors.target
+    sums = own @ filled
+    means = (sums + PRIOR_ROWS * mean) / (mass + PRIOR_ROWS)
+    order = np.argsort(means, kind="stable")
+    states = np.argmax(filled, axis=1)
+    codes = np.argsort(order)[states]
+    # where a state stands among the others, without the row
+    rest = np.maximum(mass[states] - regressors.weights, 0.0) + PRIOR_ROWS
+    others = (sums[states] - own + PRIOR_ROWS * mean) / rest
+    below = np.searchsorted(means[order], others)
+    left_out = np.minimum(below - (below > codes), len(order) - 1)
+    return _ColumnTest(name, variable, (), order, codes, left_out, holes)
 
 
 def _add_gains(node: TreeNode[NodeRegression], gains: Values) -> None:

@@ -72,10 +72,13 @@ class Race:
         self.weights = data.table.weights[rows]
         self.failures: list[Exception] = []
         self.levels: dict[str, Values] = {}
-        """The probabilities below the true numbers of held-out rows; NaN where a candidate has not been tried."""
+        """The probabilities of the least central intervals that hold the true numbers of held-out rows; NaN where a
+        candidate has not been tried.
+        """
         self.near: list[str] = []
         self.networks: dict[str, Network] = {}
         self._told: dict[str, Values] = {}
+        self._densities: dict[str, ContinuousPosterior] = {}
         self._predicted: dict[str, Values] = {}
         self._finalists: dict[str, BuildAndFamily] = {}
 
@@ -97,7 +100,7 @@ class Race:
                 for name in list(running):
                     late = time.monotonic() > deadline and any(np.isfinite(losses[n][test]).all() for n in running)
                     try:
-                        if late and name not in self._told:
+                        if late and name not in self.networks:
                             raise NetworkError(f"the time was over before {name} had been tried")
                         posterior = self._predict_held_out(name, running[name], test)
                         if posterior is None:
@@ -160,17 +163,22 @@ class Race:
         """Return the posterior of some rows where the builder predicts each row without it, else None."""
         build, family = candidate
         variable = self.data.variable(self.target)
-        if build.declaration.held_out is None or not isinstance(variable, Discrete):
+        if build.declaration.held_out is None:
             return None
-        if name not in self._told:
+        if name not in self.networks:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 # from all rows, so that nothing has to be learned again
                 learned = build.learn_held_out(self.data.table, self.target, family)
             assert learned is not None
             self.networks[name], told = learned
-            self._told[name] = told[self.rows]
-        return DiscretePosterior(variable, self._told[name][test].T, False, np.zeros(len(test)), None)
+            if isinstance(variable, Discrete):
+                self._told[name] = told[self.rows]
+            else:
+                self._densities[name] = told.select_rows(self.rows)
+        if isinstance(variable, Discrete):
+            return DiscretePosterior(variable, self._told[name][test].T, False, np.zeros(len(test)), None)
+        return self._densities[name].select_rows(test)
 
     def _ask(self, network: Network, test: NDArray[np.intp]) -> Any:
         """Return the posterior of some rows."""
@@ -181,7 +189,8 @@ class Race:
             return network.posterior(self.target, evidence, options=_OPTIONS)
 
     def hold_out(self, candidate: BuildAndFamily, least: int) -> tuple[Values, Values]:
-        """Return the probabilities below the true numbers of held-out rows, and the weights of these rows.
+        """Return the probabilities of the least central intervals that hold the true numbers of held-out rows, and the
+        weights of these rows.
 
         Folds follow each other until so many rows have been held out. Those of the race are not learned again.
         """
@@ -192,7 +201,8 @@ class Race:
             if np.count_nonzero(np.isfinite(levels)) >= least:
                 break
             if not np.isfinite(levels[test]).all():
-                self._evaluate_losses(name, self._ask(self._learn(*candidate, part), test), test)
+                posterior = self._predict_held_out(name, candidate, test)
+                self._keep_levels(name, posterior or self._ask(self._learn(*candidate, part), test), test)
         levels = self.levels.get(name, np.full(len(self.rows), np.nan))
         known = np.isfinite(levels)
         return levels[known], self.weights[known]
@@ -205,10 +215,13 @@ class Race:
             kept = self._predicted.setdefault(name, np.full((len(self.rows), told.shape[1]), np.nan))
             kept[test] = told
         elif isinstance(posterior, ContinuousPosterior):
-            levels = self.levels.setdefault(name, np.full(len(self.rows), np.nan))
-            levels[test] = posterior.pit(self.data.codes(self.target)[self.rows[test]])
+            self._keep_levels(name, posterior, test)
         # a row of probability zero counts as much as the worst of the others
         return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
+
+    def _keep_levels(self, name: str, posterior: ContinuousPosterior, test: NDArray[np.intp]) -> None:
+        levels = self.levels.setdefault(name, np.full(len(self.rows), np.nan))
+        levels[test] = posterior.central_level(self.data.codes(self.target)[self.rows[test]])
 
     def _find_dropouts(self, losses: dict[str, Values], rows: NDArray[np.bool_], halve: bool) -> list[str]:
         """Return the candidates that are clearly worse than the best, and with enough rows all of the worse half."""

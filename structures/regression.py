@@ -20,6 +20,7 @@ from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees.regression_splits import LEAST_VARIANCE
 from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -32,6 +33,7 @@ from hybridbn.structures.residual_mixture import (
     ResidualMixture,
     fit_residual_mixture,
     is_clearly_less,
+    mix_predictions,
     score_residuals,
 )
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
@@ -43,12 +45,20 @@ __all__ = [
     "build_regression_network",
     "find_unused_name",
     "learn_regressors",
+    "predict_left_out",
     "read_for_regression",
     "regression",
 ]
 
 
-@builder(takes_target=Continuous, hidden=(Discrete, Continuous))
+def learn_regression(
+    data: Any, target: str, potentials: Potentials = "auto", weights: Any = None
+) -> tuple[Network, GaussianPosterior]:
+    """Return a linear regression, and what it predicts for each row when it is learned without that row."""
+    return build_regression_network(learn_regressors(*read_for_regression(data, target, potentials, weights)))
+
+
+@builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=learn_regression)
 def regression(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Network:
     r"""Build a linear regression of a number on all other columns, as a network in which every cell may be missing.
 
@@ -87,16 +97,45 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     >>> round(complete.mean(), 1), round(partial.mean(), 1), partial.std() > 5 * complete.std()
     (5.0, 3.5, True)
     """
-    return build_regression_network(learn_regressors(read_for_regression(data, target, potentials, weights)))
+    return learn_regression(data, target, potentials, weights)[0]
 
 
-def build_regression_network(regressors: Regressors) -> Network:
-    """Build the network of the regression on all rows."""
+def build_regression_network(regressors: Regressors) -> tuple[Network, GaussianPosterior]:
+    """Build the network of the regression on all rows; return it and the predictions of rows left out."""
     residuals = regressors.whole.residuals
     variance = np.array([_measure_variance(residuals)])
     rows = np.arange(len(residuals))
-    noise = fit_residual_mixture(residuals, np.repeat(variance, len(rows)), rows, regressors.weights)
-    return build_linear_network(regressors, regressors.root[None], variance, noise)
+    variances = np.repeat(variance, len(rows))
+    if regressors.spread is not None:
+        variances += regressors.spread @ regressors.slopes**2
+    noise = fit_residual_mixture(residuals, variances, rows, regressors.weights)
+    network = build_linear_network(regressors, regressors.root[None], variance, noise)
+    return network, predict_left_out(regressors, noise, regressors.target - residuals, variances, rows)
+
+
+def predict_left_out(
+    regressors: Regressors, noise: ResidualMixture, means: Values, variances: Values, rows: NDArray[np.intp]
+) -> GaussianPosterior:
+    """Return the densities of the target in all rows of the table, by models that were not learned from the row.
+
+    They are NaN in rows without such a prediction, such as those whose target is missing.
+
+    Parameters
+    ----------
+    regressors : Regressors
+    noise, means, variances, rows : as in `hybridbn.structures.residual_mixture.mix_predictions`
+    """
+    data, unit = regressors.data, regressors.unit
+    variable = data.variable(data.target or "")
+    assert isinstance(variable, Continuous)
+    seen, weights, middles, spreads = mix_predictions(noise, means, variances, rows)
+    center, deviation = _describe_target(regressors)
+    count, places = len(regressors.used), np.flatnonzero(regressors.used)[seen]
+    parts = np.full((3, len(weights) + 1, count), np.nan)
+    parts[0, :-1, places], parts[0, -1, places] = (1 - SHARE) * weights.T, SHARE
+    parts[1, :-1, places], parts[1, -1, places] = unit * middles.T, center
+    parts[2, :-1, places], parts[2, -1, places] = unit**2 * spreads.T, deviation**2
+    return GaussianPosterior(variable, *parts, False, np.zeros(count), None)
 
 
 def _measure_variance(residuals: Values) -> float:
@@ -134,6 +173,13 @@ class Regressors:
     whole : Ridge
         This regression, with a column for each state.
     filled : mapping from columns to numbers (rows, 1) or shares of states (rows, states)
+    spread : ndarray (rows, regressors), optional
+        The variances of regressors that were filled.
+    left_out : ndarray (rows, regressors), optional
+        The regressors as they would be if the effects of categories had been learned without the row; None where there
+        are no categories.
+    used : ndarray of bool
+        The rows of the table that these are.
     """
 
     data: TrainingData
@@ -148,6 +194,9 @@ class Regressors:
     ridge: Values
     whole: Ridge
     filled: Mapping[str, Values]
+    spread: Values | None
+    left_out: Values | None
+    used: NDArray[np.bool_]
 
     @property
     def target(self) -> Values:
@@ -166,8 +215,12 @@ class Regressors:
         return np.concatenate(([self.whole.intercept], self.slopes))
 
 
-def read_for_regression(data: Any, target: str, potentials: Potentials, weights: Any) -> TrainingData:
+def read_for_regression(
+    data: Any, target: str, potentials: Potentials, weights: Any
+) -> tuple[TrainingData, NDArray[np.bool_]]:
     """Read the data of a builder whose target is a number; "auto" means "gaussian" for attributes.
+
+    Returned are the rows that have a target and count, and which ones of the table they are.
 
     Examples
     --------
@@ -191,29 +244,29 @@ def read_for_regression(data: Any, target: str, potentials: Potentials, weights:
         raise TableError(
             f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.table)}"
         )
-    return read
+    return read, np.asarray(used)
 
 
-def learn_regressors(data: TrainingData) -> Regressors:
+def learn_regressors(data: TrainingData, used: NDArray[np.bool_]) -> Regressors:
     """Learn the densities of the attributes and the effects of their states."""
-    potentials, filled = _learn_attributes(data)
+    potentials, filled, spreads = _learn_attributes(data)
     assert data.target is not None
     target = data.codes(data.target)
     # a power of two, so that dividing by it rounds nothing
     unit = 2.0 ** np.round(np.log2(np.std(target / np.abs(target).max())) + np.log2(np.abs(target).max()))
     weights = data.table.weights / data.table.weights.sum()
     groups: list[int] = []
-    used: list[str] = []
+    names: list[str] = []
     for name, block in filled.items():
         centers = weights @ block
         spread = np.sqrt([weights @ (column - center) ** 2 for column, center in zip(block.T, centers, strict=True)])
         if (spread > 1e-12 * max(block.max(initial=0.0), -block.min(initial=0.0))).any():
-            groups += [len(used)] * block.shape[1]
-            used.append(name)
-    columns = _join_columns(data, {name: filled[name] for name in used}, weights)
+            groups += [len(names)] * block.shape[1]
+            names.append(name)
+    columns = _join_columns(data, {name: filled[name] for name in names}, weights)
     whole = _fit_robust_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
     del columns
-    return _standardize_columns(data, potentials, filled, tuple(used), whole, float(unit))
+    return _standardize_columns(data, potentials, filled, spreads, tuple(names), whole, float(unit), used)
 
 
 MOST_ROBUST_STEPS = 5
@@ -266,20 +319,26 @@ def _standardize_columns(
     data: TrainingData,
     potentials: tuple[Potential, ...],
     filled: Mapping[str, Values],
-    used: tuple[str, ...],
+    spreads: Mapping[str, Values],
+    with_influence: tuple[str, ...],
     whole: Ridge,
     unit: float,
+    used: NDArray[np.bool_],
 ) -> Regressors:
     """Return the regressors: one standardized number for each column with an influence."""
     weights, start = data.table.weights / data.table.weights.sum(), 0
     effects: dict[str, Values] = {}
     numbers, slopes, penalties, names = [], [], [], []
+    variances: list[Values] = []
+    changes: list[Values] = []
     least = 1e-6 * float(np.sqrt(np.mean(whole.residuals**2)))
-    for name in used:
+    none = np.zeros(len(weights))
+    for name in with_influence:
         block = filled[name]
         columns = slice(start, start + block.shape[1])
         start = columns.stop
         number, slope, penalty = block[:, 0], whole.slopes[columns.start], whole.penalties[columns.start]
+        variance, change = spreads.get(name, none), none
         if isinstance(data.variable(name), Discrete):
             effect = whole.slopes[columns] - weights @ block @ whole.slopes[columns]
             number = block @ effect
@@ -287,9 +346,16 @@ def _standardize_columns(
             if not scale > least:
                 continue
             effects[name], slope = effect, scale
+            variance = block @ effect**2 - number**2 if name in spreads else none
+            # by how much a row has moved the effect of its own state, the other columns being as they are
+            mass = data.table.weights @ block + whole.penalties[columns]
+            own = data.table.weights * whole.residuals
+            change = -own * (block @ (1 / mass)) * (block**2).sum(axis=1)
             # the penalty of the slopes of all states, as a function of their common factor
             penalty = float(penalty * (whole.slopes[columns] @ whole.slopes[columns]) / scale**2)
         names.append(name)
+        variances.append(variance)
+        changes.append(change)
         numbers.append(number)
         slopes.append(slope)
         penalties.append(penalty)
@@ -298,6 +364,8 @@ def _standardize_columns(
     matrix -= centers
     scales = np.sqrt([weights @ column**2 for column in matrix.T])
     matrix /= scales
+    spread = np.stack(variances, axis=1) / scales**2 if any(name in spreads for name in names) else None
+    left_out = matrix + np.stack(changes, axis=1) / scales if effects else None
     return Regressors(
         data,
         potentials,
@@ -311,17 +379,25 @@ def _standardize_columns(
         np.array(penalties),
         whole,
         filled,
+        spread,
+        left_out,
+        used,
     )
 
 
-def _learn_attributes(data: TrainingData) -> tuple[tuple[Potential, ...], dict[str, Values]]:
+def _learn_attributes(
+    data: TrainingData,
+) -> tuple[tuple[Potential, ...], dict[str, Values], dict[str, Values]]:
     """Learn the densities of the attributes and fill their columns: numbers (rows, 1) or shares of states (rows,
     states).
+
+    Returned are also the variances of columns that have been filled (rows,).
 
     Numbers form one tree and categories another, so that normal densities of numbers given numbers stay linear.
     """
     potentials: dict[str, Potential] = {}
     filled: dict[str, Values] = {}
+    spreads: dict[str, Values] = {}
     for discrete in (False, True):
         names = [name for name in data.attributes if isinstance(data.variable(name), Discrete) == discrete]
         if not names:
@@ -329,23 +405,29 @@ def _learn_attributes(data: TrainingData) -> tuple[tuple[Potential, ...], dict[s
         network = build_tree(TrainingData(data.table.select(names), {name: data.roles[name] for name in names}, None))
         for name in names:
             potentials[name] = network.potential(name)
-            filled[name] = _fill_column(network, data, name, names)
-    return tuple(potentials[name] for name in data.attributes), {name: filled[name] for name in data.attributes}
+            filled[name], spread = _fill_column(network, data, name, names)
+            if spread is not None:
+                spreads[name] = spread
+    attributes = data.attributes
+    return tuple(potentials[name] for name in attributes), {name: filled[name] for name in attributes}, spreads
 
 
-def _fill_column(network: Network, data: TrainingData, name: str, names: list[str]) -> Values:
+def _fill_column(network: Network, data: TrainingData, name: str, names: list[str]) -> tuple[Values, Values | None]:
     variable, cells = data.variable(name), data.codes(name)
     holes: NDArray[np.intp] = np.flatnonzero(cells < 0 if isinstance(variable, Discrete) else np.isnan(cells))
     if isinstance(variable, Discrete):
         filled = (cells[:, None] == np.arange(len(variable))).astype(np.float64)
     else:
         filled = np.array(cells, dtype=np.float64)[:, None] if len(holes) else cells[:, None]
-    if len(holes):
-        posterior = network.posterior(name, data.table.select(names).take(holes), options=_OPTIONS)
-        filled[holes] = (
-            posterior.probabilities if isinstance(posterior, DiscretePosterior) else posterior.mean()[:, None]
-        )
-    return np.asarray(filled)
+    if not len(holes):
+        return np.asarray(filled), None
+    posterior = network.posterior(name, data.table.select(names).take(holes), options=_OPTIONS)
+    spread = np.zeros(len(cells))
+    if isinstance(posterior, DiscretePosterior):
+        filled[holes] = posterior.probabilities
+    else:
+        filled[holes], spread[holes] = posterior.mean()[:, None], posterior.var()
+    return np.asarray(filled), spread
 
 
 def _leave_points(role: Role) -> Role:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["ResidualMixture", "fit_residual_mixture", "is_clearly_less", "score_residuals"]
+__all__ = ["ResidualMixture", "fit_residual_mixture", "is_clearly_less", "mix_predictions", "score_residuals"]
 
 _ROWS = 16384
 """Rows that a step of EM looks at together."""
@@ -82,21 +82,44 @@ def score_residuals(
     >>> score_residuals(normal, np.zeros(1), np.ones(1), np.array([1]), 2).round(3)
     array([  nan, 0.234])
     """
+    scores = np.full(count, np.nan)
+    seen, *parts = mix_predictions(mixture, -residuals, variances, rows, SCORED_ROWS)
+    scores[seen] = GaussianPosterior.of(Continuous("residual"), *parts).crps(np.zeros(len(seen)))
+    return scores
+
+
+def mix_predictions(
+    mixture: ResidualMixture, means: Values, variances: Values, rows: NDArray[np.intp], most: int | None = None
+) -> tuple[NDArray[np.intp], Values, Values, Values]:
+    """Return the rows that have predictions, and the weights, means and variances (parts, rows) of their mixtures.
+
+    Parameters
+    ----------
+    mixture : ResidualMixture
+    means, variances, rows : ndarray (predictions,)
+        As in `fit_residual_mixture`.
+    most : int, optional
+        Of the rows.
+
+    Examples
+    --------
+    >>> normal = ResidualMixture(np.ones(1), np.full(1, 0.5), 0.0)
+    >>> seen, weights, means, variances = mix_predictions(normal, np.arange(3.0), np.ones(3), np.array([4, 2, 4]))
+    >>> seen.tolist(), weights.tolist(), means.tolist()
+    ([2, 4], [[1.0, 0.5], [0.0, 0.5]], [[1.0, 0.0], [0.0, 2.0]])
+    """
     order = np.argsort(rows, kind="stable")
-    numbers = np.bincount(rows, minlength=count)
-    seen = np.flatnonzero(numbers)[:SCORED_ROWS]
+    numbers = np.bincount(rows)
+    seen = np.flatnonzero(numbers)[:most]
     order = order[: int(numbers[seen].sum())]
     places = np.repeat(np.arange(len(seen)), numbers[seen])
     ranks = np.arange(len(order)) - np.repeat(np.cumsum(numbers[seen]) - numbers[seen], numbers[seen])
     shape = (int(numbers[seen].max(initial=1)), len(mixture.shares), len(seen))
-    shares, means, spreads = np.zeros(shape), np.zeros(shape), np.ones(shape)
-    shares[ranks, :, places] = mixture.shares / numbers[seen][places, None]
-    means[ranks, :, places] = -residuals[order, None]
+    weights, middles, spreads = np.zeros(shape), np.zeros(shape), np.ones(shape)
+    weights[ranks, :, places] = mixture.shares / numbers[seen][places, None]
+    middles[ranks, :, places] = means[order, None]
     spreads[ranks, :, places] = variances[order, None] * mixture.factors
-    parts = (part.reshape(-1, len(seen)) for part in (shares, means, spreads))
-    scores = np.full(count, np.nan)
-    scores[seen] = GaussianPosterior.of(Continuous("residual"), *parts).crps(np.zeros(len(seen)))
-    return scores
+    return seen, *(part.reshape(-1, len(seen)) for part in (weights, middles, spreads))
 
 
 def is_clearly_less(first: Values, second: Values, weights: Values) -> bool:

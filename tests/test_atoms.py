@@ -4,10 +4,13 @@ import contract
 import numpy as np
 import pytest
 from contract import CHECKS, Example
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.stats import norm
 
 import hybridbn as hb
+from hybridbn.explorer.cases import describe_belief
+from hybridbn.pictures.posteriors import _draw_heat
 from hybridbn.potentials.atoms import component_of
 
 C = hb.Discrete("c", ("a", "b"))
@@ -101,6 +104,8 @@ def enumerate_posterior(likelihood, shares, table, means, variances, points, noi
     scale=st.floats(1e-3, 1e3),
     points=st.lists(st.integers(-3, 6), min_size=1, max_size=3, unique=True),
 )
+@example(observed=-2.1, shift=0.82, scale=1.0, points=[-3, 2, 5])  # points are breaks of the density but for rounding
+@example(observed=-0.4, shift=-0.21115640124109236, scale=4.232235484178415, points=[-3])
 def test_posteriors_are_sums_over_the_parts(observed, shift, scale, points):
     points = np.sort(points) * scale + shift
     table = np.random.default_rng(len(points)).dirichlet(np.ones(len(points) + 1), 2)
@@ -167,6 +172,95 @@ def test_points_come_out_as_they_are():
     assert net.posterior("x", {"y": 7.0}).mode() == 3.0
     # a density beats a mass where it is higher, as the measure has it
     assert net.most_probable({"y": 3.3})["x"] == pytest.approx(17 / 15, abs=1e-6)
+
+
+def make_mixed_network(**options):
+    """Return c -> x with points -> y, and the marginal distribution of x: masses, and shares, means and deviations."""
+    potential = EXAMPLES[1].potential
+    network = hb.Network(
+        [
+            hb.Multinomial(C, table=[0.4, 0.6]),
+            potential,
+            hb.LinearGaussian(Y, (X,), intercept=1, coefficients=[2], variance=0.5),
+        ]
+    )
+    return network, [0.5, 0.18], ([0.2, 0.12], [5.0, 1.0], [2.0, 1.0])
+
+
+def test_scores_and_modes_know_the_points():
+    net, masses, (shares, means, deviations) = make_mixed_network()
+    posterior = net.posterior("x")
+
+    def reach(x):
+        parts = sum(w * norm.cdf(x, m, s) for w, m, s in zip(shares, means, deviations, strict=True))
+        return parts + sum(mass * (x >= point) for mass, point in zip(masses, (0.0, 3.0), strict=True))
+
+    assert posterior.mode() == 0.0
+    assert posterior.point_cells.points.tolist() == [0.0, 3.0]
+    for value, mass in ((0.0, 0.5), (3.0, 0.18), (1.2, 0.0), (-1.0, 0.0)):
+        high, low = reach(value), reach(value) - mass
+        assert posterior.pit(value) == pytest.approx((high + low) / 2, abs=1e-9)
+        level = posterior.central_level(value)
+        assert level == pytest.approx(max(1 - 2 * high, 2 * low - 1, 0.0), abs=1e-9)
+        # the least central interval that holds the value, and one that does not
+        first, last = posterior.interval(min(level + 1e-6, 1 - 1e-9))
+        assert first <= value <= last
+        if level > 1e-3:
+            first, last = posterior.interval(level - 1e-6)
+            assert not first <= value <= last
+    x = np.linspace(-15, 25, 400_001)
+    for value in (0.0, 3.0, 8.0):
+        expected = np.trapezoid((reach(x) - (x >= value)) ** 2, x)
+        assert posterior.crps(value) == pytest.approx(expected, rel=2e-3)
+    with pytest.raises(hb.TableError, match="mass at '0', '3'"):
+        posterior.as_mte()
+    batch = net.posterior("x", hb.Table({"y": [0.9, 7.1, None]}))
+    np.testing.assert_array_equal(batch.mode(), [0.0, 3.0, 0.0])
+    assert batch[2].pit(0.0) == pytest.approx(posterior.pit(0.0))
+
+
+@pytest.mark.parametrize("density", ["normal", "kernel"])
+def test_counterfactuals_of_points_stand_for_all_quantiles_of_a_jump(density):
+    net, _, _ = make_mixed_network()
+    if density == "kernel":
+        points, labels = RNG.normal([[5.0, 1.0]] * 40, [[2.0, 1.0]] * 40), ["a", "b"] * 40
+        kernel = hb.Kernel(X, (C,), points=points.reshape(-1, 1), bandwidths=[0.5], labels={"c": labels})
+        net.add(hb.Atoms(X, (C,), points=[0.0, 3.0], probabilities=net.potential("x").component.table, density=kernel))
+    potential = net.potential("x")
+    for value in (0.0, 3.0, 1.7, -0.4)[: 4 if density == "normal" else 3]:
+        below, mass = find_level(potential, value - 1e-9, {"c": np.ones(1, int)}), 0.0
+        if value in (0.0, 3.0):
+            mass = float(potential(c="b", x=value))
+        levels = below + mass * (np.arange(2000) + 0.5) / 2000 if mass else np.array([below])
+        expected = potential.ppf(levels, {"c": np.zeros(len(levels), int)})
+        case = hb.counterfactual(net, "x", {"c": "b", "x": value}, {"c": "a"}, draws=1000)
+        assert len(case.draws[0]) == (1000 if mass else 1)
+        assert case.mean() == pytest.approx(expected.mean(), abs=1e-6 + 5 * expected.std() / 1000**0.5)
+        assert case.std() == pytest.approx(expected.std(), rel=0.1, abs=1e-9)
+        effect = hb.counterfactual(net, "y", {"c": "b", "x": value, "y": 1.0}, {"c": "a"}, draws=1000)
+        assert effect.mean() == pytest.approx(1 + 2 * (expected.mean() - value), abs=1e-6 + expected.std() / 3)
+    # nothing is set to another value, so that nothing changes
+    assert hb.counterfactual(net, "x", {"c": "b", "x": 0.0}, {"c": "b"}).draws.tolist() == [[0.0] * 1000]
+
+
+def find_level(potential, value, given):
+    """Return the cdf at a number, by inverting the quantiles."""
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        low, high = (middle, high) if potential.ppf(np.array([middle]), given)[0] < value else (low, middle)
+    return (low + high) / 2
+
+
+def test_joint_pictures_show_the_points():
+    net, masses, _ = make_mixed_network()
+    heat = _draw_heat(net.posterior(["x", "y"]), "x", "y")
+    shown = heat.values.sum(axis=0) * np.diff(heat.y).mean() * np.diff(heat.x)
+    for point, mass in zip((0.0, 3.0), masses, strict=True):
+        pixel = np.searchsorted(heat.x, point, side="right") - 1
+        assert mass - 0.01 < shown[pixel] < mass + 0.05
+    belief = describe_belief(net.posterior("x"))
+    assert belief["y"][belief["x"].index(3.0)] == pytest.approx(0.18)
 
 
 def test_intervals_hold_the_points_at_both_ends():

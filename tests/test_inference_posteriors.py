@@ -14,6 +14,7 @@ from scipy import integrate, stats
 
 import hybridbn as hb
 from hybridbn.errors import HybridBNError, TableError
+from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 
 
 def mixed() -> hb.Network:
@@ -407,3 +408,28 @@ def test_the_mode_before_a_jump():
         mode = post.mode()
         assert mode == pytest.approx(0.3, abs=1e-9)
         assert post.pdf(mode) >= post.pdf(np.linspace(-3, 3, 3001)).max()
+
+
+@pytest.mark.parametrize("parts", [150, 900])
+def test_scores_of_many_parts_are_those_of_all_pairs(parts):
+    """Parts that hardly differ are merged, which must not show in the score."""
+    rng = np.random.default_rng(parts)
+    rows = 5
+    weights = rng.dirichlet(np.ones(parts), rows).T
+    means, variances = 3 * rng.normal(size=(parts, rows)), np.exp(rng.choice([-2.0, 0.0, 1.0], (parts, rows)))
+    weights[:, 3] = np.nan
+    weights[: parts // 2, 4], variances[parts // 2 :, 4] = 0.0, 0.0
+    weights[:, 4] /= weights[:, 4].sum()
+    truth = rng.normal(size=rows)
+    posterior = GaussianPosterior(hb.Continuous("x"), weights, means, variances, False, np.zeros(rows), None)
+    for row in (0, 1, 2, 4):
+        w, m, s = weights[:, row], means[:, row], np.sqrt(variances[:, row])
+
+        def expect_distance(mean, spread):
+            scale = np.maximum(spread, 1e-12)
+            return mean * (2 * stats.norm.cdf(mean / scale) - 1) + 2 * scale * stats.norm.pdf(mean / scale)
+
+        pairs = w @ expect_distance(m[:, None] - m, np.hypot(s[:, None], s)) @ w
+        expected = w @ expect_distance(truth[row] - m, s) - pairs / 2
+        assert posterior.crps(truth)[row] == pytest.approx(expected, rel=1e-5)
+    assert np.isnan(posterior.crps(truth)[3])

@@ -1,14 +1,21 @@
 """Tails, outlying rows, and the coverage of intervals: what held-out residuals decide."""
 
 import pickle
+from functools import partial
 
 import numpy as np
 import pytest
 
 import hybridbn as hb
 from hybridbn.structures import automatic, model_tree, regression
+from hybridbn.structures.building import Build
 from hybridbn.structures.calibration import calibrate_intervals, summarize_levels, widen_level
+from hybridbn.structures.model_tree import learn_model_tree
+from hybridbn.structures.racing import Race
+from hybridbn.structures.regression import learn_regression
 from hybridbn.structures.residual_mixture import ResidualMixture, fit_residual_mixture, score_residuals
+from hybridbn.structures.selective import crps
+from hybridbn.structures.training_data import read_data_with_target
 
 
 def line(rows: int = 120, seed: int = 0, spoiled: int = 0):
@@ -89,7 +96,7 @@ def test_intervals_hold_as_many_rows_as_they_promise(level):
     for count in (19, 60, 250):
         for _ in range(400):
             levels = rng.beta(2.0, 0.7, size=count + 1)
-            known = summarize_levels(0.5 + levels[:-1] / 2, np.ones(count))
+            known = summarize_levels(levels[:-1], np.ones(count))
             inside.append(levels[-1] <= widen_level(known, level))
     assert np.mean(inside) == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) / len(inside)))
 
@@ -165,3 +172,56 @@ def test_scores_of_posteriors_by_formula_and_by_levels():
     assert batch[1].crps(-2.0) == pytest.approx(batch.crps(truth)[1])
     with pytest.raises(hb.HybridBNError, match="one number for each of the 3 rows"):
         batch.crps(1.0)
+
+
+def make_states(seed, rows, states=50):
+    """Return a category of many states, which tells nothing, beside a number and one with holes, which do."""
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(rows, 2))
+    y = np.where(x[:, 0] < 0, x[:, 1], 2 - x[:, 1]) + rng.normal(size=rows)
+    names = np.array([f"s{state:02}" for state in rng.integers(states, size=rows)], dtype=object)
+    x[rng.random(rows) < 0.2, 1] = np.nan
+    return hb.Table({"x": x[:, 0], "z": x[:, 1], "name": names, "y": y})
+
+
+@pytest.mark.parametrize("learn", [learn_regression, learn_model_tree, partial(learn_model_tree, trees=20)])
+def test_rows_left_out_are_predicted_as_new_ones_are(learn):
+    """No row tells its own prediction anything, not even by the effect of a category that few rows share."""
+    scores = []
+    for seed in range(4):
+        table = make_states(seed, 240)
+        training, fresh = table[:120], table[120:]
+        network, held_out = learn(training, "y")
+        told = network.posterior("y", fresh.select(["x", "z", "name"]))
+        pair = [(held_out, training.column("y")), (told, fresh.column("y"))]
+        scores.append([[p.crps(y).mean(), (p.central_level(y) < 0.9).mean()] for p, y in pair])
+    (own, inside), (new, _) = np.mean(scores, axis=0)
+    assert own == pytest.approx(new, rel=0.1)
+    assert inside == pytest.approx(0.9, abs=0.05)
+
+
+def test_regressions_leave_out_what_they_say():
+    rng = np.random.default_rng(2)
+    x = rng.normal(size=30)
+    data = {"x": x, "c": np.where(rng.random(30) < 0.5, "a", "b"), "y": x + 0.3 * rng.normal(size=30)}
+    data["y"][4] = np.nan
+    table = hb.Table(data)
+    _, held_out = learn_regression(table, "y")
+    means = held_out.mean()
+    assert np.isnan(means[4])
+    for row in (0, 7, 29):
+        without = regression(table.take(np.arange(30) != row), "y")
+        own = {name: table.select([name]).to_dict()[name][row] for name in ("x", "c")}
+        assert means[row] == pytest.approx(without.posterior("y", own).mean(), abs=0.03)
+
+
+def test_comparisons_of_numbers_learn_each_candidate_once():
+    table = make_states(0, rows=300)
+    read = read_data_with_target(table, "y", "auto", None)
+    rows = np.arange(300)
+    race = Race(read, "y", crps, rows, rows % 5)
+    race._learn = None  # no fold is learned
+    losses = race.run([(Build.of("regression"), "gaussian"), (Build.of("model_tree"), "gaussian")])
+    assert set(losses) == set(race.networks) == {"regression, gaussian", "model_tree, gaussian"}
+    levels, _ = race.hold_out((Build.of("model_tree"), "gaussian"), 1000)
+    assert len(levels) == 300

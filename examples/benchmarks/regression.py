@@ -2,8 +2,9 @@
 
 Run ``python examples/benchmarks/regression.py --data FOLDER`` (an hour; FOLDER as in examples/papers/studies.py, by
 default ``../shared/data`` beside the repository); ``--datasets bolts servo`` runs some, ``--folds 3`` less of all,
-``--methods hybridbn forest`` some methods. All methods see the same folds; peers see the coding of nominal attributes
-and missing cells of ``baselines.Coding``. Shown are, for each dataset and as means,
+``--methods hybridbn forest`` some methods. With ``--resume FILE`` a run that was stopped goes on where it was. All
+methods see the same folds; peers see the coding of nominal attributes and missing cells of ``baselines.Coding``. Shown
+are, for each dataset and as means,
 
 * rmse: the mean over folds of the root mean squared error relative to that of the fold's mean, in percent, beside the
   figures of Weka's M5' in ten ten-fold cross-validations where they are published;
@@ -20,6 +21,7 @@ quantile-forest and NGBoost take part where they are installed.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 import tracemalloc
@@ -149,47 +151,80 @@ METHODS: dict[str, Method] = {
 # -- measuring --------------------------------------------------------------------------------------------------------
 
 
-def cross_validate(dataset: Dataset, method: Method, count: int, seed: int) -> dict[str, float]:
-    """Return the figures of a method on a dataset."""
+def measure_fold(dataset: Dataset, method: Method, test: Any) -> dict[str, float]:
+    """Return the figures of a method on one fold, in the target's units."""
     truth = dataset.table.column(dataset.target)
-    parts, errors, spent, below = [], [], [], []
-    for test in folds(len(truth), count, [0, seed]):
-        held_out = np.zeros(len(truth), dtype=bool)
-        held_out[test] = True
-        training, rows = dataset.table.take(~held_out), dataset.table.take(held_out)
-        start = time.process_time()
-        model = method(training, dataset.target)
-        spent.append(time.process_time() - start)
-        parts.append(model(rows))
-        errors.append(relative_rmse(truth[held_out], parts[-1][:, 0]))
-        own = training.column(dataset.target)
-        below.append(-parts[-1][:, 2] - stats.norm.logpdf(truth[held_out], own.mean(), own.std()))
-    _, crps, nll, inside, length, _ = np.concatenate(parts).T
+    held_out = np.zeros(len(truth), dtype=bool)
+    held_out[test] = True
+    training, rows = dataset.table.take(~held_out), dataset.table.take(held_out)
+    start = time.process_time()
+    model = method(training, dataset.target)
+    spent = time.process_time() - start
+    told = model(rows)
+    own = training.column(dataset.target)
+    below = -told[:, 2] - stats.norm.logpdf(truth[held_out], own.mean(), own.std())
+    means = dict(zip(("crps", "nll", "inside", "length"), told.mean(axis=0)[1:5].tolist(), strict=True))
+    rmse = relative_rmse(truth[held_out], told[:, 0])
+    return {"rows": len(test), "rmse": rmse, **means, "worst": float(below.min()), "fit": spent}
+
+
+def cross_validate(dataset: Dataset, name: str, count: int, seed: int, kept: Results) -> dict[str, float]:
+    """Return the figures of a method on a dataset; folds that were measured before are not run again."""
+    truth = dataset.table.column(dataset.target)
+    parts = []
+    for fold, test in enumerate(folds(len(truth), count, [0, seed])):
+        key = (dataset.name, name, count, seed, fold)
+        if key not in kept:
+            kept.add(key, measure_fold(dataset, METHODS[name], test))
+        parts.append(kept[key])
+    table = {figure: np.array([part[figure] for part in parts], dtype=float) for figure in parts[0]}
+    shares = table["rows"] / table["rows"].sum()
     spread = float(truth.std())
     return {
-        "rmse": float(np.nanmean(errors)),
-        "crps": float(crps.mean()) / spread,
-        "nll": float(nll.mean()) - float(np.log(spread)),
-        "worst": float(np.min(np.concatenate(below))),
-        "inside": 100 * float(inside.mean()),
-        "length": float(length.mean()) / spread,
-        "fit": float(np.mean(spent)),
+        "rmse": float(np.nanmean(table["rmse"])),
+        "crps": float(shares @ table["crps"]) / spread,
+        "nll": float(shares @ table["nll"]) - float(np.log(spread)),
+        "worst": float(table["worst"].min()),
+        "inside": 100 * float(shares @ table["inside"]),
+        "length": float(shares @ table["length"]) / spread,
+        "fit": float(table["fit"].mean()),
     }
 
 
-def measure_memory(dataset: Dataset, method: Method) -> float:
+class Results(dict[tuple[Any, ...], dict[str, float]]):
+    """Figures of folds by dataset, method, number of folds, seed and fold; kept in a file of JSON lines, if given."""
+
+    def __init__(self, path: Path | None) -> None:
+        super().__init__()
+        self._path = path
+        if path is not None and path.exists():
+            lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+            self.update((tuple(key), figures) for key, figures in lines)
+
+    def add(self, key: tuple[Any, ...], figures: dict[str, float]) -> None:
+        """Keep the figures of a fold, at once in the file."""
+        self[key] = figures
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps([key, figures]) + "\n")
+
+
+def measure_memory(dataset: Dataset, name: str, kept: Results) -> float:
     """Return the peak of what a fit to all rows allocates, in MB."""
-    tracemalloc.start()
-    try:
-        method(dataset.table, dataset.target)
-        return tracemalloc.get_traced_memory()[1] / 2**20
-    finally:
-        tracemalloc.stop()
+    key = (dataset.name, name, "memory")
+    if key not in kept:
+        tracemalloc.start()
+        try:
+            METHODS[name](dataset.table, dataset.target)
+            kept.add(key, {"peak": tracemalloc.get_traced_memory()[1] / 2**20})
+        finally:
+            tracemalloc.stop()
+    return kept[key]["peak"]
 
 
 def run_datasets(report: Report, options: argparse.Namespace) -> None:
     """Print the tables, dataset by dataset, and the means."""
-    published = read_published(PUBLISHED)
+    published, kept = read_published(PUBLISHED), Results(options.resume)
     results: dict[str, list[list[float]]] = {}
     lines: list[list[Any]] = []
     for dataset in datasets_of(options.data, "regression", "frank1998", options.datasets):
@@ -197,7 +232,7 @@ def run_datasets(report: Report, options: argparse.Namespace) -> None:
         forest = float("nan")
         for name in ["forest", *(name for name in options.methods if name != "forest")]:
             try:
-                figures = cross_validate(dataset, METHODS[name], options.folds, options.seed)
+                figures = cross_validate(dataset, name, options.folds, options.seed, kept)
             except ImportError as error:
                 print(f"missing: {error}", file=sys.stderr)
                 continue
@@ -206,7 +241,7 @@ def run_datasets(report: Report, options: argparse.Namespace) -> None:
             figures |= {
                 "M5'": weka.value if weka else float("nan"),
                 "ratio": figures["fit"] / forest,
-                "memory": measure_memory(dataset, METHODS[name]) if name in ("forest", "hybridbn") else float("nan"),
+                "memory": measure_memory(dataset, name, kept) if name in ("forest", "hybridbn") else float("nan"),
             }
             row = [figures[figure] for figure in FIGURES]
             results.setdefault(name, []).append(row)
@@ -253,6 +288,7 @@ def main() -> None:
     options_parser.add_argument("--data", type=Path, default=SHARED)
     options_parser.add_argument("--datasets", nargs="+", default=[])
     options_parser.add_argument("--methods", nargs="+", default=list(METHODS), choices=list(METHODS))
+    options_parser.add_argument("--resume", type=Path, metavar="FILE", help="keep the figures of folds in this file")
     options_parser.add_argument("--folds", type=int, default=10)
     options_parser.add_argument("--seed", type=int, default=0)
     options = options_parser.parse_args()

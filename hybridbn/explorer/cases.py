@@ -323,7 +323,10 @@ def describe_belief(posterior: DiscretePosterior | ContinuousPosterior) -> Plain
     if numbers[1] > 0:
         x, density = trace_density(posterior, _POINTS)
         if len(x) > _MOST_POINTS:
-            chosen = np.unique(np.linspace(0, len(x) - 1, _MOST_POINTS).astype(int))
+            # values with mass are spikes between two points of the curve
+            spikes = np.flatnonzero(np.isin(x, posterior.point_cells.points))
+            evenly = np.linspace(0, len(x) - 1, _MOST_POINTS).astype(int)
+            chosen = np.unique(np.clip(np.concatenate([evenly, spikes - 1, spikes, spikes + 1]), 0, len(x) - 1))
             x, density = x[chosen], density[chosen]
         finite = np.isfinite(density)
         belief["x"] = [float(f"{value:.9g}") for value in x[finite]]

@@ -201,7 +201,7 @@ def trace_density(posterior: ContinuousPosterior, count: int) -> tuple[Values, V
     low, high = posterior.quantile([0.0005, 0.9995])
     margin = 0.08 * (high - low)
     knots, _ = posterior.knots()
-    inner = knots[:, 0]
+    inner = np.append(knots[:, 0], posterior.point_cells.points)
     x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])
     x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
     return x, posterior.pdf(x)
@@ -291,7 +291,11 @@ def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
         table = joint.probabilities if joint.variables[0] is first else joint.probabilities.T
         chart = _chart_table(table.T, first, second, title)
     elif isinstance(second, Discrete):
-        x = _span(joint.marginal(first.name), 201)
+        own = joint.marginal(first.name)
+        cells = own.point_cells
+        # both sides of each value with mass, which is a spike
+        sides = [cells.points, 2 * cells.low - cells.high, 2 * cells.high - cells.low]
+        x = np.unique(np.concatenate([_span(own, 201), *sides]))
         marks: list[Mark] = []
         marginal = joint.marginal(second.name)
         for number, (state, codes) in enumerate(group_states(marginal, len(SERIES))):
@@ -304,12 +308,29 @@ def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
         words = f"Joint density of {first.name} and {second.name}, a curve for each state of {second.name}."
         chart = Chart(marks, title, words, Axis(first.name, unit=_unit(first)), y)
     else:
-        x, y_values = (_span(joint.marginal(each.name), 61) for each in (first, second))
-        height = joint.pdf(**{first.name: np.repeat(x, len(y_values)), second.name: np.tile(y_values, len(x))})
-        heat = Heat(_edges(x), _edges(y_values), height.reshape(len(x), len(y_values)).T)
+        heat = _draw_heat(joint, first.name, second.name)
         across, up = Axis(first.name, unit=_unit(first)), Axis(second.name, unit=_unit(second))
         chart = Chart([heat], title, f"Joint density of {first.name} and {second.name}.", across, up, (3.6, 3.2))
     return chart.draw(ax)
+
+
+def _draw_heat(joint: JointPosterior, across: str, up: str) -> Heat:
+    """Return the mean density of two numbers in each pixel; the mass of a single value is spread over its pixel."""
+    centers, values, shares = [], [], []
+    for name in (across, up):
+        own = joint.marginal(name)
+        middle, points = _span(own, 61), own.point_cells.points
+        edges = _edges(middle)
+        points = points[(points >= edges[0]) & (points < edges[-1])]
+        pixels = np.searchsorted(edges, points, side="right") - 1
+        rows = np.zeros((len(middle), len(points)))
+        rows[pixels, np.arange(len(points))] = 1 / np.diff(edges)[pixels]
+        centers.append(middle)
+        values.append(np.append(own.point_cells.move_above(middle), points))
+        shares.append(np.hstack([np.eye(len(middle)), rows]))
+    density = joint.pdf(**{across: np.repeat(values[0], len(values[1])), up: np.tile(values[1], len(values[0]))})
+    height = shares[0] @ density.reshape(len(values[0]), len(values[1])) @ shares[1].T
+    return Heat(_edges(centers[0]), _edges(centers[1]), height.T)
 
 
 def _chart_table(table: Values, across: Discrete, up: Discrete, title: str, given: str = "") -> Chart:

@@ -21,9 +21,13 @@ __all__ = ["OTHER", "Atoms", "component_of"]
 
 OTHER = "other"
 """The state of the component that is the density."""
-CELL = 2.0**-36
-"""The length of the cell that stands for a point where a variable is hidden, relative to the point and its unit: long
-enough for nodes that are different doubles, too short for anything to change in it.
+CELL, LEAST_CELL = 2.0**-36, 2.0**-44
+"""The length of the cell that stands for a point where a variable is hidden, relative to the unit, and at least
+relative to the point: long enough for nodes that are different doubles, too short for anything to change in it.
+"""
+GAP = 2.0**-48
+"""Between a point and its cell, relative to both: where the density has a break at the point but for rounding, that
+must not cut the cell into parts of which one is the point itself.
 """
 
 
@@ -130,10 +134,13 @@ class Atoms(Potential):
 
     @cached_property
     def point_cells(self) -> PointCells:
-        """The points and their cells: each begins at its point, or ends there, if the domain does."""
-        length = CELL * np.maximum(np.abs(self.points), self.unit)
-        at_end = self.points + length > self.child.domain[1]
-        low, high = np.where(at_end, [self.points - length, self.points], [self.points, self.points + length])
+        """The points and their cells: each begins next to its point, or ends there, if the domain does."""
+        size = np.abs(self.points)
+        near = GAP * np.maximum(size, self.unit)
+        far = near + np.maximum(LEAST_CELL * size, CELL * self.unit)
+        at_end = self.points + far > self.child.domain[1]
+        low = np.where(at_end, self.points - far, self.points + near)
+        high = np.where(at_end, self.points - near, self.points + far)
         return PointCells(self.points, freeze(low), freeze(high))
 
     # -- values ---------------------------------------------------------------------------------------------------

@@ -32,6 +32,7 @@ from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
+    "NO_POINTS",
     "Axes",
     "Interval",
     "PointCells",
@@ -58,7 +59,7 @@ class PointCells(NamedTuple):
     Attributes
     ----------
     points, low, high : ndarray (points,), ascending
-        Each point lies at an end of its cell, which is too short for anything to change in it.
+        Each cell begins next to its point, or ends there, and is too short for anything to change in it.
     """
 
     points: Values
@@ -78,11 +79,26 @@ class PointCells(NamedTuple):
         return nearest, exact, ~exact & (values > self.low[nearest]) & (values < self.high[nearest])
 
     def snap(self, values: Values) -> Values:
-        """Return values with those inside of a cell moved to its point."""
+        """Return values with those inside of a cell, or at its ends, moved to its point."""
+        if not len(self.points):
+            return values
+        nearest, exact, _ = self.locate(values)
+        low, high = np.minimum(self.low, self.points)[nearest], np.maximum(self.high, self.points)[nearest]
+        return np.where(exact | ((values >= low) & (values <= high)), self.points[nearest], values)
+
+    def move_below(self, values: Values) -> Values:
+        """Return values with the points, and those inside of a cell, moved below the cell."""
         if not len(self.points):
             return values
         nearest, exact, inside = self.locate(values)
-        return np.where(exact | inside, self.points[nearest], values)
+        return np.where(exact | inside, np.minimum(self.low, self.points)[nearest], values)
+
+    def move_above(self, values: Values) -> Values:
+        """Return values with the points, and those inside of a cell, moved above the cell."""
+        if not len(self.points):
+            return values
+        nearest, exact, inside = self.locate(values)
+        return np.where(exact | inside, np.maximum(self.high, self.points)[nearest], values)
 
     def widen(self, low: Values, high: Values) -> tuple[Values, Values]:
         """Return ranges that hold the whole cells of the points at their ends."""
@@ -94,7 +110,7 @@ class PointCells(NamedTuple):
 
 
 _SAME = 8 * float(np.finfo(float).eps)
-_NO_POINTS = PointCells(*[np.empty(0)] * 3)
+NO_POINTS = PointCells(*[np.empty(0)] * 3)
 
 
 class Regression(NamedTuple):
@@ -249,7 +265,7 @@ class Potential(ABC):
     @property
     def point_cells(self) -> PointCells:
         """The values of a continuous child that have mass; by default there are none."""
-        return _NO_POINTS
+        return NO_POINTS
 
     @property
     def opaque(self) -> bool:

@@ -87,6 +87,8 @@ def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL)
 def cdf(potential: Potential, values: Values, given: Axes) -> Values:
     """Return the conditional cdf of a continuous child at a value in each row: from its masses, or by its values alone.
 
+    The mass of a single value itself is left out, so that the cdf there is what is below it.
+
     Examples
     --------
     >>> from hybridbn.potentials.gaussian import LinearGaussian
@@ -98,6 +100,7 @@ def cdf(potential: Potential, values: Values, given: Axes) -> Values:
     """
     values, child = np.asarray(values, dtype=np.float64), potential.child
     assert isinstance(child, Continuous)
+    values = potential.point_cells.move_below(values)
     if potential.exact_mass:
         low, high = child.domain
         edges = np.stack([np.full(len(values), low), np.clip(values, low, high), np.full(len(values), high)])

@@ -18,6 +18,7 @@ from hybridbn.arguments import as_numbers
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import legendre
 from hybridbn.inference.posteriors.base import Posterior
+from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Values
 
 if TYPE_CHECKING:
@@ -71,6 +72,15 @@ class ContinuousPosterior(Posterior):
     @abstractmethod
     def _cdf(self, x: Values) -> Values: ...
 
+    @property
+    def point_cells(self) -> PointCells:
+        """The values that may have mass; by default there are none."""
+        return NO_POINTS
+
+    def _mass_at(self, x: Values) -> Values:
+        """Return by how much the cdf jumps at values; by default it does not."""
+        return np.zeros(x.shape)
+
     @abstractmethod
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
@@ -121,9 +131,32 @@ class ContinuousPosterior(Posterior):
     def pit(self, truth: ArrayLike) -> Any:
         """Return the probability of a value up to each row's own true one: its probability integral transform.
 
-        Where densities are right, these are uniform between 0 and 1; they are NaN where the true value is missing.
+        Where densities are right, these are uniform between 0 and 1; they are NaN where the true value is missing. At a
+        value that has mass it is the middle of the jump of the cdf, so that the mean is one half.
         """
-        return self._judge("_cdf", truth)
+        return self._judge("_pit", truth)
+
+    def _pit(self, truth: Values) -> Values:
+        return np.asarray(self._cdf(truth) - self._mass_at(truth) / 2)
+
+    def central_level(self, truth: ArrayLike) -> Any:
+        """Return the probability of the least central interval that holds each row's own true value.
+
+        Where densities are right, so many of the true values are inside of these intervals, or more where single values
+        have mass.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)])
+        >>> round(net.posterior("x").central_level(-1.96), 3)
+        0.95
+        """
+        return self._judge("_central_level", truth)
+
+    def _central_level(self, truth: Values) -> Values:
+        reached = self._cdf(truth)
+        return np.maximum(np.maximum(1 - 2 * reached, 2 * (reached - self._mass_at(truth)) - 1), 0.0)
 
     def crps(self, truth: ArrayLike) -> Any:
         r"""Return the continuous ranked probability score of each row: how far its density is from its true value.
@@ -395,6 +428,14 @@ class LazyPosterior(ContinuousPosterior):
 
     def _cdf(self, x: Values) -> Values:
         return self._by_rows("_cdf", x)
+
+    @property
+    def point_cells(self) -> PointCells:
+        """The values that may have mass."""
+        return self._make_density(np.arange(min(len(self._distinct_rows), 1))).point_cells
+
+    def _mass_at(self, x: Values) -> Values:
+        return self._by_rows("_mass_at", x)
 
     def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into numbers."""

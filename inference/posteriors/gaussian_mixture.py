@@ -11,11 +11,15 @@ from numpy.typing import NDArray
 from hybridbn.inference.posteriors.continuous import BLOCK, ContinuousPosterior
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["GaussianPosterior"]
+__all__ = ["GaussianPosterior", "merge_near_parts"]
 
 MANY = 16
 NOTHING = 1e-18
 """Where there are many parts, those of less weight are left out."""
+MOST_PAIRED = 100
+"""More parts of a mixture are not all paired with each other."""
+NEAR_VARIANCE, NEAR_MEAN = 0.02, 0.1
+"""Parts are merged whose variances differ by this factor, and whose means by so many standard deviations."""
 
 
 class GaussianPosterior(ContinuousPosterior):
@@ -108,15 +112,20 @@ class GaussianPosterior(ContinuousPosterior):
         return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardize(x)[0])))
 
     def _crps(self, truth: Values) -> Values:
-        """Return the score in closed form (Grimit, Gneiting, Berrocal & Johnson 2006)."""
-        own = np.sum(self._weights * _expect_distance(truth - self._means, self._variances), axis=0)
-        first, second = np.triu_indices(len(self._weights), 1)
-        result = own - 0.5 * np.sum(self._weights**2 * _expect_distance(np.zeros(1), 2 * self._variances), axis=0)
+        """Return the score in closed form (Grimit, Gneiting, Berrocal & Johnson 2006).
+
+        It takes the distances of all pairs of parts, so that parts that hardly differ are merged where there are many.
+        """
+        result = np.sum(self._weights * _expect_distance(truth - self._means, self._variances), axis=0)
+        parts = self._weights, self._means, self._variances
+        weights, means, variances = parts if len(self._weights) <= MOST_PAIRED else merge_near_parts(*parts)
+        first, second = np.triu_indices(len(weights), 1)
+        result = result - 0.5 * np.sum(weights**2 * _expect_distance(np.zeros(1), 2 * variances), axis=0)
         block = max(1, BLOCK // max(truth.shape[1], 1))
         for start in range(0, len(first), block):
             i, j = first[start : start + block], second[start : start + block]
-            gaps = _expect_distance(self._means[i] - self._means[j], self._variances[i] + self._variances[j])
-            result -= np.einsum("kr,kr,kr->r", self._weights[i], self._weights[j], gaps)
+            gaps = _expect_distance(means[i] - means[j], variances[i] + variances[j])
+            result -= np.einsum("kr,kr,kr->r", weights[i], weights[j], gaps)
         return np.asarray(result)[None]
 
     def _entropy(self, _: Values) -> Values:
@@ -161,6 +170,45 @@ class GaussianPosterior(ContinuousPosterior):
             spread = np.sqrt(self._variances[part, columns])
             result[i] = self._means[part, columns] + spread * ndtri(np.clip(inside, 1e-16, 1 - 1e-16))
         return result
+
+
+def merge_near_parts(weights: Values, means: Values, variances: Values) -> tuple[Values, Values, Values]:
+    """Merge parts of mixtures (parts, rows) whose variances are within 2 % and means within a tenth of a deviation.
+
+    A part that stands for others has their mean and variance together, so that the fourth moment changes by less than
+    one in ten thousand. Parts of no variance stay.
+
+    Examples
+    --------
+    >>> weights, means, variances = np.full((400, 1), 1 / 400), np.linspace(-3, 3, 400)[:, None], np.ones((400, 1))
+    >>> merged = merge_near_parts(weights, means, variances)
+    >>> len(merged[0]), round(float(merged[0].sum()), 6), round(float((merged[0] * merged[1]).sum()), 6)
+    (61, 1.0, 0.0)
+    """
+    rows = weights.shape[1]
+    used = ~(weights < NOTHING)  # also the parts of rows that are NaN
+    number, row = np.nonzero(used.T)[::-1]
+    weight, mean, variance = (array[number, row] for array in (weights, means, variances))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        step = np.round(np.log(variance) / NEAR_VARIANCE)
+        place = np.floor(mean / (NEAR_MEAN * np.exp(step * NEAR_VARIANCE / 2)))
+    apart = ~np.isfinite(place) | ~np.isfinite(step)
+    step[apart], place[apart] = 0.0, number[apart]
+    order = np.lexsort((place, step, apart, row))
+    keys = np.stack([row, apart, step, place])[:, order]
+    starts = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
+    weight, mean, variance = weight[order], mean[order], variance[order]
+    total = np.add.reduceat(weight, starts)
+    middle = np.add.reduceat(weight * mean, starts) / total
+    away = mean - np.repeat(middle, np.diff(starts, append=len(mean)))
+    spread = np.add.reduceat(weight * (variance + away**2), starts) / total
+    owner = row[order][starts]
+    numbers = np.bincount(owner, minlength=rows)
+    ranks = np.arange(len(owner)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
+    merged = np.zeros((3, int(numbers.max(initial=1)), rows))
+    merged[2] = 1.0
+    merged[:, ranks, owner] = total, middle, spread
+    return merged[0], merged[1], merged[2]
 
 
 def _expect_distance(mean: Values, variance: Values) -> Values:

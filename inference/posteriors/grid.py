@@ -13,12 +13,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import TableError
 from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem
-from hybridbn.potentials.base import PointCells, Potential
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
+from hybridbn.variables import Continuous, Discrete, Values, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials.mte import MTE
@@ -48,7 +49,7 @@ class PiecewisePosterior(ContinuousPosterior):
         Cells that stand for points. There the density is their mass, and values are the points.
     """
 
-    _point_cells: PointCells | None = None
+    _point_cells: PointCells = NO_POINTS
 
     def __init__(
         self,
@@ -59,11 +60,11 @@ class PiecewisePosterior(ContinuousPosterior):
         single: bool,
         error: Values,
         log_evidence: Any,
-        point_cells: PointCells | None = None,
+        point_cells: PointCells = NO_POINTS,
     ):
         super().__init__(variable, single, error, log_evidence)
         self._low, self._high, self._masses = low, high, masses
-        self._point_cells = point_cells if point_cells is not None and len(point_cells.points) else None
+        self._point_cells = point_cells
 
     @classmethod
     def of(
@@ -85,6 +86,11 @@ class PiecewisePosterior(ContinuousPosterior):
             masses[: count * ORDER, places] = part._masses
         first = parts[0][1]
         return cls(first.variable, low, high, masses, False, np.zeros(rows), None, first._point_cells)
+
+    @property
+    def point_cells(self) -> PointCells:
+        """The values that may have mass."""
+        return self._point_cells
 
     @property
     def numbers(self) -> int:
@@ -161,25 +167,42 @@ class PiecewisePosterior(ContinuousPosterior):
         half = (self._high - self._low)[cell, columns] / 2
         density = _sum_series(self._local_coefficients(cell), position) / np.where(half > 0, half, 1.0)
         density = np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
-        if self._point_cells is None:
+        if not len(self._point_cells.points):
             return density
         nearest, exact, within = self._point_cells.locate(x)
         return np.where(exact | within, self._measure_points()[nearest, columns], density)
 
     def _measure_points(self) -> Values:
         """Return the mass of each point (points, rows)."""
-        assert self._point_cells is not None
         per_cell = self._masses.reshape(len(self._low), ORDER, -1).sum(axis=1)
         _, starts, ends = self._point_cells
         cells = [(self._low >= low) & (self._high <= high) for low, high in zip(starts, ends, strict=True)]
         return np.stack([np.where(inside, per_cell, 0.0).sum(axis=0) for inside in cells])
 
+    def _mass_at(self, x: Values) -> Values:
+        if not len(self._point_cells.points):
+            return np.zeros(x.shape)
+        nearest, exact, within = self._point_cells.locate(x)
+        return np.where(exact | within, self._measure_points()[nearest, np.arange(x.shape[1])], 0.0)
+
     def _entropy(self, x: Values) -> Values:
         entropy = super()._entropy(x)
-        if self._point_cells is None:
+        if not len(self._point_cells.points):
             return entropy
         masses = self._measure_points()
         return np.asarray(entropy - (masses * np.log(np.where(masses > 0, masses, 1.0))).sum(axis=0))
+
+    def _mode(self, _: Values) -> Values:
+        return self._point_cells.snap(super()._mode(_))
+
+    def _as_mte(self, **options: Any) -> MTE:
+        points = [f"{point:g}" for point in self._point_cells.points.tolist() if self.pdf(point) > 0]
+        if points:
+            raise TableError(
+                f"{self.variable.name!r} has mass at {shorten(points)}, and mixtures of truncated exponentials have"
+                " none at single values; ask for pdf(), cdf() or quantile()"
+            )
+        return super()._as_mte(**options)
 
     def _masses_below(self) -> Values:
         """Probability below each cell, and in all (cells + 1, rows)."""
@@ -187,9 +210,7 @@ class PiecewisePosterior(ContinuousPosterior):
         return np.concatenate([np.zeros((1, per_cell.shape[1])), np.cumsum(per_cell, axis=0)])
 
     def _cdf(self, x: Values) -> Values:
-        if self._point_cells is not None:
-            nearest, exact, within = self._point_cells.locate(x)
-            x = np.where(exact | within, self._point_cells.high[nearest], x)
+        x = self._point_cells.move_above(x)
         cell, position, _ = self._locate(x)
         columns = np.arange(x.shape[1])
         before = self._masses_below()
@@ -222,7 +243,7 @@ class PiecewisePosterior(ContinuousPosterior):
                 break
         half = (self._high - self._low)[cell, columns] / 2
         values = np.asarray(self._low[cell, columns] + half * (1 + position))
-        return values if self._point_cells is None else self._point_cells.snap(values)
+        return self._point_cells.snap(values)
 
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +40,8 @@ class RegressionRows:
         How many of them there are.
     ridge : ndarray (regressors,)
         Of the regression at the root, which is drawn towards zero.
+    spread : ndarray (rows, regressors), optional
+        The variances of numbers that are not known but expected.
     """
 
     numbers: Values
@@ -47,11 +49,11 @@ class RegressionRows:
     codes: Codes
     sizes: tuple[int, ...]
     ridge: Values
+    spread: Values | None = None
 
     def take(self, tests: Sequence[int]) -> RegressionRows:
         """Return the same with some of the tests."""
-        sizes = tuple(self.sizes[test] for test in tests)
-        return RegressionRows(self.numbers, self.target, self.codes[:, list(tests)], sizes, self.ridge)
+        return replace(self, codes=self.codes[:, list(tests)], sizes=tuple(self.sizes[test] for test in tests))
 
 
 @dataclass(frozen=True)
@@ -313,9 +315,10 @@ def predict_by_depth(
     chosen : ndarray, optional
         The rows that are predicted, by default all.
     """
-    numbers, codes = rows.numbers, rows.codes
+    numbers, codes, spread = rows.numbers, rows.codes, rows.spread
     if chosen is not None:
         numbers, codes = numbers[chosen], codes[chosen]
+        spread = None if spread is None else spread[chosen]
     means, variances = np.empty((2, depth + 1, len(numbers)))
     full = np.column_stack((np.ones(len(numbers)), numbers))
     pending = [(root, Sample(np.arange(len(full)), np.ones(len(full))))]
@@ -323,6 +326,8 @@ def predict_by_depth(
         node, sample = pending.pop()
         means[node.level :, sample.rows] = full[sample.rows] @ node.statistics.coefficients
         variances[node.level :, sample.rows] = node.statistics.variance
+        if spread is not None:
+            variances[node.level :, sample.rows] += spread[sample.rows] @ node.statistics.coefficients[1:] ** 2
         if node.split is not None and node.level < depth:
             pending += zip(node.children, node.split.divide(codes[:, node.split.column], sample), strict=True)
     return means, variances
