@@ -8,10 +8,12 @@ import os
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from hybridbn.errors import TableError
+
+if TYPE_CHECKING:
+    from concurrent.futures import Executor, Future
 
 __all__ = ["check_jobs", "run_in_executor", "run_in_processes", "run_in_threads"]
 
@@ -55,6 +57,8 @@ def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item], jo
     if jobs == 1:
         yield from map(function, items)
         return
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(jobs) as pool:
         yield from _yield_in_order(pool, function, items, jobs)
 
@@ -80,6 +84,8 @@ def run_in_processes(
         raise TableError(
             f"{what} can't be sent to other processes ({error}); define it at the top of a module, or give n_jobs=1"
         ) from error
+    from concurrent.futures import ProcessPoolExecutor
+
     with ProcessPoolExecutor(jobs, initializer=_initialize, initargs=(packed,)) as pool:
         yield from _yield_in_order(pool, _work, items, jobs)
 
@@ -102,6 +108,7 @@ def run_in_executor(
 
     Examples
     --------
+    >>> from concurrent.futures import ThreadPoolExecutor
     >>> with ThreadPoolExecutor(2) as pool:
     ...     list(run_in_executor(pool, str, [1, 2], "the function"))
     ['1', '2']

@@ -13,12 +13,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import numpy as np
 from numpy.typing import NDArray
-
-from hybridbn.time_patterns import PatternFinder, has_directives, parse, write_moment
 
 __all__ = [
     "DAY",
@@ -120,6 +117,8 @@ def find_zone(name: str) -> datetime.tzinfo:
     if match := re.fullmatch(r"(?:UTC)?([+-])(\d\d):?(\d\d)", name):
         offset = datetime.timedelta(hours=int(match[2]), minutes=int(match[3]))
         return datetime.timezone(-offset if match[1] == "-" else offset)
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
     try:
         return datetime.UTC if name in ("UTC", "Z") else ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError):
@@ -165,8 +164,11 @@ class Unit:
         for text in (self.zone, self.pattern):
             if text is not None and not isinstance(text, str):
                 raise ValueError(f"a unit's zone and pattern are texts, not {text!r}")
-        if self.pattern is not None and not has_directives(self.pattern):
-            raise ValueError(f"a unit's pattern holds directives such as %Y-%m-%d; found {self.pattern!r}")
+        if self.pattern is not None:
+            from hybridbn.time_patterns import has_directives
+
+            if not has_directives(self.pattern):
+                raise ValueError(f"a unit's pattern holds directives such as %Y-%m-%d; found {self.pattern!r}")
 
     @property
     def name(self) -> str:
@@ -198,6 +200,8 @@ class Unit:
     def number(self, value: Any) -> float:
         """Return a date, time, duration, number of days or text as a number of days; raise `ValueError` for others."""
         if isinstance(value, str):
+            from hybridbn.time_patterns import PatternFinder, parse
+
             parsed = None if self.pattern is None else parse(self.pattern, value)
             if parsed is None:
                 finder = PatternFinder()
@@ -305,6 +309,8 @@ class Unit:
         (value,) = replace(self, pattern=None).list_values(np.array([number], dtype=np.float64))
         if pattern is None:
             return str(value) if self.kind == "duration" else cast(str, value.isoformat())
+        from hybridbn.time_patterns import write_moment
+
         moment, total = (value, 0) if self.kind == "datetime" else (_EPOCH, 0)
         in_hours = re.search("%-?T", pattern) is not None
         if self.kind == "date":

@@ -125,7 +125,7 @@ class Problem:
         if tables.executor is None:
             program = compile_program(self.factors, self.scopes or ((),), self.sizes, self.order)
             program.on_growth = self.on_growth
-            tables.executor = Executor(self.sources, program, frozenset(self.nodes))
+            tables.executor = Executor(self.sources, program)
         return tables.executor
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -17,12 +17,10 @@ from hybridbn.inference.engines import Engine
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.scanned import ScannedPosterior, answer_in_parts
 from hybridbn.inference.relevance import Status, ancestors, find_requisite, status_of
 from hybridbn.inference.snapshot import Snapshot
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, shorten
 
 if TYPE_CHECKING:
@@ -45,13 +43,24 @@ def posterior(
     network: Network, target: str | Sequence[str], evidence: Any = None, options: Options | None = None
 ) -> Any:
     """Return the posterior of one variable, or the joint posterior of several."""
-    if isinstance(evidence, Table) and evidence.is_scanned:
+    if _is_scanned(evidence):
+        from hybridbn.inference.posteriors.scanned import ScannedPosterior
+
         return ScannedPosterior(network, target, evidence, options or Options())
     if isinstance(target, str):
         return posteriors(network, evidence, [target], options)[target]
     from hybridbn.inference.posteriors.joint import joint_posterior
 
     return joint_posterior(network, target, evidence, options or Options())
+
+
+def _is_scanned(evidence: Any) -> bool:
+    """Tell whether evidence is a table that is read in passes; a single case needs no tables."""
+    if evidence is None or isinstance(evidence, Mapping):
+        return False
+    from hybridbn.tables import Table
+
+    return isinstance(evidence, Table) and evidence.is_scanned
 
 
 def posteriors(
@@ -129,7 +138,9 @@ def read_relevant_evidence(network: AnyNetwork, reader: EvidenceReader | Evidenc
 
 def log_evidence(network: Network, evidence: Any = None, options: Options | None = None) -> Any:
     """Return the logarithm of the probability (density) of the evidence; -inf where it is impossible."""
-    if isinstance(evidence, Table) and evidence.is_scanned:
+    if _is_scanned(evidence):
+        from hybridbn.inference.posteriors.scanned import answer_in_parts
+
         return answer_in_parts(evidence, network, partial(log_evidence, network, options=options))
     reader = EvidenceReader(network, evidence)
     values = log_evidence_of(network, reader.evidence(), options or Options())

@@ -22,7 +22,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
-    "SUSPICIOUS",
     "Executor",
     "FactorSource",
     "LikelihoodSource",
@@ -30,8 +29,15 @@ __all__ = [
     "PotentialSource",
     "WeightSource",
     "evaluate_source",
+    "find_least_total",
     "normalize",
 ]
+
+
+LEAST_TOTAL = 1e-200
+"""The same as `SUSPICIOUS` where variables have nodes, along which values may be lost that are smaller than 1e-225."""
+LOG_TINY = np.log(1e-200)
+"""Values whose largest one has a smaller logarithm may have lost others to underflow: logarithms are exponentiated."""
 
 
 class FactorSource(Protocol):
@@ -90,6 +96,11 @@ class PotentialSource:
     rows: bool
     static: bool
 
+    @property
+    def known_by_logarithm(self) -> bool:
+        """Whether the potential computes values from their logarithms."""
+        return type(self.potential).on is Potential.on
+
     def points(self, axes: Mapping[str, Axis], evidence: Evidence) -> dict[str, Any]:
         """Return the axis points of every variable in the scope."""
         points: dict[str, Any] = {}
@@ -119,7 +130,10 @@ class PotentialSource:
             known = evidence.findings[child].observed
             array, scale = _fill_unknown(array, known, 1.0), np.where(known, scale, 0.0)
         if any(isinstance(variable, Continuous) for variable in self.potential.variables):
-            return rescale(array, scale, self.rows)
+            scaled, log_scale = rescale(array, scale, self.rows)
+            if np.any(log_scale - scale < LOG_TINY) and not isinstance(axis, CellAxis):
+                return exponentiate(self.logs(axes, evidence), self.rows)
+            return scaled, log_scale
         return array, scale
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
@@ -239,10 +253,6 @@ class LikelihoodSource:
             return np.log(array)
 
 
-LINEAR_SPAN = 600.0
-"""Rows whose factors span more than e^600 are multiplied in logarithms, because doubles would underflow."""
-
-
 class NormalizedTables(NamedTuple):
     """The result of an executor for some rows: normalized tables.
 
@@ -260,16 +270,10 @@ class NormalizedTables(NamedTuple):
 
 @dataclass
 class Executor:
-    """Factor sources, and the program that multiplies their factors and sums variables out.
-
-    Attributes
-    ----------
-    nodes : variables with Gauss-Legendre nodes, along which potentials may span more than the range of doubles
-    """
+    """Factor sources, and the program that multiplies their factors and sums variables out."""
 
     sources: Sequence[FactorSource]
     program: Program
-    nodes: frozenset[str]
     _static_scale: float = 0.0
     _lock: Lock = field(default_factory=Lock, repr=False)
 
@@ -291,7 +295,6 @@ class Executor:
         arrays: dict[int, Values] = {}
         scale: Values | float = 0.0
         static_scale = 0.0
-        wide: NDArray[np.bool_] | bool = False
         warm = self.program.warm
         for number, source in enumerate(self.sources):
             if source.static:
@@ -299,8 +302,10 @@ class Executor:
                     arrays[number], fixed = source.values(axes, evidence)
                     static_scale += float(np.max(fixed))
                 continue
-            arrays[number], log_scale, lost = evaluate_source(source, axes, evidence, self.nodes, logs.get(number))
-            wide = wide | lost
+            if number in logs:
+                arrays[number], log_scale = exponentiate(logs[number], rows=True)
+            else:
+                arrays[number], log_scale = evaluate_source(source, axes, evidence)
             scale = scale + log_scale
         if not warm:
             self._static_scale = static_scale
@@ -308,7 +313,7 @@ class Executor:
             self._with_rows(t, s, evidence.rows) for t, s in zip(self.program.run(arrays), self.scopes, strict=True)
         ]
         total = _total(tables[0])
-        sound = total > SUSPICIOUS
+        sound = total > find_least_total(self.sources)
         if sound.all():
             log_norm = np.log(total)
             tables[0] = tables[0] / total
@@ -317,7 +322,7 @@ class Executor:
                 log_norm = np.log(total)
             tables[0] = normalize(tables[0])
         tables[1:] = [normalize(table) for table in tables[1:]]
-        return NormalizedTables(tables, log_norm + (scale + self._static_scale), ~sound | wide)
+        return NormalizedTables(tables, log_norm + (scale + self._static_scale), ~sound)
 
     def run_in_logs(
         self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values] | None = None
@@ -357,39 +362,21 @@ class Executor:
 
 
 def evaluate_source(
-    source: FactorSource,
-    axes: Mapping[str, Axis],
-    evidence: Evidence,
-    nodes: frozenset[str],
-    known: Values | None = None,
-) -> tuple[Values, Values | float, NDArray[np.bool_] | bool]:
-    """Return a factor, its log scale, and the rows in which it spans more than doubles can hold.
-
-    `nodes` are the variables with Gauss-Legendre nodes, along which potentials may; `known` are its logarithms, if they
-    were computed before.
-    """
-    if source.rows and isinstance(source, PotentialSource):
-        if not nodes.isdisjoint(source.names):
-            return _exponentiate_rows(source.logs(axes, evidence) if known is None else known)
-        if not source.names and type(source.potential).on is Potential.on:
-            # one number a row, which the potential knows by its logarithm
-            logs = source.logs(axes, evidence)
-            possible = logs > -np.inf
-            if possible.all():
-                return np.ones(len(logs)), logs, False
-            return possible.astype(float), np.where(possible, logs, 0.0), False
-    return (*source.values(axes, evidence), False)
+    source: FactorSource, axes: Mapping[str, Axis], evidence: Evidence
+) -> tuple[Values, Values | float]:
+    """Return a factor and its log scale. What underflows is negligible beside the largest value of its row."""
+    if not source.names and source.rows and isinstance(source, PotentialSource) and source.known_by_logarithm:
+        logs = source.logs(axes, evidence)
+        possible = logs > -np.inf
+        if possible.all():
+            return np.ones(len(logs)), logs
+        return possible.astype(float), np.where(possible, logs, 0.0)
+    return source.values(axes, evidence)
 
 
-def _exponentiate_rows(logs: Values) -> tuple[Values, Values, NDArray[np.bool_]]:
-    """Return exponentials, scaled for each row (last), their log scales, and the rows whose span is too large for
-    doubles.
-    """
-    over = tuple(range(logs.ndim - 1))
-    top = logs.max(axis=over, initial=-np.inf)
-    top = np.where(np.isfinite(top), top, 0.0)
-    low = np.where(np.isneginf(logs), np.inf, logs).min(axis=over, initial=np.inf)
-    return np.exp(logs - top), top, low < top - LINEAR_SPAN
+def find_least_total(sources: Sequence[FactorSource]) -> float:
+    """Return the least total of a row that linear arithmetic gives accurately."""
+    return LEAST_TOTAL if any(isinstance(source, WeightSource) for source in sources) else SUSPICIOUS
 
 
 def _total(table: Values) -> Values:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis
 from hybridbn.inference.elimination.executor import (
-    SUSPICIOUS,
     FactorSource,
     PotentialSource,
     WeightSource,
     evaluate_source,
+    find_least_total,
 )
 from hybridbn.inference.elimination.program import MatrixProduct, Program, plan_matrix_product
 from hybridbn.inference.evidence import Evidence
@@ -161,7 +161,7 @@ class PatternExecutor:
         total = np.empty(evidence.rows)
         for rows, table in tables[0].values():
             total[rows] = table.sum(axis=tuple(range(table.ndim - 1)))
-        return PatternRun(tables, total, log_scale, ~(total > SUSPICIOUS))
+        return PatternRun(tables, total, log_scale, ~(total > find_least_total(self.sources)))
 
     def _known_bytes(self) -> int:
         return len(self._tables) + len(self._matrices) + len(self._factors)
@@ -189,7 +189,7 @@ class PatternExecutor:
             if len(rows) != evidence.rows:
                 part = part.take(rows, len(rows))
             # what underflows here is small beside the total, or leaves a total that is doubtful
-            array, scale, _ = evaluate_source(own, axes, part, frozenset())
+            array, scale = evaluate_source(own, axes, part)
             log_scale[rows] += scale
             result[observed] = RowGroup(rows, array)
         return result

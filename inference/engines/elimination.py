@@ -31,6 +31,8 @@ CHUNK_BYTES = 1 << 20
 """The largest table of a chunk has about this size, so that it stays in the cache of the processor."""
 MOST_BYTES = 1 << 26
 """Chunks of 64 rows may take this much where the tables of single rows are large."""
+GRID_NODES = 1 << 21
+"""Rows times nodes that are computed at a time on a shared grid along one variable."""
 MOST_ROWS = 1 << 14
 """The largest number of rows in a chunk."""
 NEARLY = 1e-6
@@ -174,7 +176,8 @@ def _solve_patterns(
     if not look.fine.all():
         # the sum of the errors of all variables decides
         together = tolerance * len(problem.nodes)
-        likely = _assess_groups(grid, hidden, evidence.rows, together)
+        coarse = {name: _select_group(group, ~look.fine) for name, group in hidden.items()}
+        likely = _assess_groups(grid, coarse, evidence.rows, together)
         look = RowAssessment(look.fine | likely.fine & (look.error <= together), look.error, likely.splits)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
     tables = []
@@ -193,6 +196,12 @@ def _solve_patterns(
     with np.errstate(divide="ignore"):
         log_norm = np.log(run.total) + run.log_scale
     return Solution(problem, rows, evidence, axes, tables, log_norm, look.error), look.fine & ~run.doubtful, look.splits
+
+
+def _select_group(group: RowGroup, chosen: NDArray[np.bool_]) -> RowGroup:
+    assert group.rows is not None
+    some = chosen[group.rows]
+    return RowGroup(group.rows[some], group.array[..., some])
 
 
 def _assess_groups(grid: SharedGrid, hidden: Mapping[str, RowGroup], rows: int, tolerance: float) -> RowAssessment:
@@ -268,6 +277,13 @@ def _solve_with_nodes(
     if tolerance not in grids:
         grids[tolerance] = make_shared_grid(problem, stricter)
     grid = grids[tolerance]
+    if grid is not None and len(problem.nodes) == 1 and evidence.rows * grid.size > GRID_NODES > grid.size:
+        step = GRID_NODES // grid.size
+        for start in range(0, evidence.rows, step):
+            some = slice(start, start + step)
+            part = evidence.take(some, len(rows[some]))
+            yield from _solve_with_nodes(problem, part, rows[some], tolerance, max_bytes)
+        return
     approximate: Solution | None = None
     if grid is not None:
         solution, accurate, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
@@ -327,8 +343,10 @@ def _solve_on_grid(
     if not settled.all():
         # the sum of the errors of all variables decides
         together = tolerance * len(problem.nodes)
-        likely, _, splits = grid.assess_rows(marginals, evidence, together)
-        settled |= likely & (error <= together)
+        coarse = np.flatnonzero(~settled)
+        marginals = {name: table[:, coarse] for name, table in marginals.items()}
+        likely, _, splits = grid.assess_rows(marginals, evidence.take(coarse, len(coarse)), together)
+        settled[coarse] = likely & (error[coarse] <= together)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
     return (
         Solution(problem, rows, evidence, axes, run.tables[:kept], run.log_norm, error),

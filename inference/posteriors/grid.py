@@ -230,16 +230,16 @@ class PiecewisePosterior(ContinuousPosterior):
         coefficients = self._local_coefficients(cell)
         excess = levels * before[-1] - before[cell, columns]
         low, high = np.full(levels.shape, -1.0), np.full(levels.shape, 1.0)
-        position = np.zeros(levels.shape)
+        position, moving = np.zeros(levels.shape), np.ones(levels.shape, dtype=bool)
         for _ in range(60):
             error = _integrate_series(coefficients, position) - excess
             low, high = np.where(error < 0, position, low), np.where(error < 0, high, position)
             with np.errstate(divide="ignore", invalid="ignore"):
                 step = position - error / _sum_series(coefficients, position)
             fresh = np.where((step > low) & (step < high), step, (low + high) / 2)
-            moved = np.abs(fresh - position).max(initial=0.0)
-            position = fresh
-            if not moved > 1e-16:
+            # each place is solved for as if it were alone
+            position, moving = np.where(moving, fresh, position), moving & (np.abs(fresh - position) > 4e-16)
+            if not moving.any():
                 break
         half = (self._high - self._low)[cell, columns] / 2
         values = np.asarray(self._low[cell, columns] + half * (1 + position))

@@ -159,7 +159,7 @@ class CellAssessment:
     error : ndarray (rows,), estimated
     settled : ndarray (rows,), whether the grid is good enough
     bound : ndarray (cells, rows), upper bound of the cell's log mass relative to the whole
-    density : ndarray (cells, ORDER, rows), log density relative to the whole mass
+    ends : ndarrays (cells, rows), log densities relative to the whole mass at the first and last nodes
     longer : whether the grid must be extended below and above (rows each)
     """
 
@@ -168,7 +168,7 @@ class CellAssessment:
     error: Values
     settled: NDArray[np.bool_]
     bound: Values
-    density: Values
+    ends: tuple[Values, Values]
     longer: tuple[NDArray[np.bool_], NDArray[np.bool_]] | None = None
 
     def check_ends(self, axis: NodeAxis, bounds: Bounds, rows: NDArray[np.intp]) -> None:
@@ -181,7 +181,7 @@ class CellAssessment:
         longer = []
         for backward in (False, True):
             place = len(used) - 1 - np.argmax(used[::-1], axis=0) if backward else np.argmax(used, axis=0)
-            outer, inner = (self.density[place, node, columns] for node in ((-1, 0) if backward else (0, -1)))
+            outer, inner = (ends[place, columns] for ends in (self.ends[::-1] if backward else self.ends))
             at_end = axis.high[place, columns] >= high if backward else axis.low[place, columns] <= low
             is_open = high < bounds.most[rows] if backward else low > bounds.least[rows]
             with np.errstate(divide="ignore", invalid="ignore"):
@@ -253,45 +253,45 @@ def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, to
     """Assess every cell by the log marginal at its nodes (weights included)."""
     cells, rows = axis.low.shape
     width = axis.high - axis.low
-    _, _, transform = legendre()
-    with np.errstate(divide="ignore", invalid="ignore"):
-        density = logs - np.log(axis.weights)
-    density = np.where(axis.weights > 0, density, -np.inf).reshape(cells, ORDER, rows)
+    used = width > 0
+    _, weights, transform = legendre()
     mass = logs.reshape(cells, ORDER, rows)
     top = mass.max(axis=(0, 1))
-    known = np.zeros(rows, dtype=bool)
-    if name in evidence.findings:
-        known = evidence.findings[name].observed
     nothing = ~np.isfinite(top)
     top = np.where(nothing, 0.0, top)
-    total = np.exp(mass - top).sum(axis=(0, 1))
-    used = width > 0
-    peak = density.max(axis=1)
-    with np.errstate(invalid="ignore"):
-        lowest = np.where(np.isfinite(density), density, np.inf).min(axis=1)
+    mass = mass - top
+    shares = np.exp(mass)
+    total = shares.sum(axis=(0, 1))
+    divisor = np.where(total > 0, total, 1.0)
+    unknown = nothing
+    if name in evidence.findings:
+        unknown = nothing | evidence.findings[name].observed
+    # logarithms of densities times half a cell's width
+    density = np.subtract(mass, np.log(weights)[:, None], out=mass)
+    peak, lowest = density.max(axis=1), density.min(axis=1)
+    partly = np.nonzero(np.isneginf(lowest) & (peak > -np.inf))
+    if len(partly[0]):
+        own = density[partly[0], :, partly[1]]
+        lowest[partly] = np.where(own > -np.inf, own, np.inf).min(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
         slope = np.where(np.isfinite(peak), peak - lowest, 0.0)
-        # between its nodes, a smooth density exceeds its values at the nodes by no more than their variation
-        log_width = np.log(np.where(used, width, 1.0))
-        bound = peak + 2 * slope + log_width - top
-        values = np.exp(density + log_width[:, None] - top)
-    values = np.where(np.isfinite(values), values, 0.0)
-    coefficients = np.einsum("kq,cqr->ckr", transform, values)
-    tail = np.abs(coefficients[:, -2:]).max(axis=1) / np.where(total > 0, total, 1.0)
+        log_half = np.log(np.where(used, width / 2, 1.0))
+        ends = [np.where(unknown, -np.inf, density[:, node] - log_half - np.log(total)) for node in (0, -1)]
+    # between its nodes, a smooth density exceeds its values at the nodes by no more than their variation
+    bound = np.where(used, peak + 2 * slope + np.log(2.0), -np.inf)
+    coefficients = np.matmul(transform * (2 / weights), shares)
+    tail = np.abs(coefficients[:, -2:]).max(axis=1) / divisor
     keep = used & (bound > -NEGLIGIBLE)
-    hidden = _measure_hidden_kinks(axis, coefficients) / np.where(total > 0, total, 1.0)
-    noise = _rounding_noise(axis, slope, peak) * np.abs(coefficients).max(axis=1) / np.where(total > 0, total, 1.0)
+    hidden = _measure_hidden_kinks(axis, coefficients) / divisor
+    noise = _rounding_noise(axis, slope, peak - log_half + top) * np.abs(coefficients).max(axis=1) / divisor
     share = tolerance / np.maximum(used.sum(axis=0), 1)
     rough = (tail > np.maximum(share, noise)) | (hidden > share) | (slope > 200)
     small = width <= 1e-13 * np.maximum(np.abs(axis.low), np.abs(axis.high))
     split = keep & rough & ~small
     error = ((tail + hidden) * used).sum(axis=0)
     steep = (split & (slope > 200)).any(axis=0)
-    settled = ~split.any(axis=0) | (error <= tolerance) & ~steep | known | nothing
-    with np.errstate(divide="ignore", invalid="ignore"):
-        relative = np.where(known | nothing, -np.inf, density - top - np.log(total))
-    return CellAssessment(
-        keep, split, np.where(known | nothing, 0.0, error), settled, np.where(used, bound, -np.inf), relative
-    )
+    settled = ~split.any(axis=0) | (error <= tolerance) & ~steep | unknown
+    return CellAssessment(keep, split, np.where(unknown, 0.0, error), settled, bound, (ends[0], ends[1]))
 
 
 def _measure_hidden_kinks(axis: NodeAxis, coefficients: Values) -> Values:

@@ -32,6 +32,8 @@ START_CELLS = 12
 FEWER_CELLS = 4
 """The number of cells to start with where three or more variables with nodes are in one table."""
 MOST_CELLS = 96
+MOST_CELLS_ALONE = 1024
+"""The largest number of cells of a variable, and of the only variable with nodes."""
 MOST_TABLE = 4e6
 MOST_AT_FIRST = 1e6
 """A grid with a larger table at first would hardly be fine enough before it is too large."""
@@ -81,6 +83,11 @@ class SharedGrid:
         """Return about how many bytes the grid's stored tables take."""
         return self.executor.estimate_bytes()
 
+    @property
+    def size(self) -> int:
+        """The number of nodes of all variables."""
+        return sum(axis.size for axis in self.axes.values() if isinstance(axis, NodeAxis))
+
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
         axis = self.axes[name]
@@ -123,13 +130,14 @@ def make_shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
         return None
     cells: dict[str, Values] = {}
     open_ends = {}
+    most_cells = _most_cells(problem)
     for name, (low, high, below, above) in find_prior_ranges(problem).items():
         if name not in problem.nodes:
             continue
         if not (np.isfinite(low) and np.isfinite(high) and 0 < high - low < 1e100):
             return None
         edges = _first_edges(problem, name, low, high)
-        if len(edges) - 1 > MOST_CELLS:
+        if len(edges) - 1 > most_cells:
             return None
         cells[name] = edges
         open_ends[name] = (below, above)
@@ -145,7 +153,7 @@ def make_shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
         fresh = _refine_for_prior(static, axes, cells, tolerance)
         if fresh is None:
             break
-        if max(map(len, fresh.values())) > MOST_CELLS + 1:
+        if max(map(len, fresh.values())) > most_cells + 1:
             return None
         cells = fresh
     return _make_grid(problem, cells, open_ends)
@@ -158,7 +166,8 @@ def refine_shared_grid(
     if grid.refinements >= MOST_REFINEMENTS or not any(split.any() for split in splits.values()):
         return None
     edges = {name: _halve_cells(cells, splits[name]) for name, cells in grid.edges.items()}
-    if max(map(len, edges.values())) > MOST_CELLS + 1 or _largest_table(problem, _axes(problem, edges)) > MOST_TABLE:
+    most_cells = _most_cells(problem)
+    if max(map(len, edges.values())) > most_cells + 1 or _largest_table(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
     return _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
 
@@ -177,12 +186,16 @@ def _make_grid(
     if problem.partly_observed:
         executor = PatternExecutor(problem.shared, program, problem.partly_observed, sizes)
     else:
-        executor = Executor(problem.shared, program, frozenset(problem.nodes))
+        executor = Executor(problem.shared, program)
     return SharedGrid(axes, open_ends, cells, executor, refinements)
 
 
 def _halve_cells(edges: Values, split: NDArray[np.bool_]) -> Values:
     return np.sort(np.concatenate([edges, ((edges[:-1] + edges[1:]) / 2)[split]]))
+
+
+def _most_cells(problem: Problem) -> int:
+    return MOST_CELLS_ALONE if len(problem.nodes) == 1 else MOST_CELLS
 
 
 def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values:
@@ -197,8 +210,9 @@ def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values
     for potential in touching:
         if not observed.isdisjoint(potential.scope) or id(potential) in varying or potential.opaque:
             scale = potential.scale(name)
-            if scale * RESOLVED * MOST_CELLS < high - low:
-                return np.linspace(low, high, MOST_CELLS + 2)
+            most = _most_cells(problem)
+            if scale * RESOLVED * most < high - low:
+                return np.linspace(low, high, most + 2)
             count = max(count, int(np.ceil((high - low) / (scale * RESOLVED))))
     breaks = [np.ravel(potential.breaks(name, {})) for potential in touching]
     own = problem.potentials.get(name)
@@ -229,11 +243,13 @@ def _refine_for_prior(
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, [(name,) for name in names], sizes)
     nothing = Evidence({}, 1, single=False)
-    tables = program.run_log({number: source.logs(axes, nothing) for number, source in enumerate(static)})
+    tables = program.run({number: source.values(axes, nothing)[0] for number, source in enumerate(static)})
     fresh, changed = {}, False
-    for name, logs in zip(names, tables, strict=True):
+    for name, table in zip(names, tables, strict=True):
         edges = cells[name]
         axis = node_axis(edges[:-1, None], edges[1:, None])
+        with np.errstate(divide="ignore"):
+            logs = np.log(table)
         split = assess_cells(logs[:, None], axis, nothing, name, tolerance).split[:, 0]
         changed |= bool(split.any())
         fresh[name] = _halve_cells(edges, split)

@@ -1,8 +1,9 @@
-"""Kernel conditionals at many points, by whichever of three methods is estimated to be the fastest.
+"""Kernel conditionals at many points, by whichever of four methods is estimated to be the fastest.
 
-Matrix products of kernels over all points; one sum of kernels for every target; or a table over the distinct values,
-where they come up again in many rows (quadrature halves the same cells for every row of a table, so hundreds of rows
-with hundreds of nodes each may have a thousand distinct nodes). All three give the same digits.
+Matrix products of kernels over all points; the same axis by axis where rows share the nodes of an axis; one sum of
+kernels for every target; or a table over the distinct values, where they come up again in many rows (quadrature halves
+the same cells for every row of a table, so hundreds of rows with hundreds of nodes each may have a thousand distinct
+nodes). All four give the same digits.
 """
 
 from __future__ import annotations
@@ -23,20 +24,25 @@ from hybridbn.potentials.kernel.mixtures import (
     SAFE,
     KernelMixture,
     evaluate_child,
+    grid_of,
     log_conditional,
     weigh_by_parents,
 )
+from hybridbn.potentials.kernel.product_grids import ScaledConditional, estimate_product_seconds, evaluate_on_product
 from hybridbn.variables import Codes, Values
 
 __all__ = [
     "DIGITS",
     "FARTHEST",
     "DistinctValues",
+    "ScaledConditional",
+    "evaluate_at",
     "evaluate_conditional",
     "evaluate_distinct",
     "find_distinct",
     "log_factors_without_self",
     "log_kernel_sums",
+    "products_are_cheaper",
     "sum_nearest",
     "sum_per_target",
     "sums_are_cheaper",
@@ -72,7 +78,21 @@ FIRST_NEIGHBORS = 16
 Exponents = Callable[[Any, Any], Values]
 
 
-def evaluate_conditional(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
+def evaluate_conditional(
+    group: KernelMixture, axes: Sequence[Values], child: NDArray[Any], *, log: bool
+) -> ScaledConditional:
+    """Return the conditional, or its logarithm, on axes (nodes, rows or 1) of the parents and of the child."""
+    if products_are_cheaper(group, axes, child):
+        return evaluate_on_product(group, axes, child, log=log)
+    logs = np.moveaxis(evaluate_at(group, grid_of(axes), child.T), 0, -1)
+    if log:
+        return ScaledConditional(logs, np.zeros(1))
+    top = logs.max(axis=(0, 1), initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0.0)
+    return ScaledConditional(np.exp(logs - top), top)
+
+
+def evaluate_at(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
     """Return the logarithm of the conditional at the child's nodes, (rows or 1, parents' grid, child's nodes)."""
     distinct = find_repeats(group, parents, child)
     if distinct is not None:
@@ -82,6 +102,14 @@ def evaluate_conditional(group: KernelMixture, parents: Sequence[Values], child:
     if sums_are_cheaper(group, parents, child):
         return sum_per_target(group, parents, child)
     return log_conditional(group, parents, child, evaluate_child)
+
+
+def products_are_cheaper(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> bool:
+    """Tell whether products of the kernels of each axis are estimated to be faster than one sum per target."""
+    rows = max(axis.shape[1] for axis in (*axes, child))
+    combinations = math.prod(len(axis) for axis in axes) * max((axis.shape[1] for axis in axes), default=0)
+    targets = math.prod(len(axis) for axis in (*axes, child)) * rows
+    return estimate_product_seconds(group, axes, child) < _estimate_sums(group, combinations, targets)
 
 
 def find_repeats(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> DistinctValues | None:
@@ -110,21 +138,21 @@ def sums_are_cheaper(group: KernelMixture, parents: Sequence[Values], child: NDA
 
 def _estimate_costs(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> tuple[float, float]:
     """Estimate the seconds for matrix products over all points, and for one sum of kernels per target."""
-    points, numbers = group.points.shape
     combinations = parents[0].size if parents else 0
     targets = math.prod(_shape(parents, child))
-    if group.first:
-        kernels = combinations + child.size
-        sums = combinations + targets
-    else:
-        kernels = combinations
-        sums = combinations * (int(group.labels.max()) + 1)
-    matrices = points * (kernels * SECONDS_PER_KERNEL + targets * SECONDS_PER_PRODUCT)
-    # a lattice in three dimensions would be too large
-    return (
-        matrices,
-        SECONDS_TO_START + points * SECONDS_PER_POINT + sums * SECONDS_PER_TARGET if numbers <= 2 else math.inf,
-    )
+    kernels = combinations + (child.size if group.first else 0)
+    matrices = len(group.points) * (kernels * SECONDS_PER_KERNEL + targets * SECONDS_PER_PRODUCT)
+    return matrices, _estimate_sums(group, combinations, targets)
+
+
+def _estimate_sums(group: KernelMixture, combinations: int, targets: int) -> float:
+    """Estimate the seconds for one sum of kernels per target."""
+    points, numbers = group.points.shape
+    if numbers > 2:  # a lattice in three dimensions would be too large
+        return math.inf
+    sums = combinations + targets if group.first else combinations * (int(group.labels.max()) + 1)
+    seconds: float = SECONDS_TO_START + points * SECONDS_PER_POINT + sums * SECONDS_PER_TARGET
+    return seconds
 
 
 def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:

@@ -24,6 +24,7 @@ __all__ = [
     "KernelMixture",
     "component_quantile",
     "evaluate_child",
+    "evaluate_exponents",
     "grid_of",
     "integrate_child",
     "invert",
@@ -81,7 +82,7 @@ def log_inside_domain(points: Values, widths: Values, domain: tuple[float, float
     return log_normal_interval((domain[0] - points) / widths, (domain[1] - points) / widths)
 
 
-def _kernel_exponents(points: Values, widths: Values, values: Values) -> KernelLogs:
+def evaluate_exponents(points: Values, widths: Values, values: Values) -> KernelLogs:
     """Return -z**2 / 2 for z = (value - point) / width, relative to the nearest point, which keeps digits at far
     values.
 
@@ -132,7 +133,7 @@ def _as_column(array: NDArray[Any], some: Any) -> NDArray[Any]:
 def weigh_by_parents(group: KernelMixture, values: Sequence[Values], columns: int) -> KernelLogs:
     """Return the logarithms of the kernels' weights given the continuous parents."""
     parts = [
-        _kernel_exponents(group.points[:, j], group.widths[:, j], value)
+        evaluate_exponents(group.points[:, j], group.widths[:, j], value)
         for j, value in enumerate(values, start=group.first)
     ]
 
@@ -158,7 +159,7 @@ def evaluate_child(group: KernelMixture, values: NDArray[Any]) -> KernelLogs:
 
         return matches, np.zeros(len(values))
     low, high = group.domain
-    relative, top = _kernel_exponents(group.points[:, 0], group.widths[:, 0], values)
+    relative, top = evaluate_exponents(group.points[:, 0], group.widths[:, 0], values)
     top = np.where((values >= low) & (values <= high), top - (math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI), -np.inf)
     if not group.log_inside.any():
         return relative, top

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.potentials.base import Axes, Interval, Potential, freeze
-from hybridbn.potentials.kernel.evaluation import evaluate_conditional, log_factors_without_self
+from hybridbn.potentials.kernel.evaluation import ScaledConditional, evaluate_conditional, log_factors_without_self
 from hybridbn.potentials.kernel.mixtures import (
     CELLS,
     KernelLogs,
@@ -144,9 +144,14 @@ class Kernel(Potential):
 
     # -- values ---------------------------------------------------------------------------------------------------
 
+    def on(self, axes: Axes) -> tuple[Values, Values | float]:
+        """Evaluate on given points; a value that is negligible in its row may underflow to zero."""
+        values, scale = self._evaluate(axes, axes[self.child.name], partial(evaluate_conditional, log=False))
+        return values, scale if values.ndim > len(self.scope) else float(scale[0])
+
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm; minus infinity only outside the child's domain and for states without points."""
-        return self._evaluate(axes, axes[self.child.name], evaluate_conditional)
+        return self._evaluate(axes, axes[self.child.name], partial(evaluate_conditional, log=True))[0]
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child, kernel by kernel."""
@@ -160,7 +165,11 @@ class Kernel(Potential):
             which = numbers.astype(np.intp)
             return integrate_child(group, ends[0][which], ends[1][which])
 
-        logs = self._evaluate(axes, cells, partial(log_conditional, columns=cells_at))
+        def logs_in_cells(group: KernelMixture, parents: Sequence[Values], numbers: NDArray[Any]) -> ScaledConditional:
+            found = log_conditional(group, grid_of(parents), numbers.T, cells_at)
+            return ScaledConditional(np.moveaxis(found, 0, -1), np.zeros(1))
+
+        logs, _ = self._evaluate(axes, cells, logs_in_cells)
         top = np.max(logs, axis=tuple(range(len(self.scope))), initial=-np.inf)
         scale = np.where(np.isfinite(top), top, 0.0)
         return np.exp(logs - scale), scale if scale.ndim else float(scale)
@@ -171,43 +180,41 @@ class Kernel(Potential):
         return isinstance(self.child, Continuous)
 
     def _evaluate(
-        self, axes: Axes, child: NDArray[Any], logs: Callable[[KernelMixture, Sequence[Values], NDArray[Any]], Values]
-    ) -> Values:
+        self,
+        axes: Axes,
+        child: NDArray[Any],
+        evaluate: Callable[[KernelMixture, Sequence[Values], NDArray[Any]], ScaledConditional],
+    ) -> tuple[Values, Values]:
+        """Return the values of all configurations, rows last if there are any, and the log scale of each row."""
         discrete = [axes[p.name] for p in self.parents if isinstance(p, Discrete)]
-        continuous = [axes[p.name] for p in self.parents if isinstance(p, Continuous)]
+        continuous = [np.asarray(axes[p.name], np.float64) for p in self.parents if isinstance(p, Continuous)]
         by_row = [axis.shape[1] for axis in (*discrete, *continuous, child) if axis.ndim == 2]
         rows = by_row[0] if by_row else 1
         groups = self._number_configurations(discrete)
-        parents = grid_of(continuous)
-        # child nodes last, rows first
-        nodes = child.T if child.ndim == 2 else child[None, :]
-        out = np.empty((len(groups), rows, math.prod(map(len, continuous)), len(child)))
+        parents = [axis if axis.ndim == 2 else axis[:, None] for axis in continuous]
+        nodes = child if child.ndim == 2 else child[:, None]
+        out = np.empty((len(groups), math.prod(map(len, parents)), len(nodes), rows))
+        scales = np.zeros((len(groups), rows))
         for position, codes in enumerate(groups):
             if len(codes) == 1:
-                out[position] = logs(self._mixture_of(int(codes[0])), parents, nodes)
+                out[position], scales[position] = evaluate(self._mixture_of(int(codes[0])), parents, nodes)
                 continue
             for code in np.unique(codes):
-                rows_of_group = codes == code
-                parent_values = [p if len(p) == 1 else p[rows_of_group] for p in parents]
-                child_values = nodes if len(nodes) == 1 else nodes[rows_of_group]
-                out[position, rows_of_group] = logs(self._mixture_of(int(code)), parent_values, child_values)
-        shape = (*map(len, discrete), rows, *map(len, continuous), len(child))
-        return np.asarray(self._order_by_scope(out.reshape(shape), bool(by_row)))
+                own = codes == code
+                selected = [axis if axis.shape[1] == 1 else axis[:, own] for axis in (*parents, nodes)]
+                part = evaluate(self._mixture_of(int(code)), selected[:-1], selected[-1])
+                out[position][..., own], scales[position, own] = part
+        scale = scales.max(axis=0)
+        if len(groups) > 1 and scales.any():
+            out *= np.exp(scales - scale)[:, None, None]
+        shape = (*map(len, discrete), *map(len, parents), len(nodes), rows)
+        return self._order_by_scope(out.reshape(shape), bool(by_row)), scale
 
     def _order_by_scope(self, out: Values, rows: bool) -> Values:
-        """Transpose dimensions (discrete, rows, continuous, child) into the order of the scope, the rows last if
-        any.
-        """
-        discrete = sum(isinstance(p, Discrete) for p in self.parents)
-        positions, next_discrete, next_continuous = [], 0, discrete + 1
-        for parent in self.parents:
-            if isinstance(parent, Discrete):
-                positions.append(next_discrete)
-                next_discrete += 1
-            else:
-                positions.append(next_continuous)
-                next_continuous += 1
-        out = out.transpose(*positions, out.ndim - 1, discrete)
+        """Transpose dimensions (discrete, continuous, child, rows) into the order of the scope; rows stay last."""
+        kinds = [isinstance(parent, Continuous) for parent in self.parents]
+        positions = np.argsort(np.argsort(kinds, kind="stable")).tolist()
+        out = out.transpose(*positions, out.ndim - 2, out.ndim - 1)
         return out if rows else out[..., 0]
 
     def _number_configurations(self, axes: Sequence[NDArray[Any]]) -> Codes:

@@ -1,0 +1,108 @@
+"""Kernel conditionals on products of axes, against the sums over all points at every combination of their values."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from hybridbn.potentials.kernel import Kernel, evaluation, product_grids
+from hybridbn.variables import Continuous, Discrete
+
+A, B, X, C = Continuous("a"), Continuous("b"), Continuous("x"), Discrete("c", ("u", "v", "w"))
+
+
+def _make(child, parents, points, rng, shift=0.0, scale=1.0, h=0.3):
+    """Points around a curve, with weights."""
+    first = rng.normal(size=points)
+    columns = [np.sin(2 * first) + 0.3 * rng.normal(size=points), first, first**2 + 0.3 * rng.normal(size=points)]
+    columns = columns[: 1 + len(parents)] if child is X else columns[1 : 1 + len(parents)]
+    labels = {"c": rng.integers(0, 2, points)} if child is C else None
+    widths = scale * h * np.linspace(0.8, 1.2, len(columns))
+    if child is C:
+        widths = widths * np.array([1.0, 0.5, 2.0])[:, None]  # of each state
+    return Kernel(
+        child,
+        parents,
+        points=shift + scale * np.column_stack(columns),
+        bandwidths=widths,
+        weights=rng.exponential(size=points) + 1e-3,
+        labels=labels,
+    )
+
+
+def _compare(monkeypatch, potential, axes):
+    """Compare both the logarithms and the values with those without products of axes."""
+    monkeypatch.setattr(evaluation, "find_repeats", lambda *_: None)
+    monkeypatch.setattr(evaluation, "sums_are_cheaper", lambda *_: False)
+    monkeypatch.setattr(evaluation, "products_are_cheaper", lambda *_: False)
+    wanted = potential.log_on(axes)
+    monkeypatch.setattr(evaluation, "products_are_cheaper", lambda *_: True)
+    logs = potential.log_on(axes)
+    assert logs.shape == wanted.shape
+    assert (np.isfinite(logs) == np.isfinite(wanted)).all()
+    finite = np.isfinite(wanted)
+    np.testing.assert_allclose(logs[finite], wanted[finite], rtol=1e-13, atol=1e-11)
+    values, scale = potential.on(axes)
+    # what is negligible in its row may be zero
+    large = values > 1e-100 * values.max(axis=tuple(range(len(potential.scope))))
+    assert large[np.isfinite(wanted) & (wanted > scale - 200)].all()
+    with np.errstate(divide="ignore"):
+        np.testing.assert_allclose((np.log(values) + scale)[large], wanted[large], rtol=1e-13, atol=1e-11)
+
+
+@pytest.mark.parametrize(("shift", "scale"), [(0.0, 1.0), (1e5, 1.0), (0.0, 1e-200)])
+@pytest.mark.parametrize("child", [X, C])
+@pytest.mark.parametrize("parents", [(), (A,), (A, B)])
+def test_axes_of_all_kinds(monkeypatch, child, parents, shift, scale):
+    if child is C and not parents:
+        pytest.skip("a Kernel needs a number")
+    rng = np.random.default_rng(len(parents))
+    potential = _make(child, parents, 40, rng, shift, scale)
+    far = np.array([-1e6, -30.0, 8.0, 200.0])
+    numbers = shift + scale * np.concatenate([3 * rng.normal(size=5), far])
+    kinds = {"shared": numbers, "row": shift + scale * np.concatenate([2 * rng.normal(size=4), far])[None]}
+    states = {"shared": np.arange(3), "row": np.array([[0, 1, 2, 1, 0, 0, 1, 2]])}
+    for chosen in itertools.product(("shared", "row"), repeat=1 + len(parents)):
+        axes = {variable.name: kinds[kind] for variable, kind in zip(parents, chosen, strict=False)}
+        axes[child.name] = (states if child is C else kinds)[chosen[-1]]
+        _compare(monkeypatch, potential, axes)
+
+
+@pytest.mark.parametrize("h", [0.02, 0.3])
+def test_many_nodes_by_way_of_a_lattice(monkeypatch, h):
+    rng = np.random.default_rng(0)
+    potential = _make(X, (A,), 400, rng, h=h)
+    group = potential._mixture_of(0)
+    nodes = np.linspace(-4, 4, 900)
+    if h == 0.3:
+        assert product_grids._count_lattice(group.points[:, 1], group.widths[:, 1], nodes)
+    _compare(monkeypatch, potential, {"a": nodes, "x": 2 * rng.normal(size=(1, 20))})
+    _compare(monkeypatch, potential, {"a": nodes, "x": np.linspace(-3, 3, 7)})
+
+
+def test_rows_in_blocks_and_equal_rows(monkeypatch):
+    rng = np.random.default_rng(1)
+    potential = _make(X, (A, B), 50, rng)
+    axes = {"a": rng.normal(size=6), "b": rng.normal(size=(1, 9)), "x": rng.normal(size=(1, 9))}
+    equal = {"a": rng.normal(size=6), "b": rng.normal(size=3), "x": np.array([[0.5, 0.1, 0.5, 0.5, 0.1, 0.5]])}
+    monkeypatch.setattr(product_grids, "MOST_WEIGHTS", 100)
+    monkeypatch.setattr(product_grids, "CELLS", 500)
+    _compare(monkeypatch, potential, axes)
+    _compare(monkeypatch, potential, equal)
+
+
+def test_truncated_kernels(monkeypatch):
+    rng = np.random.default_rng(2)
+    points = rng.uniform(size=(30, 2))
+    potential = Kernel(Continuous("x", (0, 1)), (Continuous("a", (0, 1)),), points=points, bandwidths=[0.2, 0.1])
+    for x in (np.array([-0.1, 0.0, 0.4, 1.0]), np.array([[-0.1, 0.3, 2.0, 1.0]])):
+        _compare(monkeypatch, potential, {"a": np.linspace(0, 1, 5), "x": x})
+
+
+def test_grids_for_each_row_are_left_to_other_methods():
+    rng = np.random.default_rng(3)
+    group = _make(X, (A,), 30, rng)._mixture_of(0)
+    row, own = rng.normal(size=(1, 10)), rng.normal(size=(5, 10))
+    assert product_grids.has_product_axes([row], row)
+    assert not product_grids.has_product_axes([own], row)
+    assert product_grids.estimate_product_seconds(group, [own], row) == np.inf
