@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 
 from hybridbn.arguments import list_items
-from hybridbn.backends.base import Backend, Batch, Source, Task
+from hybridbn.backends.base import FILE_BITS, Backend, Batch, Source, Task
 from hybridbn.backends.batches import REST, BatchReader
 from hybridbn.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
 from hybridbn.backends.sampling import SampleTask
@@ -66,6 +67,12 @@ class Passes:
         if self.weights is not None and not 0 < profile.weight < np.inf:
             raise TableError(f"the weights sum to {profile.weight}; at least one must be positive, and the sum finite")
         return profile
+
+    @functools.cached_property
+    def offsets(self) -> dict[int, int]:
+        """How many rows come before those of each file, by its number."""
+        ends = dict(sorted(self.profile.ends.items()))
+        return dict(zip(ends, itertools.accumulate(ends.values(), initial=0), strict=False))
 
     @functools.cached_property
     def variables(self) -> dict[str, Variable]:
@@ -317,6 +324,16 @@ class Scan(Table):
         reader = BatchReader([one for one in variables if one.name in self._chosen], self.passes.weights)
         yield from self.passes.backend.answer(_PartTask(reader, function), self.passes.source)
 
+    def sum_parts(
+        self, function: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None
+    ) -> Result:
+        """Return the sum of a function of each batch of rows, added up where the backend reads them."""
+        if variables is None:
+            variables = [self.variable(name) for name in self._chosen]
+        reader = BatchReader([one for one in variables if one.name in self._chosen], self.passes.weights)
+        summed: Result = self.passes.learn(_SumTask(reader, function, self.passes.offsets))
+        return summed
+
     def transform(self, function: Callable[[int, Any], Any]) -> Scan:
         """Return a scan whose batches become others while they are read.
 
@@ -408,3 +425,22 @@ class _PartTask(Task):
     def learn(self, batch: Batch) -> Any:
         """Return the function of a batch."""
         return self.function(self.reader.table(batch))
+
+
+@dataclass(frozen=True)
+class _SumTask(Task):
+    """Applies a function to each batch as a table, and to the place of its first row among all rows."""
+
+    reader: BatchReader
+    function: Callable[[Table, int], Any]
+    offsets: Mapping[int, int]
+
+    @property
+    def columns(self) -> Sequence[str]:  # type: ignore[override]
+        """The columns that the function reads."""
+        return self.reader.columns
+
+    def learn(self, batch: Batch) -> Any:
+        """Return the function of a batch."""
+        file, place = divmod(batch.first, 1 << FILE_BITS)
+        return self.function(self.reader.table(batch), self.offsets.get(file, 0) + place)

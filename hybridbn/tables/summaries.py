@@ -125,6 +125,22 @@ class TableSummaries:
         table: Table = self  # type: ignore[assignment]
         yield function(table if variables is None else table.with_variables(variables))
 
+    def sum_parts(
+        self, function: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None
+    ) -> Result:
+        """Return the sum of a function of consecutive rows, which is that of the table itself where it is in memory.
+
+        Parameters
+        ----------
+        function : callable
+            From a table and the place of its first row among all rows to what can be added up, or None; one that can be
+            pickled, where the rows are read by other processes.
+        variables : sequence of Variable, optional
+            What the columns are read as.
+        """
+        table: Table = self  # type: ignore[assignment]
+        return function(table if variables is None else table.with_variables(variables), 0)
+
     def transform(self, function: Callable[[int, Any], Any]) -> Table:
         """Return the table whose rows become others while they are read, where they are read in passes.
 
