@@ -15,7 +15,7 @@ from test_scans import make_data, names_of, same, write
 import hybridbn as hb
 from hybridbn.backends import files
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility
-from hybridbn.structures import nb_tree
+from hybridbn.structures import class_clusters, mixture, nb_tree
 from hybridbn.tables.row_numbers import assign_row_folds
 
 pytest.importorskip("pyarrow")
@@ -98,6 +98,56 @@ def test_trees_of_numbers_are_close_to_those_from_memory(target: str, potentials
     assert learned.variable(f"{target} leaf").states == known.variable(f"{target} leaf").states
     assert len(known.variable(f"{target} leaf")) > 2
     np.testing.assert_allclose(learned.log_density(table), known.log_density(table), rtol=1e-9, atol=1e-9)
+
+
+def make_corners(rows: int, seed: int) -> dict[str, Any]:
+    """Two clusters in each class."""
+    rng = np.random.default_rng(seed)
+    corner = rng.integers(4, size=rows)
+    columns: dict[str, Any] = {
+        "x": (6 * (corner % 2) + rng.normal(size=rows)).tolist(),
+        "z": (6 * (corner // 2) + rng.normal(size=rows)).tolist(),
+        "c": [("u", "v")[int(number)] for number in rng.random(rows) < 0.2 + 0.2 * corner],
+        "odd": [("no", "yes")[int(number in (1, 2))] for number in corner],
+    }
+    for name, column in columns.items():
+        column[int(rng.integers(rows))] = None
+        assert None in columns[name]
+    return columns
+
+
+@pytest.mark.parametrize("options", [{"covariance": "full"}, {"components": 4, "covariance": "diagonal"}])
+def test_a_step_of_a_mixture_is_a_pass(options: dict[str, Any], tmp_path: Path) -> None:
+    data = make_corners(1800, 1)
+    scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
+    learned, known = (mixture(one, most=5, **options) for one in (scan, table))
+    # the ranges, the spreads, a sample, and at least two steps
+    assert scan.passes.made >= 5
+    np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clusters": {"no": 2, "yes": 1}, "guard": False},
+        {"clusters": 2, "assignment": "hard", "guard": False},
+        pytest.param({"build": "tan"}, marks=pytest.mark.slow),
+    ],
+)
+def test_clusters_of_classes_are_those_from_memory(options: dict[str, Any], tmp_path: Path) -> None:
+    data = make_corners(900, 2)
+    scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
+    learned, known = (class_clusters(one, "odd", "gaussian", **options) for one in (scan, table))
+    assert learned.variable("odd cluster") == known.variable("odd cluster")
+    np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-4)
+
+
+@pytest.mark.slow
+def test_clusters_of_a_number_are_those_from_memory(tmp_path: Path) -> None:
+    data = make_corners(900, 3)
+    scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
+    learned, known = (class_clusters(one, "x", "gaussian", clusters=2, guard=False) for one in (scan, table))
+    np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
 
 
 def test_a_level_of_a_tree_takes_a_pass_for_counts_and_two_for_utility(tmp_path: Path) -> None:

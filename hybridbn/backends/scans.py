@@ -25,6 +25,7 @@ from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.columns import Column
 from hybridbn.tables.frames import Frame
+from hybridbn.tables.summaries import LEAST_SHARE, find_rows
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Passes", "Scan"]
@@ -358,6 +359,25 @@ class Scan(Table):
         )
         return Scan(passes, self._chosen, self._given)
 
+    def keep_rows(self, variable: Variable, code: int | None = None) -> Scan:
+        """Return the rows in which a column has a state, given by its code, or any value."""
+        return self.transform(_KeepRows(BatchReader([variable]), code))
+
+    def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Scan:
+        """Return the scan with each row repeated for the states of a further column, and weighted by their shares."""
+        import pyarrow
+
+        old, read = self.passes, [self.variable(name) for name in self._chosen]
+        weights = f"weight of {variable.name}"
+        while weights in old.source.schema.names:
+            weights += "'"
+        added = [pyarrow.field(variable.name, pyarrow.string()), pyarrow.field(weights, pyarrow.float64())]
+        source = TransformedSource(old.source, _Expand(BatchReader(read, old.weights), variable, assign, added), added)
+        names, kinds = (*self._chosen, variable.name), {**old.kinds, variable.name: "discrete"}
+        declared = old.declared | {variable.name}
+        passes = Passes(source, old.backend, kinds, declared, weights, names, old.most_states, old.sample_rows)
+        return Scan(passes, names, {one.name: one for one in (*read, variable)})
+
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches, in their order.
 
@@ -444,3 +464,49 @@ class _SumTask(Task):
         """Return the function of a batch."""
         file, place = divmod(batch.first, 1 << FILE_BITS)
         return self.function(self.reader.table(batch), self.offsets.get(file, 0) + place)
+
+
+@dataclass(frozen=True)
+class _KeepRows:
+    """Keeps the rows in which a column has a state, or any value."""
+
+    reader: BatchReader
+    code: int | None
+
+    def __call__(self, first: int, table: Any) -> Any:
+        (variable,) = self.reader.variables
+        kept = [find_rows(self.reader.table(Batch(first, data)), variable, self.code) for data in _combine(table)]
+        return table.filter(np.concatenate(kept))
+
+
+@dataclass(frozen=True)
+class _Expand:
+    """Repeats rows for the states of a column."""
+
+    reader: BatchReader
+    variable: Discrete
+    assign: Callable[[Table], Values]
+    added: Sequence[Any]
+
+    def __call__(self, first: int, table: Any) -> Any:
+        import pyarrow
+
+        parts = []
+        for data in _combine(table):
+            known = self.reader.table(Batch(first, data))
+            shares = self.assign(known)
+            rows, states = np.nonzero(shares > LEAST_SHARE)
+            labels = pyarrow.array(list(self.variable.states)).take(states)
+            part = pyarrow.Table.from_batches([data]).take(rows)
+            weights = known.weights[rows] * shares[rows, states]
+            for field_, column in zip(self.added, (labels, weights), strict=True):
+                part = part.append_column(field_, pyarrow.array(column))
+            parts.append(part)
+        return pyarrow.concat_tables(parts)
+
+
+def _combine(table: Any) -> list[Any]:
+    """Return the rows as batches, at least one."""
+    import pyarrow
+
+    return table.combine_chunks().to_batches() or [pyarrow.RecordBatch.from_pylist([], table.schema)]
