@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -15,12 +16,13 @@ from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Build, builder
-from hybridbn.structures.mixture import FOLDS, STARTS, Criterion, cluster_rows, expand_by_component
+from hybridbn.structures.mixture import FOLDS, STARTS, AssignComponents, Criterion, cluster_rows
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.selective import Loss, assign_folds, misclassification, squared_error
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.tables import Table
-from hybridbn.variables import Discrete, Values
+from hybridbn.tables.summaries import find_rows
+from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = ["best_cluster", "class_clusters"]
 
@@ -84,7 +86,8 @@ def class_clusters(
     Notes
     -----
     ``net.posterior(target, ...)`` sums over the clusters of a class. The paper predicts the class of the most probable
-    cluster, see `best_cluster`.
+    cluster, see `best_cluster`. Of a scan the parameters are learned from all rows, and a sample decides how many
+    clusters there are.
 
     References
     ----------
@@ -105,7 +108,7 @@ def class_clusters(
     if assignment not in ("soft", "hard"):
         raise NetworkError(f"assignment must be 'soft' or 'hard', not {assignment!r}")
     model = Build.of(build)
-    training_data = read_data_with_target(data, target, potentials, weights, "class clusters")
+    training_data = read_data_with_target(data, target, potentials, weights)
     name = name or f"{target} cluster"
     if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
@@ -115,7 +118,8 @@ def class_clusters(
     result = clustering.cluster(training_data, counts, rng)
     single = dict.fromkeys(counts, 1)
     if guard and result.counts != single:
-        labeled = clustering.select_labeled_rows(training_data)
+        # of rows that are read in passes a sample decides
+        labeled = clustering.select_labeled_rows(training_data.sampled)
         loss = loss or _default_loss(training_data)
         if not _lowers_loss(clustering, labeled, model, potentials, result.counts, loss, rng):
             result = clustering.cluster(training_data, single, rng)
@@ -144,27 +148,72 @@ def best_cluster(network: Network, target: str, evidence: Any, *, name: str | No
     return np.asarray(states[owner[probabilities.argmax(axis=1)]])
 
 
-class _ClusteredClasses:
-    """The clusters of some rows, with the responsibilities of each row and the class of each cluster."""
+@dataclass(frozen=True)
+class _AssignClusters:
+    """Assigns rows to the clusters of their classes.
 
-    def __init__(
-        self,
-        data: TrainingData,
-        target: str,
-        hidden: Discrete,
-        owner: NDArray[np.intp],
-        shares: Values,
-        counts: dict[Any, int],
-    ) -> None:
-        self.data, self.target, self.hidden, self.owner = data, target, hidden, owner
-        self.shares, self.counts = shares, counts
+    Attributes
+    ----------
+    target : Variable
+    classes : sequence of callable or None
+        From a table to the responsibilities of the class's clusters; None where there is one.
+    kept : sequence of ndarray
+        The clusters of each class that there are.
+    soft : bool
+    """
+
+    target: Variable
+    classes: Sequence[AssignComponents | None]
+    kept: Sequence[NDArray[np.intp]]
+    soft: bool
+
+    def __call__(self, table: Table) -> Values:
+        """Return the shares (rows, clusters of all classes), zero in rows without a class."""
+        shares = np.zeros((len(table), sum(map(len, self.kept))))
+        start = 0
+        for code, (assign, kept) in enumerate(zip(self.classes, self.kept, strict=True)):
+            chosen = find_rows(table, self.target, code if isinstance(self.target, Discrete) else None)
+            rows = np.flatnonzero(chosen & (table.weights > 0))
+            own = np.ones((len(rows), 1)) if assign is None else assign(table.take(rows))
+            if assign is not None and not self.soft:
+                own = choose_cluster(own)
+            shares[rows, start : start + len(kept)] = own[:, kept]
+            start += len(kept)
+        return shares
+
+
+def choose_cluster(shares: Values) -> Values:
+    """Return shares of one for the most probable cluster of each row."""
+    return np.asarray(shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1]), float)
+
+
+@dataclass(frozen=True)
+class _CountClusters:
+    """Counts the rows whose most probable cluster is each."""
+
+    assign: AssignComponents
+
+    def __call__(self, table: Table, first: int) -> Values:
+        return np.asarray(choose_cluster(self.assign(table)).sum(axis=0))
+
+
+@dataclass(frozen=True)
+class _ClusteredClasses:
+    """The clusters of some rows, and the class of each cluster."""
+
+    data: TrainingData
+    target: str
+    hidden: Discrete
+    owner: NDArray[np.intp]
+    assign: _AssignClusters
+    counts: dict[Any, int]
 
     def build_network(self, build: Build, potentials: Potentials) -> Network:
         """Learn the network with the clusters in place of the class, and add the class as their child."""
         variable = self.data.variable(self.target)
         if len(self.hidden) == 1 and not isinstance(variable, Discrete):
             return build.learn(self.data.table, self.target, potentials)
-        table = expand_by_component(self.data, self.shares, self.hidden).table
+        table = self.data.table.expand(self.hidden, self.assign)
         if not isinstance(variable, Discrete):
             return build.learn(table, self.hidden.name, potentials)
         rest = [name for name in table.names if name != self.target]
@@ -207,36 +256,43 @@ class _ClassClustering:
         self, data: TrainingData, numbers: Mapping[Any, int | None], rng: np.random.Generator
     ) -> _ClusteredClasses:
         """Cluster the rows of each class."""
-        data = self.select_labeled_rows(data)
-        if not len(data.table):
+        if not data.table.is_scanned:
+            data = self.select_labeled_rows(data)
+        variable = data.variable(self.target)
+        discrete = isinstance(variable, Discrete)
+        if discrete:
+            masses = data.counter([self.target]).joint((self.target,)) if len(data.table) else np.zeros(1)
+        else:
+            masses = np.array([data.table.total_weight if len(data.table) else 0.0])
+        if not masses.any():
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
-        discrete = isinstance(data.variable(self.target), Discrete)
-        cells = data.codes(self.target) if discrete else np.zeros(len(data.table), dtype=np.intp)
         names = [name for name in data.roles if name != self.target or not discrete]
-        blocks, owner, states, counts = [], [], [], {}
+        classes, kept, owner, states, counts = [], [], [], [], {}
         for code, state in enumerate(self.classes):
-            rows = np.flatnonzero(cells == code)
-            shares = np.ones((len(rows), 1))
-            if len(rows) > 1 and numbers[state] != 1 and data.attributes:
-                own = data.take(rows).select(names)
-                columns = TrainingData(own.table, own.roles, None)
-                shares = cluster_rows(
-                    columns, numbers[state], self.criterion, self.most, STARTS, rng, self.folds
-                ).shares
-                if not self.soft:
-                    shares = (shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1])).astype(float)
-                shares = shares[:, shares.sum(axis=0) > 0]
-            count = shares.shape[1]
-            counts[state] = count
-            blocks.append((rows, shares))
-            owner += [code] * count
-            states += [f"{state} {number}".strip() for number in range(1, count + 1)]
-        joined = np.zeros((len(data.table), len(owner)))
-        start = 0
-        for rows, shares in blocks:
-            joined[rows, start : start + shares.shape[1]] = shares
-            start += shares.shape[1]
-        return _ClusteredClasses(data, self.target, Discrete(self.name, tuple(states)), np.array(owner), joined, counts)
+            assign, own = None, np.arange(1)
+            if masses[code] > 0 and numbers[state] != 1 and data.attributes:
+                table = data.table.keep_rows(variable, code if discrete else None)
+                if len(table) > 1:
+                    columns = TrainingData(table, data.roles, None).select(names)
+                    assign, own = self._cluster_class(columns, numbers[state], rng)
+            counts[state] = len(own)
+            classes.append(assign)
+            kept.append(own)
+            owner += [code] * len(own)
+            states += [f"{state} {number}".strip() for number in range(1, len(own) + 1)]
+        hidden = Discrete(self.name, tuple(states))
+        assigned = _AssignClusters(variable, classes, kept, self.soft)
+        return _ClusteredClasses(data, self.target, hidden, np.array(owner), assigned, counts)
+
+    def _cluster_class(
+        self, data: TrainingData, number: int | None, rng: np.random.Generator
+    ) -> tuple[AssignComponents, NDArray[np.intp]]:
+        """Return what assigns the rows of a class to clusters, and the clusters that have some."""
+        assign = cluster_rows(data, number, self.criterion, self.most, STARTS, rng, self.folds).assign
+        if self.soft:
+            return assign, np.arange(assign.fit.components)
+        variables = [data.variable(name) for name in data.roles]
+        return assign, np.flatnonzero(data.table.sum_parts(_CountClusters(assign), variables))
 
 
 def _lowers_loss(

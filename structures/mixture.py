@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Literal
 
 import numpy as np
@@ -13,7 +15,7 @@ from numpy.typing import NDArray
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.atoms import AtomsFitter
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.network import Network
 from hybridbn.potentials.atoms import Atoms
 from hybridbn.potentials.base import Potential
@@ -23,24 +25,29 @@ from hybridbn.structures.building import builder
 from hybridbn.structures.mixture_covariance import Covariance, count_covariances, regress_along, select_parents
 from hybridbn.structures.mixture_em import (
     MixtureFit,
-    MixtureStatistics,
+    MixtureParameters,
+    MixtureSums,
     compute_responsibilities,
-    compute_statistics,
     continue_fits,
     fit_mixture,
     measure_correlations,
     score_held_out,
     start_fits,
+    sum_expected,
 )
+from hybridbn.structures.mixture_statistics import Measures, MixtureStatistics, compute_statistics, measure_columns
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
-from hybridbn.variables import Discrete, Values, shorten
+from hybridbn.tables import Table
+from hybridbn.variables import Discrete, Values, Variable, shorten
 
-__all__ = ["Criterion", "FittedMixture", "cluster_rows", "expand_by_component", "mixture"]
+__all__ = ["AssignComponents", "Criterion", "FittedMixture", "cluster_rows", "mixture"]
 
 Criterion = Literal["held_out", "bic"]
 
 FOLDS = 5
 STARTS = 5
+PART_ROWS = 1 << 13
+"""Rows of a batch whose responsibilities are computed at a time."""
 MOST_ROWS = 1500
 """The number of components is chosen, and the starts of EM are compared, on at most so many rows."""
 PATIENCE = 2
@@ -113,10 +120,10 @@ def mixture(
     -----
     Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of
     one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM. The
-    number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then. A
-    covariance that is not diagonal becomes arcs: each number is a linear regression on those before it (in a tree, on
-    one of them) in each component. Numbers with heavy points (`hybridbn.fitting.find_heavy_points`) are independent of
-    the other columns, given the component.
+    number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then, those
+    of a scan by a pass for each of at most 50 steps. A covariance that is not diagonal becomes arcs: each number is a
+    linear regression on those before it (in a tree, on one of them) in each component. Numbers with heavy points
+    (`hybridbn.fitting.find_heavy_points`) are independent of the other columns, given the component.
 
     Examples
     --------
@@ -129,7 +136,7 @@ def mixture(
     >>> net.posterior("cluster", {"color": "red"}).probabilities.round(1)
     array([0.9, 0.1])
     """
-    training_data = read_data_without_target(data, _replace_auto(potentials), weights, "mixtures")
+    training_data = read_data_without_target(data, _replace_auto(potentials), weights)
     if name in training_data.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     if covariance is not None and covariance not in FORMS:
@@ -147,17 +154,20 @@ class FittedMixture:
     ----------
     data : TrainingData
     statistics : MixtureStatistics
+        Of a sample of the rows, where these are read in passes.
+    assign : AssignComponents
     fit : MixtureFit, its components in descending order of size
     """
 
     data: TrainingData
     statistics: MixtureStatistics
+    assign: AssignComponents
     fit: MixtureFit
 
     @property
     def shares(self) -> Values:
         """The responsibilities of the components for each row (rows, components)."""
-        return compute_responsibilities(self.statistics, self.fit)[0]
+        return self.assign(self.data.in_memory.table)
 
     def build_network(self, name: str) -> Network:
         """Return the mixture as a network with a hidden node of this name."""
@@ -172,8 +182,8 @@ class FittedMixture:
             if isinstance(variable, Discrete):
                 potentials.append(Multinomial(variable, (hidden,), table=table))
             elif column not in normal:
-                expanded = expanded or expand_by_component(self.data, self.shares, hidden)
-                potentials.append(fitter.fit(expanded.table, variable, (hidden,)))
+                expanded = expanded or self.data.in_memory.table.expand(hidden, self.assign)
+                potentials.append(fitter.fit(expanded, variable, (hidden,)))
             elif isinstance(fitter, AtomsFitter):
                 density, points, unit = normal[column], fitter.points, fitter.unit
                 potentials.append(
@@ -264,7 +274,8 @@ def cluster_rows(
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     if criterion not in ("held_out", "bic"):
         raise NetworkError(f"criterion must be 'held_out' or 'bic', not {criterion!r}")
-    statistics = _collect_statistics(data)
+    measures = _measure(data)
+    statistics = _collect_statistics(data.sampled, measures)
     sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
     joint = np.array(_list_joint(data), dtype=np.intp)
     forms = [covariance] if covariance is not None else _list_forms(len(joint))
@@ -277,12 +288,17 @@ def cluster_rows(
     else:
         chosen = forms[0]
     joined = statistics.join_numbers(joint, chosen)
-    fit = fit_mixture(statistics, int(components), starts, rng, sample, joined)
-    return FittedMixture(data, joined, fit.reorder(np.argsort(-fit.log_shares, kind="stable")))
+    reader = _StatisticsReader(data.roles, measures, joint, chosen, 1 if joined.block is None else joined.block.factors)
+    whole = _ScannedRows(data, joined, reader) if data.table.is_scanned else None
+    fit = fit_mixture(statistics, int(components), starts, rng, sample, joined, whole)
+    fit = fit.reorder(np.argsort(-fit.log_shares, kind="stable"))
+    return FittedMixture(data, joined, AssignComponents(reader, fit), fit)
 
 
-def _collect_statistics(data: TrainingData) -> MixtureStatistics:
-    """Return the statistics of all columns; a number with points is a state, and a number where it is at none."""
+def _read_cells(data: TrainingData) -> tuple[list[NDArray[Any]], list[int | None]]:
+    """Return all columns as EM sees them, and the numbers of states; a number with points is a state, and a number
+    where it is at none.
+    """
     cells, states = [], []
     for column, is_state in _list_parts(data):
         variable, fitter, values = data.variable(column), data.fitter(column, ()), data.codes(column)
@@ -292,7 +308,12 @@ def _collect_statistics(data: TrainingData) -> MixtureStatistics:
         cells.append(values)
         size = len(variable) if isinstance(variable, Discrete) else 0
         states.append((size or len(fitter.points) + 1) if is_state else None)  # type: ignore[attr-defined]
-    statistics = compute_statistics(cells, states, data.table.weights)
+    return cells, states
+
+
+def _collect_statistics(data: TrainingData, measures: Measures) -> MixtureStatistics:
+    """Return the statistics of all columns."""
+    statistics = compute_statistics(*_read_cells(data), data.table.weights, measures)
     numbers = [column for column, is_state in _list_parts(data) if not is_state]
     with np.errstate(over="ignore"):
         wide = [name for name, square in zip(numbers, statistics.scales**2, strict=True) if not square < np.inf]
@@ -304,18 +325,112 @@ def _collect_statistics(data: TrainingData) -> MixtureStatistics:
     return statistics
 
 
+def _measure(data: TrainingData) -> Measures:
+    """Return what columns are standardized by, from all rows."""
+    if not data.table.is_scanned:
+        return _MeasurePart(data.roles, None)(data.table, 0)
+    ranges = [data.table.value_range(column) for column, is_state in _list_parts(data) if not is_state]
+    units = np.array([max(abs(low), abs(high)) or 1.0 for low, high in ranges])
+    measures: Measures = data.table.sum_parts(_MeasurePart(data.roles, units), _list_variables(data))
+    return measures
+
+
+def _list_variables(data: TrainingData) -> list[Variable]:
+    return [data.variable(name) for name in data.roles]
+
+
+@dataclass(frozen=True)
+class _MeasurePart:
+    """Measures the columns of some rows."""
+
+    roles: Mapping[str, Role]
+    units: Values | None
+
+    def __call__(self, table: Table, first: int) -> Measures:
+        cells, states = _read_cells(TrainingData(table, self.roles, None))
+        return measure_columns(cells, states, table.weights, self.units)
+
+
+@dataclass(frozen=True)
+class _StatisticsReader:
+    """Reads the statistics of some rows of a table.
+
+    Attributes
+    ----------
+    roles : mapping from column to Role
+    measures : Measures
+    joint : ndarray
+        The numbers with a common covariance.
+    covariance : Covariance
+    factors : int
+    """
+
+    roles: Mapping[str, Role]
+    measures: Measures
+    joint: NDArray[np.intp]
+    covariance: Covariance
+    factors: int
+
+    def read(self, table: Table) -> Iterator[MixtureStatistics]:
+        """Yield the statistics of the rows, a few thousand at a time."""
+        cells, states = _read_cells(TrainingData(table, self.roles, None))
+        weights = table.weights
+        for start in range(0, len(weights), PART_ROWS):
+            part = slice(start, start + PART_ROWS)
+            statistics = compute_statistics([own[part] for own in cells], states, weights[part], self.measures)
+            yield statistics.join_numbers(self.joint, self.covariance, self.factors)
+
+
+@dataclass(frozen=True)
+class AssignComponents:
+    """Computes the responsibilities of the components for the rows of any table with the same columns."""
+
+    reader: _StatisticsReader
+    fit: MixtureFit
+
+    def __call__(self, table: Table) -> Values:
+        """Return the responsibilities (rows, components)."""
+        parts = [compute_responsibilities(statistics, self.fit)[0] for statistics in self.reader.read(table)]
+        return np.concatenate([np.empty((0, self.fit.components)), *parts])
+
+
+@dataclass(frozen=True)
+class _ExpectPart:
+    """Computes the expected statistics of some rows."""
+
+    reader: _StatisticsReader
+    parameters: MixtureParameters
+
+    def __call__(self, table: Table, first: int) -> MixtureSums:
+        return reduce(add, (sum_expected(part, self.parameters) for part in self.reader.read(table)))
+
+
+class _ScannedRows:
+    """Rows that are read in a pass for each step of EM; the layout is that of a sample."""
+
+    layout: MixtureStatistics
+    fits: int = 1
+
+    def __init__(self, data: TrainingData, layout: MixtureStatistics, reader: _StatisticsReader) -> None:
+        self.data, self.layout, self.reader = data, layout, reader
+        self.sums: MixtureSums | None = None
+
+    def expect(self, parameters: MixtureParameters) -> Values:
+        """Return the log-likelihood."""
+        expect = _ExpectPart(self.reader, parameters)
+        summed: MixtureSums = self.data.table.sum_parts(expect, _list_variables(self.data))
+        self.sums = summed
+        return summed.likelihood
+
+    def sum_up(self, kept: NDArray[np.bool_]) -> MixtureSums:
+        """Return the expected statistics, which came with the likelihood."""
+        assert self.sums is not None
+        return self.sums
+
+
 def _list_forms(numbers: int) -> list[Covariance]:
     """Return the covariances that differ from each other for so many numbers."""
     return [form for form, least in FORMS.items() if numbers >= least]
-
-
-def expand_by_component(data: TrainingData, shares: Values, variable: Discrete) -> TrainingData:
-    """Repeat each row for every component, with its responsibility as weight and the component as a further column."""
-    rows, states = np.nonzero(shares > 1e-9)
-    repeated = data.table.take(rows)
-    weighted = repeated.with_weights(repeated.weights * shares[rows, states])
-    labels = np.array(variable.states, dtype=object)[states]
-    return TrainingData(weighted.with_column(variable.name, labels, variable), data.roles, data.target)
 
 
 def _choose_form(

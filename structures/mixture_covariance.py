@@ -18,7 +18,15 @@ from numpy.typing import NDArray
 
 from hybridbn.variables import Values
 
-__all__ = ["Covariance", "NormalParameters", "NumberBlock", "count_covariances", "regress_along", "select_parents"]
+__all__ = [
+    "Covariance",
+    "NormalParameters",
+    "NormalSums",
+    "NumberBlock",
+    "count_covariances",
+    "regress_along",
+    "select_parents",
+]
 
 Covariance = Literal["diagonal", "full", "tied", "factors", "tree"]
 
@@ -50,6 +58,16 @@ class NormalParameters(NamedTuple):
     def join(cls, parts: Sequence[NormalParameters]) -> NormalParameters:
         """Return the parameters of the fits of all parts."""
         return cls(*(np.concatenate(arrays, axis=1) for arrays in zip(*parts, strict=True)))
+
+
+class NormalSums(NamedTuple):
+    """Weights (components, fits), expected sums (components, fits, numbers) and expected products (components, fits,
+    numbers, numbers) of some rows.
+    """
+
+    total: Values
+    sums: Values
+    products: Values
 
 
 @dataclass(frozen=True)
@@ -129,6 +147,15 @@ class NumberBlock:
     def maximize(self, weights: Values, before: NormalParameters | None, covariance: Covariance) -> NormalParameters:
         """Return means and covariances of highest posterior density, for weights (components, fits, rows).
 
+        Parameters
+        ----------
+        before : as in `sum_moments`
+        """
+        return self.maximize_sums(self.sum_moments(weights, before), covariance)
+
+    def sum_moments(self, weights: Values, before: NormalParameters | None) -> NormalSums:
+        """Return weights, expected sums and expected products, for weights (components, fits, rows).
+
         Where cells are missing, their expected products are those under the parameters before; without any, they are
         those of a standard normal density.
         """
@@ -147,6 +174,11 @@ class NumberBlock:
                 moments += (own.reshape(-1, own.shape[-1]) @ features).reshape(moments.shape)
             count, first, second = _complete_moments(moments, columns, before)
             total, sums, products = total + count, sums + first, products + second
+        return NormalSums(total, sums, products)
+
+    def maximize_sums(self, moments: NormalSums, covariance: Covariance) -> NormalParameters:
+        """Return means and covariances of highest posterior density."""
+        total, sums, products = moments
         safe = np.maximum(total, 1e-300)
         means = np.where(total[..., None] > 1e-9, sums / safe[..., None], 0.0)
         scatter = products - total[..., None, None] * means[..., None] * means[..., None, :]

@@ -16,21 +16,21 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.structures.mixture_covariance import Covariance, NormalParameters, NumberBlock
+from hybridbn.structures.mixture_covariance import NormalParameters, NormalSums
+from hybridbn.structures.mixture_statistics import MixtureStatistics, compute_statistics
 from hybridbn.variables import Values
-
-if TYPE_CHECKING:
-    from scipy import sparse
 
 __all__ = [
     "MixtureFit",
+    "MixtureParameters",
+    "MixtureRows",
     "MixtureStatistics",
+    "MixtureSums",
     "compute_responsibilities",
     "compute_statistics",
     "continue_fits",
@@ -38,6 +38,7 @@ __all__ = [
     "measure_correlations",
     "score_held_out",
     "start_fits",
+    "sum_expected",
 ]
 
 PRIOR_ROWS = 1.0
@@ -50,95 +51,15 @@ ROUGHLY_CONVERGED = 1e-5
 """This share is enough where fits are compared."""
 MOST_STEPS = 500
 """EM stops after this many steps in any case."""
+MOST_PASSES = 50
+"""This many, where each is a pass over rows that are not in memory; it begins with the best fit to a sample."""
 FIRST_STEPS = 15
 """This many steps are made from every start; only the best one is then continued."""
 COMPARED_STEPS = 25
 """This many steps are enough where covariances are compared."""
-WIDE = 32
-"""The indicators of a category with more states are a sparse matrix."""
 TOGETHER = 1 << 19
 """An array over components, fits and rows (or statistics) has about this many cells at most, which bounds the memory.
 """
-
-
-@dataclass(frozen=True)
-class MixtureStatistics:
-    """Sufficient statistics of the rows of a table.
-
-    Attributes
-    ----------
-    narrow : ndarray (rows, statistics)
-    wide : sparse array (rows, statistics), of categories with many states; they come after the others
-    weights : ndarray (rows,)
-    slices : tuple of slices, the positions of the statistics of each column
-    numbers : ndarray (numbers,), the position of the first of the three statistics of each number column that is none
-        of the block's
-    categories : tuple of slices, the positions of each category's states
-    centers, scales : ndarray (numbers,); numbers are standardized by them
-    shares : ndarray (statistics,), of the states in all rows
-    block : NumberBlock or None, numbers with a common covariance
-    covariance : of the block
-    """
-
-    narrow: Values
-    wide: sparse.csr_array
-    weights: Values
-    slices: tuple[slice, ...]
-    numbers: NDArray[np.intp]
-    categories: tuple[slice, ...]
-    centers: Values
-    scales: Values
-    shares: Values
-    block: NumberBlock | None = None
-    covariance: Covariance = "diagonal"
-
-    @cached_property
-    def states(self) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-        """The positions of all states, the index of the first state of each category, and the category of each
-        state.
-        """
-        sizes = np.array([columns.stop - columns.start for columns in self.categories], dtype=np.intp)
-        positions = [np.arange(columns.start, columns.stop) for columns in self.categories]
-        joined = np.concatenate([np.empty(0, dtype=np.intp), *positions])
-        return joined, np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
-
-    @cached_property
-    def _transposed(self) -> sparse.csr_array:
-        return self.wide.T.tocsr()
-
-    def __len__(self) -> int:
-        """Return the number of rows."""
-        return len(self.weights)
-
-    def take(self, rows: Any) -> MixtureStatistics:
-        """Return the statistics of some rows."""
-        block = None if self.block is None else self.block.take(rows)
-        return replace(self, narrow=self.narrow[rows], wide=self.wide[rows], weights=self.weights[rows], block=block)
-
-    def join_numbers(self, chosen: NDArray[np.intp], covariance: Covariance) -> MixtureStatistics:
-        """Return the statistics with a common covariance of some of the numbers."""
-        if covariance == "diagonal":
-            return self
-        positions = self.numbers[chosen]
-        block = NumberBlock(self.narrow[:, positions + 1], self.narrow[:, positions] > 0)
-        if covariance == "factors":
-            block = replace(block, factors=_count_factors(block, self.weights))
-        return replace(self, numbers=np.delete(self.numbers, chosen), block=block, covariance=covariance)
-
-    def products(self, natural: Values) -> Values:
-        """Return each row's products with vectors (statistics, vectors): (vectors, rows)."""
-        width = self.narrow.shape[1]
-        result: Values = natural[:width].T @ self.narrow.T
-        if self.wide.shape[1]:
-            result += (self.wide @ np.ascontiguousarray(natural[width:])).T
-        return result
-
-    def sums(self, weights: Values) -> Values:
-        """Return weighted sums of the rows' statistics, for weights (vectors, rows): (statistics, vectors)."""
-        result: Values = self.narrow.T @ weights.T
-        if not self.wide.shape[1]:
-            return result
-        return np.concatenate([result, self._transposed @ np.ascontiguousarray(weights.T)])
 
 
 @dataclass(frozen=True)
@@ -173,76 +94,6 @@ class MixtureFit:
         return replace(self, log_shares=self.log_shares[order], natural=self.natural[:, order], normal=normal)
 
 
-def compute_statistics(
-    columns: Sequence[NDArray[Any]], states: Sequence[int | None], weights: Values
-) -> MixtureStatistics:
-    """Return the sufficient statistics of columns; `states` has the number of states of a category, None for numbers.
-
-    Examples
-    --------
-    >>> statistics = compute_statistics([np.array([0, -1]), np.array([1.0, 3.0])], [2, None], np.ones(2))
-    >>> statistics.narrow
-    array([[ 1.,  0.,  1., -1.,  1.],
-           [ 0.,  0.,  1.,  1.,  1.]])
-    """
-    from scipy import sparse
-
-    rows = len(weights)
-    narrow, wide, centers, scales = [np.empty((rows, 0))], [sparse.csr_array((rows, 0))], [], []
-    sizes = [3 if count is None else count for count in states]
-    is_wide = [count is not None and count > WIDE for count in states]
-    order = sorted(range(len(sizes)), key=lambda i: is_wide[i])
-    starts = dict(zip(order, np.cumsum([0, *(sizes[i] for i in order)]).tolist(), strict=False))
-    slices = tuple(slice(starts[i], starts[i] + size) for i, size in enumerate(sizes))
-    for column, count in zip(columns, states, strict=True):
-        if count is None:
-            block, center, scale = _standardize(column, weights)
-            narrow.append(block)
-            centers.append(center)
-            scales.append(scale)
-        elif count > WIDE:
-            observed = np.flatnonzero(column >= 0)
-            indicators = np.ones(len(observed)), (observed, column[observed])
-            wide.append(sparse.csr_array(indicators, shape=(rows, count)))
-        else:
-            narrow.append((column[:, None] == np.arange(count)).astype(float))
-    statistics = MixtureStatistics(
-        np.concatenate(narrow, axis=1),
-        sparse.hstack(wide, format="csr"),
-        weights,
-        slices,
-        np.array(
-            [columns.start for columns, count in zip(slices, states, strict=True) if count is None], dtype=np.intp
-        ),
-        tuple(sorted((part for part, count in zip(slices, states, strict=True) if count is not None), key=_start_of)),
-        np.array(centers),
-        np.array(scales),
-        np.empty(0),
-    )
-    shares = statistics.sums(weights[None])[:, 0]
-    for part in statistics.categories:
-        shares[part] = (shares[part] + 1 / (part.stop - part.start)) / (shares[part].sum() + 1)
-    return replace(statistics, shares=shares)
-
-
-def _start_of(columns: slice) -> int:
-    return int(columns.start)
-
-
-def _standardize(column: Values, weights: Values) -> tuple[Values, float, float]:
-    """Return the statistics of a standardized number column (rows, 3), its center and its scale."""
-    seen = ~np.isnan(column)
-    mass = weights[seen].sum()
-    # in units of the greatest absolute value, so that no square overflows
-    unit = float(np.abs(column[seen]).max(initial=0.0)) or 1.0
-    inner = column / unit
-    center = float(weights[seen] @ inner[seen] / mass) if mass > 0 else 0.0
-    spread = math.sqrt(float(weights[seen] @ (inner[seen] - center) ** 2 / mass)) if mass > 0 else 0.0
-    scale = spread if spread > 1e-12 * max(abs(center), 1e-300) else 1.0 / unit
-    standard = np.where(seen, (inner - center) / scale, 0.0)
-    return np.stack([seen.astype(float), standard, standard**2], axis=1), center * unit, scale * unit
-
-
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 
@@ -253,11 +104,12 @@ def fit_mixture(
     rng: np.random.Generator,
     sample: NDArray[np.intp] | None = None,
     joined: MixtureStatistics | None = None,
+    whole: MixtureRows | None = None,
 ) -> MixtureFit:
     """Fit a mixture by EM from several starts, the best of which is continued to the end.
 
     The starts are compared on a sample of the rows, if one is given, and with diagonal covariances; `joined` are the
-    same rows with the covariance that is wanted, if it is another one.
+    same rows with the covariance that is wanted, if it is another one; `whole` are all rows, if these are a part.
 
     Examples
     --------
@@ -273,9 +125,12 @@ def fit_mixture(
     weights = part.weights[None]
     first = start_fits(part, weights, components, starts, rng, converged)
     fits = continue_fits(part, weights, first, part_wanted, converged)
-    if sample is None:
-        return fits[0]
-    return _iterate(wanted, data.weights[None], _MixtureParameters.join(fits), MOST_STEPS, CONVERGED)[0]
+    if sample is not None:
+        start = MixtureParameters.join(fits)
+        fits = _iterate(_HeldRows(wanted, data.weights[None]), start, MOST_STEPS, CONVERGED)
+    if whole is not None:
+        fits = _iterate(whole, MixtureParameters.join(fits), MOST_PASSES, CONVERGED)
+    return fits[0]
 
 
 def score_held_out(data: MixtureStatistics, fits: Sequence[MixtureFit], parts: NDArray[np.intp]) -> Values:
@@ -289,7 +144,7 @@ def score_held_out(data: MixtureStatistics, fits: Sequence[MixtureFit], parts: N
 
 def compute_responsibilities(data: MixtureStatistics, fit: MixtureFit) -> tuple[Values, Values]:
     """Return the posterior probabilities of the components (rows, components) and the log-density of each row."""
-    probabilities, logs = _expect(data, _MixtureParameters.join([fit]))
+    probabilities, logs = _expect(data, MixtureParameters.join([fit]))
     return np.ascontiguousarray(probabilities[:, 0].T), logs[0]
 
 
@@ -343,13 +198,13 @@ def start_fits(
     """
     count, rows = weights.shape
     if components == 1:
-        return _iterate(data, weights, _maximize(data, weights, np.ones((1, count, rows))), 1, converged)
+        return _iterate(_HeldRows(data, weights), _maximize(data, weights, np.ones((1, count, rows))), 1, converged)
     chances = rng.random((count * starts, components))
     fits: list[MixtureFit] = []
     for part in _split_fits(data, components, len(chances)):
         own = weights[np.arange(len(chances))[part] // starts]
         parameters = _maximize(data, own, _assign_starts(data, own, chances[part]))
-        fits += _iterate(data, own, parameters, FIRST_STEPS, converged)
+        fits += _iterate(_HeldRows(data, own), parameters, FIRST_STEPS, converged)
     return [max(fits[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(fits), starts)]
 
 
@@ -365,10 +220,10 @@ def continue_fits(
         return list(fits)
     result: list[MixtureFit] = []
     for part in _split_fits(data, fits[0].components, len(fits)):
-        own, start = weights[part], _MixtureParameters.join(fits[part])
+        own, start = weights[part], MixtureParameters.join(fits[part])
         parameters = start if wanted.block is None else _maximize(wanted, own, _expect(data, start)[0])
         steps = MOST_STEPS if wanted.block is None or converged < ROUGHLY_CONVERGED else COMPARED_STEPS
-        result += _iterate(wanted, own, parameters, steps, converged)
+        result += _iterate(_HeldRows(wanted, own), parameters, steps, converged)
     if wanted.block is not None:
         return result
     return [replace(last, history=fit.history + last.history[1:]) for fit, last in zip(fits, result, strict=True)]
@@ -381,15 +236,7 @@ def _split_fits(data: MixtureStatistics, components: int, fits: int) -> Iterator
         yield slice(first, first + step)
 
 
-def _count_factors(block: NumberBlock, weights: Values) -> int:
-    """Return how many eigenvalues of the correlation matrix are larger than one (Kaiser's rule), up to half of them."""
-    one = block.maximize(weights[None, None], None, "full").covariances[0, 0]
-    deviations = np.sqrt(one.diagonal())
-    values = np.linalg.eigvalsh(one / deviations[:, None] / deviations)
-    return int(np.clip((values > 1).sum(), 1, max(len(values) // 2, 1)))
-
-
-class _MixtureParameters(NamedTuple):
+class MixtureParameters(NamedTuple):
     """Parameters of several fits: log_shares (components, fits), natural (statistics, components, fits), and those of
     the block, if there is one.
     """
@@ -399,7 +246,7 @@ class _MixtureParameters(NamedTuple):
     normal: NormalParameters | None
 
     @classmethod
-    def join(cls, fits: Sequence[MixtureFit]) -> _MixtureParameters:
+    def join(cls, fits: Sequence[MixtureFit]) -> MixtureParameters:
         """Return the parameters of some fits."""
         blocks = [fit.normal for fit in fits if fit.normal is not None]
         return cls(
@@ -408,24 +255,63 @@ class _MixtureParameters(NamedTuple):
             NormalParameters.join(blocks) if blocks else None,
         )
 
-    def take(self, fits: Any) -> _MixtureParameters:
+    def take(self, fits: Any) -> MixtureParameters:
         """Return the parameters of some of the fits."""
         normal = None if self.normal is None else self.normal.take(fits)
-        return _MixtureParameters(self.log_shares[:, fits], self.natural[:, :, fits], normal)
+        return MixtureParameters(self.log_shares[:, fits], self.natural[:, :, fits], normal)
 
 
-def _iterate(
-    data: MixtureStatistics, weights: Values, parameters: _MixtureParameters, steps: int, converged: float
-) -> list[MixtureFit]:
+class MixtureRows(Protocol):
+    """The rows to which some mixtures are fitted."""
+
+    layout: MixtureStatistics
+    """Statistics of these rows, or of some of them: where the parameters of each column are, and their priors."""
+    fits: int
+
+    def expect(self, parameters: MixtureParameters) -> Values:
+        """Return the log-likelihoods (fits,) (the E-step)."""
+
+    def sum_up(self, kept: NDArray[np.bool_]) -> MixtureSums:
+        """Return the expected statistics under the parameters of the last E-step, of some of the fits; the others are
+        not asked for again.
+        """
+
+
+class _HeldRows:
+    """Rows in memory, each fit with weights of its own (fits, rows)."""
+
+    layout: MixtureStatistics
+    fits: int
+
+    def __init__(self, data: MixtureStatistics, weights: Values) -> None:
+        self.layout, self.weights, self.fits = data, weights, len(weights)
+        self.responsibilities: Values = np.empty(0)
+        self.before: NormalParameters | None = None
+
+    def expect(self, parameters: MixtureParameters) -> Values:
+        """Return the log-likelihoods."""
+        self.responsibilities, logs = _expect(self.layout, parameters)
+        self.before = parameters.normal
+        return np.asarray(np.einsum("fr,fr->f", self.weights, logs))
+
+    def sum_up(self, kept: NDArray[np.bool_]) -> MixtureSums:
+        """Return the expected statistics."""
+        before = self.before
+        if not kept.all():
+            self.weights, self.responsibilities = self.weights[kept], self.responsibilities[:, kept]
+            before = None if before is None else before.take(kept)
+        return _sum_up(self.layout, self.weights, self.responsibilities, before)
+
+
+def _iterate(rows: MixtureRows, parameters: MixtureParameters, steps: int, converged: float) -> list[MixtureFit]:
     """Alternate expectation and maximization until each fit has converged or the steps are used up."""
-    history: list[list[float]] = [[] for _ in weights]
+    history: list[list[float]] = [[] for _ in range(rows.fits)]
     fits: dict[int, MixtureFit] = {}
-    active = np.arange(len(weights))
-    before = np.full(len(weights), -np.inf)
+    active = np.arange(rows.fits)
+    before = np.full(rows.fits, -np.inf)
     for step in range(steps):
-        responsibilities, logs = _expect(data, parameters)
-        likelihood = np.einsum("fr,fr->f", weights, logs)
-        objective = likelihood + _log_prior(data, parameters)
+        likelihood = rows.expect(parameters)
+        objective = likelihood + _log_prior(rows.layout, parameters)
         done = (objective - before <= converged * np.maximum(np.abs(objective), 1.0)) | (step == steps - 1)
         for position, fit in enumerate(active.tolist()):
             history[fit].append(float(objective[position]))
@@ -440,13 +326,8 @@ def _iterate(
                 )
         if done.all():
             break
-        if done.any():
-            parameters = parameters.take(~done)
-            active, before, weights = active[~done], objective[~done], weights[~done]
-            responsibilities = responsibilities[:, ~done]
-        else:
-            before = objective
-        parameters = _maximize(data, weights, responsibilities, parameters.normal)
+        active, before = active[~done], objective[~done]
+        parameters = _maximize_sums(rows.layout, rows.sum_up(~done))
     return [fits[fit] for fit in range(len(history))]
 
 
@@ -492,7 +373,7 @@ def _measure_distances(data: MixtureStatistics, chosen: NDArray[np.intp]) -> Val
     return np.where(shared > 0, np.maximum(data.products(gap), 0.0) / np.maximum(shared, 1), 1.0)
 
 
-def _expect(data: MixtureStatistics, parameters: _MixtureParameters) -> tuple[Values, Values]:
+def _expect(data: MixtureStatistics, parameters: MixtureParameters) -> tuple[Values, Values]:
     """Return the responsibilities (components, fits, rows) and the log-densities (fits, rows) (the E-step)."""
     components, fits = parameters.log_shares.shape
     joint = data.products(parameters.natural.reshape(len(parameters.natural), -1)).reshape(components, fits, -1)
@@ -507,16 +388,68 @@ def _expect(data: MixtureStatistics, parameters: _MixtureParameters) -> tuple[Va
     return joint, top + np.log(total)
 
 
-def _maximize(
-    data: MixtureStatistics, weights: Values, responsibilities: Values, before: NormalParameters | None = None
-) -> _MixtureParameters:
-    """Return the parameters of highest posterior density given the responsibilities (the M-step), and given the block's
-    parameters before, if its cells are missing.
+@dataclass(frozen=True)
+class MixtureSums:
+    """Expected statistics of some rows under the parameters of several fits; ``a + b`` are those of the rows of both.
+
+    Attributes
+    ----------
+    likelihood : ndarray (fits,)
+    totals : ndarray (statistics, components, fits)
+    sizes : ndarray (components, fits)
+    normal : NormalSums or None
+        Of the block.
+    """
+
+    likelihood: Values
+    totals: Values
+    sizes: Values
+    normal: NormalSums | None
+
+    def __add__(self, other: MixtureSums) -> MixtureSums:
+        both = self.normal is not None and other.normal is not None
+        normal = NormalSums(*map(np.add, self.normal, other.normal)) if both else None  # type: ignore[arg-type]
+        return MixtureSums(
+            self.likelihood + other.likelihood, self.totals + other.totals, self.sizes + other.sizes, normal
+        )
+
+
+def sum_expected(data: MixtureStatistics, parameters: MixtureParameters) -> MixtureSums:
+    """Return the expected statistics of rows under the parameters of one fit.
+
+    Examples
+    --------
+    >>> data = compute_statistics([np.array([0, 1, 1])], [2], np.ones(3))
+    >>> fit = fit_mixture(data, 1, 1, np.random.default_rng(0))
+    >>> sum_expected(data, MixtureParameters.join([fit])).totals.ravel()
+    array([1., 2.])
+    """
+    responsibilities, logs = _expect(data, parameters)
+    sums = _sum_up(data, data.weights[None], responsibilities, parameters.normal)
+    return replace(sums, likelihood=logs @ data.weights)
+
+
+def _sum_up(
+    data: MixtureStatistics, weights: Values, responsibilities: Values, before: NormalParameters | None
+) -> MixtureSums:
+    """Return the expected statistics given the responsibilities, and given the block's parameters before, if its cells
+    are missing.
     """
     weighted = responsibilities * weights
     components, fits, rows = responsibilities.shape
     totals = data.sums(weighted.reshape(-1, rows)).reshape(-1, components, fits)
-    sizes = weighted.sum(axis=2) + PRIOR_ROWS
+    normal = None if data.block is None else data.block.sum_moments(weighted, before)
+    return MixtureSums(np.zeros(fits), totals, weighted.sum(axis=2), normal)
+
+
+def _maximize(data: MixtureStatistics, weights: Values, responsibilities: Values) -> MixtureParameters:
+    """Return the parameters of highest posterior density given the responsibilities."""
+    return _maximize_sums(data, _sum_up(data, weights, responsibilities, None))
+
+
+def _maximize_sums(data: MixtureStatistics, sums: MixtureSums) -> MixtureParameters:
+    """Return the parameters of highest posterior density given expected statistics (the M-step)."""
+    totals, sizes = sums.totals, sums.sizes + PRIOR_ROWS
     natural = np.zeros_like(totals)
     if len(data.numbers):
         count, first, second = (totals[data.numbers + shift] for shift in range(3))
@@ -532,11 +465,13 @@ def _maximize(
     if len(positions):
         table = totals[positions] + PRIOR_ROWS * data.shares[positions, None, None]
         natural[positions] = np.log(table / np.add.reduceat(table, starts, axis=0)[owner])
-    normal = None if data.block is None else data.block.maximize(weighted, before, data.covariance)
-    return _MixtureParameters(np.log(sizes / sizes.sum(axis=0)), natural, normal)
+    normal = None
+    if data.block is not None and sums.normal is not None:
+        normal = data.block.maximize_sums(sums.normal, data.covariance)
+    return MixtureParameters(np.log(sizes / sizes.sum(axis=0)), natural, normal)
 
 
-def _log_prior(data: MixtureStatistics, parameters: _MixtureParameters) -> Values:
+def _log_prior(data: MixtureStatistics, parameters: MixtureParameters) -> Values:
     """Return the log prior density of the parameters of each fit, up to a constant."""
     result: Values = PRIOR_ROWS * parameters.log_shares.sum(axis=0)
     if len(data.numbers):

@@ -5,25 +5,32 @@ leaf.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.base import Fitter, Statistics
+from hybridbn.fitting.counting import Counts
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.fitting.trees.column_splits import (
     CodedColumns,
     ColumnCriterion,
+    ColumnView,
     GainRatio,
+    ScannedColumns,
     Utility,
     Variance,
+    choose_grain,
     grow_by_tests,
     mass_of,
 )
-from hybridbn.fitting.trees.growth import TreeNode, leaves
+from hybridbn.fitting.trees.growth import Route, Sample, TreeNode, leaves
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
@@ -31,7 +38,8 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.tables import Table
+from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["nb_tree"]
 
@@ -122,7 +130,7 @@ def nb_tree(
     >>> 0.4 < net.posterior("same", {"b": "yes"})["same"] < 0.6
     True
     """
-    read = read_data_with_target(data, target, potentials, weights, "trees of naive Bayes")
+    read = read_data_with_target(data, target, potentials, weights)
     name = name or f"{target} leaf"
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
@@ -133,25 +141,20 @@ def nb_tree(
     for option, weight in (("least", least), ("least_branch", 0.0 if least_branch is None else least_branch)):
         if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not weight >= 0:
             raise NetworkError(f"{option} must be a weight of rows that is not negative, not {weight!r}")
-    cells = read.codes(target)
     discrete = isinstance(read.variable(target), Discrete)
-    seen = cells >= 0 if discrete else ~np.isnan(cells)
-    if read.weights is not None:
-        seen &= read.weights > 0
-    if not seen.all():
-        read = read.take(np.flatnonzero(seen))
-    if not len(read.table):
-        raise TableError(f"no row of positive weight has a value of {target!r}")
     if criterion is None:
         criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
     tests = {column: _choose_intervals(read, column, isinstance(criterion, Utility)) for column in read.attributes}
-    view = _code_columns(read, tests)
+    reader = _read_columns(read, tests)
+    view = reader.view(read.table)
     binary = not discrete if binary is None else binary
     if least_branch is None:
         least_branch = max(float(least), LEAST_ROWS) if isinstance(criterion, GainRatio) else LEAST_ROWS
     depth = None if max_depth is None else int(max_depth)
     root = grow_by_tests(view, criterion, depth, float(least), float(least_branch), binary)
-    return _TreeNetwork(read, target, name, tests, view, root).build_network()
+    if not mass_of(root) > 0:
+        raise TableError(f"no row of positive weight has a value of {target!r}")
+    return _TreeNetwork(read, name, reader, root).build_network()
 
 
 def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete:
@@ -163,34 +166,108 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
     variable = data.variable(column)
     if isinstance(variable, Discrete):
         return variable
-    values = data.codes(column)
     assert data.target is not None
-    target = data.codes(data.target)
-    discrete = isinstance(data.variable(data.target), Discrete)
-    if discrete:
-        cuts = mdl(values, target, data.weights)
-    if not discrete or (always and not cuts):
-        cuts = equal_frequency(values, None, data.weights, bins=INTERVALS)
+    target = data.variable(data.target)
+    own, guide = (data.sampled.codes(name) for name in (column, data.target))
+    weights = data.sampled.table.weights
+    seen = (guide >= 0 if isinstance(target, Discrete) else ~np.isnan(guide)) & (weights > 0)
+    values, counted = own[seen], weights[seen] if data.table.weighted else None
+    cuts: tuple[float, ...] = ()
+    if isinstance(target, Discrete):
+        cuts = mdl(values, guide[seen], counted)
+    if not isinstance(target, Discrete) or (always and not cuts):
+        cuts = equal_frequency(values, None, counted, bins=INTERVALS)
     return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))
 
 
-def _code_columns(data: TrainingData, tests: Mapping[str, Discrete]) -> CodedColumns:
+@dataclass(frozen=True)
+class _ReadColumns:
+    """Reads what tests look at.
+
+    Attributes
+    ----------
+    variables : mapping from column to Variable
+    tests : mapping from attribute to Discrete
+        What is tested of it.
+    target : str
+    grain : float
+    """
+
+    variables: Mapping[str, Variable]
+    tests: Mapping[str, Discrete]
+    target: str
+    grain: float
+
+    def __call__(self, table: Table, first: int) -> CodedColumns:
+        """Return the columns of consecutive rows."""
+        codes = []
+        for column, variable in self.tests.items():
+            own = table.coded(self.variables[column])
+            if not isinstance(self.variables[column], Discrete):
+                own = np.where(np.isnan(own), -1, np.searchsorted(np.array(variable.cuts or ()), own, side="right"))
+            codes.append(own)
+        target = table.coded(self.variables[self.target])
+        counted = (target >= 0 if self.classes else ~np.isnan(target)) & (table.weights > 0)
+        whole = bool(counted.all())
+        return CodedColumns(
+            codes,
+            self.sizes,
+            self.ordered,
+            target,
+            self.classes,
+            table.weights,
+            None if whole else counted,
+            grain=self.grain,
+            first=first,
+        )
+
+    @property
+    def sizes(self) -> list[int]:
+        """The numbers of what is told apart."""
+        return [len(variable) for variable in self.tests.values()]
+
+    @property
+    def ordered(self) -> list[bool]:
+        """Which of them are intervals."""
+        return [variable.cuts is not None for variable in self.tests.values()]
+
+    @property
+    def classes(self) -> int:
+        """The number of classes, 0 of a number."""
+        target = self.variables[self.target]
+        return len(target) if isinstance(target, Discrete) else 0
+
+    def view(self, table: Table) -> ColumnView:
+        """Return the columns of a table, which may be read in passes."""
+        if not table.is_scanned:
+            return self(table, 0)
+        variables = list(self.variables.values())
+        return ScannedColumns(table, variables, self, self.sizes, self.ordered, self.classes, self.grain)
+
+
+def _read_columns(data: TrainingData, tests: Mapping[str, Discrete]) -> _ReadColumns:
     assert data.target is not None
-    target = data.variable(data.target)
-    codes = []
-    for column, variable in tests.items():
-        own = data.codes(column)
-        if not isinstance(data.variable(column), Discrete):
-            own = np.where(np.isnan(own), -1, np.searchsorted(np.array(variable.cuts or ()), own, side="right"))
-        codes.append(own)
-    return CodedColumns(
-        codes,
-        [len(variable) for variable in tests.values()],
-        [variable.cuts is not None for variable in tests.values()],
-        data.codes(data.target),
-        len(target) if isinstance(target, Discrete) else 0,
-        data.table.weights,
-    )
+    variables = {name: data.variable(name) for name in (*tests, data.target)}
+    return _ReadColumns(variables, tests, data.target, choose_grain(data.table.total_weight, len(data.table)))
+
+
+@dataclass(frozen=True)
+class _CollectStatistics:
+    """Collects the statistics of families in the rows of a batch at each of some nodes."""
+
+    read: _ReadColumns
+    routes: tuple[Route, ...]
+    families: tuple[tuple[Fitter, tuple[Variable, ...]], ...]
+
+    def __call__(self, table: Table, first: int) -> Any:
+        """Return the statistics by the numbers of the node and of the family."""
+        collected: dict[Any, Any] = {}
+        for place, (rows, weights) in enumerate(self.read(table, first).locate(self.routes)):
+            for number, (fitter, variables) in enumerate(self.families):
+                columns = {variable.name: table.coded(variable)[rows] for variable in variables}
+                own = Table.from_arrays(variables, columns, weights=weights)
+                collected[place, number] = fitter.statistics(own, variables[-1], variables[:-1])
+        return Counts(collected)
 
 
 class _TreeNetwork:
@@ -199,14 +276,15 @@ class _TreeNetwork:
     def __init__(
         self,
         data: TrainingData,
-        target: str,
         name: str,
-        tests: Mapping[str, Discrete],
-        view: CodedColumns,
+        read: _ReadColumns,
         root: TreeNode[Values],
     ) -> None:
-        self.data, self.target, self.tests, self.view = data, target, tests, view
-        self.columns = list(tests)
+        self.data, self.read, self.target, self.tests = data, read, read.target, read.tests
+        self.starts = np.concatenate([[0], np.cumsum(read.sizes, dtype=np.intp)])
+        # of columns in nodes of a table that is read in passes
+        self.statistics: dict[tuple[int, tuple[str, ...]], Statistics] = {}
+        self.columns = list(self.tests)
         self.leaves = leaves(root)
         # for each column that is tested the leaves below its tests, with their parts of its range
         self.boxes: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
@@ -219,7 +297,7 @@ class _TreeNetwork:
         """Return the network."""
         mass = np.array([_estimate_mass(leaf) for leaf in self.leaves])
         potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
-        counts = _collect_counts(self.leaves, self.view)
+        counts = _collect_counts(self.leaves, self.starts)
         target, fitter = self.data.variable(self.target), self.data.fitter(self.target, ())
         if isinstance(target, Discrete) and counts_suffice(fitter):
             own = Multinomial(target, (self.hidden,), table=fitter.tables(counts[:, :, -1]))
@@ -236,7 +314,7 @@ class _TreeNetwork:
         column = self.columns[place]
         variable, target = self.data.variable(column), self.data.variable(self.target)
         fitter = self.data.fitter(column, (self.target,))
-        own = counts[:, :, slice(*self.view.starts[place : place + 2])]
+        own = counts[:, :, slice(*self.starts[place : place + 2])]
         if not (isinstance(variable, Discrete) and counts_suffice(fitter) and own.any(axis=(1, 2)).all()):
             return self._build_cases(place)
         below = np.array([bool(leaf.boxes) for leaf in self.leaves])
@@ -313,8 +391,42 @@ class _TreeNetwork:
     def _fit_in_node(self, node: TreeNode[Values], column: str, parents: tuple[str, ...]) -> Potential:
         names = (*parents, column)
         variables = [self.data.variable(name) for name in names]
-        rows = self.data.table.select(names).take(node.sample.rows).with_weights(node.sample.weights)
-        return self.data.fitter(column, parents).fit(rows, variables[-1], tuple(variables[:-1]))
+        fitter = self.data.fitter(column, parents)
+        if self.data.table.is_scanned and fitter.asks_counter:
+            if (id(node), names) not in self.statistics:
+                self._collect_statistics(node, names)
+            return fitter.potential(self.statistics[id(node), names])
+        sample = self._samples[id(node)] if self.data.table.is_scanned else node.sample
+        rows = self.data.in_memory.table.select(names).take(sample.rows).with_weights(sample.weights)
+        return fitter.fit(rows, variables[-1], tuple(variables[:-1]))
+
+    @cached_property
+    def _samples(self) -> dict[int, Sample]:
+        """The rows of each node in a sample of all rows."""
+        nodes = [*{id(node): node for leaf in self.leaves for node in _list_way_up(leaf)}.values()]
+        block = self.read(self.data.in_memory.table, 0)
+        return dict(zip(map(id, nodes), block.locate([node.sample for node in nodes]), strict=True))
+
+    def _collect_statistics(self, node: TreeNode[Values], names: tuple[str, ...]) -> None:
+        """Learn in a pass what some columns have in all leaves, or, where a leaf has nothing, in all nodes above."""
+        above = {id(other): other for leaf in self.leaves for other in _list_way_up(leaf)[1:]}
+        nodes = self.leaves if node.split is None else [*above.values()]
+        families = {names}
+        for column in (self.target, *self.columns):
+            for parents in ((), (self.target,) if column != self.target else ()):
+                is_table = all(isinstance(self.data.variable(name), Discrete) for name in (*parents, column))
+                if not is_table and self.data.fitter(column, parents).asks_counter:
+                    families.add((*parents, column))
+        listed = sorted(families)
+        collect = _CollectStatistics(
+            self.read,
+            tuple(one.sample for one in nodes),
+            tuple((self.data.fitter(own[-1], own[:-1]), tuple(map(self.data.variable, own))) for own in listed),
+        )
+        variables = [self.data.variable(name) for name in (*self.columns, self.target)]
+        collected: Any = self.data.table.sum_parts(collect, variables)
+        for (place, family), statistics in collected.items():
+            self.statistics[id(nodes[place]), listed[family]] = statistics
 
     def _join_leaves(self, column: str, make: Callable[[TreeNode[Values]], Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""
@@ -357,15 +469,15 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
-def _collect_counts(found: list[TreeNode[Values]], view: CodedColumns) -> Values:
+def _collect_counts(found: list[TreeNode[Values]], starts: NDArray[np.intp]) -> Values:
     """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in
-    `CodedColumns.counts`.
+    `ColumnView.counts`.
 
     They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has
     some.
     """
     counts = np.stack([leaf.statistics for leaf in found])
-    starts, sizes = view.starts, np.append(np.diff(view.starts), 1)
+    sizes = np.append(np.diff(starts), 1)
     lacking = np.add.reduceat(counts.sum(axis=1), starts, axis=1) <= 0
     for number in np.flatnonzero(lacking.any(axis=1)):
         node, empty = found[number].parent, lacking[number]
@@ -419,6 +531,14 @@ def _estimate_mass(leaf: TreeNode[Values]) -> float:
         probability *= float((mass + 2 * (0.5 * share + 0.5 / len(split.masses))) / (known + 2))
         node = node.parent
     return probability
+
+
+def _list_way_up(leaf: TreeNode[Values]) -> list[TreeNode[Values]]:
+    """Return a node and those above it, up to the root."""
+    nodes = [leaf]
+    while nodes[-1].parent is not None:
+        nodes.append(nodes[-1].parent)
+    return nodes
 
 
 def _make_distinct(paths: list[str]) -> tuple[str, ...]:

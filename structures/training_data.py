@@ -99,6 +99,12 @@ class TrainingData:
         table = self.table.sample_if_scanned("densities that are neither tables nor normal")
         return self if table is self.table else TrainingData(table, self.roles, self.target)
 
+    @cached_property
+    def sampled(self) -> TrainingData:
+        """The same, or a sample of rows that are read in passes, for cut points."""
+        table = self.table.sample_if_scanned()
+        return self if table is self.table else TrainingData(table, self.roles, self.target)
+
     def take(self, rows: Any) -> TrainingData:
         """Return the same with some of the rows; variables stay as they are, cut points included."""
         return TrainingData(self.table.take(rows), self.roles, self.target)

@@ -90,7 +90,7 @@ def test_growing_best_first_makes_the_best_of_few_leaves():
 
 @pytest.mark.parametrize(("criterion", "binary"), [(GainRatio(), False), (GainRatio(), True), (Utility(), True)])
 def test_counts_of_nodes_are_those_of_their_rows_and_add_up_over_batches(criterion, binary):
-    columns, target, weights = data(holes=0.15)
+    columns, target, weights = data(600, holes=0.15)
     classes = np.digitize(target, [-1.0, 2.0])
     coded = CodedColumns(columns, [6] * 4, [True] * 4, classes, 3, weights)
     root = grow_by_tests(coded, criterion, 2, 10.0, 2.0, binary)

@@ -338,17 +338,12 @@ def test_expectation_maximization_takes_a_pass_a_step(potentials: str, tmp_path:
     )
 
 
-@pytest.mark.parametrize(
-    "builder",
-    ["selective_naive_bayes", *(pytest.param(n, marks=pytest.mark.slow) for n in ("nb_tree", "class_clusters"))],
-)
-def test_other_builders_learn_from_a_sample_that_they_tell(builder: str, tmp_path: Path) -> None:
+def test_attributes_are_selected_on_a_sample_that_is_told(tmp_path: Path) -> None:
     data = names_of(make_data(400, 15), "y", "a", "t")
-    build = getattr(hb.structures, builder)
     pattern = write(tmp_path, data)
-    assert "y" in build(hb.scan(pattern), "y")
+    assert "y" in hb.structures.selective_naive_bayes(hb.scan(pattern), "y")
     with pytest.warns(UserWarning, match=r"are learned from a sample of 150 of 400 rows"):
-        build(hb.scan(pattern, sample=150), "y")
+        hb.structures.selective_naive_bayes(hb.scan(pattern, sample=150), "y")
 
 
 def test_imputed_scans_are_completed_while_they_are_read(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import hybridbn as hb
-from hybridbn.structures import mixture, mixture_em
+from hybridbn.structures import mixture, mixture_em, mixture_statistics
 from hybridbn.structures.mixture import cluster_rows
 from hybridbn.structures.mixture_em import (
     compute_responsibilities,
@@ -98,8 +98,13 @@ def test_neither_sparse_indicators_nor_the_number_of_fits_at_a_time_matter(monke
         )
 
     first = found()
-    for name, value in (("WIDE", 1), ("WIDE", 100), ("TOGETHER", 1), ("TOGETHER", 500)):
-        monkeypatch.setattr(mixture_em, name, value)
+    for module, name, value in (
+        (mixture_statistics, "WIDE", 1),
+        (mixture_statistics, "WIDE", 100),
+        (mixture_em, "TOGETHER", 1),
+        (mixture_em, "TOGETHER", 500),
+    ):
+        monkeypatch.setattr(module, name, value)
         for one, other in zip(first, found(), strict=True):
             np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-9)
 

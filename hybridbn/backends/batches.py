@@ -76,8 +76,7 @@ class BatchReader:
         if not columns:
             empty = Table({"": np.zeros(batch.data.num_rows)})
             return empty.select([])
-        table = Table.from_arrays(self.variables, columns)
-        return table if weights is None or not weights.sum() > 0 else table.with_weights(weights)
+        return Table.from_arrays(self.variables, columns, weights=weights)
 
     def _read(self, batch: Batch, variable: Variable) -> NDArray[Any]:
         name = variable.name

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.backends.base import Batch, Fragment, Task
+from hybridbn.backends.base import FILE_BITS, Batch, Fragment, Task
 from hybridbn.backends.batches import REST, can_be_coded, read_numbers
 from hybridbn.errors import TableError
 from hybridbn.fitting.counters import NumpyCounter
@@ -117,6 +117,8 @@ class Profile:
         Joint counts, each dimension in the order of the column's counts.
     weighted : bool
         Whether the rows have weights, so that joint counts are weights.
+    ends : mapping from int to int
+        How many rows each file has, by its number.
     """
 
     rows: int
@@ -124,6 +126,7 @@ class Profile:
     columns: Mapping[str, ColumnTally]
     tables: Mapping[Names, Values] = field(default_factory=dict)
     weighted: bool = False
+    ends: Mapping[int, int] = field(default_factory=dict)
 
     def __add__(self, other: Profile) -> Profile:
         columns = {name: tally + other.columns[name] for name, tally in self.columns.items()}
@@ -133,7 +136,8 @@ class Profile:
             if math.prod(map(len, states)) <= _OPEN_CELLS and not any(columns[name].lost for name in names):
                 mine, yours = (_arrange(one.tables[names], names, one.columns, states) for one in (self, other))
                 tables[names] = mine + yours
-        return Profile(self.rows + other.rows, self.weight + other.weight, columns, tables, self.weighted)
+        ends = {file: max(self.ends.get(file, 0), other.ends.get(file, 0)) for file in {**self.ends, **other.ends}}
+        return Profile(self.rows + other.rows, self.weight + other.weight, columns, tables, self.weighted, ends)
 
     def table(self, names: Names, variables: Mapping[str, Variable]) -> Values | None:
         """Return joint counts in the order of the variables' states; None if they were not counted."""
@@ -198,7 +202,10 @@ class ProfileTask(Task):
         columns = {one.name: _open_column(one.name, one.type, self.kinds.get(one.name)) for one in self.schema}
         tables: dict[Names, Values] = {}
         rows, weight, weights = 0, 0.0, None
+        ends: dict[int, int] = {}
         for batch in batches:
+            file, place = divmod(batch.first, 1 << FILE_BITS)
+            ends[file] = place + batch.data.num_rows
             if self.weights is not None:
                 weights = np.nan_to_num(read_numbers(self.weights, batch.data.column(self.weights)))
             try:
@@ -221,7 +228,7 @@ class ProfileTask(Task):
         if not rows:
             return None
         return Profile(
-            rows, weight, {name: column.tally() for name, column in columns.items()}, tables, weights is not None
+            rows, weight, {name: column.tally() for name, column in columns.items()}, tables, weights is not None, ends
         )
 
     @property

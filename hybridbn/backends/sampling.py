@@ -12,23 +12,10 @@ from numpy.typing import NDArray
 
 from hybridbn.backends.base import Batch, Task
 from hybridbn.backends.batches import BatchReader
+from hybridbn.tables.row_numbers import hash_numbers
 from hybridbn.variables import Values
 
-__all__ = ["RowSample", "SampleTask", "hash_rows"]
-
-
-def hash_rows(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Return a hash of each number (SplitMix64).
-
-    Examples
-    --------
-    >>> hash_rows(np.array([0, 1], np.uint64))
-    array([16294208416658607535, 10451216379200822465], dtype=uint64)
-    """
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return np.asarray(bits ^ (bits >> np.uint64(31)))
+__all__ = ["RowSample", "SampleTask"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +35,7 @@ class RowSample:
 
     def finish(self, most: int) -> RowSample:
         """Return those whose numbers have the smallest hashes, in the order of the rows."""
-        kept = np.argsort(hash_rows(self.rows), kind="stable")[:most]
+        kept = np.argsort(hash_numbers(self.rows), kind="stable")[:most]
         kept = kept[np.argsort(self.rows[kept], kind="stable")]
         return RowSample(
             self.rows[kept],
@@ -84,7 +71,7 @@ class SampleTask(Task):
         numbers = np.arange(batch.first, batch.first + batch.data.num_rows, dtype=np.uint64)
         # a few more than wanted, so that there are enough
         share = (self.most + 8 * math.sqrt(self.most) + 8) / self.rows
-        chosen = np.flatnonzero(hash_rows(numbers) <= np.uint64(min(share, 1) * (2**64 - 2**11)))
+        chosen = np.flatnonzero(hash_numbers(numbers) <= np.uint64(min(share, 1) * (2**64 - 2**11)))
         if share >= 1:
             chosen = np.arange(len(numbers))
         data = batch.data.take(chosen)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import itertools
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,7 @@ from typing import Any, ClassVar, NoReturn, TypeVar
 import numpy as np
 
 from hybridbn.arguments import list_items
-from hybridbn.backends.base import Backend, Batch, Source, Task
+from hybridbn.backends.base import FILE_BITS, Backend, Batch, Source, Task
 from hybridbn.backends.batches import REST, BatchReader
 from hybridbn.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
 from hybridbn.backends.sampling import SampleTask
@@ -24,6 +25,7 @@ from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.columns import Column
 from hybridbn.tables.frames import Frame
+from hybridbn.tables.summaries import LEAST_SHARE, find_rows
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Passes", "Scan"]
@@ -66,6 +68,12 @@ class Passes:
         if self.weights is not None and not 0 < profile.weight < np.inf:
             raise TableError(f"the weights sum to {profile.weight}; at least one must be positive, and the sum finite")
         return profile
+
+    @functools.cached_property
+    def offsets(self) -> dict[int, int]:
+        """How many rows come before those of each file, by its number."""
+        ends = dict(sorted(self.profile.ends.items()))
+        return dict(zip(ends, itertools.accumulate(ends.values(), initial=0), strict=False))
 
     @functools.cached_property
     def variables(self) -> dict[str, Variable]:
@@ -317,6 +325,16 @@ class Scan(Table):
         reader = BatchReader([one for one in variables if one.name in self._chosen], self.passes.weights)
         yield from self.passes.backend.answer(_PartTask(reader, function), self.passes.source)
 
+    def sum_parts(
+        self, function: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None
+    ) -> Result:
+        """Return the sum of a function of each batch of rows, added up where the backend reads them."""
+        if variables is None:
+            variables = [self.variable(name) for name in self._chosen]
+        reader = BatchReader([one for one in variables if one.name in self._chosen], self.passes.weights)
+        summed: Result = self.passes.learn(_SumTask(reader, function, self.passes.offsets))
+        return summed
+
     def transform(self, function: Callable[[int, Any], Any]) -> Scan:
         """Return a scan whose batches become others while they are read.
 
@@ -340,6 +358,25 @@ class Scan(Table):
             source, old.backend, old.kinds, old.declared, old.weights, names, old.most_states, old.sample_rows
         )
         return Scan(passes, self._chosen, self._given)
+
+    def keep_rows(self, variable: Variable, code: int | None = None) -> Scan:
+        """Return the rows in which a column has a state, given by its code, or any value."""
+        return self.transform(_KeepRows(BatchReader([variable]), code))
+
+    def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Scan:
+        """Return the scan with each row repeated for the states of a further column, and weighted by their shares."""
+        import pyarrow
+
+        old, read = self.passes, [self.variable(name) for name in self._chosen]
+        weights = f"weight of {variable.name}"
+        while weights in old.source.schema.names:
+            weights += "'"
+        added = [pyarrow.field(variable.name, pyarrow.string()), pyarrow.field(weights, pyarrow.float64())]
+        source = TransformedSource(old.source, _Expand(BatchReader(read, old.weights), variable, assign, added), added)
+        names, kinds = (*self._chosen, variable.name), {**old.kinds, variable.name: "discrete"}
+        declared = old.declared | {variable.name}
+        passes = Passes(source, old.backend, kinds, declared, weights, names, old.most_states, old.sample_rows)
+        return Scan(passes, names, {one.name: one for one in (*read, variable)})
 
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches, in their order.
@@ -408,3 +445,68 @@ class _PartTask(Task):
     def learn(self, batch: Batch) -> Any:
         """Return the function of a batch."""
         return self.function(self.reader.table(batch))
+
+
+@dataclass(frozen=True)
+class _SumTask(Task):
+    """Applies a function to each batch as a table, and to the place of its first row among all rows."""
+
+    reader: BatchReader
+    function: Callable[[Table, int], Any]
+    offsets: Mapping[int, int]
+
+    @property
+    def columns(self) -> Sequence[str]:  # type: ignore[override]
+        """The columns that the function reads."""
+        return self.reader.columns
+
+    def learn(self, batch: Batch) -> Any:
+        """Return the function of a batch."""
+        file, place = divmod(batch.first, 1 << FILE_BITS)
+        return self.function(self.reader.table(batch), self.offsets.get(file, 0) + place)
+
+
+@dataclass(frozen=True)
+class _KeepRows:
+    """Keeps the rows in which a column has a state, or any value."""
+
+    reader: BatchReader
+    code: int | None
+
+    def __call__(self, first: int, table: Any) -> Any:
+        (variable,) = self.reader.variables
+        kept = [find_rows(self.reader.table(Batch(first, data)), variable, self.code) for data in _combine(table)]
+        return table.filter(np.concatenate(kept))
+
+
+@dataclass(frozen=True)
+class _Expand:
+    """Repeats rows for the states of a column."""
+
+    reader: BatchReader
+    variable: Discrete
+    assign: Callable[[Table], Values]
+    added: Sequence[Any]
+
+    def __call__(self, first: int, table: Any) -> Any:
+        import pyarrow
+
+        parts = []
+        for data in _combine(table):
+            known = self.reader.table(Batch(first, data))
+            shares = self.assign(known)
+            rows, states = np.nonzero(shares > LEAST_SHARE)
+            labels = pyarrow.array(list(self.variable.states)).take(states)
+            part = pyarrow.Table.from_batches([data]).take(rows)
+            weights = known.weights[rows] * shares[rows, states]
+            for field_, column in zip(self.added, (labels, weights), strict=True):
+                part = part.append_column(field_, pyarrow.array(column))
+            parts.append(part)
+        return pyarrow.concat_tables(parts)
+
+
+def _combine(table: Any) -> list[Any]:
+    """Return the rows as batches, at least one."""
+    import pyarrow
+
+    return table.combine_chunks().to_batches() or [pyarrow.RecordBatch.from_pylist([], table.schema)]

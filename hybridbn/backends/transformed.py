@@ -33,8 +33,9 @@ class TransformedFragment(Fragment):
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield the new batches, of which these columns are wanted."""
         pyarrow = import_pyarrow()
-        for batch in self.real.batches(self.schema.names, rows):
-            table = pyarrow.Table.from_batches([batch.data]).select(self.schema.names).cast(self.schema)
+        names = self.schema.names
+        for batch in self.real.batches(names, rows):
+            table = pyarrow.Table.from_batches([batch.data]).select(names).cast(self.schema)
             made = self.function(batch.first, table)
             if not isinstance(made, pyarrow.Table) or not {*columns} <= {*made.column_names}:
                 raise TableError(f"a scan was to be transformed into an Arrow table of its columns, not {made!r:.80}")
@@ -43,7 +44,16 @@ class TransformedFragment(Fragment):
 
 
 class TransformedSource(Source):
-    """A source whose batches become others."""
+    """A source whose batches become others.
+
+    Parameters
+    ----------
+    real : Source
+    function : callable
+        From the number of the first row and an Arrow table to another Arrow table.
+    added : sequence of pyarrow.Field
+        Columns that the function adds.
+    """
 
     real: Source
     function: Callable[[int, Any], Any]
@@ -51,14 +61,14 @@ class TransformedSource(Source):
     notes: Mapping[str, Mapping[str, Any]]
     schema: Any
 
-    def __init__(self, real: Source, function: Callable[[int, Any], Any]) -> None:
+    def __init__(self, real: Source, function: Callable[[int, Any], Any], added: Sequence[Any] = ()) -> None:
         self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes
-        self.schema = real.schema
+        self.schema = import_pyarrow().schema([*real.schema, *added])
 
     def fragments(self) -> Sequence[Fragment]:
         """Return the fragments of the real source, with what their batches become."""
         return [
-            TransformedFragment(fragment, self.function, self.schema, fragment.rows)
+            TransformedFragment(fragment, self.function, self.real.schema, fragment.rows)
             for fragment in self.real.fragments()
         ]
 

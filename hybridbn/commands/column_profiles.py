@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.backends.sampling import hash_rows
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
 from hybridbn.formats.tables.typed_columns import DeclaredKind, name_lines_for_rows, type_texts
 from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of, describe_identifier
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, UnsupportedType, state_kind, warn_of_ambiguity
+from hybridbn.tables.row_numbers import hash_numbers
 from hybridbn.time_patterns import PatternFinder
 from hybridbn.units import Unit, coarsest_step, unit_of_pattern
 from hybridbn.variables import shorten
@@ -264,7 +264,7 @@ class TableProfile:
         width = sum(max(len(column.states), 1) for column in self.columns.values() if not column.identifier)
         most = max(int(numbers / max(width, 1)), 2000)
         if len(self.sample_rows) > most:
-            keep = np.sort(np.argsort(hash_rows(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
+            keep = np.sort(np.argsort(hash_numbers(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
             self.sample_rows = self.sample_rows[keep]
             self.sample = {name: values[keep] for name, values in self.sample.items()}
 
@@ -293,7 +293,7 @@ class _RowSample:
         self.held = 0
 
     def take(self, start: int, columns: Mapping[str, NDArray[Any]], rows: int) -> None:
-        hashes = hash_rows(np.arange(start, start + rows, dtype=np.uint64))
+        hashes = hash_numbers(np.arange(start, start + rows, dtype=np.uint64))
         chosen = np.flatnonzero(hashes <= self.limit)
         self.parts.append((chosen + start, {name: column[chosen] for name, column in columns.items()}))
         self.held += len(chosen)
@@ -302,7 +302,7 @@ class _RowSample:
 
     def _cut(self) -> None:
         rows = np.concatenate([part[0] for part in self.parts])
-        hashes = hash_rows(rows.astype(np.uint64))
+        hashes = hash_numbers(rows.astype(np.uint64))
         if len(rows) > self.most:
             self.limit = np.partition(hashes, self.most - 1)[self.most - 1]
         keep = hashes <= self.limit

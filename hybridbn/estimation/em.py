@@ -344,7 +344,7 @@ def _expect_in_passes(
         if isinstance(statistics, ImpossibleEvidence):
             numbers = np.arange(before, before + rows)
             raise statistics.renumber(numbers, lambda rows: str(impossible_evidence(rows, False)))
-        totals = {name: totals[name] + own if name in totals else own for name, own in statistics.items()}
+        totals |= {name: totals[name] + own if name in totals else own for name, own in statistics.items()}
         likelihood, before = likelihood + log_likelihood_of_part, before + rows
     return totals, likelihood
 
@@ -359,6 +359,8 @@ class _ExpectPart:
     def __call__(self, table: Table) -> tuple[int, Any, float]:
         evidence, weights = EvidenceReader(self.network, table).evidence(), table.weights
         rows = np.flatnonzero(weights > 0)
+        if not len(rows):
+            return len(table), {}, 0.0
         if len(rows) < len(weights):
             evidence, weights = evidence.take(rows, len(rows)), weights[rows]
         same = find_distinct_rows(evidence, continuous=False)

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
+from hybridbn.tables.row_numbers import STEP, mix_bits
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["Keys", "Levels", "draw_uniforms", "hash_identifiers", "hash_rows", "levels_of", "seed_of"]
@@ -25,7 +26,6 @@ Keys: TypeAlias = NDArray[np.uint64]
 Levels: TypeAlias = Callable[[int, NDArray[np.intp]], Mapping[str, Values]]
 """From an attempt and row numbers to uniform numbers for each name and row."""
 
-_STEP = np.uint64(0x9E3779B97F4A7C15)
 _HOLE = np.uint64(0x5851F42D4C957F2D)
 
 
@@ -53,8 +53,8 @@ def hash_rows(table: Table) -> Keys:
         else:
             # adding zero makes -0.0 and 0.0 the same
             bits = np.where(np.isnan(cells), _HOLE, (cells + 0.0).view(np.uint64))
-        total += _mix_bits(bits ^ np.uint64(_hash_text(name)))
-    return _make_distinct(_mix_bits(total))
+        total += mix_bits(bits ^ np.uint64(_hash_text(name)))
+    return _make_distinct(mix_bits(total))
 
 
 def hash_identifiers(values: Any, rows: int) -> Keys:
@@ -68,7 +68,7 @@ def hash_identifiers(values: Any, rows: int) -> Keys:
     if isinstance(values, range):
         values = np.array(values)
     if isinstance(values, np.ndarray) and values.dtype.kind == "i" and values.shape == (rows,):
-        return _make_distinct(_mix_bits(values.astype(np.uint64)))
+        return _make_distinct(mix_bits(values.astype(np.uint64)))
     try:
         listed: Sequence[Any] = values.tolist() if hasattr(values, "tolist") else list(values)
     except TypeError:
@@ -76,7 +76,7 @@ def hash_identifiers(values: Any, rows: int) -> Keys:
     if len(listed) != rows:
         raise TableError(f"there are {len(listed)} keys for {rows} rows; give one a row")
     array = np.array([_hash_identifier(key) for key in listed], dtype=np.uint64)
-    return _make_distinct(_mix_bits(array))
+    return _make_distinct(mix_bits(array))
 
 
 def _hash_identifier(key: Any) -> int:
@@ -118,7 +118,7 @@ def draw_uniforms(keys: Keys, names: Iterable[str], seed: int, attempt: int = 0)
     result = np.empty((len(listed), len(keys)))
     for row, name in enumerate(listed):
         salt = np.uint64(_hash_text(f"{seed} {attempt} {name}"))
-        bits = _mix_bits(_mix_bits(keys ^ salt) + _STEP)
+        bits = mix_bits(mix_bits(keys ^ salt) + STEP)
         # 52 bits and a half, so that neither 0 nor 1 comes out
         result[row] = ((bits >> np.uint64(12)).astype(np.float64) + 0.5) * 2.0**-52
     return result
@@ -141,14 +141,7 @@ def _make_distinct(keys: Keys) -> Keys:
     count = np.empty(len(keys), dtype=np.uint64)
     count[order] = repeats.astype(np.uint64)
     # the first one keeps its key, whatever follows
-    return np.where(count > 0, _mix_bits(keys + count * _STEP), keys)
-
-
-def _mix_bits(bits: Keys) -> Keys:
-    """Return the finalizer of SplitMix64 (Steele, Lea & Flood 2014)."""
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
+    return np.where(count > 0, mix_bits(keys + count * STEP), keys)
 
 
 def _hash_text(text: str) -> int:

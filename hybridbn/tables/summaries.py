@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.tables.columns import Column
@@ -18,7 +19,10 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables.table import Table
 
-__all__ = ["TableSummaries"]
+__all__ = ["LEAST_SHARE", "TableSummaries", "find_rows"]
+
+LEAST_SHARE = 1e-9
+"""A row is not repeated for states of smaller shares."""
 
 Result = TypeVar("Result")
 
@@ -125,6 +129,22 @@ class TableSummaries:
         table: Table = self  # type: ignore[assignment]
         yield function(table if variables is None else table.with_variables(variables))
 
+    def sum_parts(
+        self, function: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None
+    ) -> Result:
+        """Return the sum of a function of consecutive rows, which is that of the table itself where it is in memory.
+
+        Parameters
+        ----------
+        function : callable
+            From a table and the place of its first row among all rows to what can be added up, or None; one that can be
+            pickled, where the rows are read by other processes.
+        variables : sequence of Variable, optional
+            What the columns are read as.
+        """
+        table: Table = self  # type: ignore[assignment]
+        return function(table if variables is None else table.with_variables(variables), 0)
+
     def transform(self, function: Callable[[int, Any], Any]) -> Table:
         """Return the table whose rows become others while they are read, where they are read in passes.
 
@@ -134,6 +154,46 @@ class TableSummaries:
             From the number of the first row and an Arrow table to another Arrow table of the same columns.
         """
         raise TableError("only a table that is read in passes is transformed while it is read: hybridbn.scan")
+
+    def keep_rows(self, variable: Variable, code: int | None = None) -> Table:
+        """Return the rows in which a column has a state, given by its code, or any value.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> table = Table({"c": ["a", "b", None, "b"]})
+        >>> len(table.keep_rows(table.variable("c"), 1)), len(table.keep_rows(table.variable("c")))
+        (2, 3)
+        """
+        table: Table = self  # type: ignore[assignment]
+        return table.take(np.flatnonzero(find_rows(table, variable, code)))
+
+    def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Table:
+        """Return the table with each row repeated for the states of a further column, and weighted by their shares.
+
+        Parameters
+        ----------
+        variable : Discrete
+            The column.
+        assign : callable
+            From a table to the share of each state in each row (rows, states); one that can be pickled, where the rows
+            are read by other processes.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> table = Table({"x": [1.0, 2.0]})
+        >>> expanded = table.expand(Discrete("c", ("a", "b")), lambda rows: np.array([[1.0, 0.0], [0.2, 0.8]]))
+        >>> expanded["x"], expanded["c"], expanded.weights
+        (array([1., 2., 2.]), array([0, 0, 1]), array([1. , 0.2, 0.8]))
+        """
+        table: Table = self  # type: ignore[assignment]
+        shares = assign(table)
+        rows, states = np.nonzero(shares > LEAST_SHARE)
+        repeated = table.take(rows)
+        weighted = repeated.with_weights(repeated.weights * shares[rows, states])
+        labels = np.array(variable.states, dtype=object)[states]
+        return weighted.with_column(variable.name, labels, variable)
 
     def expect(self, target: str | None, pairs: bool = False) -> None:
         """Tell what will be counted, so that a pass over the rows need not be repeated for it."""
@@ -165,3 +225,11 @@ class TableSummaries:
                     f"leave it out, or allow more than {most} states"
                 )
         return self
+
+
+def find_rows(table: Table, variable: Variable, code: int | None) -> NDArray[np.bool_]:
+    """Tell in which rows a column has a state, or any value."""
+    cells = table.coded(variable)
+    if code is not None:
+        return np.asarray(cells == code)
+    return np.asarray(cells >= 0 if isinstance(variable, Discrete) else ~np.isnan(cells))

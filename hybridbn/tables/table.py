@@ -94,10 +94,11 @@ class Table(TableSummaries):
         if unknown not in ("error", "missing"):
             raise TableError(f"unknown must be 'error' or 'missing', not {unknown!r}")
         frame = data if isinstance(data, Frame) else open_frame(data)
+        known: Values | None = None
         if isinstance(frame.data, Table):
             if frame.data.is_scanned:
                 raise TableError("the rows of a scan are read in passes; scan.sample(n) is a table of some of them")
-            weights = frame.data._weights if weights is None else weights
+            known = frame.data._weights
             self._frame = frame.data._frame
         else:
             self._frame = frame.without_columns()
@@ -115,7 +116,8 @@ class Table(TableSummaries):
                     self._columns[variable.name] = read_as_variable(
                         frame.columns[variable.name], variable, unknown_missing=unknown == "missing"
                     )
-        self._weights = check_weights(weights, frame.rows)
+        # those of another table were checked, perhaps with rows that have weight where these have none
+        self._weights = known if weights is None else check_weights(weights, frame.rows)
 
     @classmethod
     def read_usable(
@@ -188,9 +190,14 @@ class Table(TableSummaries):
 
     @classmethod
     def from_arrays(
-        cls, variables: Iterable[Variable], arrays: Mapping[str, NDArray[Any]], frame: Frame | None = None
+        cls,
+        variables: Iterable[Variable],
+        arrays: Mapping[str, NDArray[Any]],
+        frame: Frame | None = None,
+        weights: Values | None = None,
     ) -> Table:
-        """Return a table of the numbers or codes of variables; `to_native` makes a frame like `frame` of it.
+        """Return a table of the numbers or codes of variables, with weights that are known to be valid; `to_native`
+        makes a frame like `frame` of it.
 
         Examples
         --------
@@ -206,7 +213,7 @@ class Table(TableSummaries):
             cells = Cells(array.astype(np.float64 if states is None else np.intp), states, unit=unit)
             columns.append(Column(variable.name, cells, variable))
         rows = len(columns[0].cells.array) if columns else 0
-        return cls._of(columns, frame or Frame("pandas", {}, rows), None)
+        return cls._of(columns, frame or Frame("pandas", {}, rows), weights)
 
     # --- contents -----------------------------------------------------------------------------------------------------
 

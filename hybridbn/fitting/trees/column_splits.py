@@ -8,31 +8,38 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.counters import NumpyCounter
+from hybridbn.errors import TooWide
 from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.trees.growth import Levels, Sample, Split, TreeNode, grow
+from hybridbn.fitting.trees.coded_columns import CodedColumns, ColumnView, ScannedColumns, choose_grain
+from hybridbn.fitting.trees.growth import Levels, Sample, Split, TreeNode, grow_from
+from hybridbn.tables.row_numbers import FOLDS
 from hybridbn.variables import Codes, Values
 
 __all__ = [
     "CandidateTests",
     "CodedColumns",
     "ColumnCriterion",
+    "ColumnView",
     "GainRatio",
+    "ScannedColumns",
     "Utility",
     "Variance",
+    "choose_grain",
     "grow_by_tests",
     "mass_of",
 ]
 
-FOLDS = 5
 SPARSE, LEAST_SPARSE = 4, 2**14
 """Tables of branches and states with so many times more cells than rows, or than so many rows, are sparse."""
+MOST_CELLS = 1 << 27
+"""Most cells of the tables of one test (1 GiB)."""
 LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
 TIE = 1e-12
@@ -41,85 +48,12 @@ LEAST_SHARE = 0.25
 """Both sides of a cut have at least so much of the weight that a node needs to be split."""
 
 
-class CodedColumns:
-    """What tests look at: columns of codes, and a counter of them.
-
-    Parameters
-    ----------
-    codes : sequence of ndarray (rows,), -1 where missing
-    sizes : sequence of int
-    ordered : sequence of bool
-        Whether the codes are intervals of a number, which a binary test cuts in two.
-    target : ndarray (rows,), codes or numbers, none missing
-    classes : int, 0 of a number
-    weights : ndarray (rows,)
-
-    Attributes
-    ----------
-    starts : ndarray (columns + 1,)
-        Where the states of each column begin among those of all, and their number.
-    """
-
-    codes: Sequence[Codes]
-    sizes: Sequence[int]
-    ordered: Sequence[bool]
-    target: NDArray[Any]
-    classes: int
-    weights: Values
-
-    def __init__(
-        self,
-        codes: Sequence[Codes],
-        sizes: Sequence[int],
-        ordered: Sequence[bool],
-        target: NDArray[Any],
-        classes: int,
-        weights: Values,
-    ) -> None:
-        self.codes, self.sizes, self.ordered = codes, sizes, ordered
-        self.target, self.classes, self.weights = target, classes, weights
-        self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.intp))])
-        # the last column counts all rows
-        columns: list[Codes] = [*codes, np.zeros(len(target), np.int8)]
-        self._names = [(str(number),) for number in range(len(columns))]
-        self._counter = NumpyCounter(
-            {name: column for (name,), column in zip(self._names, columns, strict=True)},
-            {name: size for (name,), size in zip(self._names, [*sizes, 1], strict=True)},
-        ).persist()
-
-    def counts(self, samples: Sequence[Sample]) -> Values:
-        """Return the weight by sample, class (one of a number) and state, the weight of all rows coming after the
-        states.
-
-        Returns
-        -------
-        ndarray (samples, classes, states + 1)
-        """
-        rows, weights = (np.concatenate(arrays) for arrays in zip(*samples, strict=True))
-        classes = max(self.classes, 1)
-        keys = np.repeat(np.arange(len(samples)), [len(sample.rows) for sample in samples])
-        if self.classes:
-            keys = keys * classes + self.target[rows]
-        groups = Groups.of(keys, len(samples) * classes, weights, rows)
-        counts = self.count_groups(groups, range(len(self._names)))
-        return np.concatenate(counts, axis=1).reshape(len(samples), classes, -1)
-
-    def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
-        """Return the weight by group and state (groups, states) of each column; the number after the last counts all
-        rows.
-        """
-        tables = self._counter.by_group(groups, [self._names[number] for number in columns])
-        # a missing cell comes after the states
-        sizes = [*self.sizes, 1]
-        return [table[:, : sizes[number]] for number, table in zip(columns, tables, strict=True)]
-
-
 class CandidateTests:
     """All tests that there are: the states of a column, each a branch, or an ordered column cut in two.
 
     Parameters
     ----------
-    view : CodedColumns
+    view : ColumnView
     binary : bool
         Whether intervals of numbers are cut in two; else each interval, like each state, is a branch.
     branch, side : float
@@ -136,13 +70,13 @@ class CandidateTests:
         Whether each state of each column is a branch, in their order.
     """
 
-    view: CodedColumns
+    view: ColumnView
     branch: float
     side: float
     columns: NDArray[np.intp]
     cuts: NDArray[np.intp]
 
-    def __init__(self, view: CodedColumns, binary: bool, branch: float, side: float) -> None:
+    def __init__(self, view: ColumnView, binary: bool, branch: float, side: float) -> None:
         self.view, self.branch, self.side = view, branch, side
         tests: list[tuple[int, int, int]] = []
         for column, size in enumerate(view.sizes):
@@ -201,20 +135,20 @@ class CandidateTests:
     def make_split(self, test: int, masses: Values) -> Split[Values]:
         """Return a test as a split of a node whose branches have these weights (branches of all tests,)."""
         own = masses[self.starts[test] : self.starts[test + 1]]
-        return Split(int(self.columns[test]), self.branches_of(test), own)
+        return Split(int(self.columns[test]), self.branches_of(test), own, grain=self.view.grain)
 
 
 class ColumnCriterion(Protocol):
     """How tests are judged."""
 
-    def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
+    def best(self, view: ColumnView, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the number of the best test of each node, None where none is worth while."""
 
 
 def grow_by_tests(
-    view: CodedColumns, criterion: ColumnCriterion, depth: int | None, least: float, branch: float, binary: bool
+    view: ColumnView, criterion: ColumnCriterion, depth: int | None, least: float, branch: float, binary: bool
 ) -> TreeNode[Values]:
-    """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), as of `CodedColumns.counts`.
+    """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), as of `ColumnView.counts`.
 
     Parameters
     ----------
@@ -224,22 +158,21 @@ def grow_by_tests(
     binary : whether intervals of numbers are cut in two; else each interval, like each state, is a branch
     """
     tests = CandidateTests(view, binary, branch, max(branch, LEAST_SHARE * least))
-    return grow(view.codes, view.weights.astype(float), _ColumnSplits(view, tests, criterion, depth, least), Levels())[
-        0
-    ]
+    columns = view.codes if isinstance(view, CodedColumns) else ()
+    return grow_from(columns, [view.root()], _ColumnSplits(view, tests, criterion, depth, least), Levels())[0]
 
 
 @dataclass(frozen=True, eq=False)
 class _ColumnSplits:
     """The best tests by a criterion, within the bounds of depth and weight; see `grow_by_tests`."""
 
-    view: CodedColumns
+    view: ColumnView
     tests: CandidateTests
     criterion: ColumnCriterion
     depth: int | None
     least: float
 
-    def measure(self, samples: Sequence[Sample]) -> list[Values]:
+    def measure(self, samples: Sequence[Any]) -> list[Values]:
         """Count the rows of all samples in one pass."""
         return list(self.view.counts(samples))
 
@@ -258,19 +191,14 @@ class _ColumnSplits:
     def _may_be_split(self, node: TreeNode[Values]) -> bool:
         if not len(self.tests.columns) or (self.depth is not None and node.level >= self.depth):
             return False
-        return bool(len(node.sample.rows)) and mass_of(node) >= self.least and not _is_pure(self.view, node)
+        # of a number the criterion sees whether it is constant
+        pure = self.view.classes and np.count_nonzero(node.statistics[:, -1]) < 2
+        return 0 < mass_of(node) >= self.least and not pure
 
 
 def mass_of(node: TreeNode[Values]) -> float:
     """Return the weight of the rows that reach a node."""
     return float(node.statistics[:, -1].sum())
-
-
-def _is_pure(view: CodedColumns, node: TreeNode[Values]) -> bool:
-    if view.classes:
-        return bool(np.count_nonzero(node.statistics[:, -1]) < 2)
-    seen = view.target[node.sample.rows]
-    return bool((seen == seen[0]).all())
 
 
 # -- criteria -----------------------------------------------------------------------------------------------------
@@ -280,7 +208,7 @@ def _is_pure(view: CodedColumns, node: TreeNode[Values]) -> bool:
 class GainRatio:
     """C4.5's gain ratio, among the tests whose gain is not below the average (Ting & Zheng 2003, section 3.2)."""
 
-    def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
+    def best(self, view: ColumnView, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of the greatest ratio of each node."""
         from scipy.special import xlogy
 
@@ -313,113 +241,260 @@ class Utility:
 
     prior: float = 2.0
 
-    def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
+    def best(self, view: ColumnView, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of each node with the fewest errors."""
-        return [self._best(view, node, tests) for node in nodes]
-
-    def _best(self, view: CodedColumns, node: TreeNode[Values], tests: CandidateTests) -> int | None:
-        rng = np.random.default_rng(0)
-        folds = rng.permutation(len(node.sample.rows)) % FOLDS
-        whole = self._weigh_errors(view, node, np.zeros(len(node.sample.rows), dtype=np.intp), 1, folds, None)
-        least, best = whole * (1 - LEAST_GAIN), None
-        for test, count, branches in _list_branchings(node, tests):
-            multiway = int(tests.columns[test]) if tests.cuts[test] < 0 else None
-            errors = self._weigh_errors(view, node, np.where(branches < 0, count, branches), count + 1, folds, multiway)
-            if errors < least:
-                least, best = errors, test
+        trials = [trial for place, node in enumerate(nodes) for trial in _list_trials(view, place, node, tests)]
+        if not view.knows_rows:
+            _refuse_wide_trials(trials)
+        errors = np.concatenate(
+            [self._weigh_errors(view, nodes, group) for group in _divide_trials(trials, view.most_cells)]
+        )
+        best: list[int | None] = [None] * len(nodes)
+        least = np.zeros(len(nodes))
+        for trial, error in zip(trials, errors.tolist(), strict=True):
+            if trial.test is None:
+                least[trial.node] = error * (1 - LEAST_GAIN)
+            elif error < least[trial.node]:
+                least[trial.node], best[trial.node] = error, trial.test
         return best
 
-    def _weigh_errors(
-        self, view: CodedColumns, node: TreeNode[Values], branches: Codes, count: int, folds: Codes, without: int | None
-    ) -> float:
-        """Return the weight of the rows that naive Bayes, learned in their branch from the other folds, gets wrong."""
+    def _weigh_errors(self, view: ColumnView, nodes: Sequence[TreeNode[Values]], trials: Sequence[_Trial]) -> Values:
+        """Return the weight of the rows that naive Bayes, learned in their branch from the other folds, gets wrong, of
+        each trial.
+        """
+        first, last = trials[0].node, trials[-1].node
+        samples = [node.sample for node in nodes[first : last + 1]]
+        moved = [replace(trial, node=trial.node - first) for trial in trials]
+        counts = view.sum_over(partial(_count_folds, trials=moved), samples)
+        return view.sum_over(partial(_sum_errors, trials=moved, counts=counts, prior=self.prior), samples)
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A test of a node, or none, and the columns of naive Bayes in its branches.
+
+    Attributes
+    ----------
+    node : int
+    test : int or None
+    column : int, that is tested
+    branches : ndarray (codes + 1,), of the codes of the column; missing cells make one more branch
+    columns, wide : tuple of int, those whose tables are counted, and those of so many cells that only what occurs is
+    sizes : tuple of int, of `columns`
+    classes : int
+    """
+
+    node: int
+    test: int | None
+    column: int
+    branches: Codes
+    columns: tuple[int, ...]
+    wide: tuple[int, ...]
+    sizes: tuple[int, ...]
+    classes: int
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """The numbers of branches, folds and classes."""
+        return int(self.branches.max()) + 1, FOLDS, self.classes
+
+    @property
+    def cells(self) -> int:
+        """The number of counts."""
+        return math.prod(self.shape) * (1 + sum(self.sizes))
+
+    def encode(self, block: CodedColumns, sample: Sample) -> Codes:
+        """Return branch, fold and class of each row, as one number."""
+        rows = sample.rows
+        branches = self.branches[block.codes[self.column][rows]] if self.test is not None else 0
+        return np.asarray((branches * FOLDS + block.fold_rows(rows)) * self.classes + block.target[rows])
+
+
+def _list_trials(view: ColumnView, place: int, node: TreeNode[Values], tests: CandidateTests) -> Iterator[_Trial]:
+    """Yield what is tried at a node: no test, and each that is worthy."""
+    rows = len(node.sample.rows) if view.knows_rows else math.inf
+    masses = tests.weigh_branches(node.statistics.sum(axis=0))[None]
+    worthy = np.flatnonzero(tests.find_eligible(masses, [node])[0]).tolist()
+    for test in (None, *worthy):
+        column, without, branches = 0, None, np.zeros(1, np.intp)
+        if test is not None:
+            column, branches = int(tests.columns[test]), tests.branches_of(test)
+            without = column if tests.cuts[test] < 0 else None
+            branches[-1] = branches.max() + 1
+        count = int(branches.max()) + 1
         columns = [c for c in range(len(view.sizes)) if c != without and len(node.boxes.get(c, (0, 1))) > 1]
         # of tables with many more cells than rows only what occurs is counted
-        wide = [c for c in columns if count * view.sizes[c] > SPARSE * max(len(folds), LEAST_SPARSE)]
+        wide = [c for c in columns if count * view.sizes[c] > SPARSE * max(rows, LEAST_SPARSE)]
         columns = [c for c in columns if c not in wide]
-        target = view.target[node.sample.rows]
-        keys = (branches * FOLDS + folds) * view.classes + target
-        shape = (count, FOLDS, view.classes)
-        prior = np.bincount(keys, node.sample.weights, math.prod(shape)).reshape(shape)
-        prior = prior.sum(axis=1, keepdims=True) - prior
-        place = branches * FOLDS + folds
-        logs = np.log(prior + self.prior / view.classes).reshape(-1, view.classes)[place]
-        sizes = [view.sizes[c] for c in columns]
-        codes = [view.codes[c][node.sample.rows] for c in columns]
-        groups = Groups.of(keys, math.prod(shape), node.sample.weights, node.sample.rows)
-        tables = view.count_groups(groups, columns)
-        for column, size, table in zip(codes, sizes, tables, strict=True):
-            counts = table.reshape(*shape, size)
-            counts = counts.sum(axis=1, keepdims=True) - counts
-            share = counts.sum(axis=2, keepdims=True) + 1.0
-            smooth = counts + self.prior * share / share.sum(axis=-1, keepdims=True)
-            table = np.log(smooth / smooth.sum(axis=-1, keepdims=True)).reshape(-1, view.classes, size)
-            seen = np.flatnonzero(column >= 0)
-            if len(seen) == len(column):
-                # no copies of what is indexed
-                logs += table[place, :, column]
-            else:
-                logs[seen] += table[place[seen], :, column[seen]]
-        for number in wide:
-            self._add_logs_of_occurring(
-                logs, view.codes[number][node.sample.rows], view.sizes[number], keys, shape, node
-            )
-        return float(node.sample.weights[logs.argmax(axis=1) != target].sum())
+        sizes = tuple(view.sizes[c] for c in columns)
+        yield _Trial(place, test, column, branches, tuple(columns), tuple(wide), sizes, view.classes)
 
-    def _add_logs_of_occurring(
-        self, logs: Values, column: Codes, size: int, keys: Codes, shape: tuple[int, int, int], node: TreeNode[Values]
-    ) -> None:
-        """Add the log-probabilities of a column of many states, from counts of the states that occur in each branch.
 
-        Parameters
-        ----------
-        keys : ndarray (rows,)
-            Branch, fold and class of each row, as one number of this shape.
-        """
-        _, folds, classes = shape
+def _refuse_wide_trials(trials: Sequence[_Trial]) -> None:
+    cells = max(trial.cells for trial in trials)
+    if cells > MOST_CELLS:
+        raise TooWide(
+            f"a test of a naive Bayes tree would count {cells:,} cells; leave out columns of very many states, or let a"
+            " gain ratio choose the tests: max_depth=4"
+        )
+
+
+def _divide_trials(trials: Sequence[_Trial], most: int) -> Iterator[Sequence[_Trial]]:
+    """Yield trials whose counts are made together."""
+    begin, cells = 0, 0
+    for place, trial in enumerate(trials):
+        if place > begin and cells + trial.cells > most:
+            yield trials[begin:place]
+            begin, cells = place, 0
+        cells += trial.cells
+    yield trials[begin:]
+
+
+def _count_folds(block: CodedColumns, samples: Sequence[Sample], trials: Sequence[_Trial]) -> Values:
+    """Return the counts of all trials, one after the other: of branch, fold and class, and with each column."""
+    parts: list[NDArray[Any]] = []
+    for trial in trials:
+        sample = samples[trial.node]
+        keys, size = trial.encode(block, sample), math.prod(trial.shape)
+        groups = Groups.of(keys, size, sample.weights, sample.rows)
+        parts.append(np.bincount(keys, sample.weights, size))
+        parts += [table.ravel() for table in block.count_groups(groups, trial.columns)]
+    return np.concatenate(parts)
+
+
+def _sum_errors(
+    block: CodedColumns, samples: Sequence[Sample], trials: Sequence[_Trial], counts: Values, prior: float
+) -> Values:
+    """Return the weight of the rows that each trial gets wrong, from the counts of all rows."""
+    errors, end = np.empty(len(trials)), 0
+    for number, trial in enumerate(trials):
+        begin, end = end, end + trial.cells
+        errors[number] = _sum_errors_of(block, samples[trial.node], trial, counts[begin:end], prior)
+    return errors
+
+
+def _sum_errors_of(block: CodedColumns, sample: Sample, trial: _Trial, counts: Values, prior: float) -> float:
+    shape = trial.shape
+    keys, size = trial.encode(block, sample), math.prod(shape)
+    place, target = keys // trial.classes, block.target[sample.rows]
+    whole = counts[:size].reshape(shape)
+    whole = whole.sum(axis=1, keepdims=True) - whole
+    logs = np.log(whole + prior / trial.classes).reshape(-1, trial.classes)[place]
+    begin = size
+    for number, states in zip(trial.columns, trial.sizes, strict=True):
+        own = counts[begin : begin + size * states].reshape(*shape, states)
+        begin += size * states
+        own = own.sum(axis=1, keepdims=True) - own
+        share = own.sum(axis=2, keepdims=True) + 1.0
+        smooth = own + prior * share / share.sum(axis=-1, keepdims=True)
+        table = np.log(smooth / smooth.sum(axis=-1, keepdims=True)).reshape(-1, trial.classes, states)
+        column = block.codes[number][sample.rows]
         seen = np.flatnonzero(column >= 0)
-        weights, keys, column = node.sample.weights[seen], keys[seen], column[seen]
-        cells, place = np.unique(keys // (folds * classes) * size + column, return_inverse=True)
-        table = np.bincount(place * (folds * classes) + keys % (folds * classes), weights, len(cells) * folds * classes)
-        counts = table.reshape(-1, folds, classes)
-        counts = counts.sum(axis=1, keepdims=True) - counts
-        within = np.bincount(keys, weights, math.prod(shape)).reshape(shape)
-        within = (within.sum(axis=1, keepdims=True) - within)[cells // size]
-        share = (counts.sum(axis=2, keepdims=True) + 1.0) / (within.sum(axis=2, keepdims=True) + size)
-        smooth = np.log((counts + self.prior * share) / (within + self.prior))
-        logs[seen] += smooth[place, keys // classes % folds]
+        if len(seen) == len(column):
+            # no copies of what is indexed
+            logs += table[place, :, column]
+        else:
+            logs[seen] += table[place[seen], :, column[seen]]
+    for number in trial.wide:
+        _add_logs_of_occurring(logs, block.codes[number][sample.rows], block.sizes[number], keys, shape, sample, prior)
+    return float(sample.weights[logs.argmax(axis=1) != target].sum())
+
+
+def _add_logs_of_occurring(
+    logs: Values, column: Codes, size: int, keys: Codes, shape: tuple[int, int, int], sample: Sample, prior: float
+) -> None:
+    """Add the log-probabilities of a column of many states, from counts of the states that occur in each branch.
+
+    Parameters
+    ----------
+    keys : ndarray (rows,)
+        Branch, fold and class of each row, as one number of this shape.
+    """
+    _, folds, classes = shape
+    seen = np.flatnonzero(column >= 0)
+    weights, keys, column = sample.weights[seen], keys[seen], column[seen]
+    cells, place = np.unique(keys // (folds * classes) * size + column, return_inverse=True)
+    table = np.bincount(place * (folds * classes) + keys % (folds * classes), weights, len(cells) * folds * classes)
+    counts = table.reshape(-1, folds, classes)
+    counts = counts.sum(axis=1, keepdims=True) - counts
+    within = np.bincount(keys, weights, math.prod(shape)).reshape(shape)
+    within = (within.sum(axis=1, keepdims=True) - within)[cells // size]
+    share = (counts.sum(axis=2, keepdims=True) + 1.0) / (within.sum(axis=2, keepdims=True) + size)
+    smooth = np.log((counts + prior * share) / (within + prior))
+    logs[seen] += smooth[place, keys // classes % folds]
 
 
 @dataclass(frozen=True)
 class Variance:
     """For a target that is a number: the test that leaves the least variance, if it takes away 5 %."""
 
-    def best(self, view: CodedColumns, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
+    def best(self, view: ColumnView, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of the least variance of each node, from sums of the target and its square in each state."""
-        linear, squares = [], []
-        for node in nodes:
-            rows, weights = node.sample
-            deviations = view.target[rows] - np.average(view.target[rows], weights=weights)
-            linear.append(Sample(rows, weights * deviations))
-            squares.append(float(weights @ deviations**2))
-        masses = tests.weigh_branches(np.stack([node.statistics for node in nodes]).sum(axis=1))
-        sums = tests.weigh_branches(view.counts(linear).sum(axis=1))
-        whole = np.array(squares)[:, None]
+        sums = view.sum_over(_sum_target, [node.sample for node in nodes])
+        masses, linear = tests.weigh_branches(sums.masses), tests.weigh_branches(sums.linear)
+        whole = sums.squares[:, None]
         # rows whose cell is missing keep their squares
-        left = whole - tests.sum_branches(sums**2 / np.maximum(masses, 1e-300))
-        left = np.where(tests.find_eligible(masses, nodes), left, np.inf)
+        left = whole - tests.sum_branches(linear**2 / np.maximum(masses, 1e-300))
+        left = np.where(tests.find_eligible(masses, nodes) & (sums.low < sums.high)[:, None], left, np.inf)
         # of tests that are equally good but for rounding, the first
         best = (left <= left.min(axis=1, keepdims=True) + TIE * whole).argmax(axis=1)
         return [
-            int(test) if left[node, test] < squares[node] * (1 - LEAST_GAIN) else None for node, test in enumerate(best)
+            int(test) if left[node, test] < sums.squares[node] * (1 - LEAST_GAIN) else None
+            for node, test in enumerate(best)
         ]
 
 
-def _list_branchings(node: TreeNode[Values], tests: CandidateTests) -> Iterator[tuple[int, int, Codes]]:
-    """Yield the worthy tests of a node with their number of branches, and the branch of each row, -1 where the cell is
-    missing.
+@dataclass(frozen=True)
+class _TargetSums:
+    """Sums of a number target over the rows of some samples.
+
+    Attributes
+    ----------
+    centers : ndarray (samples,)
+        The means.
+    masses, linear : ndarray (samples, states + 1)
+        The weight in each state, and the sum of the deviations from the center; those of all rows are the last.
+    squares : ndarray (samples,)
+        Of the deviations.
+    low, high : ndarray (samples,)
     """
-    masses = tests.weigh_branches(node.statistics.sum(axis=0))[None]
-    for test in np.flatnonzero(tests.find_eligible(masses, [node])[0]).tolist():
-        count = int(tests.starts[test + 1] - tests.starts[test])
-        yield test, count, tests.branches_of(test)[tests.view.codes[tests.columns[test]][node.sample.rows]]
+
+    centers: Values
+    masses: Values
+    linear: Values
+    squares: Values
+    low: Values
+    high: Values
+
+    def __add__(self, other: _TargetSums) -> _TargetSums:
+        mine, yours = self.masses[:, -1], other.masses[:, -1]
+        share = np.divide(yours, mine + yours, out=np.zeros_like(mine), where=mine + yours > 0)
+        centers = self.centers + share * (other.centers - self.centers)
+        parts = []
+        for one in (self, other):
+            shift = one.centers - centers
+            linear = one.linear + one.masses * shift[:, None]
+            parts.append((linear, one.squares + shift * (2 * one.linear[:, -1] + one.masses[:, -1] * shift)))
+        (linear, squares), (added, added_squares) = parts
+        return _TargetSums(
+            centers,
+            self.masses + other.masses,
+            linear + added,
+            squares + added_squares,
+            np.minimum(self.low, other.low),
+            np.maximum(self.high, other.high),
+        )
+
+
+def _sum_target(block: CodedColumns, samples: Sequence[Sample]) -> _TargetSums:
+    centers, squares, low, high, weighted = list[float](), list[float](), list[float](), list[float](), list[Sample]()
+    for rows, weights in samples:
+        target = block.target[rows]
+        centers.append(float(np.average(target, weights=weights)) if weights.sum() > 0 else 0.0)
+        deviations = target - centers[-1]
+        weighted.append(Sample(rows, weights * deviations))
+        squares.append(float(weights @ deviations**2))
+        low.append(target.min(initial=math.inf))
+        high.append(target.max(initial=-math.inf))
+    masses, linear = (block.count_samples(own).sum(axis=1) for own in (samples, weighted))
+    return _TargetSums(np.array(centers), masses, linear, *map(np.array, (squares, low, high)))

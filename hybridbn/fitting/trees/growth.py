@@ -12,8 +12,8 @@ import heapq
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -24,6 +24,7 @@ __all__ = [
     "Criterion",
     "GrowthOrder",
     "Levels",
+    "Route",
     "Sample",
     "Split",
     "TreeNode",
@@ -40,6 +41,33 @@ class Sample(NamedTuple):
 
     rows: Codes
     weights: Values
+
+    def divide(self, split: Split[Any], columns: Sequence[Codes]) -> list[Sample]:
+        """Send the rows down the branches of a split."""
+        return split.divide(columns[split.column], self)
+
+
+@dataclass(frozen=True, eq=False)
+class Route:
+    """The way to a node, where the rows are read in passes: they are sent down the branches anew in each pass.
+
+    Attributes
+    ----------
+    above : Route, None of the root
+    split : Split
+        Of the node above.
+    branch : int
+    """
+
+    above: Route | None = None
+    split: Split[Any] | None = None
+    branch: int = 0
+
+    def divide(self, split: Split[Any], columns: Sequence[Codes]) -> list[Route]:
+        """Return the ways on from here; the columns are not looked at."""
+        # what the criterion knows of the branches does not belong on the way
+        bare = replace(split, statistics=())
+        return [Route(self, bare, branch) for branch in range(len(split.masses))]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +88,8 @@ class Split(Generic[S]):
         The price of which is taken off the gain.
     statistics : tuple
         Those of the branches, where the criterion knows them already.
+    grain : float
+        What the weights of divided rows are multiples of, so that sums of them are exact; 0: anything.
     """
 
     column: int
@@ -68,6 +98,7 @@ class Split(Generic[S]):
     gain: float = 0.0
     parameters: float = 0.0
     statistics: tuple[S, ...] = ()
+    grain: float = 0.0
 
     def divide(self, codes: Codes, sample: Sample) -> list[Sample]:
         """Send rows down the branches; those whose cell is missing down all, with their shares of the weight (C4.5's
@@ -96,7 +127,10 @@ class Split(Generic[S]):
         for number, share in enumerate(self.shares()):
             rows = np.flatnonzero((branch == number) | missing if share > 0 else branch == number)
             weights = sample.weights[rows]
-            samples.append(Sample(sample.rows[rows], np.where(missing[rows], weights * share, weights)))
+            parts = weights * share
+            if self.grain:
+                parts = np.round(parts / self.grain) * self.grain
+            samples.append(Sample(sample.rows[rows], np.where(missing[rows], parts, weights)))
         return samples
 
     def shares(self) -> Values:
@@ -111,7 +145,7 @@ class TreeNode(Generic[S]):
     Attributes
     ----------
     sample : Sample
-        The rows that reach the node.
+        The rows that reach the node; a `Route` where rows are read in passes.
     statistics
         What its criterion knows about them.
     parent : Node, None of the root
@@ -124,7 +158,7 @@ class TreeNode(Generic[S]):
     children : one for each branch
     """
 
-    sample: Sample
+    sample: Any
     statistics: S
     parent: TreeNode[S] | None = None
     branch: int = 0
@@ -137,7 +171,7 @@ class TreeNode(Generic[S]):
 class Criterion(Protocol[S]):
     """What a tree is grown for."""
 
-    def measure(self, samples: Sequence[Sample]) -> Sequence[S]:
+    def measure(self, samples: Sequence[Any]) -> Sequence[S]:
         """Return the statistics of new nodes, of many in one pass over the rows."""
 
     def best(self, nodes: Sequence[TreeNode[S]]) -> Sequence[Split[S] | None]:
@@ -222,13 +256,20 @@ def grow(
 
 
 def grow_from(
-    columns: Sequence[Codes], roots: Sequence[Sample], criterion: Criterion[S], order: GrowthOrder[S]
+    columns: Sequence[Codes], roots: Sequence[Sample | Route], criterion: Criterion[S], order: GrowthOrder[S]
 ) -> list[TreeNode[S]]:
-    """Grow a tree from each of some samples, all at the same time; return their nodes, the roots first."""
+    """Grow a tree from each of some samples, all at the same time; return their nodes, the roots first.
+
+    Parameters
+    ----------
+    columns : sequence of ndarray (rows,)
+        The codes that splits test, -1 where missing; none where the rows are read in passes.
+    roots : sequence of Sample or Route
+    """
     nodes = [TreeNode(sample, statistics) for sample, statistics in zip(roots, criterion.measure(roots), strict=True)]
     order.add(nodes, criterion)
     while batch := order.take(criterion):
-        samples = [sample for node, split in batch for sample in split.divide(columns[split.column], node.sample)]
+        samples = [sample for node, split in batch for sample in node.sample.divide(split, columns)]
         known = [statistics for _, split in batch for statistics in split.statistics]
         measured = iter(zip(samples, known or criterion.measure(samples), strict=True))
         children = [child for node, split in batch for child in _attach(node, split, measured)]
@@ -237,7 +278,7 @@ def grow_from(
     return nodes
 
 
-def _attach(node: TreeNode[S], split: Split[S], measured: Iterator[tuple[Sample, S]]) -> list[TreeNode[S]]:
+def _attach(node: TreeNode[S], split: Split[S], measured: Iterator[tuple[Any, S]]) -> list[TreeNode[S]]:
     """Make the children of a node."""
     node.split = split
     column, size = split.column, len(split.branches) - 1

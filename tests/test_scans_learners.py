@@ -1,0 +1,178 @@
+"""Learners that take a pass over the rows for each of their steps: trees, mixtures, clusters, ensembles."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_scans import make_data, names_of, same, write
+
+import hybridbn as hb
+from hybridbn.backends import files
+from hybridbn.fitting.trees.column_splits import GainRatio, Utility
+from hybridbn.structures import class_clusters, mixture, nb_tree
+from hybridbn.tables.row_numbers import assign_row_folds
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read the rows in many batches."""
+    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (61,))
+
+
+def make_parity(rows: int, seed: int, holes: float = 0.1) -> dict[str, Any]:
+    """States whose class is found by tests only."""
+    data = names_of(make_data(rows, seed, holes=0.0), "y", "a", "k", "t")
+    rng = np.random.default_rng(seed)
+    data["b"] = [f"b{number}" for number in rng.integers(2, size=rows)]
+    odd = [int(a[-1]) % 2 ^ int(b[-1]) for a, b in zip(data["a"], data["b"], strict=True)]
+    data["y"] = [("p", "q")[number] if rng.random() < 0.9 else "r" for number in odd]
+    for name in ("a", "k", "b", "y"):
+        drawn = rng.random(rows) < holes
+        data[name] = [None if hole else value for hole, value in zip(drawn, data[name], strict=True)]
+    return data
+
+
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"max_depth": 2, "least": 10.0},
+    {"criterion": Utility(), "binary": True, "least": 60.0},
+    {"criterion": GainRatio(), "least": 40.0},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_trees_of_states_are_those_from_memory(options: dict[str, Any], tmp_path: Path) -> None:
+    data = make_parity(1000, 1)
+    known = nb_tree(hb.Table(data, discrete=["k"]), "y", **options)
+    assert len(known.variable("y leaf")) > 2
+    with ThreadPoolExecutor(2) as pool:
+        scan = hb.scan(write(tmp_path, data), discrete=["k"], backend=pool)
+        assert same(nb_tree(scan, "y", **options), known)
+
+
+@pytest.mark.slow
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 99),
+    batch=st.integers(9, 500),
+    groups=st.integers(5, 300),
+    options=st.sampled_from(OPTIONS),
+    weighted=st.booleans(),
+)
+def test_trees_do_not_depend_on_batches(
+    seed: int,
+    batch: int,
+    groups: int,
+    options: dict[str, Any],
+    weighted: bool,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    data = make_parity(700, seed, 0.2)
+    weights = np.random.default_rng(seed).integers(0, 3, 700).astype(float) if weighted else None
+    known = nb_tree(hb.Table(data, discrete=["k"], weights=weights), "y", **options)
+    if weights is not None:
+        data["w"] = weights.tolist()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files.FileFragment.batches, "__defaults__", (batch,))
+        pattern = write(tmp_path_factory.mktemp("scan"), data, (0.43,), groups)
+        scan = hb.scan(pattern, discrete=["k"], weights="w" if weighted else None)
+        assert same(nb_tree(scan, "y", **options), known)
+
+
+@pytest.mark.parametrize(
+    ("target", "potentials"), [("y", "gaussian"), ("x", "gaussian"), pytest.param("y", "mte", marks=pytest.mark.slow)]
+)
+def test_trees_of_numbers_are_close_to_those_from_memory(target: str, potentials: str, tmp_path: Path) -> None:
+    data = make_data(900, 4, holes=0.05)
+    table = hb.Table(data)
+    known = nb_tree(table, target, potentials, max_depth=2)
+    learned = nb_tree(hb.scan(write(tmp_path, data)), target, potentials, max_depth=2)
+    assert learned.variable(f"{target} leaf").states == known.variable(f"{target} leaf").states
+    assert len(known.variable(f"{target} leaf")) > 2
+    np.testing.assert_allclose(learned.log_density(table), known.log_density(table), rtol=1e-9, atol=1e-9)
+
+
+def make_corners(rows: int, seed: int) -> dict[str, Any]:
+    """Two clusters in each class."""
+    rng = np.random.default_rng(seed)
+    corner = rng.integers(4, size=rows)
+    columns: dict[str, Any] = {
+        "x": (6 * (corner % 2) + rng.normal(size=rows)).tolist(),
+        "z": (6 * (corner // 2) + rng.normal(size=rows)).tolist(),
+        "c": [("u", "v")[int(number)] for number in rng.random(rows) < 0.2 + 0.2 * corner],
+        "odd": [("no", "yes")[int(number in (1, 2))] for number in corner],
+    }
+    for name, column in columns.items():
+        column[int(rng.integers(rows))] = None
+        assert None in columns[name]
+    return columns
+
+
+@pytest.mark.parametrize("options", [{"covariance": "full"}, {"components": 4, "covariance": "diagonal"}])
+def test_a_step_of_a_mixture_is_a_pass(options: dict[str, Any], tmp_path: Path) -> None:
+    data = make_corners(1800, 1)
+    scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
+    learned, known = (mixture(one, most=5, **options) for one in (scan, table))
+    # the ranges, the spreads, a sample, and at least two steps
+    assert scan.passes.made >= 5
+    np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"clusters": {"no": 2, "yes": 1}, "guard": False},
+        {"clusters": 2, "assignment": "hard", "guard": False},
+        pytest.param({"build": "tan"}, marks=pytest.mark.slow),
+    ],
+)
+def test_clusters_of_classes_are_those_from_memory(options: dict[str, Any], tmp_path: Path) -> None:
+    data = make_corners(900, 2)
+    scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
+    learned, known = (class_clusters(one, "odd", "gaussian", **options) for one in (scan, table))
+    assert learned.variable("odd cluster") == known.variable("odd cluster")
+    np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
+
+
+@pytest.mark.slow
+def test_clusters_of_a_number_are_those_from_memory(tmp_path: Path) -> None:
+    data = make_corners(900, 3)
+    scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
+    learned, known = (class_clusters(one, "x", "gaussian", clusters=2, guard=False) for one in (scan, table))
+    np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
+
+
+def test_a_level_of_a_tree_takes_a_pass_for_counts_and_two_for_utility(tmp_path: Path) -> None:
+    data = make_parity(600, 2, 0.0)
+    passes = []
+    for options in ({"max_depth": 1}, {"max_depth": 1, "criterion": Utility()}):
+        scan = hb.scan(write(tmp_path, data), discrete=["k"])
+        nb_tree(scan, "y", **options)
+        # one finds the states
+        passes.append(scan.passes.made - 1)
+    assert passes == [2, 4]
+
+
+def test_rows_without_weight_have_no_say_in_any_batch(tmp_path: Path) -> None:
+    data = names_of(make_data(300, 5), "y", "a", "t")
+    weights = np.ones(300)
+    weights[40:200] = 0
+    scan = hb.scan(write(tmp_path, data | {"w": weights.tolist()}), weights="w")
+    arcs = [("y", "a"), ("a", "t")]
+    known = hb.expectation_maximization(arcs, hb.Table(data, weights=weights))
+    np.testing.assert_allclose(hb.expectation_maximization(arcs, scan).history, known.history, rtol=1e-9)
+
+
+@given(start=st.integers(0, 50), stop=st.integers(51, 400))
+def test_folds_depend_on_the_rows_numbers_alone(start: int, stop: int) -> None:
+    folds = assign_row_folds(np.arange(400))
+    np.testing.assert_array_equal(assign_row_folds(np.arange(start, stop)), folds[start:stop])
+    assert np.bincount(folds).tolist() == [80] * 5
