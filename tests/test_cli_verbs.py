@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import io
 import json
 import os
@@ -10,6 +12,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -501,3 +504,16 @@ def test_completion_lists_verbs_and_options(shell: str, capsys: pytest.CaptureFi
     script, _ = said_by(capsys, "completion", shell)
     for word in (*VERBS, "structure", "no-clobber", "naive_bayes"):
         assert word in script
+
+
+def test_a_failure_leaves_the_output_of_the_program_that_called_the_command_as_it_was(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(type(find_verb("show")), "run", fail)
+    with open(tmp_path / "log.txt", "w", encoding="utf-8") as log, contextlib.redirect_stdout(log):
+        assert run(["show", "model.hbn"]) == 74
+        print("still here")
+    assert (tmp_path / "log.txt").read_text(encoding="utf-8") == "still here\n"

@@ -104,9 +104,13 @@ class NotShown(Exception):
 
 
 def discard_output() -> None:
-    """Send what standard output still holds to nowhere, or Python would fail when it flushes it at the end."""
-    with contextlib.suppress(OSError, AttributeError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Send what standard output still holds to nowhere, or Python would fail when it flushes it at the end.
+
+    A stream that a program has put in its place is the program's.
+    """
+    if sys.stdout is sys.__stdout__:
+        with contextlib.suppress(OSError, AttributeError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Terminal:
