@@ -96,8 +96,14 @@ def test_leaves_hold_three_rows_at_least_and_questions_do_not_depend_on_units() 
     rng = np.random.default_rng(0)
     x = rng.normal(size=(200, 3))
     y = np.sin(2 * x[:, 0]) + x[:, 1] * x[:, 2]
-    forest, without = grow_forest(x, y, np.random.default_rng(5))
-    assert np.corrcoef(without, y)[0, 1] > 0.7
+    forest, counts = grow_forest(x, y, np.random.default_rng(5))
+    assert np.corrcoef(forest.predict_unseen(x, counts), y)[0, 1] > 0.7
+    # a leaf holds the mean of the rows that its tree has seen, however the rows are weighed
+    both, seen = grow_forest(x, np.column_stack([y, -y]), np.random.default_rng(5))
+    leaf = np.isinf(both.cut)
+    again = both.reweigh(x, np.column_stack([y, -y]), seen)
+    np.testing.assert_allclose(again.value[leaf], both.value[leaf], atol=1e-12)
+    np.testing.assert_allclose(again.predict(x)[:, 0], -both.predict(x)[:, 1])
     leaves = np.isinf(forest.cut)
     assert (forest.left[leaves] == np.flatnonzero(leaves)).all()
     assert (forest.left[~leaves] > np.flatnonzero(~leaves)).all()
@@ -106,9 +112,9 @@ def test_leaves_hold_three_rows_at_least_and_questions_do_not_depend_on_units() 
 
 
 def test_a_constant_has_trees_of_one_leaf() -> None:
-    forest, without = grow_forest(np.arange(30.0)[:, None], np.zeros(30), np.random.default_rng(0))
+    forest, counts = grow_forest(np.arange(30.0)[:, None], np.zeros(30), np.random.default_rng(0))
     assert len(forest.value) == len(forest.roots)
-    assert not without.any()
+    assert not forest.predict_unseen(np.arange(30.0)[:, None], counts).any()
 
 
 def test_a_chain_goes_on_until_its_statistics_stay() -> None:
@@ -228,3 +234,21 @@ def test_many_rows_start_from_rounds_with_some_and_end_with_all(monkeypatch: pyt
     # arcs of the user's builder come from all rows
     monkeypatch.setattr(data_augmentation, "_LEAST_ROUNDS", 2)
     assert len(hb.impute(frame, structure="chow_liu", potentials="gaussian", details=True, random_state=0).history) > 2
+
+
+def test_a_bootstrap_sample_keeps_what_all_rows_have_chosen() -> None:
+    rng = np.random.default_rng(6)
+    x, noise = rng.normal(size=(2, 300))
+    features = np.column_stack([x, x + x**2 + 0.3 * noise])
+    fit = fit_stacked_regression(features, [1], np.ones(300), rng)
+    asked = np.column_stack([np.linspace(-3, 3, 7), np.zeros(7)])
+    same = fit.refit(features, np.ones(300)).regression
+    np.testing.assert_allclose(same.predict(asked), fit.regression.predict(asked), atol=0.02)
+    drawn = []
+    for _ in range(60):
+        weights = np.bincount(rng.integers(300, size=300), minlength=300).astype(float)
+        drawn.append(fit.refit(features, weights).regression.predict(asked)[:, 0])
+    # neither flatter at the ends than the curve of all rows, nor the same each time
+    center, spread = np.mean(drawn, axis=0), np.std(drawn, axis=0)
+    np.testing.assert_array_less(np.abs(center - same.predict(asked)[:, 0]), 4 * spread / np.sqrt(60) + 0.1)
+    assert (spread > 0.01).all()

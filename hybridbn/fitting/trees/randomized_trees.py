@@ -101,11 +101,42 @@ class Forest:
             result[start : start + _CHUNK] = self.value.take(leaves.T, axis=0).mean(axis=1)
         return result
 
+    def predict_unseen(self, features: Values, counts: Codes) -> Values:
+        """Return the mean of those trees that haven't seen the row; of all, where each has.
+
+        Parameters
+        ----------
+        counts : ndarray (rows, trees)
+            How often each tree has seen each row.
+        """
+        each, unseen = self.predict_each(features), counts == 0
+        unseen[~unseen.any(axis=1)] = True
+        weighted = np.einsum("rt...,rt->r...", each, unseen.astype(np.float64))
+        return np.asarray(weighted / unseen.sum(axis=1).reshape(-1, *[1] * (each.ndim - 2)))
+
+    def reweigh(self, features: Values, target: Values, counts: Values) -> Self:
+        """Return the same trees with means of other rows, or of rows with other weights, in their leaves.
+
+        Parameters
+        ----------
+        features : ndarray (rows, columns)
+        target : ndarray (rows, outputs)
+        counts : ndarray (rows, trees)
+            How often each row counts in each tree; leaves without any row stay as they are.
+        """
+        leaf, counted = self.find_leaves(features).ravel(), counts.T.ravel()
+        total = np.bincount(leaf, counted, len(self.left))
+        told, value = total > 0, np.array(self.value)
+        for output, own in enumerate(target.T):
+            sums = np.bincount(leaf, counted * np.tile(own, len(self.roots)), len(self.left))
+            value[told, output] = sums[told] / total[told]
+        return replace(self, value=value)
+
 
 def grow_forest(
     features: Values, target: Values, rng: np.random.Generator, weights: Values | None = None
-) -> tuple[Forest, Values]:
-    """Return a forest, and for each row the mean of those trees that haven't seen it.
+) -> tuple[Forest, Codes]:
+    """Return a forest, and how often each tree has seen each row (rows, trees).
 
     Parameters
     ----------
@@ -123,15 +154,11 @@ def grow_forest(
         picked = np.searchsorted(cumulated, cumulated[-1] * rng.random((_TREES, size)), side="right")
         picked = np.minimum(picked, len(target) - 1)
     outputs = _Numbers(np.ascontiguousarray(target.T.reshape(-1, len(target))))
-    forest = _grow_trees(features, outputs, picked, Questions.of(features.shape[1]), max(_LEAST, size // _LEAVES), rng)
-    forest = replace(forest, value=forest.value.reshape(-1, *target.shape[1:]))
-    each = forest.predict_each(features)
-    unseen = np.ones(each.shape[:2], dtype=bool)
-    np.put_along_axis(unseen, picked.T, False, axis=0)
-    counts = unseen.sum(axis=1)
-    unseen[counts == 0] = True
-    weighted = np.einsum("rt...,rt->r...", each, unseen.astype(np.float64))
-    return forest, weighted / unseen.sum(axis=1).reshape(-1, *[1] * (target.ndim - 1))
+    least = max(_LEAST, size // _LEAVES)
+    forest = _grow_trees(features, outputs, picked, Questions.of(features.shape[1]), least, rng)
+    key = (picked + len(target) * np.arange(_TREES)[:, None]).ravel()
+    counts = np.bincount(key, minlength=_TREES * len(target)).reshape(_TREES, -1).T
+    return replace(forest, value=forest.value.reshape(-1, *target.shape[1:])), counts
 
 
 def grow_class_forest(

@@ -32,7 +32,7 @@ from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.learning.imputation.columns import Bounds, bounds_of_draws, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs
 from hybridbn.learning.imputation.model import Model, add_matching, build_model, check_unmodeled_columns, has_metadata
-from hybridbn.learning.imputation.predictive_mean_matching import fit_matching
+from hybridbn.learning.imputation.predictive_mean_matching import LearnedMatching, fit_matching
 from hybridbn.learning.imputation.rule_search import find_rules
 from hybridbn.learning.imputation.rules import Rules
 from hybridbn.network import Network
@@ -210,6 +210,7 @@ class DataAugmentation:
         self._holes = find_holes(self.table)
         self.observed: dict[str, Values] = collect_observed_numbers(self.table)
         self._completed = self.table
+        self._matching: LearnedMatching | None = None
         if not self._holes:
             self.network = self.learner.learn_again(
                 self.learner.learn_first(self.table, self.table), self.table, settled=False
@@ -281,7 +282,10 @@ class DataAugmentation:
             yield network
 
     def completion_of(self, network: Network) -> Completion:
-        """Return the completion by a network, with predictive mean matching of numbers that are far from normal."""
+        """Return the completion by a network, with predictive mean matching of numbers that are far from normal.
+
+        That by the network that was learned last comes first, as it chooses what is matched, and by which regressions.
+        """
         completion = replace(self._plain_completion(network), supports=self.rules.supports, orders=self.rules.orders)
         # with hidden nodes the expectation of a number is not a function of the other cells
         if completion.closed is None or not self.matching or any(name not in self.table for name in network):
@@ -289,8 +293,11 @@ class DataAugmentation:
         if any(self._completed.missing[name] for name in network):
             # the network that was drawn from last had left out a column
             self._completed = self._draw(network)
-        proper = network is not self.network
-        matcher = fit_matching(completion, self._completed, self._holes, self.rng, proper, self.rules)
+        if network is self.network:
+            self._matching = fit_matching(completion, self._completed, self._holes, self.rng, self.rules)
+            matcher = self._matching.matching if self._matching else None
+        else:
+            matcher = self._matching.redraw(self._completed, self._holes, self.rng) if self._matching else None
         return add_matching(completion, matcher, self.rules)
 
     def _plain_completion(self, network: Network) -> Completion:

@@ -33,18 +33,18 @@ from hybridbn.learning.imputation.goodness_of_fit import (
 )
 from hybridbn.learning.imputation.rule_search import is_heaped
 from hybridbn.learning.imputation.rules import Rules
-from hybridbn.learning.imputation.stacked_regression import StackedRegression, fit_stacked_regression
+from hybridbn.learning.imputation.stacked_regression import StackedFit, StackedRegression, fit_stacked_regression
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["ColumnMatcher", "PredictiveMeanMatching", "fit_matching"]
+__all__ = ["ColumnMatcher", "LearnedMatching", "PredictiveMeanMatching", "fit_matching"]
 
 _NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
 """A number is taken from one of this many rows, or of this share of all rows if that is more."""
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 """The two sides on which `numpy.searchsorted` inserts a number."""
-_BEYOND = 0.5
-"""Numbers lie beyond the observed ones by at most this share of their range."""
+_BEYOND = 2.0
+"""Numbers lie beyond the observed ones by at most this multiple of their range: curves that end earlier bend slopes."""
 _DISTANT = 0.1
 """Differences of predictions below this many standard deviations of the residuals are neglected."""
 _ATTEMPTS = 20
@@ -301,14 +301,44 @@ class PredictiveMeanMatching:
         return cls(columns, {name: matchers[name] for name in order}, is_new and content["expects"])
 
 
+@dataclass(frozen=True, eq=False)
+class LearnedMatching:
+    """A matching, and the regressions that it was learned by.
+
+    Attributes
+    ----------
+    matching : PredictiveMeanMatching
+    fits : mapping from column to StackedFit
+    """
+
+    matching: PredictiveMeanMatching
+    fits: Mapping[str, StackedFit]
+
+    def redraw(
+        self, table: Table, holes: Mapping[str, NDArray[np.bool_]], rng: np.random.Generator
+    ) -> PredictiveMeanMatching | None:
+        """Return the matching that a bootstrap sample of the rows of another completed table gives.
+
+        Only columns with holes are matched, and what is chosen for the regressions stays.
+        """
+
+        def learn(name: str, features: Values, observed: NDArray[np.bool_]) -> tuple[StackedFit, Values]:
+            rows = int(observed.sum())
+            weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
+            return self.fits[name].refit(features[observed], weights), weights
+
+        names = [name for name in self.matching.matchers if name in holes]
+        learned = _learn_in_turn(names, self.matching.columns, table, holes, rng, learn)
+        return learned.matching if names else None
+
+
 def fit_matching(
     completion: Completion,
     table: Table,
     holes: Mapping[str, NDArray[np.bool_]],
     rng: np.random.Generator,
-    proper: bool,
     rules: Rules,
-) -> PredictiveMeanMatching | None:
+) -> LearnedMatching | None:
     """Learn the matching of the columns that the network describes badly; return None if there are none.
 
     Parameters
@@ -319,8 +349,6 @@ def fit_matching(
         The table that the network was learned from, with its holes filled.
     holes : mapping from column to ndarray of bool
         The holes of the columns that had any.
-    proper : bool
-        Whether to learn from a bootstrap sample of the observed rows, and only the columns with holes.
     rules : Rules
         What the columns can be. Numbers of a sum are not matched, as the others tell them exactly.
     """
@@ -329,31 +357,51 @@ def fit_matching(
     summed = {name for one in rules.sums for name in one.names}
     names = [name for name in find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
     columns = _choose_features(completed)
-    features = _build_features(columns, completed)
-    names = _find_contradicted(completion, table, holes, columns, features) + names
-    if proper:
-        names = [name for name in names if name in holes]
-    if not names:
-        return None
+    names = _find_contradicted(completion, table, holes, columns, _build_features(columns, completed)) + names
+
+    def learn(name: str, features: Values, observed: NDArray[np.bool_]) -> tuple[StackedFit, Values]:
+        own = [feature for feature, (other, _) in enumerate(columns) if other == name]
+        weights = np.ones(int(observed.sum()))
+        return fit_stacked_regression(features[observed], own, weights, rng), weights
+
+    return _learn_in_turn(names, columns, table, holes, rng, learn) if names else None
+
+
+def _learn_in_turn(
+    names: Sequence[str],
+    columns: Sequence[tuple[str, int]],
+    table: Table,
+    holes: Mapping[str, NDArray[np.bool_]],
+    rng: np.random.Generator,
+    learn: Callable[[str, Values, NDArray[np.bool_]], tuple[StackedFit, Values]],
+) -> LearnedMatching:
+    """Learn to match some columns of a completed table, each given what the matching makes of those before it.
+
+    Parameters
+    ----------
+    columns : sequence of (str, int)
+        The features.
+    learn : callable
+        From a column, the features and where the column is observed to its regression and the weights of these rows.
+    """
+    features = _build_features(columns, {name: table.column(name) for name, _ in columns})
     matchers: dict[str, ColumnMatcher | StateMatcher] = {}
+    fits = {}
     for name in names:
         is_missing = holes.get(name, np.zeros(len(features), dtype=bool))
-        rows = int((~is_missing).sum())
-        weights = np.ones(rows)
-        if proper:
-            weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
+        fit, weights = learn(name, features, ~is_missing)
+        fits[name] = fit
         uniforms = rng.random(int(is_missing.sum()))
-        column = np.array(completed[name])
+        column = np.array(table.column(name))
         variable = table.variable(name)
         if isinstance(variable, Discrete):
-            states = matchers[name] = _fit_states(columns, features, column, variable, ~is_missing, weights, rng)
+            states = matchers[name] = _match_states(fit, columns, column[~is_missing], variable)
             column[is_missing] = states.draw(features[is_missing], uniforms)
         else:
-            feature = columns.index((name, -1))
-            numbers = matchers[name] = _fit_column(features, feature, ~is_missing, weights, rng)
+            numbers = matchers[name] = _match_numbers(fit, column[~is_missing], weights)
             column[is_missing] = numbers.draw(features[is_missing], uniforms, -np.inf, np.inf)
         _update_features(columns, features, name, column)
-    return PredictiveMeanMatching(columns, matchers)
+    return LearnedMatching(PredictiveMeanMatching(columns, matchers), fits)
 
 
 def _find_contradicted(
@@ -383,22 +431,14 @@ def _find_contradicted(
     return names
 
 
-def _fit_states(
-    columns: Sequence[tuple[str, int]],
-    features: Values,
-    codes: Codes,
-    variable: Discrete,
-    observed: NDArray[np.bool_],
-    weights: Values,
-    rng: np.random.Generator,
+def _match_states(
+    fit: StackedFit, columns: Sequence[tuple[str, int]], observed: Codes, variable: Discrete
 ) -> StateMatcher:
-    """Learn the probabilities of a column's states from the rows in which it is observed, whose weights are given."""
-    size = len(variable)
-    own = {code: feature for feature, (other, code) in enumerate(columns) if other == variable.name}
-    fit = fit_stacked_regression(features[observed], [*own.values()], weights, rng)
-    counts = np.bincount(codes[observed], minlength=size)
-    counts[[*own]] = -1
-    return StateMatcher(size, [(np.array([*own], dtype=np.intp), fit.regression)], int(counts.argmax()))
+    """Return the drawing of a column from its regression and its observed codes."""
+    own = np.array([columns[feature][1] for feature in fit.outputs], dtype=np.intp)
+    counts = np.bincount(observed, minlength=len(variable))
+    counts[own] = -1
+    return StateMatcher(len(variable), [(own, fit.regression)], int(counts.argmax()))
 
 
 def _update_features(columns: Sequence[tuple[str, int]], features: Values, name: str, column: NDArray[Any]) -> None:
@@ -408,16 +448,8 @@ def _update_features(columns: Sequence[tuple[str, int]], features: Values, name:
             features[:, feature] = column if code < 0 else column == code
 
 
-def _fit_column(
-    features: Values,
-    feature: int,
-    observed: NDArray[np.bool_],
-    weights: Values,
-    rng: np.random.Generator,
-) -> ColumnMatcher:
-    """Learn the matching of one column from the rows in which it is observed, whose weights are given."""
-    values = features[observed, feature]
-    fit = fit_stacked_regression(features[observed], [feature], weights, rng)
+def _match_numbers(fit: StackedFit, values: Values, weights: Values) -> ColumnMatcher:
+    """Return the matching of a column from its regression and its observed numbers, whose weights are given."""
     training = fit.explain_training()
     order: Codes = np.argsort(training.predictions, kind="stable").astype(np.intp)
     order = np.repeat(order, weights[order].astype(np.intp))

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -47,7 +48,7 @@ _ROWS_PER_BEND = 10
 greatest slopes come first."""
 _MOST_CURVED = 20
 """So many columns get splines and squares."""
-_LIMIT = 4.0
+_LIMIT = 6.0
 """Before they are multiplied, columns are limited to so many standard deviations, as outliers would decide else."""
 _MOST_MULTIPLIED = 8
 """So many columns are multiplied with each other."""
@@ -228,9 +229,8 @@ def fit_stacked_regression(
     >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.explain_training().residuals.std() < 0.12)
     (array([[2.]]), True)
     """
-    own = features[:, list(targets)]
     others = _choose_others(features, targets, weights, excluded)
-    columns = features[:, others]
+    columns, own = features[:, others], features[:, list(targets)]
     mean = np.average(own, axis=0, weights=weights)
     centered = own - mean
     line = _fit_ridges(columns, centered, weights)
@@ -243,67 +243,128 @@ def fit_stacked_regression(
     seen = np.flatnonzero(weights > 0)
     if len(seen) > _MOST_SHARED:
         seen = np.sort(rng.choice(seen, _MOST_SHARED, replace=False))
-    # a column alone is expected to be its mean
-    asked = columns[seen] if len(others) else np.zeros((len(seen), 1))
-    forest, out_of_bag = grow_forest(asked, centered[seen], rng, weights[seen])
-    left_out = np.stack(
-        [*(part.leave_out(columns[seen], centered[seen], weights[seen]) for part in (line, curve)), out_of_bag]
+    forest, counts = grow_forest(_asked(columns[seen]), centered[seen], rng, weights[seen])
+    out_of_bag = forest.predict_unseen(_asked(columns[seen]), counts)
+    left_out = [part.leave_out(columns[seen], centered[seen], weights[seen]) for part in (line, curve)]
+    parts = np.stack([*left_out, out_of_bag])
+    parts -= np.average(parts, axis=1, weights=weights[seen])[:, None]
+    rows = float(weights.sum())
+    shares = [
+        _find_shares(parts[:, :, output].T, centered[seen, output], weights[seen], rows)
+        for output in range(len(targets))
+    ]
+    return StackedFit(
+        np.array(targets), others, columns, own, mean, weights, line, curve, np.array(shares).T, forest, seen, counts
     )
-    means = np.average(left_out, axis=1, weights=weights[seen])
-    shares = np.array(
-        [
-            _find_shares(
-                (left_out[:, :, output] - means[:, None, output]).T,
-                centered[seen, output],
-                weights[seen],
-                float(weights.sum()),
-            )
-            for output in range(len(targets))
-        ]
-    ).T
-    constant = mean - (shares * means).sum(axis=0)
-    straight, bends = curve.slopes[: len(others)], curve.slopes[len(others) :]
-    regression = StackedRegression(
-        # predictions of curves are centered at the mean of what they are made of
-        constant - shares[1] * (curve.center[len(others) :] @ bends),
-        others,
-        shares[0] * line.slopes + shares[1] * straight,
-        Curves(line.center, curves.scale, curves.curved, curves.knots, curves.pairs),
-        shares[1] * bends if shares[1].any() else np.zeros((0, len(targets))),
-        shares[2],
-        forest,
-    )
-    return StackedFit(regression, columns, own, weights, line, curve, constant, shares, seen, out_of_bag)
 
 
-class StackedFit(NamedTuple):
-    """A regression, and what it was learned from."""
+def _asked(columns: Values) -> Values:
+    """Return what trees ask about; a column alone is expected to be its mean."""
+    return columns if columns.shape[1] else np.zeros((len(columns), 1))
 
-    regression: StackedRegression
+
+@dataclass(frozen=True, eq=False)
+class StackedFit:
+    """A regression in its parts, and what it was learned from.
+
+    Attributes
+    ----------
+    outputs, others : ndarray
+        The features that are predicted, and those that predict.
+    columns, targets : ndarray (rows, others), (rows, outputs)
+    mean : ndarray (outputs,)
+    weights : ndarray (rows,)
+    line, curve : _Ridges
+    shares : ndarray (3, outputs)
+        Of the line, of the curves and of the forest.
+    forest : Forest
+    seen : ndarray
+        The rows that the forest was grown from.
+    counts : ndarray (seen, trees)
+        How often each tree has seen each of these.
+    """
+
+    outputs: Codes
+    others: Codes
     columns: Values
     targets: Values
+    mean: Values
     weights: Values
     line: _Ridges
     curve: _Ridges
-    constant: Values
     shares: Values
+    forest: Forest
     seen: Codes
-    out_of_bag: Values
+    counts: Codes
+
+    def refit(self, features: Values, weights: Values) -> Self:
+        """Return the regression of rows with other weights, or with other cells where some were missing.
+
+        What was chosen stays: curves, penalties, shares and trees. Chosen anew for each bootstrap sample, these would
+        be those of fewer rows, flatter where few are.
+        """
+        columns, own = features[:, self.others], features[:, self.outputs]
+        mean = np.average(own, axis=0, weights=weights)
+        line, curve = (part.refit(columns, own - mean, weights) for part in (self.line, self.curve))
+        forest = self.forest
+        if self.shares[2].any():
+            counts = self.counts * weights[self.seen, None]
+            forest = forest.reweigh(_asked(columns[self.seen]), (own - mean)[self.seen], counts)
+        return replace(
+            self,
+            columns=columns,
+            targets=own,
+            mean=mean,
+            weights=weights,
+            line=line,
+            curve=curve,
+            forest=forest,
+        )
+
+    @cached_property
+    def _out_of_bag(self) -> Values:
+        """What the trees that have not seen a row say of it (seen, outputs)."""
+        return self.forest.predict_unseen(_asked(self.columns[self.seen]), self.counts)
+
+    @cached_property
+    def _constant(self) -> Values:
+        if not self.shares[2].any():
+            return self.mean
+        forest = np.average(self._out_of_bag, axis=0, weights=self.weights[self.seen])
+        return np.asarray(self.mean - self.shares[2] * forest)
+
+    @property
+    def regression(self) -> StackedRegression:
+        """What predicts rows."""
+        size, shares, curves = len(self.others), self.shares, self.curve.curves
+        assert curves is not None
+        bends = self.curve.slopes[size:]
+        straight = shares[0] * self.line.slopes + shares[1] * self.curve.slopes[:size]
+        # the parts are centered at the means of their own columns, the regression at those of the curves
+        shift = shares[0] * ((self.line.center - curves.center) @ self.line.slopes)
+        shift = shift + shares[1] * ((self.curve.center[:size] - curves.center) @ self.curve.slopes[:size])
+        return StackedRegression(
+            self._constant - shift - shares[1] * (self.curve.center[size:] @ bends),
+            self.others,
+            straight,
+            curves,
+            shares[1] * bends if shares[1].any() else np.zeros((0, len(self.outputs))),
+            shares[2],
+            self.forest,
+        )
 
     def explain_training(self) -> TrainingPredictions:
         """Return what the regression says of the first target in the rows that it was learned from."""
+        forest = np.zeros(len(self.columns))
         if self.shares[2, 0]:
             # trees have seen some of the rows only
             rest = np.setdiff1d(np.arange(len(self.columns)), self.seen)
-            forest = np.empty(len(self.columns))
-            forest[self.seen] = self.out_of_bag[:, 0]
-            forest[rest] = self.regression.forest.predict(self.columns[rest])[:, 0] if len(rest) else 0.0
-        else:
-            forest = np.zeros(len(self.columns))
+            forest[self.seen] = self._out_of_bag[:, 0]
+            forest[rest] = self.forest.predict(_asked(self.columns[rest]))[:, 0]
         parts = [part.explain(self.columns, self.weights, 0) for part in (self.line, self.curve)]
         fitted, leverage = zip(*parts, strict=True)
         shares = self.shares[:, 0]
-        predictions = self.constant[0] + shares[0] * fitted[0] + shares[1] * fitted[1] + shares[2] * forest
+        predictions = self._constant[0] + shares[0] * fitted[0] + shares[1] * fitted[1] + shares[2] * forest
         kept = 1 - np.minimum(shares[0] * leverage[0] + shares[1] * leverage[1], _MOST_LEVERAGE)
         return TrainingPredictions(predictions, (self.targets[:, 0] - predictions) / np.sqrt(kept))
 
@@ -387,6 +448,8 @@ class _Ridges:
         For each target: the products of a row's deviations with these are the roots of its leverage.
     total : float
         The sum of the weights.
+    penalties : sequence of (ndarray (columns,), float)
+        For each target: what columns are divided by, and the penalty of the squares of their slopes then.
     curves : Curves, optional
     """
 
@@ -395,7 +458,12 @@ class _Ridges:
     slopes: Values
     roots: Sequence[Values]
     total: float
+    penalties: Sequence[tuple[Values, float]]
     curves: Curves | None
+
+    def refit(self, columns: Values, targets: Values, weights: Values) -> _Ridges:
+        """Return the regressions of other rows with the same penalties."""
+        return _solve_ridges(_Moments.of(columns, targets, weights, self.curves), self.penalties, self.curves)
 
     def explain(self, columns: Values, weights: Values, target: int) -> tuple[Values, Values]:
         """Return the prediction of each row for a target, and the row's leverage."""
@@ -421,6 +489,44 @@ def _expand(columns: Values, curves: Curves | None) -> Values:
     return columns if curves is None else np.concatenate([columns, curves.expand(columns)], axis=1)
 
 
+class _Moments(NamedTuple):
+    """Weighted means of columns and products of what columns and targets differ from theirs."""
+
+    total: float
+    center: Values
+    gram: Values
+    across: Values
+    squares: Values
+
+    @classmethod
+    def of(cls, columns: Values, targets: Values, weights: Values, curves: Curves | None) -> _Moments:
+        """Collect the moments of rows whose targets are centered."""
+        total = float(weights.sum())
+        size = columns.shape[1] if curves is None else _expand(columns[:1], curves).shape[1]
+        # near the means, so that centering loses no digits
+        near = np.concatenate([np.average(columns, axis=0, weights=weights), np.zeros(size - columns.shape[1])])
+        gram, sums, across = np.zeros((size, size)), np.zeros(size), np.zeros((size, targets.shape[1]))
+        for start in range(0, len(columns), _BLOCK):
+            part = slice(start, start + _BLOCK)
+            block = _expand(columns[part], curves) - near
+            weighted = block * weights[part, None]
+            gram += weighted.T @ block
+            sums += weighted.sum(axis=0)
+            across += weighted.T @ targets[part]
+        gram -= np.outer(sums, sums) / total
+        across -= np.outer(sums, weights @ targets) / total
+        return cls(total, near + sums / total, gram, across, weights @ targets**2)
+
+    @property
+    def deviation(self) -> Values:
+        return np.sqrt(np.maximum(np.diag(self.gram), 0.0) / self.total)
+
+    def spectrum(self, scales: Values, target: int | slice) -> Spectrum:
+        """Decompose the products of columns in units of their own."""
+        across = self.across[:, target]
+        return Spectrum.of(self.gram / np.outer(scales, scales), (across.T / scales).T)
+
+
 def _fit_ridges(
     columns: Values,
     targets: Values,
@@ -437,33 +543,24 @@ def _fit_ridges(
     widths : sequence
         Expected sizes of standardized slopes; the best ones are taken for each target.
     """
-    total = float(weights.sum())
-    size = len(columns[:1].T) if curves is None else _expand(columns[:1], curves).shape[1]
-    # near the means, so that centering loses no digits
-    near = np.concatenate([np.average(columns, axis=0, weights=weights), np.zeros(size - columns.shape[1])])
-    gram, sums, across = np.zeros((size, size)), np.zeros(size), np.zeros((size, targets.shape[1]))
-    for start in range(0, len(columns), _BLOCK):
-        part = slice(start, start + _BLOCK)
-        block = _expand(columns[part], curves) - near
-        weighted = block * weights[part, None]
-        gram += weighted.T @ block
-        sums += weighted.sum(axis=0)
-        across += weighted.T @ targets[part]
-    gram -= np.outer(sums, sums) / total
-    across -= np.outer(sums, weights @ targets) / total
-    deviation = np.sqrt(np.maximum(np.diag(gram), 0.0) / total)
-    candidates = []
-    for width in widths:
-        scales = np.where(deviation > 0, deviation, 1.0) / width
-        candidates.append((scales, Spectrum.of(gram / np.outer(scales, scales), across / scales[:, None])))
-    criterion = GeneralizedCrossValidation(total)
-    slopes, roots = np.empty(across.shape), []
-    for target, square in enumerate(weights @ targets**2):
-        losses = []
-        for _, spectrum in candidates:
-            losses.append(criterion.losses(spectrum._replace(along=spectrum.along[:, target]), float(square), _RIDGES))
-        best, place = np.unravel_index(np.argmin(losses), (len(candidates), len(_RIDGES)))
-        (scales, spectrum), ridge = candidates[best], _RIDGES[place]
-        slopes[:, target] = spectrum._replace(along=spectrum.along[:, target]).slopes(ridge) / scales
+    moments = _Moments.of(columns, targets, weights, curves)
+    scales = [np.where(moments.deviation > 0, moments.deviation, 1.0) / width for width in widths]
+    spectra = [moments.spectrum(own, slice(None)) for own in scales]
+    criterion = GeneralizedCrossValidation(moments.total)
+    penalties = []
+    for target, square in enumerate(moments.squares.tolist()):
+        own = [spectrum._replace(along=spectrum.along[:, target]) for spectrum in spectra]
+        losses = np.array([criterion.losses(spectrum, square, _RIDGES) for spectrum in own])
+        best, place = np.unravel_index(np.argmin(losses), losses.shape)
+        penalties.append((scales[best], float(_RIDGES[place])))
+    return _solve_ridges(moments, penalties, curves)
+
+
+def _solve_ridges(moments: _Moments, penalties: Sequence[tuple[Values, float]], curves: Curves | None) -> _Ridges:
+    """Return the ridge regressions with a penalty for each target."""
+    slopes, roots = np.empty(moments.across.shape), []
+    for target, (scales, ridge) in enumerate(penalties):
+        spectrum = moments.spectrum(scales, target)
+        slopes[:, target] = spectrum.slopes(ridge) / scales
         roots.append(spectrum.vectors / np.sqrt(spectrum.values + ridge) / scales[:, None])
-    return _Ridges(near + sums / total, deviation, slopes, roots, total, curves)
+    return _Ridges(moments.center, moments.deviation, slopes, roots, moments.total, penalties, curves)
