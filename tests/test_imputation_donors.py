@@ -76,6 +76,20 @@ def test_numbers_follow_curves_that_differ_between_categories() -> None:
     assert ((straight["y"] - true["y"])[hidden] ** 2).mean() / true["y"][hidden].var() > 0.3
 
 
+def test_odd_curves_and_products_are_found_and_lines_with_categories_are_not() -> None:
+    rng = np.random.default_rng(4)
+    x, z, noise = rng.normal(size=(3, 400))
+    kind = rng.choice(["a", "b"], size=400)
+    shift = np.where(kind == "a", 3.0, 0.0)
+    true = pd.DataFrame({"x": x, "z": z, "wave": np.sin(2 * x) + 0.3 * noise, "product": x * z, "kind": kind})
+    true["line"] = shift + x + noise
+    frame = true.mask(rng.random(true.shape) < 0.1)
+    network = hb.impute(frame[["x", "z", "wave", "product"]], details=True, random_state=0).network
+    assert {"wave", "product"} <= set(network.graph["imputation"]["matching"]["donors"])
+    straight = hb.impute(frame[["x", "kind", "line"]], details=True, random_state=0).network
+    assert not straight.graph["imputation"]["matching"]
+
+
 def test_numbers_that_nothing_tells_about_come_from_any_row() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({

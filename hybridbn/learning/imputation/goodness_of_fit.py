@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian
 from hybridbn.learning.imputation.rule_search import is_heaped
 from hybridbn.learning.imputation.rules import Rules
+from hybridbn.learning.imputation.stacked_regression import find_curvature
 from hybridbn.variables import Codes, Values
 
 __all__ = ["FEWEST_OBSERVED", "SPIKE_SHARE", "disagree", "find_badly_described", "share_of_most_frequent"]
@@ -30,6 +31,8 @@ _OUTSIDE_SHARE = 0.002
 """A column of whose draws more are outside of what the column can be is far from normal."""
 SPIKE_SHARE = 0.1
 """A column in which one number has a larger share has a spike, so it isn't continuous."""
+_CURVED_ROWS = 2000
+"""From so many rows of a table it is told whether a number follows curves."""
 _LEAST_EFFECT = 0.2
 """Differences of fewer standard deviations of a state's indicator are not worth a model of their own."""
 _LEAST_VARIANCE = 1e-6
@@ -64,6 +67,7 @@ def find_badly_described(
             or _draws_outside(closed, column, values, configuration, rules.supports.get(name))
             or _far_from_normal(residuals)
             or _has_structure(residuals, others)
+            or _has_curves(others, values[observed, column], residuals)
         ):
             names.append(name)
     return names
@@ -110,6 +114,12 @@ def _has_structure(residuals: Values, others: Values) -> bool:
     return bool(
         max(np.abs(curvature).max(), np.abs(heteroscedasticity).max()) > _STANDARD_ERRORS * np.sqrt(len(residuals))
     )
+
+
+def _has_curves(others: Values, target: Values, residuals: Values) -> bool:
+    # evenly spread rows say as much as all
+    part = slice(None, None, -(-len(target) // _CURVED_ROWS))
+    return others.shape[1] > 0 and find_curvature(others[part], target[part], residuals[part])
 
 
 def _standardize(values: Values) -> Values:

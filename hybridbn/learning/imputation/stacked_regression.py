@@ -21,7 +21,14 @@ from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
 from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
 from hybridbn.variables import Codes, Values
 
-__all__ = ["Curves", "StackedFit", "StackedRegression", "TrainingPredictions", "fit_stacked_regression"]
+__all__ = [
+    "Curves",
+    "StackedFit",
+    "StackedRegression",
+    "TrainingPredictions",
+    "find_curvature",
+    "fit_stacked_regression",
+]
 
 _RIDGES = np.geomspace(0.1, 1e4, 16)
 """Candidates for the ridge penalty, in rows; the one with the least generalized cross-validation error is taken."""
@@ -256,6 +263,32 @@ def fit_stacked_regression(
     return StackedFit(
         np.array(targets), others, columns, own, mean, weights, line, curve, np.array(shares).T, forest, seen, counts
     )
+
+
+def find_curvature(columns: Values, target: Values, residuals: Values) -> bool:
+    """Return whether splines and products of columns tell what lines leave of a target.
+
+    Parameters
+    ----------
+    columns : ndarray (rows, columns)
+    target, residuals : ndarray (rows,)
+
+    Examples
+    --------
+    >>> x, noise = np.random.default_rng(0).normal(size=(2, 300))
+    >>> [find_curvature(x[:, None], y, y - x) for y in (x + noise, x + np.sin(3 * x) + noise)]
+    [False, True]
+    """
+    weights = np.ones(len(target))
+    centered = (target - target.mean())[:, None]
+    line = _fit_ridges(columns, centered, weights)
+    curves = _choose_curves(columns, line, centered, len(columns) // _ROWS_PER_BEND)
+    # what lines say of these rows, and what the network's lines leave, which may depend on categories, too
+    told = line.explain(columns, weights, 0)[0] + residuals
+    told = (told - told.mean())[:, None]
+    line, bent = _fit_ridges(columns, told, weights), _fit_ridges(columns, told, weights, curves)
+    squares = [np.square(told - one.leave_out(columns, told, weights)).sum() + 1e-300 for one in (line, bent)]
+    return bool(0.5 * len(told) * np.log(squares[0] / squares[1]) > _PART_PRICE)
 
 
 def _asked(columns: Values) -> Values:
