@@ -8,17 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
-from hybridbn.errors import NetworkError
+from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_class_forest
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials.base import Potential
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.regression import find_unused_name
+from hybridbn.structures.selective import assign_folds
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
@@ -26,6 +28,8 @@ __all__ = ["random_forest"]
 
 INTERVALS = 64
 """Of a number column, between which tests cut."""
+FOLDS = 5
+"""In which rows are held out to draw their missing cells."""
 COPIES = 8
 """Missing cells of the training rows are drawn this often, for different trees."""
 QUESTIONS = (16, 40, 100)
@@ -173,10 +177,7 @@ class _ClassForest:
         weights = data.table.weights
         self.shares = weights / weights.sum()
         self.prior = (np.bincount(self.classes, weights, len(target)) + 0.5) / (weights.sum() + 0.5 * len(target))
-        assert data.target is not None
-        self.densities = tuple(
-            data.fit(name, (data.target,)).renamed({data.target: types.name}) for name in data.attributes
-        )
+        self.densities = self._fit_densities(data)
         self.columns = [self._choose_features(name) for name in data.attributes]
         features = self._code_features()
         count = len(self.classes)
@@ -218,10 +219,11 @@ class _ClassForest:
     def _code_features(self) -> NDArray[np.uint8]:
         """Return the features of the rows; where cells are missing, of several copies with different cells drawn."""
         holes = any(self.data.table.missing[name] for name in self.data.attributes)
-        return np.concatenate([self._code_copy(holes) for _ in range(COPIES if holes else 1)])
+        types = self._predict_types() if holes else None
+        return np.concatenate([self._code_copy(types) for _ in range(COPIES if holes else 1)])
 
-    def _code_copy(self, holes: bool) -> NDArray[np.uint8]:
-        types = self._draw_types() if holes else None
+    def _code_copy(self, probabilities: Values | None) -> NDArray[np.uint8]:
+        types = None if probabilities is None else self._draw_types(probabilities)
         blocks = []
         for column, density in zip(self.columns, self.densities, strict=True):
             cells = self.data.codes(column.variable.name)
@@ -234,18 +236,37 @@ class _ClassForest:
             blocks.append(column.ranks[:, column.encode(cells)].T)
         return np.ascontiguousarray(np.concatenate(blocks, axis=1))
 
-    def _draw_types(self) -> Codes:
-        network = self._describe_attributes()
+    def _predict_types(self) -> Values:
+        """Return the probabilities of the types of rows (rows, classes), by densities that have not seen them.
+
+        Otherwise the cells that are drawn would tell the class of a row that trees are tested with.
+        """
         attributes = self.data.table.select(self.data.attributes)
-        posterior = network.posterior(self.types.name, attributes, options=_OPTIONS)
-        assert isinstance(posterior, DiscretePosterior)
-        probabilities = posterior.probabilities
-        probabilities = np.where(np.isnan(probabilities), self.prior, probabilities)
+        parts = assign_folds(self.classes, min(FOLDS, len(self.classes)), self.rng)
+        probabilities = np.empty((len(self.classes), len(self.types)))
+        for part in range(parts.max() + 1):
+            test = np.flatnonzero(parts == part)
+            network = self._describe_attributes(np.flatnonzero(parts != part))
+            posterior = network.posterior(self.types.name, attributes.take(test), options=_OPTIONS)
+            assert isinstance(posterior, DiscretePosterior)
+            probabilities[test] = posterior.probabilities
+        return np.where(np.isnan(probabilities), self.prior, probabilities)
+
+    def _draw_types(self, probabilities: Values) -> Codes:
         uniforms = self.rng.random((len(probabilities), 1))
         return np.asarray((probabilities.cumsum(axis=1) < uniforms).sum(axis=1).clip(max=len(self.types) - 1))
 
-    def _describe_attributes(self) -> Network:
-        return Network([Multinomial(self.types, table=self.prior), *self.densities])
+    def _describe_attributes(self, rows: Codes) -> Network:
+        """Return the attributes given the type, learned from some of the rows where these suffice."""
+        try:
+            densities = self._fit_densities(self.data.take(rows))
+        except HybridBNError:
+            densities = self.densities
+        return Network([Multinomial(self.types, table=self.prior), *densities])
+
+    def _fit_densities(self, data: TrainingData) -> tuple[Potential, ...]:
+        assert data.target is not None
+        return tuple(data.fit(name, (data.target,)).renamed({data.target: self.types.name}) for name in data.attributes)
 
     def _smooth(
         self, forest: Forest, features: NDArray[np.uint8], unseen: NDArray[np.bool_], copies: Codes

@@ -151,6 +151,27 @@ def test_logistic_is_the_regression_of_scikit_learn(least, potentials):
     assert min(apart) < 0.01
 
 
+def test_missing_cells_do_not_tell_a_forest_the_class_of_a_row_that_is_held_out():
+    losses = []
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        codes = np.tile([0, 1], 160)
+        x = rng.normal(size=(320, 20)) + 0.5 * codes[:, None]
+        x[rng.random(x.shape) < 0.5] = np.nan
+        names = [f"x{i}" for i in range(20)]
+        data = dict(zip(names, x[:60].T, strict=True)) | {"c": codes[:60].astype(str)}
+        net, held_out = random_forest.declaration.held_out(data, "c", "gaussian", trees=30)
+        new = net.posterior("c", hb.Table(dict(zip(names, x[60:].T, strict=True)))).probabilities
+        losses.append(
+            [
+                -np.log(told[np.arange(len(told)), own]).mean()
+                for told, own in ((held_out, codes[:60]), (new, codes[60:]))
+            ]
+        )
+    seen, fresh = np.mean(losses, axis=0)
+    assert fresh < seen + 0.02
+
+
 def test_copies_of_an_attribute_do_not_count_twice():
     rng = np.random.default_rng(0)
     x = rng.normal(size=400)
