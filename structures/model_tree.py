@@ -60,6 +60,8 @@ TESTED_CATEGORIES = 4
 CHOICE_DEPTH = 2
 """Columns are chosen for what the first tests gain."""
 PRIOR_ROWS = 3.0
+FEW_ROWS = 20
+"""A row of a state that fewer rows have may decide on which side of a cut the state is."""
 
 
 def learn_model_tree(
@@ -397,7 +399,8 @@ def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
     rest = np.maximum(mass[states] - regressors.weights, 0.0) + PRIOR_ROWS
     others = (sums[states] - own + PRIOR_ROWS * mean) / rest
     below = np.searchsorted(means[order], others)
-    left_out = np.minimum(below - (below > codes), len(order) - 1)
+    left_out = np.where(mass[states] < FEW_ROWS, np.minimum(below - (below > codes), len(order) - 1), codes)
+    left_out = codes if len(order) == 2 else left_out  # the only cut separates them in either order
     return _ColumnTest(name, variable, (), order, codes, left_out, holes)
 
 

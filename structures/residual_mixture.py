@@ -119,7 +119,8 @@ def mix_predictions(
     weights[ranks, :, places] = mixture.shares / numbers[seen][places, None]
     middles[ranks, :, places] = means[order, None]
     spreads[ranks, :, places] = variances[order, None] * mixture.factors
-    return seen, *(part.reshape(-1, len(seen)) for part in (weights, middles, spreads))
+    flat = (-1, len(seen))
+    return seen, weights.reshape(flat), middles.reshape(flat), spreads.reshape(flat)
 
 
 def is_clearly_less(first: Values, second: Values, weights: Values) -> bool:
