@@ -20,7 +20,6 @@ from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees.regression_splits import LEAST_VARIANCE
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -30,10 +29,10 @@ from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.chow_liu import build_tree
 from hybridbn.structures.residual_mixture import (
+    LeftOutPredictions,
     ResidualMixture,
     fit_residual_mixture,
     is_clearly_less,
-    mix_predictions,
     score_residuals,
 )
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
@@ -53,7 +52,7 @@ __all__ = [
 
 def learn_regression(
     data: Any, target: str, potentials: Potentials = "auto", weights: Any = None
-) -> tuple[Network, GaussianPosterior]:
+) -> tuple[Network, LeftOutPredictions]:
     """Return a linear regression, and what it predicts for each row when it is learned without that row."""
     return build_regression_network(learn_regressors(*read_for_regression(data, target, potentials, weights)))
 
@@ -100,7 +99,7 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     return learn_regression(data, target, potentials, weights)[0]
 
 
-def build_regression_network(regressors: Regressors) -> tuple[Network, GaussianPosterior]:
+def build_regression_network(regressors: Regressors) -> tuple[Network, LeftOutPredictions]:
     """Build the network of the regression on all rows; return it and the predictions of rows left out."""
     residuals = regressors.whole.residuals
     variance = np.array([_measure_variance(residuals)])
@@ -115,27 +114,12 @@ def build_regression_network(regressors: Regressors) -> tuple[Network, GaussianP
 
 def predict_left_out(
     regressors: Regressors, noise: ResidualMixture, means: Values, variances: Values, rows: NDArray[np.intp]
-) -> GaussianPosterior:
-    """Return the densities of the target in all rows of the table, by models that were not learned from the row.
-
-    They are NaN in rows without such a prediction, such as those whose target is missing.
-
-    Parameters
-    ----------
-    regressors : Regressors
-    noise, means, variances, rows : as in `hybridbn.structures.residual_mixture.mix_predictions`
-    """
-    data, unit = regressors.data, regressors.unit
-    variable = data.variable(data.target or "")
+) -> LeftOutPredictions:
+    """Return what models that were not learned from a row predict for the target in it, in the target's own unit."""
+    variable = regressors.data.variable(regressors.data.target or "")
     assert isinstance(variable, Continuous)
-    seen, weights, middles, spreads = mix_predictions(noise, means, variances, rows)
-    center, deviation = _describe_target(regressors)
-    count, places = len(regressors.used), np.flatnonzero(regressors.used)[seen]
-    parts = np.full((3, len(weights) + 1, count), np.nan)
-    parts[0, :-1, places], parts[0, -1, places] = (1 - SHARE) * weights.T, SHARE
-    parts[1, :-1, places], parts[1, -1, places] = unit * middles.T, center
-    parts[2, :-1, places], parts[2, -1, places] = unit**2 * spreads.T, deviation**2
-    return GaussianPosterior(variable, parts[0], parts[1], parts[2], False, np.zeros(count), None)
+    unit, wide = regressors.unit, (SHARE, *_describe_target(regressors))
+    return LeftOutPredictions(variable, noise, unit * means, unit**2 * variances, rows, regressors.used, wide)
 
 
 def _measure_variance(residuals: Values) -> float:
