@@ -93,7 +93,7 @@ def automatic(
     skipped. A candidate that is worse than the best by more than two standard errors after a hundred rows or some folds
     is not tried on the others, nor is the worse half once sixty rows have been predicted (racing with successive
     halving). When one candidate is left, the comparison ends. Builders that predict held-out rows themselves, such as
-    random forests, are not built anew for each fold.
+    random forests, regressions and model trees, are not built anew for each fold.
 
     To weigh several networks in the place of choosing one, see `hybridbn.stack`; it predicts classes better.
 
@@ -103,7 +103,7 @@ def automatic(
     >>> x = rng.normal(size=200)
     >>> net = automatic({"x": x, "copy": x + 0.1 * rng.normal(size=200), "y": x + rng.normal(size=200)}, "y")
     >>> net.graph["chosen"], len(net.graph["losses"])
-    ('model_tree trees=50, gaussian', 2)
+    ('regression, gaussian', 2)
     """
     comparison = compare_candidates(
         data,
