@@ -224,5 +224,10 @@ def test_comparisons_of_numbers_learn_each_candidate_once():
     race._learn = None  # no fold is learned
     losses = race.run([(Build.of("regression"), "gaussian"), (Build.of("model_tree"), "gaussian")])
     assert set(losses) == set(race.networks) == {"regression, gaussian", "model_tree, gaussian"}
+    # nobody drops out after a few rows, as all of them are known
+    for name, (build, _) in zip(losses, [(Build.of("regression"), 0), (Build.of("model_tree"), 0)], strict=True):
+        _, held_out = build.learn_held_out(table, "y", "gaussian")
+        expected = held_out.select_rows(rows).crps(table.column("y")).mean()
+        assert losses[name] == pytest.approx(expected)
     levels, _ = race.hold_out((Build.of("model_tree"), "gaussian"), 1000)
     assert len(levels) == 300
