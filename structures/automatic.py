@@ -35,7 +35,7 @@ Candidate: TypeAlias = tuple[Any, Any]
 
 MOST_ROWS = 4000
 """Candidates are compared on at most this many rows, which are enough to tell relevant differences."""
-TREES = 20
+TREES = 50
 """Number of trees of the largest default candidate for a number."""
 
 
@@ -62,7 +62,7 @@ def automatic(
     candidates : sequence of builders, or of pairs (builder, potentials), optional
         In order of preference, see the notes; a name, a Network or a list of arcs is accepted, too. The default for a
         discrete target: logistic regression, a random forest and discriminant analysis as networks, naive Bayes of
-        tables and of kernels, and TAN of tables, as far as the columns allow. The default for a number: twenty model
+        tables and of kernels, and TAN of tables, as far as the columns allow. The default for a number: fifty model
         trees in one network, and a linear regression.
     loss : callable, optional
         `log_loss` for a discrete target, `crps` for a continuous one (or `squared_error`), or any function of
@@ -93,7 +93,7 @@ def automatic(
     skipped. A candidate that is worse than the best by more than two standard errors after a hundred rows or some folds
     is not tried on the others, nor is the worse half once sixty rows have been predicted (racing with successive
     halving). When one candidate is left, the comparison ends. Builders that predict held-out rows themselves, such as
-    random forests, are not built anew for each fold.
+    random forests, regressions and model trees, are not built anew for each fold.
 
     To weigh several networks in the place of choosing one, see `hybridbn.stack`; it predicts classes better.
 
@@ -103,7 +103,7 @@ def automatic(
     >>> x = rng.normal(size=200)
     >>> net = automatic({"x": x, "copy": x + 0.1 * rng.normal(size=200), "y": x + rng.normal(size=200)}, "y")
     >>> net.graph["chosen"], len(net.graph["losses"])
-    ('model_tree trees=20, gaussian', 2)
+    ('regression, gaussian', 2)
     """
     comparison = compare_candidates(
         data,

@@ -58,8 +58,8 @@ class Declaration:
         Options for resampled tables, many of whose networks are averaged, so that each may be found with less effort.
     held_out : callable, optional
         Called as the builder is, it returns the network, and the probabilities (rows, classes) that networks learned
-        without a row give to its classes, or the densities of a number (`ContinuousPosterior`, NaN in rows that cannot
-        be told); for builders that get them at little cost. Comparisons need no folds then.
+        without a row give to its classes, or `LeftOutPredictions` of a number; for builders that get them at little
+        cost. Comparisons need no folds then.
     """
 
     takes_target: bool | type[Discrete] | type[Continuous] = True

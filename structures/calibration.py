@@ -31,6 +31,7 @@ def calibrate_intervals(
     """Return how wide the central intervals of held-out rows had to be to hold the true number (cross-conformal).
 
     Networks are learned without some of the rows: in five folds, or in fewer where these have hundreds of rows.
+    Regressions and model trees tell themselves what they predict for rows that they have not seen.
 
     Parameters
     ----------

@@ -36,8 +36,10 @@ PRIOR_VARIANCE = 0.01
 """Its variance relative to that of the column; it keeps components from shrinking to a point."""
 ROWS = 4096
 """Products of numbers are made for this many rows at a time."""
-KEPT_ROWS = 2000
-"""Products of so many rows are kept."""
+KEPT_PRODUCTS = 1 << 19
+"""So many products of numbers are kept."""
+CELLS = 1 << 18
+"""Matrices of several patterns of missing cells have about so many cells together."""
 FACTOR_STEPS = 3
 """Steps of the fixed point of factor loadings in one step of EM."""
 LEAST_UNIQUE = 0.005
@@ -100,9 +102,23 @@ class NumberBlock:
         groups = np.split(order, np.cumsum(np.bincount(owner.ravel()))[:-1])
         return [(np.flatnonzero(mask), rows) for mask, rows in zip(masks, groups, strict=True) if mask.any()]
 
+    @cached_property
+    def _groups(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """The patterns with as many observed columns, and these columns (patterns, columns)."""
+        sizes = np.array([len(columns) for columns, _ in self.patterns])
+        groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
+        return [(group, np.stack([self.patterns[number][0] for number in group])) for group in groups]
+
+    def _list_groups(self, fits: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+        """Yield the groups in parts for which the matrices of so many fits are not too large."""
+        together = max(1, CELLS // (fits * self.values.shape[1] ** 2))
+        for numbers, columns in self._groups:
+            for start in range(0, len(numbers), together):
+                yield numbers[start : start + together], columns[start : start + together]
+
     def _features(self, number: int) -> Iterator[tuple[Any, Values]]:
         """Yield rows of a pattern with 1, x and the products of their numbers."""
-        if self.values.size <= KEPT_ROWS * self.values.shape[1]:
+        if len(self.values) * self.values.shape[1] ** 2 <= 2 * KEPT_PRODUCTS:
             yield from self._kept_features[number]
         else:
             yield from self._make_features(number)
@@ -127,21 +143,22 @@ class NumberBlock:
     def log_densities(self, parameters: NormalParameters) -> Values:
         """Return the log densities of what is observed (components, fits, rows)."""
         means, covariances = parameters
-        result = np.zeros((*means.shape[:2], len(self.values)))
-        for pattern, (columns, _) in enumerate(self.patterns):
-            own = covariances[..., columns[:, None], columns]
+        shape = means.shape[:2]
+        result = np.zeros((*shape, len(self.values)))
+        for numbers, columns in self._list_groups(shape[0] * shape[1]):
+            own = covariances[..., columns[:, :, None], columns[:, None, :]]
             center = means[..., columns]
             precision = np.linalg.inv(own)
-            linear = np.einsum("kfij,kfj->kfi", precision, center)
+            linear = (precision @ center[..., None])[..., 0]
             _, size = np.linalg.slogdet(own)
-            constant = -0.5 * (size + len(columns) * math.log(2 * math.pi) + (linear * center).sum(axis=-1))
-            first, second = _list_pairs(len(columns))
+            constant = -0.5 * (size + columns.shape[1] * math.log(2 * math.pi) + (linear * center).sum(axis=-1))
+            first, second = _list_pairs(columns.shape[1])
             squares = -precision[..., first, second] * np.where(first == second, 0.5, 1.0)
             natural = np.concatenate([constant[..., None], linear, squares], axis=-1)
-            for part, features in self._features(pattern):
-                result[..., part] = (features @ natural.reshape(-1, natural.shape[-1]).T).T.reshape(
-                    *means.shape[:2], -1
-                )
+            for place, pattern in enumerate(numbers.tolist()):
+                vectors = natural[:, :, place].reshape(-1, natural.shape[-1])
+                for part, features in self._features(pattern):
+                    result[..., part] = (features @ vectors.T).T.reshape(*shape, -1)
         return result
 
     def maximize(self, weights: Values, before: NormalParameters | None, covariance: Covariance) -> NormalParameters:
@@ -167,11 +184,13 @@ class NumberBlock:
             )
         total, sums = np.zeros(shape), np.zeros((*shape, numbers))
         products = np.zeros((*shape, numbers, numbers))
-        for pattern, (columns, _) in enumerate(self.patterns):
-            moments = np.zeros((*shape, 1 + len(columns) + len(columns) * (len(columns) + 1) // 2))
-            for part, features in self._features(pattern):
-                own = weights[..., part]
-                moments += (own.reshape(-1, own.shape[-1]) @ features).reshape(moments.shape)
+        for group, columns in self._list_groups(shape[0] * shape[1]):
+            size = columns.shape[1]
+            moments = np.zeros((*shape, len(group), 1 + size + size * (size + 1) // 2))
+            for place, pattern in enumerate(group.tolist()):
+                for part, features in self._features(pattern):
+                    own = weights[..., part]
+                    moments[..., place, :] += (own.reshape(-1, own.shape[-1]) @ features).reshape(*shape, -1)
             count, first, second = _complete_moments(moments, columns, before)
             total, sums, products = total + count, sums + first, products + second
         return NormalSums(total, sums, products)
@@ -202,35 +221,40 @@ def _list_pairs(numbers: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
 def _complete_moments(
     moments: Values, columns: NDArray[np.intp], before: NormalParameters
 ) -> tuple[Values, Values, Values]:
-    """Return weight, expected sums and expected products of all columns, from those of the observed ones."""
+    """Return weight, expected sums and expected products of all columns over all rows of some patterns, from those of
+    the observed columns (components, fits, patterns, ...).
+    """
     means, covariances = before
-    numbers, size = means.shape[-1], len(columns)
+    numbers, (patterns, size) = means.shape[-1], columns.shape
     count, observed = moments[..., 0], moments[..., 1 : 1 + size]
     first, second = _list_pairs(size)
     squares = np.empty((*count.shape, size, size))
     squares[..., first, second] = squares[..., second, first] = moments[..., 1 + size :]
     if size == numbers:
-        return count, observed, squares
-    missing = np.delete(np.arange(numbers), columns)
-    across = covariances[..., missing[:, None], columns]
-    slopes = np.swapaxes(
-        np.linalg.solve(covariances[..., columns[:, None], columns], np.swapaxes(across, -1, -2)), -1, -2
-    )
-    constant = means[..., missing] - np.einsum("kfij,kfj->kfi", slopes, means[..., columns])
-    left = covariances[..., missing[:, None], missing] - slopes @ np.swapaxes(across, -1, -2)
-    predicted = np.einsum("kfij,kfj->kfi", slopes, observed)
+        return count.sum(axis=-1), observed.sum(axis=-2), squares.sum(axis=-3)
+    number = np.arange(patterns)[:, None]
+    hidden = np.ones((patterns, numbers), dtype=bool)
+    hidden[number, columns] = False
+    missing = np.nonzero(hidden)[1].reshape(patterns, -1)
+    across = covariances[..., missing[:, :, None], columns[:, None, :]]
+    own = covariances[..., columns[:, :, None], columns[:, None, :]]
+    slopes = np.swapaxes(np.linalg.solve(own, np.swapaxes(across, -1, -2)), -1, -2)
+    constant = means[..., missing] - (slopes @ means[..., columns][..., None])[..., 0]
+    left = covariances[..., missing[:, :, None], missing[:, None, :]] - slopes @ np.swapaxes(across, -1, -2)
+    predicted = (slopes @ observed[..., None])[..., 0]
     sums = np.empty((*count.shape, numbers))
-    sums[..., columns], sums[..., missing] = observed, count[..., None] * constant + predicted
+    sums[..., number, columns], sums[..., number, missing] = observed, count[..., None] * constant + predicted
     mixed = constant[..., None] * observed[..., None, :] + slopes @ squares
     outer = constant[..., None] * predicted[..., None, :]
-    own = count[..., None, None] * (constant[..., None] * constant[..., None, :] + left)
-    own = own + outer + np.swapaxes(outer, -1, -2) + slopes @ squares @ np.swapaxes(slopes, -1, -2)
+    expected = count[..., None, None] * (constant[..., None] * constant[..., None, :] + left)
+    expected = expected + outer + np.swapaxes(outer, -1, -2) + slopes @ squares @ np.swapaxes(slopes, -1, -2)
     products = np.empty((*count.shape, numbers, numbers))
-    products[..., columns[:, None], columns] = squares
-    products[..., missing[:, None], columns] = mixed
-    products[..., columns[:, None], missing] = np.swapaxes(mixed, -1, -2)
-    products[..., missing[:, None], missing] = own
-    return count, sums, products
+    number = number[:, None]
+    products[..., number, columns[:, :, None], columns[:, None, :]] = squares
+    products[..., number, missing[:, :, None], columns[:, None, :]] = mixed
+    products[..., number, columns[:, :, None], missing[:, None, :]] = np.swapaxes(mixed, -1, -2)
+    products[..., number, missing[:, :, None], missing[:, None, :]] = expected
+    return count.sum(axis=-1), sums.sum(axis=-2), products.sum(axis=-3)
 
 
 def _estimate_covariances(scatter: Values, total: Values, covariance: Covariance, factors: int) -> Values:

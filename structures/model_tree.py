@@ -22,7 +22,6 @@ from hybridbn.fitting.trees.regression_splits import (
     grow_regressions,
     predict_by_depth,
 )
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import builder
@@ -36,6 +35,7 @@ from hybridbn.structures.regression import (
     read_for_regression,
 )
 from hybridbn.structures.residual_mixture import (
+    LeftOutPredictions,
     ResidualMixture,
     fit_residual_mixture,
     is_clearly_less,
@@ -60,6 +60,8 @@ TESTED_CATEGORIES = 4
 CHOICE_DEPTH = 2
 """Columns are chosen for what the first tests gain."""
 PRIOR_ROWS = 3.0
+FEW_ROWS = 20
+"""A row of a state that fewer rows have may decide on which side of a cut the state is."""
 
 
 def learn_model_tree(
@@ -73,7 +75,7 @@ def learn_model_tree(
     tested: int = 3,
     name: str | None = None,
     random_state: Any = 0,
-) -> tuple[Network, GaussianPosterior]:
+) -> tuple[Network, LeftOutPredictions]:
     """Return model trees, and what trees that have not seen it predict for each row."""
     read, used = read_for_regression(data, target, potentials, weights)
     for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0), ("tested", tested, 0)):
@@ -235,7 +237,7 @@ class _Forest:
         self.tests = [test for test in tests if test.size > 1]
         self.samples = self._draw_samples(trees)
 
-    def build_network(self, name: str) -> tuple[Network, GaussianPosterior]:
+    def build_network(self, name: str) -> tuple[Network, LeftOutPredictions]:
         """Return the network, and what trees that have not seen it predict for each row."""
         if not self.depth or not self.tests or not self.regressors.names:
             return build_regression_network(self.regressors)
@@ -397,7 +399,8 @@ def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
     rest = np.maximum(mass[states] - regressors.weights, 0.0) + PRIOR_ROWS
     others = (sums[states] - own + PRIOR_ROWS * mean) / rest
     below = np.searchsorted(means[order], others)
-    left_out = np.minimum(below - (below > codes), len(order) - 1)
+    left_out = np.where(mass[states] < FEW_ROWS, np.minimum(below - (below > codes), len(order) - 1), codes)
+    left_out = codes if len(order) == 2 else left_out  # the only cut separates them in either order
     return _ColumnTest(name, variable, (), order, codes, left_out, holes)
 
 

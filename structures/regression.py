@@ -20,7 +20,6 @@ from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees.regression_splits import LEAST_VARIANCE
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -30,10 +29,10 @@ from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.chow_liu import build_tree
 from hybridbn.structures.residual_mixture import (
+    LeftOutPredictions,
     ResidualMixture,
     fit_residual_mixture,
     is_clearly_less,
-    mix_predictions,
     score_residuals,
 )
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
@@ -53,7 +52,7 @@ __all__ = [
 
 def learn_regression(
     data: Any, target: str, potentials: Potentials = "auto", weights: Any = None
-) -> tuple[Network, GaussianPosterior]:
+) -> tuple[Network, LeftOutPredictions]:
     """Return a linear regression, and what it predicts for each row when it is learned without that row."""
     return build_regression_network(learn_regressors(*read_for_regression(data, target, potentials, weights)))
 
@@ -100,7 +99,7 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     return learn_regression(data, target, potentials, weights)[0]
 
 
-def build_regression_network(regressors: Regressors) -> tuple[Network, GaussianPosterior]:
+def build_regression_network(regressors: Regressors) -> tuple[Network, LeftOutPredictions]:
     """Build the network of the regression on all rows; return it and the predictions of rows left out."""
     residuals = regressors.whole.residuals
     variance = np.array([_measure_variance(residuals)])
@@ -115,27 +114,12 @@ def build_regression_network(regressors: Regressors) -> tuple[Network, GaussianP
 
 def predict_left_out(
     regressors: Regressors, noise: ResidualMixture, means: Values, variances: Values, rows: NDArray[np.intp]
-) -> GaussianPosterior:
-    """Return the densities of the target in all rows of the table, by models that were not learned from the row.
-
-    They are NaN in rows without such a prediction, such as those whose target is missing.
-
-    Parameters
-    ----------
-    regressors : Regressors
-    noise, means, variances, rows : as in `hybridbn.structures.residual_mixture.mix_predictions`
-    """
-    data, unit = regressors.data, regressors.unit
-    variable = data.variable(data.target or "")
+) -> LeftOutPredictions:
+    """Return what models that were not learned from a row predict for the target in it, in the target's own unit."""
+    variable = regressors.data.variable(regressors.data.target or "")
     assert isinstance(variable, Continuous)
-    seen, weights, middles, spreads = mix_predictions(noise, means, variances, rows)
-    center, deviation = _describe_target(regressors)
-    count, places = len(regressors.used), np.flatnonzero(regressors.used)[seen]
-    parts = np.full((3, len(weights) + 1, count), np.nan)
-    parts[0, :-1, places], parts[0, -1, places] = (1 - SHARE) * weights.T, SHARE
-    parts[1, :-1, places], parts[1, -1, places] = unit * middles.T, center
-    parts[2, :-1, places], parts[2, -1, places] = unit**2 * spreads.T, deviation**2
-    return GaussianPosterior(variable, *parts, False, np.zeros(count), None)
+    unit, wide = regressors.unit, (SHARE, *_describe_target(regressors))
+    return LeftOutPredictions(variable, noise, unit * means, unit**2 * variances, rows, regressors.used, wide)
 
 
 def _measure_variance(residuals: Values) -> float:
@@ -143,6 +127,8 @@ def _measure_variance(residuals: Values) -> float:
     return max(float(np.mean(residuals**2)), LEAST_VARIANCE)
 
 
+LEAST_SLOPE = 0.25
+"""Of the effects of states that are learned without a row on those of all rows."""
 LEAST_SPREAD = 1e-4
 """Attributes given another attribute have at least this standard deviation, relative to that of all rows."""
 _OPTIONS = Options(tolerance=1e-6, impossible="nan")
@@ -346,11 +332,12 @@ def _standardize_columns(
             if not scale > least:
                 continue
             effects[name], slope = effect, scale
+            states = np.argmax(block, axis=1)
             variance = block @ effect**2 - number**2 if name in spreads else none
-            # by how much a row has moved the effect of its own state, the other columns being as they are
-            mass = data.table.weights @ block + whole.penalties[columns]
-            own = data.table.weights * whole.residuals
-            change = -own * (block @ (1 / mass)) * (block**2).sum(axis=1)
+            moved = (
+                data.table.weights * whole.residuals / (data.table.weights @ block + whole.penalties[columns])[states]
+            )
+            change = _leave_out_effects(effect, weights @ block, states, moved)
             # the penalty of the slopes of all states, as a function of their common factor
             penalty = float(penalty * (whole.slopes[columns] @ whole.slopes[columns]) / scale**2)
         names.append(name)
@@ -383,6 +370,36 @@ def _standardize_columns(
         left_out,
         used,
     )
+
+
+def _leave_out_effects(effects: Values, shares: Values, states: NDArray[np.intp], moved: Values) -> Values:
+    """Return by how much the effect of each row's state would differ if the effects had been learned without the row.
+
+    Only differences of states among each other count, since trees fit a slope and an intercept to the effects: those
+    learned without the row are brought to the same mean and slope. So nothing changes if there are two states. Effects
+    that are next to nothing change by no more than their standard deviation.
+
+    Parameters
+    ----------
+    effects, shares : ndarray (states,)
+        The shares are those of the rows.
+    states : ndarray (rows,)
+    moved : ndarray (rows,)
+        By how much each row has moved the effect of its own state.
+
+    Examples
+    --------
+    >>> _leave_out_effects(np.arange(3.0), np.full(3, 1 / 3), np.array([0, 2, 2]), np.array([0.3, 0.3, -0.3])).round(2)
+    array([-0.04, -0.06,  0.04])
+    """
+    if np.count_nonzero(shares) <= 2:
+        return np.zeros(len(states))
+    center = shares @ effects
+    variance = shares @ (effects - center) ** 2
+    own, share = effects[states] - center, shares[states]
+    slope = np.maximum(1 - moved * share * own / variance, LEAST_SLOPE)
+    most = np.maximum(np.abs(own), np.sqrt(variance))
+    return np.asarray(np.clip((own - moved * (1 - share)) / slope - own, -most, most))
 
 
 def _learn_attributes(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -12,7 +13,14 @@ from numpy.typing import NDArray
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["ResidualMixture", "fit_residual_mixture", "is_clearly_less", "mix_predictions", "score_residuals"]
+__all__ = [
+    "LeftOutPredictions",
+    "ResidualMixture",
+    "fit_residual_mixture",
+    "is_clearly_less",
+    "mix_predictions",
+    "score_residuals",
+]
 
 _ROWS = 16384
 """Rows that a step of EM looks at together."""
@@ -119,7 +127,47 @@ def mix_predictions(
     weights[ranks, :, places] = mixture.shares / numbers[seen][places, None]
     middles[ranks, :, places] = means[order, None]
     spreads[ranks, :, places] = variances[order, None] * mixture.factors
-    return seen, *(part.reshape(-1, len(seen)) for part in (weights, middles, spreads))
+    flat = (-1, len(seen))
+    return seen, weights.reshape(flat), middles.reshape(flat), spreads.reshape(flat)
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutPredictions:
+    """What models predict for the rows of a table that they were not learned from.
+
+    Attributes
+    ----------
+    variable : Continuous
+        The target.
+    noise, means, variances, rows : as in `mix_predictions`
+    used : ndarray of bool
+        Which rows of the table these are: the others had no target, or no weight.
+    wide : (float, float, float)
+        Share, mean and standard deviation of a density that is mixed with each prediction.
+    """
+
+    variable: Continuous
+    noise: ResidualMixture
+    means: Values
+    variances: Values
+    rows: NDArray[np.intp]
+    used: NDArray[np.bool_]
+    wide: tuple[float, float, float]
+
+    def select_rows(self, rows: NDArray[np.intp]) -> GaussianPosterior:
+        """Return the densities of the target in some rows of the table, NaN in those without a prediction."""
+        places = np.full(int(self.used.sum()), -1)
+        chosen = np.flatnonzero(self.used[rows])
+        places[(np.cumsum(self.used) - 1)[rows[chosen]]] = chosen
+        kept = np.flatnonzero(places[self.rows] >= 0)
+        predicted = places[self.rows[kept]]
+        seen, weights, means, variances = mix_predictions(self.noise, self.means[kept], self.variances[kept], predicted)
+        share, center, deviation = self.wide
+        parts = np.full((3, len(weights) + 1, len(rows)), np.nan)
+        parts[0, :-1, seen], parts[0, -1, seen] = (1 - share) * weights.T, share
+        parts[1, :-1, seen], parts[1, -1, seen] = means.T, center
+        parts[2, :-1, seen], parts[2, -1, seen] = variances.T, deviation**2
+        return GaussianPosterior(self.variable, parts[0], parts[1], parts[2], False, np.zeros(len(rows)), None)
 
 
 def is_clearly_less(first: Values, second: Values, weights: Values) -> bool:
