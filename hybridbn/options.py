@@ -29,7 +29,7 @@ class Options:
         Rows whose evidence has probability zero raise `ImpossibleEvidence`, or have a posterior of NaN.
     n_jobs : int, optional
         Threads that share the rows of a table (-1: as many as there are processors), with the same results to the last
-        bit; by default one. Rows that need quadrature share grids that are refined as needed, and have one thread.
+        bit; by default one. Functions of `Density` are then called by several threads at a time.
     beyond : {None, "slice", "bound"}
         What to do where a table would take more than `max_bytes`. None: raise `TooWide`. "slice": answer for each
         combination of states of a few variables, and add up; exact, but in the worst case the time grows without

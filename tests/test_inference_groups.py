@@ -4,6 +4,8 @@ alone.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -186,3 +188,31 @@ def test_rows_of_which_none_knows_a_number_that_others_know() -> None:
         for name in {"b", "x", "z"}.difference(case(table, row)):
             alone = net.posterior(name, case(table, row))
             assert every[name].mean()[row] == pytest.approx(alone.mean(), abs=1e-9)
+
+
+def test_threads_share_grids_and_give_the_same_bits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Grids are refined for some chunks, and some rows get nodes of their own; each run begins with a new network."""
+    rng = np.random.default_rng(4)
+    frame = pd.DataFrame({"b": rng.normal(size=60), "c": 2 * rng.normal(size=60), "d": rng.normal(size=60)})
+    frame.loc[50, "c"] = 40.0
+    holes = frame.mask(rng.random(frame.shape) < 0.3)
+    monkeypatch.setattr(elimination, "GRID_CELLS", 2000)
+    monkeypatch.setattr(elimination, "MOST_BYTES", 1 << 17)
+    refined = []
+    original = elimination.refine_shared_grid
+
+    def count(*given: Any) -> Any:
+        refined.append(original(*given))
+        return refined[-1]
+
+    monkeypatch.setattr(elimination, "refine_shared_grid", count)
+    results = []
+    for n_jobs in (None, 2, 3):
+        seeded = np.random.default_rng(5)
+        network = hb.Network([make_kernel(n, p, seeded) for n, p in (("a", None), ("b", "a"), ("c", "b"), ("d", "a"))])
+        posteriors = [network.posterior("a", table, n_jobs=n_jobs) for table in (frame, holes)]
+        results.append([p.mean() for p in posteriors] + [p.pdf([0.3, 1.0]) for p in posteriors])
+    assert any(grid is not None for grid in refined)
+    for one, two, three in zip(*results, strict=True):
+        assert np.array_equal(one, two)
+        assert np.array_equal(one, three)

@@ -106,3 +106,16 @@ def test_grids_for_each_row_are_left_to_other_methods():
     assert product_grids.has_product_axes([row], row)
     assert not product_grids.has_product_axes([own], row)
     assert product_grids.estimate_product_seconds(group, [own], row) == np.inf
+
+
+def test_large_grids_of_single_rows_are_products_too():
+    rng = np.random.default_rng(4)
+    potential = _make(X, (A, B), 200, rng)
+    group = potential._mixture_of(0)
+    axes = {"a": 2 * rng.normal(size=(30, 3)), "b": 2 * rng.normal(size=(40, 3)), "x": rng.normal(size=(1, 3))}
+    grids = [axes["a"], axes["b"]]
+    assert evaluation.rows_are_cheaper(group, grids, axes["x"])
+    assert not evaluation.rows_are_cheaper(group, [grids[0][:2], grids[1][:2]], axes["x"])
+    for function in (potential.log_on, lambda given: np.log(potential.on(given)[0]) + potential.on(given)[1]):
+        alone = [function({name: axis[:, row] for name, axis in axes.items()}) for row in range(3)]
+        np.testing.assert_allclose(function(axes), np.stack(alone, axis=-1), rtol=1e-12, atol=1e-12)

@@ -367,6 +367,18 @@ def holes(report: Report) -> None:
         report.show(f"{what}, 30 % missing, a row", ours / rows, theirs / len(cases), bound, difference)
 
 
+def draws(report: Report) -> None:
+    """Draw rows from a chain of densities, given its last number."""
+    network = density_chain(5, 1)
+    network.sample(10, random_state=0, evidence={"v04": 0.3})
+    rows = 1000 if report.ours else 10_000
+    ours, frame = seconds(lambda: network.sample(rows, random_state=0, evidence={"v04": 0.3}), 3)
+    exact = network.posterior("v00", {"v04": 0.3})
+    apart = abs(frame["v00"].mean() - exact.mean()) / (exact.std() / np.sqrt(rows))
+    report.show(f"densities, chain of 5, draw {rows:,} rows given the last (limit .3 s)", ours, unit="s")
+    print(f"  the mean is {apart:.1f} standard errors from the exact one")
+
+
 def kernel_chain(nodes: int, rng: np.random.Generator) -> hb.Network:
     """Kernel conditionals of 300 points, each node given the one before it."""
     columns = [rng.normal(size=300)]
@@ -406,6 +418,7 @@ def main() -> None:
         report.run(naive_bayes_regression)
         report.run(hybrid)
         report.run(holes)
+        report.run(draws)
 
 
 if __name__ == "__main__":

@@ -60,7 +60,9 @@ _FEW = 8
 """A product of at most this many inputs is ordered by the smallest results; the search is quadratic in the inputs."""
 
 _MOST_APART = 6
-"""A wide clique sends so many messages without its own table where rows differ in what is observed."""
+"""A wide clique sends so many messages without its own table where that would have rows, and most of its inputs have
+none.
+"""
 
 
 class Factor(NamedTuple):
@@ -404,7 +406,10 @@ class Compiler:
             if not inputs or not (clique.scopes or clique.children):
                 continue
             # a table of the clique would have rows, but not most of its inputs
-            most = _MOST_APART if self.partly_observed else 2
+            rows = [self.program.rows[slot] for slot in inputs]
+            wide = [self.cells(names[slot]) >= ENOUGH for slot in inputs]
+            fixed = any(rows) and any(big and not has for big, has in zip(wide, rows, strict=True))
+            most = _MOST_APART if self.partly_observed or fixed else 2
             if len(clique.scopes) + len(clique.children) <= most and self.cells(clique.names) >= ENOUGH:
                 self._distribute_apart(cliques, clique, inputs, upper, outputs)
                 continue

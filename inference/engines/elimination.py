@@ -5,9 +5,9 @@ Rows are solved in chunks, on a grid of nodes that all rows share where it is fi
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,12 +31,15 @@ CHUNK_BYTES = 1 << 20
 """The largest table of a chunk has about this size, so that it stays in the cache of the processor."""
 MOST_BYTES = 1 << 26
 """Chunks of 64 rows may take this much where the tables of single rows are large."""
-GRID_NODES = 1 << 21
-"""Rows times nodes that are computed at a time on a shared grid along one variable."""
+GRID_CELLS = 1 << 19
+"""The largest table of a chunk of rows that share a grid has about this many cells."""
 MOST_ROWS = 1 << 14
 """The largest number of rows in a chunk."""
 NEARLY = 1e-6
 """A shared grid whose estimated error is smaller approximates the probability of the evidence."""
+_OnGrid: TypeAlias = tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]
+"""The solution on a grid, the rows for which it is accurate, and the cells that are too coarse for others."""
+_SolveOnGrid: TypeAlias = Callable[[Problem, SharedGrid, Evidence, NDArray[np.intp], float], _OnGrid]
 _FIRST = freeze(np.arange(1))
 _NOTHING: frozenset[str] = frozenset()
 
@@ -99,33 +102,68 @@ def split_rows(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[n
 def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> Iterator[Solution]:
     """Solve a problem for all rows, chunk by chunk."""
     tables = problem.tables  # this reference keeps them for all chunks
+    rows = np.arange(evidence.rows)
     if problem.partly_observed and evidence.rows > 1:
-        rows = yield from _solve_with_patterns(problem, evidence, options.tolerance)
+        rows = yield from _solve_with_patterns(problem, evidence, options)
         if not len(rows):
             return
         evidence = evidence.take(rows, len(rows))
-    else:
-        rows = np.arange(evidence.rows)
-    if not problem.nodes:
-
-        def solve_part(part: tuple[NDArray[np.intp], Evidence]) -> Solution:
-            return _solve(problem, part[1], rows[part[0]], {}, np.zeros(len(part[0])))
-
-        yield from run_in_threads(solve_part, split_rows(problem, evidence), options.jobs)
-        return
     for members, restricted, group_evidence in _split_by_pattern(problem, evidence):
-        for part, chunk in split_rows(restricted, group_evidence):
-            own = rows[members[part]]
-            if restricted.nodes:
-                for solution in _solve_with_nodes(restricted, chunk, own, options.tolerance, options.max_bytes):
-                    yield _add_observed_targets(problem, solution)
-            else:
-                yield _add_observed_targets(problem, _solve(restricted, chunk, own, {}, np.zeros(len(own))))
+        solve = _solve_with_nodes if restricted.nodes else _solve_without_nodes
+        for solution in solve(restricted, group_evidence, rows[members], options):
+            yield _add_observed_targets(problem, solution)
     del tables
 
 
+def _solve_without_nodes(
+    problem: Problem, evidence: Evidence, rows: NDArray[np.intp], options: Options
+) -> Iterator[Solution]:
+    def solve_part(part: tuple[NDArray[np.intp], Evidence]) -> Solution:
+        return _solve(problem, part[1], rows[part[0]], {}, np.zeros(len(part[0])))
+
+    return run_in_threads(solve_part, split_rows(problem, evidence), options.jobs)
+
+
+def _solve_on_grids(
+    problem: Problem, evidence: Evidence, rows: NDArray[np.intp], options: Options, solve: _SolveOnGrid
+) -> Iterator[tuple[NDArray[np.intp], Solution | None, NDArray[np.bool_]]]:
+    """Yield chunks of row numbers with their solutions on a grid that all rows share, and the rows for which it is fine
+    enough.
+
+    Where it is not, it is made finer for all later chunks. Threads begin with these before that is known; what they
+    computed is not used then, so that each row gets what it gets without threads. Where there is no grid, there are no
+    solutions.
+    """
+    numbers = np.arange(evidence.rows)
+    stricter = refinement_tolerance(problem, options.tolerance)
+    grids = problem.tables.grids
+    if options.tolerance not in grids:
+        grids[options.tolerance] = make_shared_grid(problem, stricter)
+    start = 0
+    while start < evidence.rows:
+        grid = grids[options.tolerance]
+        if grid is None:
+            yield numbers[start:], None, np.zeros(evidence.rows - start, dtype=bool)
+            return
+        most_cells = MOST_BYTES / 8 if problem.partly_observed else GRID_CELLS
+        step = int(np.clip(most_cells / grid.largest, 16, MOST_ROWS))
+
+        def solve_chunk(chunk: NDArray[np.intp], grid: SharedGrid = grid) -> _OnGrid:
+            return solve(problem, grid, evidence.take(chunk, len(chunk)), rows[chunk], stricter)
+
+        chunks = np.split(numbers[start:], range(step, evidence.rows - start, step))
+        for chunk, (solution, accurate, splits) in zip(
+            chunks, run_in_threads(solve_chunk, chunks, options.jobs), strict=True
+        ):
+            if not accurate.all() and (finer := refine_shared_grid(problem, grid, splits)) is not None:
+                grids[options.tolerance] = finer
+                break
+            yield chunk, solution, accurate
+            start += len(chunk)
+
+
 def _solve_with_patterns(
-    problem: Problem, evidence: Evidence, tolerance: float
+    problem: Problem, evidence: Evidence, options: Options
 ) -> Generator[Solution, None, NDArray[np.intp]]:
     """Yield solutions on one grid for rows that differ in what is observed; return the rows for which it is too coarse.
 
@@ -135,32 +173,17 @@ def _solve_with_patterns(
     partly = set(problem.partly_observed)
     if any(len(scope) > 1 and not partly.isdisjoint(scope) for scope in problem.scopes):
         return everything
-    stricter = refinement_tolerance(problem, tolerance)
-    grids = problem.tables.grids
-    if tolerance not in grids:
-        grids[tolerance] = make_shared_grid(problem, stricter)
     left = []
-    rows = everything
-    while len(rows):
-        grid = grids[tolerance]
-        if grid is None:
-            break
-        assert isinstance(grid.executor, PatternExecutor)
-        chunk = rows[: int(np.clip(MOST_BYTES / (8 * grid.executor.largest), 16, MOST_ROWS))]
-        solution, accurate, splits = _solve_patterns(problem, grid, evidence.take(chunk, len(chunk)), chunk, stricter)
-        if not accurate.all() and (finer := refine_shared_grid(problem, grid, splits)) is not None:
-            grids[tolerance] = finer
-            continue
-        if accurate.any():
+    for chunk, solution, accurate in _solve_on_grids(problem, evidence, everything, options, _solve_patterns):
+        if solution is not None and accurate.any():
             yield solution if accurate.all() else _select_rows(solution, np.flatnonzero(accurate))
         left.append(chunk[~accurate])
-        rows = rows[len(chunk) :]
-    return np.concatenate([*left, rows])
+    return np.concatenate(left)
 
 
 def _solve_patterns(
     problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
-) -> tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
+) -> _OnGrid:
     """Return the solution on a grid, the rows for which it is accurate, and the cells that are too coarse for
     others.
     """
@@ -264,58 +287,55 @@ def _add_observed_targets(problem: Problem, solution: Solution) -> Solution:
 
 
 def _solve_with_nodes(
-    problem: Problem, evidence: Evidence, rows: NDArray[np.intp], tolerance: float, max_bytes: float
+    problem: Problem, evidence: Evidence, rows: NDArray[np.intp], options: Options
 ) -> Iterator[Solution]:
     """Yield solutions on the grid that all rows share; rows that need a finer one get nodes of their own."""
     if not evidence.rows:
         nothing = node_axis(np.zeros((1, 0)), np.ones((1, 0)))
         yield _solve(problem, evidence, rows, dict.fromkeys(problem.nodes, nothing), np.zeros(0))
         return
-    remaining = np.arange(evidence.rows)
-    stricter = refinement_tolerance(problem, tolerance)
-    grids = problem.tables.grids
-    if tolerance not in grids:
-        grids[tolerance] = make_shared_grid(problem, stricter)
-    grid = grids[tolerance]
-    if grid is not None and len(problem.nodes) == 1 and evidence.rows * grid.size > GRID_NODES > grid.size:
-        step = GRID_NODES // grid.size
-        for start in range(0, evidence.rows, step):
-            some = slice(start, start + step)
-            part = evidence.take(some, len(rows[some]))
-            yield from _solve_with_nodes(problem, part, rows[some], tolerance, max_bytes)
-        return
-    approximate: Solution | None = None
-    if grid is not None:
-        solution, accurate, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
-        while not accurate.all() and (grid := refine_shared_grid(problem, grid, splits)) is not None:
-            grids[tolerance] = grid
-            solution, accurate, splits = _solve_on_grid(problem, grid, evidence, rows, stricter)
-        remaining = np.flatnonzero(~accurate)
-        if accurate.any():
+    for chunk, solution, accurate in _solve_on_grids(problem, evidence, rows, options, _solve_on_grid):
+        if solution is not None and accurate.any():
             yield solution if accurate.all() else _select_rows(solution, np.flatnonzero(accurate))
-        approximate = _select_rows(solution, remaining) if len(remaining) else None
-        del solution
-    if len(remaining):
-        part = evidence if len(remaining) == evidence.rows else evidence.take(remaining, len(remaining))
-        for chosen, placed_nodes in place_nodes(problem, part, tolerance, max_bytes / 64):
-            rows_here = remaining[chosen]
-            solution_of_part = _solve(
+        coarse = np.flatnonzero(~accurate)
+        if len(coarse):
+            approximate = None if solution is None else _select_rows(solution, coarse)
+            own = chunk[coarse]
+            yield from _solve_apart(problem, evidence.take(own, len(own)), rows[own], approximate, options)
+
+
+def _solve_apart(
+    problem: Problem, evidence: Evidence, rows: NDArray[np.intp], approximate: Solution | None, options: Options
+) -> Iterator[Solution]:
+    """Yield solutions on nodes that each row has of its own, or approximate ones that saw more."""
+
+    def solve_part(part: tuple[NDArray[np.intp], Evidence]) -> list[tuple[NDArray[np.intp], Solution]]:
+        numbers, chunk = part
+        solutions = []
+        for chosen, placed in place_nodes(problem, chunk, options.tolerance, options.max_bytes / 64):
+            own = numbers[chosen]
+            solution = _solve(
                 problem,
-                evidence.take(rows_here, len(rows_here)),
-                rows[rows_here],
-                placed_nodes.axes,
-                placed_nodes.error,
-                placed_nodes.logs,
-                placed_nodes.marginal,
+                chunk.take(chosen, len(chosen)),
+                rows[own],
+                placed.axes,
+                placed.error,
+                placed.logs,
+                placed.marginal,
             )
+            solutions.append((own, solution))
+        return solutions
+
+    for solutions in run_in_threads(solve_part, split_rows(problem, evidence), options.jobs):
+        for own, solution in solutions:
             if approximate is None:
-                yield solution_of_part
+                yield solution
                 continue
-            missed = _find_missed_rows(solution_of_part, approximate, chosen)
+            missed = _find_missed_rows(solution, approximate, own)
             if missed.any():
-                yield _select_rows(approximate, chosen[missed])
+                yield _select_rows(approximate, own[missed])
             if not missed.all():
-                yield _select_rows(solution_of_part, np.flatnonzero(~missed)) if missed.any() else solution_of_part
+                yield _select_rows(solution, np.flatnonzero(~missed)) if missed.any() else solution
 
 
 def _find_missed_rows(solution: Solution, approximate: Solution, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -331,7 +351,7 @@ def _find_missed_rows(solution: Solution, approximate: Solution, rows: NDArray[n
 
 def _solve_on_grid(
     problem: Problem, grid: SharedGrid, evidence: Evidence, rows: NDArray[np.intp], tolerance: float
-) -> tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]:
+) -> _OnGrid:
     """Return the solution on a shared grid, the rows for which it is accurate, and the cells that are too coarse for
     others.
     """

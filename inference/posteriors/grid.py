@@ -229,18 +229,7 @@ class PiecewisePosterior(ContinuousPosterior):
         cell = np.stack([np.clip((before < level).sum(axis=0) - 1, 0, len(before) - 2) for level in levels])
         coefficients = self._local_coefficients(cell)
         excess = levels * before[-1] - before[cell, columns]
-        low, high = np.full(levels.shape, -1.0), np.full(levels.shape, 1.0)
-        position, moving = np.zeros(levels.shape), np.ones(levels.shape, dtype=bool)
-        for _ in range(60):
-            error = _integrate_series(coefficients, position) - excess
-            low, high = np.where(error < 0, position, low), np.where(error < 0, high, position)
-            with np.errstate(divide="ignore", invalid="ignore"):
-                step = position - error / _sum_series(coefficients, position)
-            fresh = np.where((step > low) & (step < high), step, (low + high) / 2)
-            # each place is solved for as if it were alone
-            position, moving = np.where(moving, fresh, position), moving & (np.abs(fresh - position) > 4e-16)
-            if not moving.any():
-                break
+        position = _solve_series(coefficients.reshape(ORDER, -1), excess.ravel()).reshape(levels.shape)
         half = (self._high - self._low)[cell, columns] / 2
         values = np.asarray(self._low[cell, columns] + half * (1 + position))
         return self._point_cells.snap(values)
@@ -266,6 +255,26 @@ def _integrate_series(coefficients: Values, position: Values) -> Values:
     degree = np.arange(1, ORDER).reshape(-1, *[1] * position.ndim)
     antiderivative = np.concatenate([1 + position[None], (basis[2:] - basis[:-2]) / (2 * degree + 1)])
     return np.asarray(np.sum(antiderivative * coefficients, axis=0))
+
+
+def _solve_series(coefficients: Values, goals: Values) -> Values:
+    """Return where the integrals of some Legendre series (ORDER, series) from -1 reach their goals, each by itself."""
+    result = np.zeros(len(goals))
+    position, low, high = result.copy(), np.full(len(goals), -1.0), np.full(len(goals), 1.0)
+    moving = np.arange(len(goals))
+    for _ in range(60):
+        error = _integrate_series(coefficients, position) - goals
+        low, high = np.where(error < 0, position, low), np.where(error < 0, high, position)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            step = position - error / _sum_series(coefficients, position)
+        fresh = np.where((step > low) & (step < high), step, (low + high) / 2)
+        result[moving] = fresh
+        left = np.flatnonzero(np.abs(fresh - position) > 2e-15)
+        if not len(left):
+            break
+        position, low, high, goals, moving = fresh[left], low[left], high[left], goals[left], moving[left]
+        coefficients = coefficients[:, left]
+    return result
 
 
 def _node_points(low: Values, high: Values) -> Values:

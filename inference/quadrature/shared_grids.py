@@ -84,9 +84,13 @@ class SharedGrid:
         return self.executor.estimate_bytes()
 
     @property
-    def size(self) -> int:
-        """The number of nodes of all variables."""
-        return sum(axis.size for axis in self.axes.values() if isinstance(axis, NodeAxis))
+    def largest(self) -> float:
+        """Cells of the largest table that has rows."""
+        if isinstance(self.executor, PatternExecutor):
+            return self.executor.largest
+        program = self.executor.program
+        with_rows = [names for names, rows in zip(program.names, program.rows, strict=True) if rows]
+        return max((float(np.prod([self.axes[name].size for name in names])) for names in with_rows), default=1.0)
 
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
@@ -180,7 +184,10 @@ def _make_grid(
     factors = [Factor(source.names, source.rows, source.static) for source in problem.shared]
     scopes = [*problem.scopes, *((name,) for name in problem.nodes)]
     sizes = {name: axis.size for name, axis in axes.items()}
-    program = compile_program(factors, scopes, sizes, partly_observed=problem.partly_observed)
+    distinct = list(dict.fromkeys(scopes))
+    program = compile_program(factors, distinct, sizes, partly_observed=problem.partly_observed)
+    outputs = dict(zip(distinct, program.outputs, strict=True))
+    program.scopes, program.outputs = tuple(scopes), [outputs[scope] for scope in scopes]
     program.on_growth = problem.on_growth
     executor: Executor | PatternExecutor
     if problem.partly_observed:

@@ -28,7 +28,12 @@ from hybridbn.potentials.kernel.mixtures import (
     log_conditional,
     weigh_by_parents,
 )
-from hybridbn.potentials.kernel.product_grids import ScaledConditional, estimate_product_seconds, evaluate_on_product
+from hybridbn.potentials.kernel.product_grids import (
+    ScaledConditional,
+    estimate_product_seconds,
+    evaluate_on_product,
+    has_product_axes,
+)
 from hybridbn.variables import Codes, Values
 
 __all__ = [
@@ -43,6 +48,7 @@ __all__ = [
     "log_factors_without_self",
     "log_kernel_sums",
     "products_are_cheaper",
+    "rows_are_cheaper",
     "sum_nearest",
     "sum_per_target",
     "sums_are_cheaper",
@@ -56,6 +62,8 @@ that give the same digits; another machine may choose a somewhat slower method.
 """
 SECONDS_TO_START, SECONDS_PER_POINT, SECONDS_PER_TARGET = 3e-3, 3e-6, 1e-6
 """Seconds for one sum per target: to begin with, for each point, and for each target."""
+SECONDS_PER_ROW = 5e-4
+"""Seconds to begin with the products of a row that has grids of its own."""
 SECONDS_PER_SORTED = 1e-7
 """Seconds to sort a value among others and to look it up."""
 MOST_TARGETS = 1 << 20
@@ -84,6 +92,14 @@ def evaluate_conditional(
     """Return the conditional, or its logarithm, on axes (nodes, rows or 1) of the parents and of the child."""
     if products_are_cheaper(group, axes, child):
         return evaluate_on_product(group, axes, child, log=log)
+    if rows_are_cheaper(group, axes, child):
+        rows = [
+            evaluate_on_product(group, *_select_row(axes, child, row), log=log)
+            for row in range(_count_rows(axes, child))
+        ]
+        return ScaledConditional(
+            np.concatenate([part.values for part in rows], axis=-1), np.concatenate([part.log_scale for part in rows])
+        )
     logs = np.moveaxis(evaluate_at(group, grid_of(axes), child.T), 0, -1)
     if log:
         return ScaledConditional(logs, np.zeros(1))
@@ -106,10 +122,35 @@ def evaluate_at(group: KernelMixture, parents: Sequence[Values], child: NDArray[
 
 def products_are_cheaper(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> bool:
     """Tell whether products of the kernels of each axis are estimated to be faster than one sum per target."""
-    rows = max(axis.shape[1] for axis in (*axes, child))
+    return estimate_product_seconds(group, axes, child) < _estimate_sums(group, *_count_targets(axes, child))
+
+
+def rows_are_cheaper(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> bool:
+    """Tell whether products of the kernels of each axis, row by row, are estimated to be the fastest where each row has
+    large grids of its own.
+    """
+    rows = _count_rows(axes, child)
+    if rows < 2 or not axes or has_product_axes(axes, child):
+        return False
+    combinations, targets = _count_targets(axes, child)
+    row_by_row = rows * (SECONDS_PER_ROW + estimate_product_seconds(group, *_select_row(axes, child, 0)))
+    matrices = len(group.points) * (combinations * SECONDS_PER_KERNEL + targets * SECONDS_PER_PRODUCT)
+    return row_by_row < min(matrices, _estimate_sums(group, combinations, targets))
+
+
+def _count_rows(axes: Sequence[Values], child: NDArray[Any]) -> int:
+    return max(len(axis.T) for axis in (*axes, child))
+
+
+def _count_targets(axes: Sequence[Values], child: NDArray[Any]) -> tuple[int, int]:
+    """Return the numbers of the parents' combinations and of all targets, in all rows."""
     combinations = math.prod(len(axis) for axis in axes) * max((axis.shape[1] for axis in axes), default=0)
-    targets = math.prod(len(axis) for axis in (*axes, child)) * rows
-    return estimate_product_seconds(group, axes, child) < _estimate_sums(group, combinations, targets)
+    return combinations, math.prod(len(axis) for axis in (*axes, child)) * _count_rows(axes, child)
+
+
+def _select_row(axes: Sequence[Values], child: NDArray[Any], row: int) -> tuple[list[Values], NDArray[Any]]:
+    *parents, own = (axis if axis.shape[1] == 1 else axis[:, row : row + 1] for axis in (*axes, child))
+    return parents, own
 
 
 def find_repeats(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> DistinctValues | None:
