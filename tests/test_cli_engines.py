@@ -134,7 +134,7 @@ def test_a_scheduler_that_runs_already() -> None:
         ("fit all.csv m.hbn --parts job", "--part 3/40"),
         ("fit all.csv m.hbn --workers 1 --delimiter ;", "hybridbn convert"),
         ("fit - m.hbn --format csv --workers 1", "a pipe can't be read by several workers"),
-        ("fit 'sqlite:///a.db?table=t' m.hbn --workers 1", "a table of a database"),
+        ("fit 'sqlite:///a.db?table=t' m.hbn --workers 1", "there is no file a.db"),
         ("fit nowhere.csv m.hbn --workers 1", "there is no file"),
         ("fit all.csv m.hbn --workers 1 --target pay", "did you mean 'play'?"),
         ("fit all.csv m.hbn --workers 1 --target id", "--include learns from identifiers"),

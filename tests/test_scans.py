@@ -379,6 +379,9 @@ def test_estimators_fit_scans(tmp_path: Path) -> None:
     numbers = hb.HybridRegressor("naive_bayes", potentials="gaussian").fit(scan, "z")
     same_numbers = hb.HybridRegressor("naive_bayes", potentials="gaussian").fit(frame.drop(columns="z"), frame["z"])
     np.testing.assert_allclose(numbers.predict(scan), same_numbers.predict(frame.drop(columns="z")), rtol=1e-7)
+    # a sample of all rows holds out the same rows
+    np.testing.assert_allclose(numbers.calibration_, same_numbers.calibration_, rtol=1e-6)
+    assert len(numbers.calibration_) > 1
     with pytest.raises(hb.TableError, match="y is the name of one of its columns"):
         hb.HybridClassifier().fit(scan, frame["y"])
 

@@ -9,6 +9,7 @@ from typing import Any
 from hybridbn.arguments import list_items
 from hybridbn.backends import scan_counter  # noqa: F401  scans are counted by it
 from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, find_backend
+from hybridbn.backends.databases import open_database
 from hybridbn.backends.files import open_files
 from hybridbn.backends.scans import Passes, Scan
 from hybridbn.errors import TableError
@@ -45,8 +46,9 @@ def scan(
     Parameters
     ----------
     data : path, folder, pattern, address, list of paths, frame, dataset or relation
-        Parquet, Feather, CSV and TSV files: ``"folder/*.parquet"``, ``"s3://bucket/folder"``. Frames of pandas, polars
-        and pyarrow, datasets of pyarrow, relations of DuckDB, and what else a backend opens.
+        Parquet, Feather, CSV and TSV files: ``"folder/*.parquet"``, ``"s3://bucket/folder"``; ARFF files and JSON
+        lines; tables and queries of databases: ``"sqlite:///f.db?table=t"``, ``"postgresql://host/base?query=..."``.
+        Frames of pandas, polars and pyarrow, datasets of pyarrow, relations of DuckDB, and what else a backend opens.
     discrete, continuous : str or iterable of str
         Columns whose type does not say what they are, as in `Table`.
     backend : str, Backend, concurrent.futures.Executor, dask Client or SparkSession, optional
@@ -115,7 +117,7 @@ def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, S
         source = engine.open(data)
         if source is not None:
             return engine, source
-    source = open_files(data, kinds)
+    source = open_database(data, kinds) or open_files(data, kinds)
     if source is not None:
         return engine or find_backend(None), source
     import_modules(__package__ or "")
