@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
-from hybridbn.backends import files
+from hybridbn.backends import Parts, files
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility
 from hybridbn.structures import class_clusters, mixture, nb_tree
 from hybridbn.tables.row_numbers import assign_row_folds
@@ -148,6 +149,30 @@ def test_clusters_of_a_number_are_those_from_memory(tmp_path: Path) -> None:
     scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
     learned, known = (class_clusters(one, "x", "gaussian", clusters=2, guard=False) for one in (scan, table))
     np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(lambda data: nb_tree(data, "odd", criterion=Utility(), least=20.0), marks=pytest.mark.slow),
+        pytest.param(lambda data: nb_tree(data, "x", "multinomial", max_depth=1), marks=pytest.mark.slow),
+        lambda data: mixture(data, 3, covariance="full"),
+    ],
+)
+def test_parts_without_a_scheduler_learn_the_same(build: Callable[[Any], hb.Network], tmp_path: Path) -> None:
+    data = make_corners(400, 6)
+    pattern, table = write(tmp_path, data), hb.Table(data)
+    known = build(table)
+    for attempt in range(300):
+        scan = hb.scan(pattern, backend=Parts(tmp_path / "job", 1 + attempt % 2, 2))
+        try:
+            learned = build(scan)
+        except hb.TableError as error:
+            assert "is missing" in str(error)  # noqa: PT017  the other part comes next
+            continue
+        np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
+        return
+    raise AssertionError("the parts never end")
 
 
 def test_a_level_of_a_tree_takes_a_pass_for_counts_and_two_for_utility(tmp_path: Path) -> None:
