@@ -152,6 +152,35 @@ def test_clusters_of_a_number_are_those_from_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("target", "response"), [("y", "expectation"), pytest.param("x", "simulation", marks=pytest.mark.slow)]
+)
+def test_augmentation_completes_rows_while_they_are_read(
+    target: str, response: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = names_of(make_data(500, 7, holes=0.2), "y", "a", "t", *([] if target == "y" else ["x", "z"]))
+    data["y"][3] = None
+    options: dict[str, Any] = {"potentials": "gaussian", "response": response, "random_state": 1}
+    pattern = write(tmp_path, data)
+    learned = hb.augment(hb.scan(pattern), target, **options)
+    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (170,))
+    with ThreadPoolExecutor(2) as pool:
+        other = hb.augment(hb.scan(pattern, backend=pool), target, **options)
+    np.testing.assert_allclose(other.history.srmse, learned.history.srmse, rtol=1e-9)
+    assert same(other.network, learned.network)
+    known = hb.augment(hb.Table(data), target, **options)
+    assert learned.history[learned.history.best].srmse == pytest.approx(
+        known.history[known.history.best].srmse, rel=0.1
+    )
+    assert not any(learned.completed.missing.values())
+    learned.completed.write(tmp_path / "out.parquet")
+    completed = hb.read_table(tmp_path / "out.parquet")
+    for name, values in data.items():
+        observed = [row for row, value in enumerate(values) if value is not None]
+        cells = completed.to_dict()[name]
+        assert [cells[row] for row in observed] == [values[row] for row in observed]
+
+
+@pytest.mark.parametrize(
     "build",
     [
         pytest.param(lambda data: nb_tree(data, "odd", criterion=Utility(), least=20.0), marks=pytest.mark.slow),
