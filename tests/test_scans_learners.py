@@ -49,7 +49,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", [pytest.param(OPTIONS[0], marks=pytest.mark.slow), *OPTIONS[1:]])
 def test_trees_of_states_are_those_from_memory(options: dict[str, Any], tmp_path: Path) -> None:
     data = make_parity(1000, 1)
     known = nb_tree(hb.Table(data, discrete=["k"]), "y", **options)
@@ -89,7 +89,12 @@ def test_trees_do_not_depend_on_batches(
 
 
 @pytest.mark.parametrize(
-    ("target", "potentials"), [("y", "gaussian"), ("x", "gaussian"), pytest.param("y", "mte", marks=pytest.mark.slow)]
+    ("target", "potentials"),
+    [
+        pytest.param("y", "gaussian", marks=pytest.mark.slow),
+        ("x", "gaussian"),
+        pytest.param("y", "mte", marks=pytest.mark.slow),
+    ],
 )
 def test_trees_of_numbers_are_close_to_those_from_memory(target: str, potentials: str, tmp_path: Path) -> None:
     data = make_data(900, 4, holes=0.05)
@@ -117,7 +122,10 @@ def make_corners(rows: int, seed: int) -> dict[str, Any]:
     return columns
 
 
-@pytest.mark.parametrize("options", [{"covariance": "full"}, {"components": 4, "covariance": "diagonal"}])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({"covariance": "full"}, marks=pytest.mark.slow), {"components": 4, "covariance": "diagonal"}],
+)
 def test_a_step_of_a_mixture_is_a_pass(options: dict[str, Any], tmp_path: Path) -> None:
     data = make_corners(1800, 1)
     scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
