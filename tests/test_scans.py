@@ -307,6 +307,7 @@ def test_warnings_are_not_repeated_from_memory(tmp_path: Path) -> None:
 
 def test_boosting_takes_a_pass_a_round(tmp_path: Path) -> None:
     data = names_of(make_data(600, 12), "y", "a", "k", "t")
+    data["y"][7] = data["y"][411] = None
     scan = hb.scan(write(tmp_path, data), discrete=["k"])
     ensemble = hb.boost(scan, "y", rounds=6, random_state=0)
     known = hb.boost(hb.Table(data, discrete=["k"]), "y", rounds=6, random_state=0)
