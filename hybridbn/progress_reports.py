@@ -57,6 +57,12 @@ class Task:
         return time.monotonic() - self.began
 
     @property
+    def rate(self) -> float | None:
+        """The steps of a second, None where nobody knows."""
+        steps, seconds = self.done - self.first, self.seconds
+        return steps / seconds if steps > 0 and seconds > 0 else None
+
+    @property
     def seconds_left(self) -> float | None:
         """The seconds that the other steps will take if they are like those before; None where nobody knows."""
         steps = self.done - self.first
@@ -222,6 +228,8 @@ def format_task(task: Task) -> str:
     'em: 1,200 steps, log-likelihood -42, 0 s'
     """
     detail = f", {task.detail}" if task.detail else ""
+    if task.unit == "rows" and task.rate is not None:
+        detail += f", {task.rate:,.0f} rows/s"
     if not task.total:
         return f"{task.name}: {task.done:,} {task.unit}{detail}, {_format_duration(task.seconds)}"
     bar = "#" * (24 * task.done // task.total)

@@ -475,6 +475,7 @@ def _read_numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
     )
 
 
+_FEW_PAIRS = 10
 FEWEST_ROWS = 64
 """Fewer rows are not worth looking at, where inference is cheap."""
 
@@ -539,5 +540,11 @@ def _number_by_lookup(keys: NDArray[np.intp], space: int) -> DistinctRows:
 
 
 def _number_by_sorting(keys: NDArray[np.uint64] | NDArray[np.intp]) -> DistinctRows | None:
+    size = 20 * math.isqrt(len(keys))
+    if size < len(keys) // 4:
+        # of rows a tenth of which are repetitions, such a sample holds some forty pairs
+        some = keys[np.unique(np.random.default_rng(0).integers(len(keys), size=size))]
+        if len(some) - len(np.unique(some)) < _FEW_PAIRS:
+            return None
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     return DistinctRows(first, inverse.ravel()) if len(first) <= 0.9 * len(keys) else None

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics
+from hybridbn.fitting.base import Statistics
 from hybridbn.fitting.counting import Counts
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.fitter_choice import Potentials
@@ -37,7 +37,7 @@ from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
-from hybridbn.structures.training_data import TrainingData, read_data_with_target
+from hybridbn.structures.training_data import CollectStatistics, TrainingData, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -252,21 +252,21 @@ def _read_columns(data: TrainingData, tests: Mapping[str, Discrete]) -> _ReadCol
 
 
 @dataclass(frozen=True)
-class _CollectStatistics:
-    """Collects the statistics of families in the rows of a batch at each of some nodes."""
+class _CollectInNodes:
+    """Collects the statistics of columns in the rows of a batch at each of some nodes."""
 
     read: _ReadColumns
     routes: tuple[Route, ...]
-    families: tuple[tuple[Fitter, tuple[Variable, ...]], ...]
+    collect: CollectStatistics
 
     def __call__(self, table: Table, first: int) -> Any:
-        """Return the statistics by the numbers of the node and of the family."""
+        """Return the statistics by the numbers of the nodes."""
+        names = dict.fromkeys(name for child, given in self.collect.parents.items() for name in (child, *given))
+        variables = [self.read.variables[name] for name in names]
         collected: dict[Any, Any] = {}
         for place, (rows, weights) in enumerate(self.read(table, first).locate(self.routes)):
-            for number, (fitter, variables) in enumerate(self.families):
-                columns = {variable.name: table.coded(variable)[rows] for variable in variables}
-                own = Table.from_arrays(variables, columns, weights=weights)
-                collected[place, number] = fitter.statistics(own, variables[-1], variables[:-1])
+            columns = {variable.name: table.coded(variable)[rows] for variable in variables}
+            collected[place] = self.collect(Table.from_arrays(variables, columns, weights=weights))
         return Counts(collected)
 
 
@@ -411,22 +411,20 @@ class _TreeNetwork:
         """Learn in a pass what some columns have in all leaves, or, where a leaf has nothing, in all nodes above."""
         above = {id(other): other for leaf in self.leaves for other in _list_way_up(leaf)[1:]}
         nodes = self.leaves if node.split is None else [*above.values()]
-        families = {names}
-        for column in (self.target, *self.columns):
-            for parents in ((), (self.target,) if column != self.target else ()):
-                is_table = all(isinstance(self.data.variable(name), Discrete) for name in (*parents, column))
-                if not is_table and self.data.fitter(column, parents).asks_counter:
-                    families.add((*parents, column))
-        listed = sorted(families)
-        collect = _CollectStatistics(
-            self.read,
-            tuple(one.sample for one in nodes),
-            tuple((self.data.fitter(own[-1], own[:-1]), tuple(map(self.data.variable, own))) for own in listed),
-        )
+        parents = {names[-1]: names[:-1]}
+        for column in self.columns:
+            target = isinstance(self.data.variable(self.target), Discrete)
+            is_table = target and isinstance(self.data.variable(column), Discrete)
+            given = names[:-1] if names[-1] == column else (self.target,)
+            if not is_table and self.data.fitter(column, given).asks_counter:
+                parents[column] = given
+        collect = CollectStatistics(self.data.roles, parents)
         variables = [self.data.variable(name) for name in (*self.columns, self.target)]
-        collected: Any = self.data.table.sum_parts(collect, variables)
-        for (place, family), statistics in collected.items():
-            self.statistics[id(nodes[place]), listed[family]] = statistics
+        routes = tuple(one.sample for one in nodes)
+        collected: Any = self.data.table.sum_parts(_CollectInNodes(self.read, routes, collect), variables)
+        for place, statistics in collected.items():
+            for child, given in parents.items():
+                self.statistics[id(nodes[place]), (*given, child)] = statistics[child]
 
     def _join_leaves(self, column: str, make: Callable[[TreeNode[Values]], Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""

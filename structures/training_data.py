@@ -14,7 +14,7 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, prepare_families
 from hybridbn.fitting.counters import counter_of
-from hybridbn.fitting.counting import Counter
+from hybridbn.fitting.counting import Counter, Counts
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
 from hybridbn.network import Network
@@ -24,6 +24,7 @@ from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = [
+    "CollectStatistics",
     "TrainingData",
     "check_threshold",
     "count_families",
@@ -323,6 +324,30 @@ def count_families(
         )
         for child, family in families.items()
     }
+
+
+@dataclass(frozen=True)
+class CollectStatistics:
+    """Collects what fitters have to know of some rows; what it returns of several parts of a table adds up.
+
+    Attributes
+    ----------
+    roles : mapping from column to Role
+    parents : mapping from column to its parents
+    """
+
+    roles: Mapping[str, Role]
+    parents: Mapping[str, tuple[str, ...]]
+
+    def __call__(self, table: Table, first: int = 0) -> Any:
+        """Return the statistics by column, as a mapping with a sum."""
+        data = TrainingData(table, self.roles, None)
+        statistics: dict[Any, Any] = dict(count_families(data, self.parents))
+        for child, given in self.parents.items():
+            if child not in statistics:
+                variables = tuple(map(data.variable, given))
+                statistics[child] = data.fitter(child, given).statistics(table, data.variable(child), variables)
+        return Counts(statistics)
 
 
 def _is_counted(data: TrainingData, child: str, given: Sequence[str]) -> bool:

@@ -122,6 +122,63 @@ def test_a_scheduler_that_runs_already() -> None:
         do(f"{FIT} --scheduler {cluster.scheduler_address}", code=2)
 
 
+def read_folder(name: str) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(Path(name).iterdir())}
+
+
+def test_files_of_a_pattern_are_predicted_into_a_folder_by_any_machines() -> None:
+    fit("--backend local")
+    for number in range(3):
+        do(f"predict model.hbn part{number}.parquet one{number}.parquet --target play --quiet")
+    do("predict model.hbn 'part*.parquet' whole --target play --quiet")
+    for part in (2, 1):
+        do(f"predict model.hbn 'part*.parquet' shared/deep --target play --quiet --part {part}/2")
+    known = {f"part{number}.parquet": Path(f"one{number}.parquet").read_bytes() for number in range(3)}
+    assert read_folder("whole") == read_folder("shared/deep") == known
+    # what is there is left, so that a run that was ended goes on
+    Path("whole/part1.parquet").unlink()
+    Path("whole/part2.parquet").write_text("left")
+    do("predict model.hbn 'part*.parquet' whole --target play --quiet --no-clobber")
+    assert read_folder("whole") == known | {"part2.parquet": b"left"}
+
+
+@pytest.mark.parametrize("given", ["", pytest.param("--model made.hbn", marks=pytest.mark.slow)])
+def test_files_of_a_folder_are_imputed_by_one_model(given: str) -> None:
+    Path("days").mkdir()
+    for number in range(3):
+        Path(f"part{number}.parquet").rename(f"days/part{number}.parquet")
+    if given:
+        do("impute all.parquet all.out.parquet --keep id --quiet --save-model made.hbn")
+    do(f"impute days whole --keep id --quiet {given}")
+    for part in (1, 2):
+        do(f"impute days shared --keep id --quiet --part {part}/2 {given}")
+    assert read_folder("whole") == read_folder("shared")
+    before, after = (hb.scan(name) for name in ("days", "whole"))
+    assert before.missing["heat"] > 0
+    assert not any(after.missing.values())
+    assert len(after) == len(before) == 900
+    first, second = (
+        hb.read_table(f"whole/part{number}.parquet")["heat"][
+            np.isnan(hb.read_table(f"days/part{number}.parquet")["heat"])
+        ]
+        for number in (0, 1)
+    )
+    assert len({*first} & {*second}) < min(len(first), len(second)) / 2
+
+
+def test_duckdb_reads_what_is_predicted() -> None:
+    pytest.importorskip("duckdb")
+    fit("--backend local")
+    do("predict model.hbn part0.parquet known.csv --target play --quiet")
+    do("predict model.hbn part0.parquet made.csv --target play --quiet --backend duckdb")
+    query = "SELECT * FROM read_parquet('part*.parquet') WHERE wind = 'weak'"
+    do(f'predict model.hbn "{query}" weak.csv --target play --quiet --backend duckdb')
+    assert Path("made.csv").read_text() == Path("known.csv").read_text()
+    weak = hb.read_table("weak.csv")
+    assert weak.variable("wind").states == ("weak",)
+    assert len(weak) == int((hb.read_table("all.csv")["wind"] == 1).sum())
+
+
 @pytest.mark.parametrize(
     ("command", "hint"),
     [
@@ -134,15 +191,17 @@ def test_a_scheduler_that_runs_already() -> None:
         ("fit all.csv m.hbn --parts job", "--part 3/40"),
         ("fit all.csv m.hbn --workers 1 --delimiter ;", "hybridbn convert"),
         ("fit - m.hbn --format csv --workers 1", "a pipe can't be read by several workers"),
-        ("fit 'sqlite:///a.db?table=t' m.hbn --workers 1", "a table of a database"),
+        ("fit 'sqlite:///a.db?table=t' m.hbn --workers 1", "there is no file a.db"),
         ("fit nowhere.csv m.hbn --workers 1", "there is no file"),
         ("fit all.csv m.hbn --workers 1 --target pay", "did you mean 'play'?"),
         ("fit all.csv m.hbn --workers 1 --target id", "--include learns from identifiers"),
         ("fit all.csv m.hbn --workers 1 --structure 'win -> play'", "did you mean 'wind'?"),
         ("fit all.csv m.hbn --backend spork", "invalid choice"),
-        ("predict m.hbn all.csv o.csv --target play --part 1/2", "is for hybridbn fit"),
-        ("predict m.hbn all.csv o.csv --target play --backend duckdb", "local or dask"),
-        ("impute all.csv o.csv --part 1/2", "is for hybridbn fit"),
+        ("predict m.hbn all.csv o.csv --target play --part 1/2", "files of a folder"),
+        ("predict m.hbn 'part*.parquet' o.csv --target play", "name a folder for the output"),
+        ("impute 'part*.parquet' o --draws 3", "are for one table"),
+        ("impute 'nothing*.parquet' o", "there is no table file"),
+        ("impute all.csv o.csv --part 1/2", "files of a folder"),
         ("impute all.csv o.csv --backend dask", "--workers 2"),
     ],
 )

@@ -307,6 +307,7 @@ def test_warnings_are_not_repeated_from_memory(tmp_path: Path) -> None:
 
 def test_boosting_takes_a_pass_a_round(tmp_path: Path) -> None:
     data = names_of(make_data(600, 12), "y", "a", "k", "t")
+    data["y"][7] = data["y"][411] = None
     scan = hb.scan(write(tmp_path, data), discrete=["k"])
     ensemble = hb.boost(scan, "y", rounds=6, random_state=0)
     known = hb.boost(hb.Table(data, discrete=["k"]), "y", rounds=6, random_state=0)
@@ -379,6 +380,9 @@ def test_estimators_fit_scans(tmp_path: Path) -> None:
     numbers = hb.HybridRegressor("naive_bayes", potentials="gaussian").fit(scan, "z")
     same_numbers = hb.HybridRegressor("naive_bayes", potentials="gaussian").fit(frame.drop(columns="z"), frame["z"])
     np.testing.assert_allclose(numbers.predict(scan), same_numbers.predict(frame.drop(columns="z")), rtol=1e-7)
+    # a sample of all rows holds out the same rows
+    np.testing.assert_allclose(numbers.calibration_, same_numbers.calibration_, rtol=1e-6)
+    assert len(numbers.calibration_) > 1
     with pytest.raises(hb.TableError, match="y is the name of one of its columns"):
         hb.HybridClassifier().fit(scan, frame["y"])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
-from hybridbn.backends import files
+from hybridbn.backends import Parts, files
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility
 from hybridbn.structures import class_clusters, mixture, nb_tree
 from hybridbn.tables.row_numbers import assign_row_folds
@@ -48,7 +49,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", [pytest.param(OPTIONS[0], marks=pytest.mark.slow), *OPTIONS[1:]])
 def test_trees_of_states_are_those_from_memory(options: dict[str, Any], tmp_path: Path) -> None:
     data = make_parity(1000, 1)
     known = nb_tree(hb.Table(data, discrete=["k"]), "y", **options)
@@ -88,7 +89,12 @@ def test_trees_do_not_depend_on_batches(
 
 
 @pytest.mark.parametrize(
-    ("target", "potentials"), [("y", "gaussian"), ("x", "gaussian"), pytest.param("y", "mte", marks=pytest.mark.slow)]
+    ("target", "potentials"),
+    [
+        pytest.param("y", "gaussian", marks=pytest.mark.slow),
+        ("x", "gaussian"),
+        pytest.param("y", "mte", marks=pytest.mark.slow),
+    ],
 )
 def test_trees_of_numbers_are_close_to_those_from_memory(target: str, potentials: str, tmp_path: Path) -> None:
     data = make_data(900, 4, holes=0.05)
@@ -116,7 +122,10 @@ def make_corners(rows: int, seed: int) -> dict[str, Any]:
     return columns
 
 
-@pytest.mark.parametrize("options", [{"covariance": "full"}, {"components": 4, "covariance": "diagonal"}])
+@pytest.mark.parametrize(
+    "options",
+    [pytest.param({"covariance": "full"}, marks=pytest.mark.slow), {"components": 4, "covariance": "diagonal"}],
+)
 def test_a_step_of_a_mixture_is_a_pass(options: dict[str, Any], tmp_path: Path) -> None:
     data = make_corners(1800, 1)
     scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
@@ -148,6 +157,59 @@ def test_clusters_of_a_number_are_those_from_memory(tmp_path: Path) -> None:
     scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
     learned, known = (class_clusters(one, "x", "gaussian", clusters=2, guard=False) for one in (scan, table))
     np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("target", "response"), [("y", "expectation"), pytest.param("x", "simulation", marks=pytest.mark.slow)]
+)
+def test_augmentation_completes_rows_while_they_are_read(
+    target: str, response: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = names_of(make_data(500, 7, holes=0.2), "y", "a", "t", *([] if target == "y" else ["x", "z"]))
+    data["y"][3] = None
+    options: dict[str, Any] = {"potentials": "gaussian", "response": response, "random_state": 1}
+    pattern = write(tmp_path, data)
+    learned = hb.augment(hb.scan(pattern), target, **options)
+    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (170,))
+    with ThreadPoolExecutor(2) as pool:
+        other = hb.augment(hb.scan(pattern, backend=pool), target, **options)
+    np.testing.assert_allclose(other.history.srmse, learned.history.srmse, rtol=1e-9)
+    assert same(other.network, learned.network)
+    known = hb.augment(hb.Table(data), target, **options)
+    assert learned.history[learned.history.best].srmse == pytest.approx(
+        known.history[known.history.best].srmse, rel=0.1
+    )
+    assert not any(learned.completed.missing.values())
+    learned.completed.write(tmp_path / "out.parquet")
+    completed = hb.read_table(tmp_path / "out.parquet")
+    for name, values in data.items():
+        observed = [row for row, value in enumerate(values) if value is not None]
+        cells = completed.to_dict()[name]
+        assert [cells[row] for row in observed] == [values[row] for row in observed]
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        pytest.param(lambda data: nb_tree(data, "odd", criterion=Utility(), least=20.0), marks=pytest.mark.slow),
+        pytest.param(lambda data: nb_tree(data, "x", "multinomial", max_depth=1), marks=pytest.mark.slow),
+        lambda data: mixture(data, 3, covariance="full"),
+    ],
+)
+def test_parts_without_a_scheduler_learn_the_same(build: Callable[[Any], hb.Network], tmp_path: Path) -> None:
+    data = make_corners(400, 6)
+    pattern, table = write(tmp_path, data), hb.Table(data)
+    known = build(table)
+    for attempt in range(300):
+        scan = hb.scan(pattern, backend=Parts(tmp_path / "job", 1 + attempt % 2, 2))
+        try:
+            learned = build(scan)
+        except hb.TableError as error:
+            assert "is missing" in str(error)  # noqa: PT017  the other part comes next
+            continue
+        np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
+        return
+    raise AssertionError("the parts never end")
 
 
 def test_a_level_of_a_tree_takes_a_pass_for_counts_and_two_for_utility(tmp_path: Path) -> None:

@@ -182,12 +182,13 @@ class Backend(ABC):
     def _run(self, function: Callable[[Fragment], Result], source: Source, what: str) -> Iterator[Result]:
         fragments = source.fragments()
         counts = [fragment.rows for fragment in fragments]
-        total = None if None in counts else sum(count or 0 for count in counts)
+        unit = "rows" if all(counts) else "parts"
+        steps = [count or 0 for count in counts] if unit == "rows" else [1] * len(counts)
         done = 0
-        with track(what, total, unit="rows") as report:
-            for count, result in zip(counts, self.map(function, fragments), strict=True):
+        with track(what, sum(steps), unit=unit) as report:
+            for step, result in zip(steps, self.map(function, fragments), strict=True):
                 yield result
-                done += count or 0
+                done += step
                 report(done, "")
 
 

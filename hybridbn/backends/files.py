@@ -7,14 +7,17 @@ import glob
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.secrets import mask_secrets
+from hybridbn.formats.tables import format_of
 from hybridbn.formats.tables.columnar import index_columns, read_notes
 from hybridbn.formats.tables.delimited import MISSING
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage, validate
+from hybridbn.tables import Table
 from hybridbn.variables import shorten
 
 __all__ = ["FileFragment", "FileTable", "open_files"]
@@ -29,6 +32,9 @@ _FORMATS = {
     ".csv": "csv",
     ".tsv": "csv",
     ".tab": "csv",
+    ".arff": "rows",
+    ".jsonl": "rows",
+    ".ndjson": "rows",
 }
 
 
@@ -39,7 +45,7 @@ class FileFragment(Fragment):
     Attributes
     ----------
     path : str
-    form : "parquet", "feather" or "csv"
+    form : "parquet", "feather" or "csv"; "rows" of those that hybridbn reads by itself
     number : int
         Of the file.
     start : int
@@ -106,9 +112,37 @@ class FileFragment(Fragment):
                     whole = file.get_batch(number).select(columns)
                     for start in range(0, max(whole.num_rows, 1), rows):
                         yield whole.slice(start, rows)
+        elif self.form == "rows":
+            yield from _read_rows(pyarrow, self.path, columns, self.kinds, rows)
         else:
             with _open_csv(pyarrow, self, columns or None) as reader:
                 yield from reader
+
+
+def _read_rows(
+    pyarrow: Any, path: str, columns: Sequence[str] | None, kinds: Mapping[str, Any], rows: int
+) -> Iterator[Any]:
+    """Yield batches of a file in a format of hybridbn's own, its columns as Arrow types if these are known."""
+    form, suffix = format_of(Path(path))
+    source = form.source(Path(path), path, suffix)
+    types = pyarrow.types
+    declared: dict[str, Any] = {
+        name: "continuous" if types.is_floating(kind) else "discrete"
+        for name, kind in kinds.items()
+        if not types.is_temporal(kind)
+    }
+    for block in source.blocks(rows):
+        names = list(source.names if columns is None else columns)
+        cells = block.cells(names, {name: kind for name, kind in declared.items() if name in names})
+        table = Table.from_cells(cells, stateless=True).to_arrow()
+        table = pyarrow.table({name: _as_type(pyarrow, table.column(name), kinds.get(name)) for name in names})
+        yield from table.combine_chunks().to_batches()
+
+
+def _as_type(pyarrow: Any, column: Any, kind: Any) -> Any:
+    if pyarrow.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    return column if kind is None or column.type == kind else column.cast(kind)
 
 
 def _is_text(types: Any, kind: Any) -> bool:
@@ -248,6 +282,8 @@ class FileTable(Source):
         if self._form == "feather":
             with _open_file(pyarrow, self._filesystem, path) as raw, pyarrow.ipc.open_file(raw) as file:
                 return file.schema
+        if self._form == "rows":
+            return self._read_row_types(pyarrow, path)
         probe = FileFragment(path, "csv", filesystem=self._filesystem, delimiter=self._delimiter)
         with _open_csv(pyarrow, probe, None) as reader:
             guessed = reader.schema
@@ -271,6 +307,22 @@ class FileTable(Source):
         text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
         self._csv_types = {name: text if _is_text(types, kind) else kind for name, kind in self._csv_types.items()}
         return schema
+
+    def _read_row_types(self, pyarrow: Any, path: str) -> Any:
+        """Return the schema that the first rows of a file tell."""
+        if self._filesystem is not None:
+            raise FormatError(f"{path}: files of this format are scanned on this machine; copy it here")
+        first = next(_read_rows(pyarrow, path, None, {}, BATCH_ROWS), None)
+        if first is None:
+            raise TableError(f"{path}: the file has no rows")
+        for one in first.schema:
+            declared, kind = self._kinds.get(one.name), one.type
+            number = pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_null(kind)
+            if number:
+                # what begins with whole numbers or with nothing may go on with others
+                kind = pyarrow.int64() if declared == "discrete" else pyarrow.float64()
+            self._csv_types[one.name] = kind
+        return pyarrow.schema(list(self._csv_types.items()))
 
 
 def _suffix(path: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from hybridbn.arguments import list_items
 from hybridbn.backends import scan_counter  # noqa: F401  scans are counted by it
 from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, find_backend
+from hybridbn.backends.databases import open_database
 from hybridbn.backends.files import open_files
 from hybridbn.backends.scans import Passes, Scan
 from hybridbn.errors import TableError
@@ -45,8 +46,9 @@ def scan(
     Parameters
     ----------
     data : path, folder, pattern, address, list of paths, frame, dataset or relation
-        Parquet, Feather, CSV and TSV files: ``"folder/*.parquet"``, ``"s3://bucket/folder"``. Frames of pandas, polars
-        and pyarrow, datasets of pyarrow, relations of DuckDB, and what else a backend opens.
+        Parquet, Feather, CSV and TSV files: ``"folder/*.parquet"``, ``"s3://bucket/folder"``; ARFF files and JSON
+        lines; tables and queries of databases: ``"sqlite:///f.db?table=t"``, ``"postgresql://host/base?query=..."``.
+        Frames of pandas, polars and pyarrow, datasets of pyarrow, relations of DuckDB, and what else a backend opens.
     discrete, continuous : str or iterable of str
         Columns whose type does not say what they are, as in `Table`.
     backend : str, Backend, concurrent.futures.Executor, dask Client or SparkSession, optional
@@ -65,9 +67,11 @@ def scan(
     -----
     The first pass finds the states and ranges of the columns; it is made when they are first needed. Tables of
     probabilities and normal densities, and all structures of these, are learned exactly; tables are the same to the
-    last bit as from memory, unless weights are fractions. Mixtures of truncated exponentials, kernels and logistic
-    regressions are learned from a sample, with a warning that tells its size. The sample is that of the rows whose
-    numbers have the smallest hashes, so it does not depend on the backend; a table of fewer rows is its own sample.
+    last bit as from memory, unless weights are fractions. `nb_tree` takes a few passes for each level, `mixture`,
+    `class_clusters` and expectation maximization one for each step, `augment` some for each iteration. Mixtures of
+    truncated exponentials, kernels, regressions and model trees are learned from a sample, with a warning that tells
+    its size. The sample is that of the rows whose numbers have the smallest hashes, so it does not depend on the
+    backend; a table of fewer rows is its own sample.
 
     Examples
     --------
@@ -115,7 +119,7 @@ def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, S
         source = engine.open(data)
         if source is not None:
             return engine, source
-    source = open_files(data, kinds)
+    source = open_database(data, kinds) or open_files(data, kinds)
     if source is not None:
         return engine or find_backend(None), source
     import_modules(__package__ or "")

@@ -24,7 +24,10 @@ from hybridbn.backends.sampling import RowSample
 from hybridbn.backends.scan_counter import Occurring, Tallies
 from hybridbn.errors import FormatError, PartsMissing, TableError
 from hybridbn.fitting.counting import Counts, Moments
+from hybridbn.fitting.trees.column_splits import TargetSums
 from hybridbn.formats.files import write_atomically
+from hybridbn.structures.mixture_em import MixtureSums
+from hybridbn.structures.mixture_statistics import Measures
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
@@ -33,7 +36,19 @@ __all__ = ["Parts", "decode_statistics", "encode_statistics"]
 Result = TypeVar("Result")
 
 _CLASSES: Mapping[str, type[Any]] = {
-    one.__name__: one for one in (ColumnTally, Moments, Occurring, Profile, RowSample, Tallies, Unit)
+    one.__name__: one
+    for one in (
+        ColumnTally,
+        Measures,
+        MixtureSums,
+        Moments,
+        Occurring,
+        Profile,
+        RowSample,
+        Tallies,
+        TargetSums,
+        Unit,
+    )
 }
 _MOST_BYTES = 1 << 31
 _STEP = 0.2

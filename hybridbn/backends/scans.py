@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.arguments import list_items
 from hybridbn.backends.base import FILE_BITS, Backend, Batch, Source, Task
@@ -363,6 +364,12 @@ class Scan(Table):
         """Return the rows in which a column has a state, given by its code, or any value."""
         return self.transform(_KeepRows(BatchReader([variable]), code))
 
+    def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Scan:
+        """Return the scan with its missing cells filled by a function of the rows, while they are read."""
+        read = [self.variable(name) for name in self._chosen]
+        filled = self.transform(_FillHoles(BatchReader(read, self.passes.weights), function))
+        return Scan(filled.passes, self._chosen, {variable.name: variable for variable in read})
+
     def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Scan:
         """Return the scan with each row repeated for the states of a further column, and weighted by their shares."""
         import pyarrow
@@ -477,6 +484,40 @@ class _KeepRows:
         (variable,) = self.reader.variables
         kept = [find_rows(self.reader.table(Batch(first, data)), variable, self.code) for data in _combine(table)]
         return table.filter(np.concatenate(kept))
+
+
+@dataclass(frozen=True)
+class _FillHoles:
+    """Fills the missing cells of rows."""
+
+    reader: BatchReader
+    function: Callable[[Table, int], Mapping[str, NDArray[Any]]]
+
+    def __call__(self, first: int, table: Any) -> Any:
+        import pyarrow
+
+        parts = []
+        for data in _combine(table):
+            known = self.reader.table(Batch(first, data))
+            part = pyarrow.Table.from_batches([data])
+            for name, cells in self.function(known, first).items():
+                if known.count_missing(name):
+                    column = known.select([name]).with_array(name, cells).to_arrow().column(name)
+                    place = part.column_names.index(name)
+                    part = part.set_column(
+                        place, part.schema.field(place), _cast(column, part.schema.field(place).type)
+                    )
+            parts.append(part)
+        return pyarrow.concat_tables(parts)
+
+
+def _cast(column: Any, kind: Any) -> Any:
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_dictionary(kind) and not types.is_dictionary(column.type):
+        return column.cast(kind.value_type).dictionary_encode().cast(kind)
+    return column if column.type == kind else column.cast(kind)
 
 
 @dataclass(frozen=True)

@@ -66,7 +66,7 @@ class SQLSource(Source):
         total = "count(*)" if weights is None else f"sum({quote(weights)})"
         if not self.groups_sets:
             for names in families:
-                listed = ", ".join(map(quote, names))
+                listed = ", ".join(map(self.key, names))
                 for *values, count in self.rows(f"SELECT {listed}, {total} FROM scanned GROUP BY {listed}"):
                     yield names, values, float(count)
             return
@@ -134,9 +134,11 @@ class SQLSource(Source):
             for names, values, count in self._group(list(groups), task.weights):
                 weights[names][tuple(values)] = count
         rows, weight, ranges = self._ask_ranges(numbers, task.weights)
-        if not rows:
-            return None
         columns = {name: self._tally(name, groups) for name in states} | ranges
+        wanted = {name: int if types.is_integer(task.schema.field(name).type) else str for name in states}
+        if not rows or any(type(one) is not wanted[name] for name in states for one in columns[name].counts or ()):
+            # what the rows hold is told while they are read
+            return None
         tables = {names: _tabulate(names, weights[names], columns) for names in families}
         ordered = {name: columns[name] for name in task.schema.names}
         return Profile(rows, weight, ordered, tables, task.weights is not None)
@@ -165,12 +167,21 @@ class SQLSource(Source):
         (row,) = list(self.rows(f"SELECT {', '.join(parts)} FROM scanned"))
         rows, tallies = int(row[0]), {}
         for name, (count, low, high) in zip(numbers, zip(row[2::3], row[3::3], row[4::3], strict=True), strict=True):
+            if isinstance(low, str) or isinstance(high, str):
+                raise TableError(
+                    f"column {name!r} begins with values of type {self.schema.field(name).type} and goes on with others"
+                    f" ({high!r}); convert them in a query"
+                )
             if low is not None and not (math.isfinite(low) and math.isfinite(high)):
                 raise TableError(f"column {name!r} holds infinite numbers; make them finite, or NULL")
             integer = types.is_integer(self.schema.field(name).type)
             ends = (math.inf, -math.inf) if low is None else (float(low), float(high))
             tallies[name] = ColumnTally(rows - int(count), None, 0, *ends, integer=integer)
         return rows, float(row[1] or 0), tallies
+
+    def key(self, name: str) -> str:
+        """Return a column as it is grouped by."""
+        return quote(name)
 
     def is_nan(self, cell: str) -> str:
         """Return the condition that a float is no number."""

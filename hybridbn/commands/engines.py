@@ -140,14 +140,12 @@ def open_scan(request: TableRequest, engine: Backend) -> Scan:
     told = next((option for option, is_given in given.items() if is_given), None)
     if request.input == "-":
         what = "a pipe can't be read by several workers"
-    elif "?table=" in request.input or "?query=" in request.input:
-        what = "a table of a database is read by one process"
     else:
         what = f"{told} is not for tables that are shared" if told is not None else ""
     if what:
         raise UsageFault(
-            f"{what}: --backend, --workers and --part read Parquet, Feather, CSV and TSV files as they are; make one"
-            " with hybridbn convert"
+            f"{what}: --backend, --workers and --part read files and tables of databases as they are; make a file with"
+            " hybridbn convert"
         )
     refuse_contradictions(request)
     made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=max(request.sample, 2))

@@ -7,7 +7,13 @@ still fit.
 
 from __future__ import annotations
 
-from hybridbn.commands.locations import OutputTaken, locate, open_source, refuse_existing_output
+import shutil
+import tempfile
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from hybridbn.commands.locations import OutputTaken, UsageFault, locate, open_source, refuse_existing_output
 from hybridbn.commands.run import (
     ImputationRequest,
     ImputationRun,
@@ -16,13 +22,53 @@ from hybridbn.commands.run import (
     refuse_clashes,
     refuse_present,
 )
+from hybridbn.commands.several_inputs import answer_inputs, list_inputs, sample_inputs, seed_of_file
 from hybridbn.commands.table_input import name_input_in_errors
 from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.commands.workspace import RunMismatch, Workspace, lock_output
 from hybridbn.formats.tables.base import names
 from hybridbn.formats.tables.database_base import Database
 
-__all__ = ["ImputationRequest", "impute"]
+__all__ = ["LEARNING", "ImputationRequest", "impute", "impute_inputs"]
+
+
+def impute_inputs(request: ImputationRequest, terminal: Terminal) -> None:
+    """Complete a table, or each of several files by one model, which a sample of the rows of all of them tells."""
+    several = None if request.backend == "duckdb" else list_inputs(request.input)
+    if several is None:
+        answer_inputs(request, partial(impute, terminal=terminal), terminal)
+        return
+    if request.draws is not None or request.report is not None:
+        raise UsageFault("--draws and --report are for one table; impute the files one by one, with --model")
+    with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+        model = request.model or f"{folder}/model.hbn"
+        if request.model is None:
+            terminal.note(f"learning one model for {len(several)} files")
+            with sample_inputs(request) as sample:
+                learned = replace(request, input=sample, output=f"{folder}/sample.parquet", save_model=model, part=None)
+                impute(learned, terminal)
+            if request.save_model is not None:
+                shutil.copy(model, request.save_model)
+
+        def complete(one: ImputationRequest) -> None:
+            impute(replace(one, seed=seed_of_file(one.seed, one.input)), terminal)
+
+        # what was for learning is in the model
+        given = replace(request, model=model, include=(), **LEARNING)
+        answer_inputs(given, complete, terminal)
+
+
+LEARNING: dict[str, Any] = {
+    "structure": "auto",
+    "target": None,
+    "potentials": "auto",
+    "rounds": None,
+    "full_precision": False,
+    "donors": True,
+    "rules": True,
+    "save_model": None,
+}
+"""Options of learning and what they are where they are not given."""
 
 
 def impute(request: ImputationRequest, terminal: Terminal) -> None:

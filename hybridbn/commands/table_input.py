@@ -132,16 +132,11 @@ def refuse_clashing_engines(request: TableRequest) -> None:
 
 
 def refuse_engines_of_counts(request: TableRequest) -> None:
-    """Refuse engines that count and know nothing of rows, where each row gets an answer."""
+    """Refuse parts of a single table, where each row gets an answer."""
     if request.part is not None:
         raise UsageFault(
-            "--part is for hybridbn fit, whose counts add up; here give --workers or --scheduler, or run one command"
-            " for each of some files"
-        )
-    if request.backend == "duckdb":
-        raise UsageFault(
-            "--backend duckdb counts for hybridbn fit; what is drawn or predicted for each row is computed by --backend"
-            " local or dask"
+            "--part shares the files of a folder or a pattern among machines; name these, or give --workers or"
+            " --scheduler"
         )
     refuse_clashing_engines(request)
 

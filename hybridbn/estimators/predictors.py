@@ -454,13 +454,18 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         self._levels: list[float] | None = []
         self._training: Table | None = None
         if isinstance(X, Table) and X.is_scanned:
-            return self._keep(self._checked(self._learn_scan(X, y, sample_weight, Continuous)), None)
+            scan = X if sample_weight is None else X.with_weights(sample_weight)
+            sample = scan.sample_if_scanned().keep_rows(scan.variable(y))
+            return self._keep_calibrated(self._learn_scan(X, y, sample_weight, Continuous), sample, None)
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
         self._refuse_constant(values)
         table = add_number_column(self._table(features, weights), self.target_name_, values)
         network, stream = self._learn(table)
-        levels = network.graph.get("calibration") if self.intervals == "conformal" else []
+        return self._keep_calibrated(network, table, stream)
+
+    def _keep_calibrated(self, network: Network, table: Table, stream: Stream | None) -> Self:
         # other builders than "auto" hold out rows when intervals are asked for
+        levels = network.graph.get("calibration") if self.intervals == "conformal" else []
         self._levels = None if levels is None else list(levels)
         self._training = table if levels is None else None
         return self._keep(self._checked(network), stream)

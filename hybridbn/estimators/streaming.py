@@ -11,7 +11,7 @@ import numpy as np
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.fitter_choice import Potentials, fitter_of, roles
 from hybridbn.network import Network
-from hybridbn.structures.training_data import TrainingData, count_families
+from hybridbn.structures.training_data import CollectStatistics
 from hybridbn.tables import Table
 from hybridbn.variables import Variable
 
@@ -102,25 +102,13 @@ class Stream:
         return Network([self.fitters[name].potential(statistics) for name, statistics in kept.items()])
 
     def _read(self, table: Table) -> dict[str, Statistics]:
-        variables = self.variables
-        target = variables[self.target]
-        data = TrainingData(table, self.roles, self.target)
-        counts = count_families(data, {name: () if name == self.target else (self.target,) for name in self.fitters})
-        return {
-            name: counts[name]
-            if name in counts
-            else fitter.statistics(table, variables[name], () if name == self.target else (target,))
-            for name, fitter in self.fitters.items()
-        }
+        parents = {name: () if name == self.target else (self.target,) for name in self.fitters}
+        statistics: Mapping[str, Statistics] = table.sum_parts(CollectStatistics(self.roles, parents))
+        return {name: statistics[name] for name in self.fitters}
 
     def _ranges(self, table: Table) -> dict[str, tuple[float, float]]:
-        found = {}
-        for name in self.roles:
-            if name != self.target and not table.is_discrete(name):
-                cells = table.column(name)
-                seen = cells[~np.isnan(cells)]
-                found[name] = float(seen.min(initial=np.inf)), float(seen.max(initial=-np.inf))
-        return found
+        names = [name for name in self.roles if name != self.target and not table.is_discrete(name)]
+        return {name: table.value_range(name) for name in names}
 
 
 def is_constant(low: float, high: float) -> bool:

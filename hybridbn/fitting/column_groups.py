@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -27,6 +27,8 @@ __all__ = [
     "combine_codes",
     "drop_padding",
     "group_columns",
+    "indicate_states",
+    "sum_to_pairs",
 ]
 
 ROWS = 32768
@@ -147,3 +149,44 @@ def group_columns(sizes: Sequence[int], most_cells: int, most_columns: int = 8) 
 def drop_padding(counts: Values, sizes: Sequence[int]) -> Values:
     """Leave out the states that stand for missing cells."""
     return np.ascontiguousarray(counts[tuple(slice(size) for size in sizes)])
+
+
+def indicate_states(sizes: Sequence[int]) -> Values:
+    """Return which states of some columns each of their joint states has (joint states, states of all columns)."""
+    places = np.indices(sizes).reshape(len(sizes), -1)
+    return np.concatenate([own[:, None] == np.arange(n) for own, n in zip(places, sizes, strict=True)], 1).astype(float)
+
+
+def sum_to_pairs(
+    table: Values, block: Block, indicators: Mapping[tuple[int, ...], Values], known: set[tuple[int, int]]
+) -> Iterator[tuple[tuple[int, int], Values]]:
+    """Yield the margins of a joint table of the target and groups of columns that are not known, by pairs of columns.
+
+    Those of columns of different groups come from two products of matrices, which sum over all others.
+    """
+    sizes = table.shape[1:]
+    within = len(block[0])
+    for group, own, axes in (
+        (block[0], sizes[:within], tuple(range(1 + within, table.ndim))),
+        *([(block[1], sizes[within:], tuple(range(1, 1 + within)))] if len(block) > 1 else []),
+    ):
+        pairs = [(i, j) for i, j in itertools.combinations(range(len(group)), 2) if (group[i], group[j]) not in known]
+        if pairs:
+            joint = table.sum(axis=axes).reshape(-1, *own)
+            for i, j in pairs:
+                known.add((group[i], group[j]))
+                yield (
+                    (group[i], group[j]),
+                    joint.sum(axis=tuple(1 + other for other in range(len(group)) if other not in (i, j))),
+                )
+    if len(block) == 1:
+        return
+    first, second = block
+    crossed = table.reshape(table.shape[0], len(indicators[first]), len(indicators[second])) @ indicators[second]
+    crossed = indicators[first].T @ crossed
+    starts = [np.cumsum([0, *own]).tolist() for own in (sizes[:within], sizes[within:])]
+    for i, column in enumerate(first):
+        for j, other in enumerate(second):
+            known.add((column, other))
+            rows, columns = slice(*starts[0][i : i + 2]), slice(*starts[1][j : j + 2])
+            yield (column, other), crossed[:, rows, columns]

@@ -32,6 +32,8 @@ from hybridbn.fitting.column_groups import (
     combine_codes,
     drop_padding,
     group_columns,
+    indicate_states,
+    sum_to_pairs,
 )
 from hybridbn.variables import Codes, Values, Variable
 
@@ -428,18 +430,14 @@ def pair_count_batches(
     most = math.isqrt(min(_PAIR_CELLS, max(counted.rows, _FEW_CELLS)) // counted.target.size)
     groups = list(group_columns([column.size for column in counted.columns], most, most_columns=3))
     blocks: list[Block] = list(itertools.combinations(groups, 2)) or [(g,) for g in groups]
+    indicators = {group: indicate_states([counted.columns[i].size for i in group]) for group in groups}
     known: set[tuple[int, int]] = set()
     for batch in counted.batches(blocks, most_cells):
         pairs: dict[tuple[int, int], Values] = {}
         for block, table in zip(batch, counted.tables(batch), strict=True):
-            members = [column for group in block for column in group]
-            for first, second in itertools.combinations(range(len(members)), 2):
-                key = members[first], members[second]
-                if key not in known:
-                    known.add(key)
-                    margin = table.sum(axis=tuple(1 + o for o in range(len(members)) if o not in (first, second)))
-                    trimmed = drop_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
-                    pairs[key] = trimmed if target_codes is not None else trimmed[0]
+            for key, margin in sum_to_pairs(table, block, indicators, known):
+                trimmed = drop_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
+                pairs[key] = trimmed if target_codes is not None else trimmed[0]
         yield pairs
 
 

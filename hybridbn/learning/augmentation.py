@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Unpack
 
@@ -15,6 +15,7 @@ from hybridbn.estimation.available_cases import draw_alone, fill_at_random
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.em import log_likelihood
 from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
+from hybridbn.estimation.row_uniforms import Levels, hash_identifiers, levels_of
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
@@ -149,12 +150,12 @@ def augment(
     (False, array([0.822, 0.796, 0.783, 0.782, 0.781, 0.782]))
     """
     builder = Build.of(build)
-    table = builder.read(data, weights, target).sample_if_scanned("networks by data augmentation")
+    table = builder.read(data, weights, target)
     _check(table, target, response, patience, max_iterations)
     rng = make_generator(random_state)
     precision = resolve_options("augment", options, keywords, impossible="raise")
     learn = builder.make_learner(target, potentials)
-    holes = find_holes(table)
+    holes = [name for name in table.names if table.count_missing(name)]
     if not holes:
         single = _score(learn(table), table, target, 0, precision)
         return Augmented(single.network, _native(data, table), History((single.step,)), True)
@@ -179,15 +180,20 @@ def augment(
         # lines 12 to 24; the model just learned is the best one unless patience goes on with a worse one
         nonlocal completed
         assert scored is not None
-        filled = _complete(
-            scored, table, target, marginals, rng, precision, joint=joint, simulated=response == "simulation"
-        )
+        options = {"joint": joint, "simulated": response == "simulation"}
+        if table.is_scanned:
+            filled = _complete_scan(scored.network, table, target, marginals, rng, precision, **options)
+        else:
+            filled = _complete(scored, table, target, marginals, rng, precision, **options)
         if scored is best:
             completed = filled
         return filled
 
     # lines 4 to 8
-    first = learn(fill_at_random(table, marginals, rng))
+    if table.is_scanned:
+        first = learn(table.fill_holes(_FillAtRandom(marginals, int(rng.integers(2**62)))))
+    else:
+        first = learn(fill_at_random(table, marginals, rng))
     alternate(first, complete, learn, until, "augment")
     assert best is not None
     if completed is None:
@@ -207,9 +213,25 @@ class _Scored:
 
 def _score(network: Network, table: Table, target: str, iteration: int, options: Options) -> _Scored:
     """Score a model by Eq. (5) on the rows of the original table with known response."""
-    column = table.column(target)
+    if table.is_scanned:
+        squares, mass, likelihood = table.sum_parts(_ScorePart(network, target, options))
+        return _Scored(network, np.empty(0), Step(iteration, math.sqrt(squares / mass), float(likelihood)))
+    expected = _expect_response(network, table, target, Completion.of(network, table, options), options)
+    squares, mass = _sum_squares(table, target, expected)
+    return _Scored(
+        network, expected, Step(iteration, math.sqrt(squares / mass), log_likelihood(network, table, options))
+    )
+
+
+def _expect_response(network: Network, table: Table, target: str, completion: Completion, options: Options) -> Values:
+    """Return the expectation of the response in every row: numbers, or probabilities of its states."""
     response = posterior(network, target, table.select([n for n in table.names if n in network]), options)
-    expected = Completion.of(network, table, options).expectation(table, response)
+    return completion.expectation(table, response)
+
+
+def _sum_squares(table: Table, target: str, expected: Values) -> tuple[float, float]:
+    """Return the weighted squares of the errors where the response is known, and the weight of these rows."""
+    column = table.column(target)
     if expected.ndim == 1:
         known = ~np.isnan(column)
         squares = (column[known] - expected[known]) ** 2
@@ -217,8 +239,98 @@ def _score(network: Network, table: Table, target: str, iteration: int, options:
         known = column >= 0
         indicators = column[known, None] == np.arange(expected.shape[1])
         squares = ((indicators - expected[known]) ** 2).sum(axis=1)
-    srmse = math.sqrt(np.average(squares, weights=table.weights[known]))
-    return _Scored(network, expected, Step(iteration, srmse, log_likelihood(network, table, options)))
+    weights = table.weights[known]
+    return float(weights @ squares), float(weights.sum())
+
+
+@dataclass(frozen=True)
+class _ScorePart:
+    """Scores some rows of a table that is read in passes."""
+
+    network: Network
+    target: str
+    options: Options
+
+    def __call__(self, table: Table, first: int) -> Values:
+        """Return squares of errors, weight and log-likelihood."""
+        completion = Completion.of(self.network, table, self.options)
+        expected = _expect_response(self.network, table, self.target, completion, self.options)
+        likelihood = log_likelihood(self.network, table, self.options)
+        return np.array([*_sum_squares(table, self.target, expected), likelihood])
+
+
+@dataclass(frozen=True)
+class _FillAtRandom:
+    """Fills each hole of some rows from the density of its column alone."""
+
+    marginals: Network
+    seed: int
+
+    def __call__(self, table: Table, first: int) -> Mapping[str, Any]:
+        """Return whole columns."""
+        return draw_alone(table, self.marginals, _levels_of_rows(table, first, self.seed, table.names))
+
+
+def _levels_of_rows(table: Table, first: int, seed: int, names: Iterable[str]) -> Levels:
+    """Return random numbers of rows that depend on their places and the seed alone."""
+    rows = np.arange(first, first + len(table))
+    return levels_of(hash_identifiers(rows, len(rows)), list(names), seed)
+
+
+@dataclass(frozen=True)
+class _CompleteRows:
+    """Completes some rows of a table that is read in passes."""
+
+    completion: Completion
+    target: str
+    marginals: Network
+    seed: int
+    options: Options
+    joint: bool
+    simulated: bool
+
+    def __call__(self, table: Table, first: int) -> Mapping[str, Any]:
+        """Return whole columns."""
+        network = self.completion.network
+        hidden = [name for name in network if name not in table]
+        levels = _levels_of_rows(table, first, self.seed, (*table.names, *hidden))
+        expected = None
+        if not self.simulated and table.count_missing(self.target):
+            expected = _expect_response(network, table, self.target, self.completion, self.options)
+        cells = _draw_cells(self.completion, table, self.target, levels, expected, self.joint)
+        return {**draw_alone(table, self.marginals, levels, network), **cells}
+
+
+def _complete_scan(
+    network: Network,
+    table: Table,
+    target: str,
+    marginals: Network,
+    rng: np.random.Generator,
+    options: Options,
+    *,
+    joint: bool,
+    simulated: bool,
+) -> Table:
+    """Return a scan whose holes are filled while it is read; observed numbers of intervals are those of a sample."""
+    completion = Completion.of(network, table.sample_if_scanned(), options)
+    seed = int(rng.integers(2**62))
+    return table.fill_holes(_CompleteRows(completion, target, marginals, seed, options, joint, simulated))
+
+
+def _draw_cells(
+    completion: Completion, table: Table, target: str, levels: Levels, expected: Values | None, joint: bool
+) -> dict[str, Any]:
+    """Return drawn cells of the columns with holes; the response is as it is expected, if that is given."""
+    if joint:
+        cells = completion.draw(table, levels)
+    else:
+        cells = completion.draw_separately(table, levels, skip=target if expected is not None else "")
+    if expected is not None:
+        missing = find_holes(table).get(target, False)
+        own = expected if expected.ndim == 1 else expected.argmax(axis=1)
+        cells[target] = np.where(missing, own, table.column(target))
+    return cells
 
 
 def _complete(
@@ -234,16 +346,9 @@ def _complete(
 ) -> Table:
     """Fill the holes of the original table from a model."""
     network = model.network
-    completion = Completion.of(network, table, options)
     levels = draw_levels(rng, table, network)
-    if joint:
-        cells = completion.draw(table, levels)
-    else:
-        cells = completion.draw_separately(table, levels, skip="" if simulated else target)
-    if not simulated:
-        missing = find_holes(table).get(target, False)
-        expected = model.expected if model.expected.ndim == 1 else model.expected.argmax(axis=1)
-        cells[target] = np.where(missing, expected, table.column(target))
+    expected = None if simulated else model.expected
+    cells = _draw_cells(Completion.of(network, table, options), table, target, levels, expected, joint)
     return fill_table(table, {**draw_alone(table, marginals, levels, network), **cells})
 
 
@@ -255,6 +360,7 @@ def _check(table: Table, target: str, response: str, patience: int, max_iteratio
         if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
             raise TableError(f"{name} must be a positive whole number, not {number!r}")
     table.require_rows(1).require_values()
+    table = table.sample_if_scanned()
     column = table.column(target)
     known = column >= 0 if isinstance(table.variable(target), Discrete) else ~np.isnan(column)
     if not (known & (table.weights > 0)).any():

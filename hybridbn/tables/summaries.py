@@ -6,7 +6,7 @@ A table whose rows are read in passes (`hybridbn.backends.Scan`) answers these q
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -167,6 +167,27 @@ class TableSummaries:
         """
         table: Table = self  # type: ignore[assignment]
         return table.take(np.flatnonzero(find_rows(table, variable, code)))
+
+    def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Table:
+        """Return the table with its missing cells filled by a function of the rows.
+
+        Parameters
+        ----------
+        function : callable
+            From a table and the number of its first row to whole columns, as codes or numbers, whose observed cells
+            stay as they are; one that can be pickled, where the rows are read by other processes.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> Table({"x": [1.0, None]}).fill_holes(lambda table, first: {"x": np.array([1.0, 7.0])})["x"]
+        array([1., 7.])
+        """
+        table: Table = self  # type: ignore[assignment]
+        for name, cells in function(table, 0).items():
+            if table.count_missing(name):
+                table = table.with_array(name, cells)
+        return table
 
     def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Table:
         """Return the table with each row repeated for the states of a further column, and weighted by their shares.

@@ -174,8 +174,12 @@ exit codes:
         )
 
         engine = parser.add_argument_group("who imputes; the bytes of the output don't depend on it")
-        add_engine_arguments(engine, "local (this machine) or dask; this process reads and writes the blocks of rows")
-        add_part_argument(engine, "refused: parts add up counts, which is for hybridbn fit")
+        add_engine_arguments(
+            engine,
+            "local (this machine), duckdb (which reads a query or its files) or dask; this process reads and writes the"
+            " blocks of rows",
+        )
+        add_part_argument(engine, "complete part I of N of the files of a folder or a pattern")
 
         files = parser.add_argument_group("files")
         add_format_arguments(files, output=True)
@@ -226,11 +230,11 @@ exit codes:
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Impute."""
-        from hybridbn.commands.impute import ImputationRequest, impute
+        from hybridbn.commands.impute import LEARNING, ImputationRequest, impute_inputs
 
         given = vars(options)
         if options.model is not None:
-            for name, value in _LEARNING.items():
+            for name, value in LEARNING.items():
                 if given[name] != value:
                     refuse_usage(
                         f"--model is used as it is; --{name.replace('_', '-')} is for learning: leave one of the two"
@@ -242,17 +246,4 @@ exit codes:
         if "" in bounds and len(bounds) > 1:
             refuse_usage("--bounds observed is for all columns; leave the others out")
         bounds = None if not bounds else "observed" if "" in bounds else bounds
-        impute(ImputationRequest.of(options, bounds=bounds), terminal)
-
-
-_LEARNING = {
-    "structure": "auto",
-    "target": None,
-    "potentials": "auto",
-    "rounds": None,
-    "full_precision": False,
-    "donors": True,
-    "rules": True,
-    "save_model": None,
-}
-"""Options of learning and what they are where they are not given."""
+        impute_inputs(ImputationRequest.of(options, bounds=bounds), terminal)

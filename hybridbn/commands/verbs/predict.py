@@ -32,6 +32,7 @@ hybridbn predict model.hbn new.csv predicted.csv --target disease
 hybridbn predict model.hbn new.csv predicted.parquet --target cholesterol --level 0.95
 hybridbn predict model.hbn 'sqlite:///study.db?table=visits' 'sqlite:///study.db?table=predicted' --target y
 hybridbn predict model.hbn new.parquet predicted.parquet --target disease --workers 4
+hybridbn predict model.hbn 'days/*.parquet' predicted --target disease --part 3/40
 zcat new.csv.gz | hybridbn predict model.hbn - - --format csv --target disease > predicted.csv
 """
     description = """
@@ -45,8 +46,12 @@ not at all.
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
         parser.add_argument("model", metavar="MODEL", help="a file of a network")
-        parser.add_argument("input", metavar="DATA", help="a file, a table of a database, or -")
-        parser.add_argument("output", metavar="OUT", help="a file, a new table of a database, or -")
+        parser.add_argument(
+            "input", metavar="DATA", help="a file, a table of a database, a folder, a pattern of files, or -"
+        )
+        parser.add_argument(
+            "output", metavar="OUT", help="a file, a new table of a database, or -; of several files a folder"
+        )
         prediction = parser.add_argument_group("what is predicted")
         prediction.add_argument("--target", required=True, metavar="A", help="the column to predict, a node")
         add_level(prediction, "the interval of a number")
@@ -57,8 +62,12 @@ not at all.
             prediction, "refuse states that the model doesn't know (default), or let them tell nothing"
         )
         engine = parser.add_argument_group("who predicts; the bytes of the output don't depend on it")
-        add_engine_arguments(engine, "local (this machine) or dask; this process reads and writes the blocks of rows")
-        add_part_argument(engine, "refused: parts add up counts, which is for hybridbn fit")
+        add_engine_arguments(
+            engine,
+            "local (this machine), duckdb (which reads a query or its files) or dask; this process reads and writes the"
+            " blocks of rows",
+        )
+        add_part_argument(engine, "answer part I of N of the files of a folder or a pattern")
 
         files = parser.add_argument_group("files")
         add_format_arguments(files, output=True)
@@ -74,8 +83,11 @@ not at all.
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Predict."""
+        from functools import partial
+
         from hybridbn.commands.prediction import PredictionRequest, predict
+        from hybridbn.commands.several_inputs import answer_inputs
         from hybridbn.commands.terminal import keep_interrupts
 
         keep_interrupts()
-        predict(PredictionRequest.of(options), terminal)
+        answer_inputs(PredictionRequest.of(options), partial(predict, terminal=terminal), terminal)

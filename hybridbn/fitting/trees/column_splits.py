@@ -29,6 +29,7 @@ __all__ = [
     "ColumnView",
     "GainRatio",
     "ScannedColumns",
+    "TargetSums",
     "Utility",
     "Variance",
     "choose_grain",
@@ -445,7 +446,7 @@ class Variance:
 
 
 @dataclass(frozen=True)
-class _TargetSums:
+class TargetSums:
     """Sums of a number target over the rows of some samples.
 
     Attributes
@@ -466,7 +467,7 @@ class _TargetSums:
     low: Values
     high: Values
 
-    def __add__(self, other: _TargetSums) -> _TargetSums:
+    def __add__(self, other: TargetSums) -> TargetSums:
         mine, yours = self.masses[:, -1], other.masses[:, -1]
         share = np.divide(yours, mine + yours, out=np.zeros_like(mine), where=mine + yours > 0)
         centers = self.centers + share * (other.centers - self.centers)
@@ -476,7 +477,7 @@ class _TargetSums:
             linear = one.linear + one.masses * shift[:, None]
             parts.append((linear, one.squares + shift * (2 * one.linear[:, -1] + one.masses[:, -1] * shift)))
         (linear, squares), (added, added_squares) = parts
-        return _TargetSums(
+        return TargetSums(
             centers,
             self.masses + other.masses,
             linear + added,
@@ -486,7 +487,7 @@ class _TargetSums:
         )
 
 
-def _sum_target(block: CodedColumns, samples: Sequence[Sample]) -> _TargetSums:
+def _sum_target(block: CodedColumns, samples: Sequence[Sample]) -> TargetSums:
     centers, squares, low, high, weighted = list[float](), list[float](), list[float](), list[float](), list[Sample]()
     for rows, weights in samples:
         target = block.target[rows]
@@ -497,4 +498,4 @@ def _sum_target(block: CodedColumns, samples: Sequence[Sample]) -> _TargetSums:
         low.append(target.min(initial=math.inf))
         high.append(target.max(initial=-math.inf))
     masses, linear = (block.count_samples(own).sum(axis=1) for own in (samples, weighted))
-    return _TargetSums(np.array(centers), masses, linear, *map(np.array, (squares, low, high)))
+    return TargetSums(np.array(centers), masses, linear, *map(np.array, (squares, low, high)))

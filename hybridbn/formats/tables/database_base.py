@@ -142,6 +142,12 @@ class Database(TableFormat, ABC):
     def open_result(self, url: str, wanted: WantedColumns) -> AbstractContextManager[QueryResult]:
         """Open a table or the result of a query for reading."""
 
+    def select_statement(self, url: str) -> tuple[str, str, str] | None:
+        """Return the address of the database, the statement that gives the rows, and the dialect, where names stand in
+        double quotes and groups are those of exact values; None elsewhere.
+        """
+        return None
+
     @abstractmethod
     def refuse_present(self, url: str) -> None:
         """Raise `OutputExists` where something has the table's name, `NotWritten` where no table can be made."""

@@ -114,6 +114,7 @@ class StateCoder:
         self._known: NDArray[Any] = np.empty(0, np.int8)
         self._low = 0
         self._span: NDArray[Any] = np.empty(0, np.int8)
+        self._is_identity = False
         self._number(states)
 
     def encode(self, pyarrow: Any, column: Any) -> NDArray[Any]:
@@ -154,6 +155,10 @@ class StateCoder:
             self._low, self._span = low, np.full(high - low + 1, _NEW, self._kind)
             for value, code in self.states.items():
                 self._span[value - low] = code
+            self._is_identity = bool((self._span == np.arange(len(self._span))).all())
+        if not self._low and self._is_identity:
+            # each integer is its own code
+            return values.astype(self._kind, copy=False)
         places = values if not self._low and values.dtype.kind == "i" else values.astype(np.int64) - self._low
         codes = self._span.take(places)
         new = np.flatnonzero(np.bincount(places[codes == _NEW])) if codes.min() == _NEW else places[:0]
@@ -161,5 +166,6 @@ class StateCoder:
             numbers = self._number((new + self._low).tolist())
             self._span = self._span.astype(self._kind, copy=False)
             self._span[new] = numbers
+            self._is_identity = bool((self._span == np.arange(len(self._span))).all())
             codes = self._span.take(places)
         return codes

@@ -47,6 +47,14 @@ class SqlAlchemy(RowDatabase):
         address = address_of(url)
         return DatabaseLocation(address.shown, None, address.name if address.what == "table" else "")
 
+    def select_statement(self, url: str) -> tuple[str, str, str] | None:
+        """Return the address of the database, and the statement that gives the rows, of PostgreSQL."""
+        address = address_of(url)
+        if address.dialect not in ("postgresql", "postgres") or "?" in address.url:
+            return None
+        name = ".".join('"' + part.replace('"', '""') + '"' for part in (address.schema, address.name) if part)
+        return address.url, address.name if address.what == "query" else f"SELECT * FROM {name}", "postgresql"
+
     @contextlib.contextmanager
     def open_result(self, url: str, wanted: WantedColumns) -> Iterator[QueryResult]:
         """Open a table or the result of one query; rows come as they are fetched, and the server sends a batch at a

@@ -57,6 +57,12 @@ class Sqlite(RowDatabase):
         address = _address_of(url)
         return DatabaseLocation(url, address.file, address.text if address.what == "table" else "")
 
+    def select_statement(self, url: str) -> tuple[str, str, str]:
+        """Return the address of the file, and the statement that gives the rows."""
+        address = _address_of(url)
+        select = address.text if address.what == "query" else f"SELECT * FROM {_identifier(address.text)}"
+        return url.partition("?")[0], select, "sqlite"
+
     @contextlib.contextmanager
     def open_result(self, url: str, wanted: WantedColumns) -> Iterator[QueryResult]:
         """Open a table or the result of one query, of a database opened read-only.

@@ -159,15 +159,11 @@ def boost(
         plain = algorithm == "m1" and not (refit_cuts or table.weighted) and validation is None and priors is None
         if families is not None and plain:
             table.expect(target)
-            counted = _count_columns(table, roles(table, target, families), builder, target, precision)
+            known = table.keep_rows(variable) if table.count_missing(target) else table
+            counted = _count_columns(known, roles(known, target, families), builder, target, precision)
         if counted is not None:
-            if holes := table.count_missing(target):
-                raise TableError(
-                    f"{holes:,} rows have no value of {target!r}, and can't be boosted; scan the table without them,"
-                    " such as a query with WHERE"
-                )
             with progress_if(progress is True), track("boost", run.rounds) as run.report:
-                boost_counts(*counted, len(table), None, run, rng)
+                boost_counts(*counted, len(known), None, run, rng)
                 return _ensemble(run, target, algorithm)
         table = table.sample_if_scanned("ensembles other than AdaBoost.M1 over naive Bayes of states")
     table = _drop_unusable_rows(table, target)

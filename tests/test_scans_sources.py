@@ -1,0 +1,88 @@
+"""Scans of databases and of files that hybridbn reads by itself: what is learned is what is learned from memory."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from test_scans import make_data, names_of, same
+
+import hybridbn as hb
+from hybridbn.backends import databases
+from hybridbn.structures import naive_bayes, tan
+
+pytest.importorskip("pyarrow")
+
+
+@pytest.mark.parametrize("place", ["t.jsonl", "t.arff", "t.jsonl.gz", "sqlite"])
+def test_rows_of_any_format_are_scanned(place: str, tmp_path: Path) -> None:
+    data = make_data(300, 1)
+    path = f"sqlite:///{tmp_path}/t.db?table=t" if place == "sqlite" else str(tmp_path / place)
+    hb.Table(data, discrete=["k"]).write(path)
+    known = tan(hb.read_table(path, discrete=["k"]), "y", "gaussian")
+    scan = hb.scan(path, discrete=["k"])
+    assert same(tan(scan, "y", "gaussian"), known)
+    assert scan.missing == hb.read_table(path, discrete=["k"]).missing
+
+
+def test_several_files_of_rows_are_one_table(tmp_path: Path) -> None:
+    data = names_of(make_data(200, 2), "y", "a", "x")
+    table = hb.Table(data)
+    table[:120].write(tmp_path / "1.jsonl")
+    table[120:].write(tmp_path / "2.jsonl")
+    assert same(naive_bayes(hb.scan(str(tmp_path / "*.jsonl")), "y", "gaussian"), naive_bayes(table, "y", "gaussian"))
+
+
+def test_counts_of_a_database_are_made_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = names_of(make_data(300, 3), "y", "a", "k", "x")
+    url = f"sqlite:///{tmp_path}/a b.db?table=my%20t"
+    hb.Table(data, discrete=["k"]).write(url)
+
+    def refuse(*arguments: Any) -> Iterator[Any]:
+        raise AssertionError("rows are fetched")
+
+    monkeypatch.setattr(databases._DatabaseFragment, "batches", refuse)
+    known = naive_bayes(names_of(data, "y", "a"), "y")
+    assert same(naive_bayes(hb.scan(url, columns=["y", "a"]), "y"), known)
+    query = f"sqlite:///{tmp_path}/a b.db?query=SELECT * FROM \"my t\" WHERE y <> 'no' AND a LIKE '%25'"
+    assert len(hb.scan(query, discrete=["k"])) == sum(
+        y != "no" and a is not None for y, a in zip(data["y"], data["a"], strict=True)
+    )
+
+
+def test_a_collation_merges_no_states(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as connection:
+        connection.execute("CREATE TABLE t (c TEXT COLLATE NOCASE, y TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, ?)", [("a", "p"), ("A", "q"), ("a", "q"), (None, "p")])
+        connection.commit()
+    scan = hb.scan(f"sqlite:///{tmp_path}/t.db?table=t")
+    assert scan.variable("c").states == ("A", "a")
+    np.testing.assert_array_equal(hb.structures.chow_liu(scan).potential("c").table.shape[-1], 2)
+
+
+def test_values_of_other_types_than_the_first_are_told(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as connection:
+        connection.execute("CREATE TABLE t (x, y TEXT)")
+        connection.executemany("INSERT INTO t VALUES (?, 'a')", [(float(i),) for i in range(20_000)])
+        connection.execute("INSERT INTO t VALUES ('much', 'b')")
+        connection.commit()
+    scan = hb.scan(f"sqlite:///{tmp_path}/t.db?table=t")
+    with pytest.raises(hb.TableError, match="column 'x' begins with values of type double and goes on with others"):
+        scan.sample()
+
+
+def test_dates_and_empty_beginnings_of_a_database(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as connection:
+        connection.execute("CREATE TABLE t (d TEXT, n REAL, s VARCHAR(9), b BOOLEAN)")
+        rows = [(f"2024-01-{1 + i % 28:02}", None, None, i % 2) for i in range(150)] + [("2024-02-01", 1.5, "z", None)]
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", rows)
+        connection.commit()
+    url = f"sqlite:///{tmp_path}/t.db?table=t"
+    assert hb.scan(url).variables == hb.read_table(url).variables
+    with pytest.raises(hb.TableError, match="no table"):
+        hb.scan(f"sqlite:///{tmp_path}/t.db?table=u")
