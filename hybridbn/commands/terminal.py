@@ -108,9 +108,10 @@ def discard_output() -> None:
 
     A stream that a program has put in its place is the program's.
     """
-    if sys.stdout is sys.__stdout__:
-        with contextlib.suppress(OSError, AttributeError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    stream = sys.__stdout__
+    if stream is not None and sys.stdout is stream:
+        with contextlib.suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 class Terminal:
