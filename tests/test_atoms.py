@@ -6,6 +6,7 @@ import pytest
 from contract import CHECKS, Example
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.integrate import trapezoid
 from scipy.stats import norm
 
 import hybridbn as hb
@@ -210,7 +211,7 @@ def test_scores_and_modes_know_the_points():
             assert not first <= value <= last
     x = np.linspace(-15, 25, 400_001)
     for value in (0.0, 3.0, 8.0):
-        expected = np.trapezoid((reach(x) - (x >= value)) ** 2, x)
+        expected = trapezoid((reach(x) - (x >= value)) ** 2, x)
         assert posterior.crps(value) == pytest.approx(expected, rel=2e-3)
     with pytest.raises(hb.TableError, match="mass at '0', '3'"):
         posterior.as_mte()

@@ -5,6 +5,7 @@ truth.
 import numpy as np
 import pytest
 from scipy import stats
+from scipy.integrate import trapezoid
 
 import hybridbn as hb
 from hybridbn.fitting.trees.column_splits import GainRatio
@@ -154,10 +155,10 @@ def test_numbers_by_bayes_rule_over_the_leaves(binary, potentials, missing):
     grid = np.concatenate([low - far[::-1], np.linspace(low, high, 4001), high + far])
     for row in range(3):
         joint = by_bayes_rule(net, "s", {name: fresh[name][row] for name in ATTRIBUTES}, grid)
-        curve = joint / np.trapezoid(joint, grid)
-        mean = np.trapezoid(grid * curve, grid)
+        curve = joint / trapezoid(joint, grid)
+        mean = trapezoid(grid * curve, grid)
         assert posterior.mean()[row] == pytest.approx(mean, abs=2e-3)
-        assert posterior.var()[row] == pytest.approx(np.trapezoid((grid - mean) ** 2 * curve, grid), abs=4e-3)
+        assert posterior.var()[row] == pytest.approx(trapezoid((grid - mean) ** 2 * curve, grid), abs=4e-3)
         inside = curve > 1e-3 * curve.max()
         places = grid[inside][:: max(1, inside.sum() // 50)]
         expected = curve[inside][:: max(1, inside.sum() // 50)]

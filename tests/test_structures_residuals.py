@@ -5,6 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 import hybridbn as hb
 from hybridbn.structures import automatic, model_tree, regression
@@ -76,7 +77,7 @@ def test_scores_are_those_of_the_mixture():
             ],
             axis=0,
         )
-        expected = np.trapezoid((below - (grid >= 0)) ** 2, grid)
+        expected = trapezoid((below - (grid >= 0)) ** 2, grid)
         assert scores[row] == pytest.approx(expected, abs=1e-3)
 
 

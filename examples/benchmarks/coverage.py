@@ -19,6 +19,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from rows import Report, parser, seconds
+from scipy.integrate import trapezoid
 from scipy.special import expit, ndtr
 
 import hybridbn as hb
@@ -62,7 +63,7 @@ def truth(table: str) -> dict[str, float]:
         x = np.linspace(-8, 8, 20001)
         # of exponential noise, given x
         above = np.exp(-np.maximum((1.5 - SLOPE * x) / NOISE + 1, 0.0))
-        tail = float(np.trapezoid(above * np.exp(-(x**2) / 2), x) / np.sqrt(2 * np.pi))
+        tail = float(trapezoid(above * np.exp(-(x**2) / 2), x) / np.sqrt(2 * np.pi))
     return {"mean": 1.0, "slope": SLOPE, "reverse slope": SLOPE / deviation**2, "tail": tail}
 
 

@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from rows import Report, parser
 from rows import seconds as take_seconds
 from scipy import stats
+from scipy.integrate import trapezoid
 from scipy.linalg import null_space
 from scipy.optimize import nnls
 
@@ -145,7 +146,7 @@ def elvira(sample: Values, pieces: int = 3) -> LogDensity:
         part = slice(a, b + 1)
         fitted[part] = _elvira_piece(grid[part], smooth[part])
     fitted = np.maximum(fitted, OUTSIDE)
-    fitted /= np.trapezoid(fitted, grid)
+    fitted /= trapezoid(fitted, grid)
     return lambda x: np.log(np.where((x >= low) & (x <= high), np.interp(x, grid, fitted), OUTSIDE))
 
 

@@ -308,7 +308,8 @@ def _fit_pieces(
     points = np.unique(np.concatenate([np.linspace(edges[0], edges[-1], 1025), breaks]))
     sampled = function(points)
     peak = float(sampled.max())
-    tolerance = 1e-6 * peak if max_error is None else max_error * float(np.trapezoid(sampled, points))
+    mass = float(np.diff(points) @ (sampled[1:] + sampled[:-1])) / 2
+    tolerance = 1e-6 * peak if max_error is None else max_error * mass
     for _ in range(_ATTEMPTS):
         pieces, mass = _halve_pieces(function, edges, breaks, tolerance, 3 if tolerance > 1e-7 * peak else 5, name)
         bounds = [(float(piece.box[name][0]), float(piece.box[name][1])) for piece in pieces]
