@@ -22,6 +22,7 @@ from hybridbn.estimators.inputs import (
     add_number_column,
     check_classes,
     check_number_targets,
+    read_priors,
 )
 from hybridbn.estimators.sklearn_bases import ClassifierMixin, RegressorMixin
 from hybridbn.estimators.streaming import Stream, is_constant
@@ -57,7 +58,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         "auto", the default, is `hybridbn.stack`, of which a partial may be given, too, such as
         ``partial(hybridbn.stack, effort=2)``: a few networks, such as a random forest and a logistic regression, chosen
         and weighted by how well they predict held-out rows of the data. It is what usually predicts best, with
-        calibrated probabilities, and takes two to six times as long as a random forest of 200 trees of scikit-learn.
+        calibrated probabilities, and takes one to six times as long as a random forest of 200 trees of scikit-learn.
         `hybridbn.structures.automatic` chooses a single network, and is what a scan gets.
 
         A builder of `hybridbn.structures`, its name or a partial of one, such as ``partial(kdb, k=1)``, or any function
@@ -279,7 +280,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             return ensemble
         states = list(ensemble.variable.states)
         sums = np.bincount(table.column(self.target_name_), table.weights, len(states))
-        factors = self._prior_array(states) / np.where(sums > 0, sums, 1.0)
+        factors = read_priors(self.priors, states) / np.where(sums > 0, sums, 1.0)
         *networks, last = ensemble.networks
         posterior = last.posterior(self.target_name_)
         assert isinstance(posterior, DiscretePosterior)
@@ -290,7 +291,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     def _boosted(self, table: Table) -> Ensemble:
         table, build, potentials = self._without(*self._looked_through(table))
         states = _discrete_of(table.variable(self.target_name_)).states
-        priors = None if self.priors is None else dict(zip(states, self._prior_array(list(states)), strict=True))
+        priors = None if self.priors is None else dict(zip(states, read_priors(self.priors, list(states)), strict=True))
         learn = partial(
             boost,
             target=self.target_name_,
@@ -329,28 +330,11 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         self.constant_features_: NDArray[Any] = np.array([], dtype=object)
         return Network([MultinomialFitter().fit(table, table.variable(self.target_name_))]), None
 
-    def _prior_array(self, classes: list[Any]) -> Values:
-        """Return the priors in the order of the classes."""
-        priors = self.priors
-        if isinstance(priors, Mapping):
-            if set(priors) != set(classes):
-                raise TableError(
-                    f"priors names {shorten(priors)}, but the classes are {shorten(classes)}; give one for each"
-                )
-            priors = [priors[label] for label in classes]
-        array = np.asarray(priors, dtype=np.float64)
-        if array.shape != (len(classes),) or not (array >= 0).all() or not abs(array.sum() - 1) <= 1e-6:
-            raise TableError(
-                f"priors must be {len(classes)} non-negative numbers that add up to 1, one for each of"
-                f" {shorten(classes)}, not {self.priors!r}"
-            )
-        return array
-
     def _with_priors(self, network: Network) -> Network:
         if self.priors is None:
             return network
         classes = self.classes_.tolist()
-        array = self._prior_array(classes)
+        array = read_priors(self.priors, classes)
         if any(network.predecessors(self.target_name_)):
             parents = shorten(network.predecessors(self.target_name_))
             raise NetworkError(
