@@ -38,8 +38,12 @@ _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
 _BLOCK = 32768
 """Rows of a block that is counted by group: its codes stay in the second-level cache."""
-_REMEMBERED_CELLS = 2**22
-"""Tables of all pairs are remembered if they have at most so many cells together (32 MiB)."""
+_REMEMBERED_CELLS, _CELLS_OF_A_NAME = 2**22, 64
+"""Tables are remembered while they have at most so many cells together (32 MiB), and the memory of so many cells that a
+table takes beside its own.
+"""
+_LARGE_TABLE = 2**18
+"""Tables of more cells are not remembered: there are few of them."""
 _CROSSED_CELLS = 4096
 """Most cells of a table of a group of columns that is kept for many requests: it stays in the fastest cache."""
 
@@ -290,6 +294,7 @@ class CachedCounter(Counter):
         self.counter, self.sizes = counter, counter.sizes
         self._incomplete = counter.incomplete
         self._tables: dict[frozenset[str], tuple[Names, Values]] = {}
+        self._cells = 0
 
     @property
     def incomplete(self) -> frozenset[str]:
@@ -302,28 +307,24 @@ class CachedCounter(Counter):
         if holes:
             return self.counter.count(families, holes=True)
         unknown = [names for names in families if frozenset(names) not in self._tables]
-        if unknown:
-            self._remember(self.counter.count(unknown))
-        return Counts({names: self._look_up(names) for names in families})
+        return self._look_up(families, self.counter.count(unknown) if unknown else {})
 
     def with_target(self, names: Iterable[str], target: Names) -> Counts:
         """Count what is not known."""
         families = [(*target, name) for name in names]
         unknown = [family[-1] for family in families if frozenset(family) not in self._tables]
-        if unknown:
-            self._remember(self.counter.with_target(unknown, target))
-        return Counts({family: self._look_up(family) for family in families})
+        return self._look_up(families, self.counter.with_target(unknown, target) if unknown else {})
 
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count all pairs, and remember their margins too."""
         counts = self.counter.pairs(names, given)
-        self._remember(counts)
         for family, table in counts.items():
+            self._remember(family, table)
             for axis, name in enumerate(family):
                 rest = family[:axis] + family[axis + 1 :]
                 # a row that lacks this cell is not in the table, but is in that of the others
                 if rest and name not in self._incomplete and frozenset(rest) not in self._tables:
-                    self._tables[frozenset(rest)] = rest, table.sum(axis=axis)
+                    self._remember(rest, table.sum(axis=axis))
         return counts
 
     def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
@@ -331,7 +332,7 @@ class CachedCounter(Counter):
         sizes = [self.sizes[name] for name in names]
         # the sum of the products of all pairs
         cells = math.prod(self.shape(given)) * (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-        if cells > _REMEMBERED_CELLS:
+        if cells + math.comb(len(names), 2) * _CELLS_OF_A_NAME > _REMEMBERED_CELLS - self._cells:
             yield from self.counter.pair_batches(names, given)
         else:
             yield self.pairs(names, given)
@@ -348,10 +349,19 @@ class CachedCounter(Counter):
         """Count by group, which is not remembered."""
         return self.counter.by_group(groups, families)
 
-    def _remember(self, counts: Counts) -> None:
-        self._tables |= {frozenset(names): (names, table) for names, table in counts.items()}
+    def _remember(self, names: Names, table: Values) -> None:
+        key, cells = frozenset(names), table.size + _CELLS_OF_A_NAME
+        if key not in self._tables and cells <= min(_REMEMBERED_CELLS - self._cells, _LARGE_TABLE):
+            self._tables[key] = names, table
+            self._cells += cells
 
-    def _look_up(self, names: Names) -> Values:
+    def _look_up(self, families: Sequence[Names], counted: Mapping[Names, Values]) -> Counts:
+        """Return tables that were just counted, which are remembered, and those that were remembered before."""
+        for names, table in counted.items():
+            self._remember(names, table)
+        return Counts({names: counted[names] if names in counted else self._arrange(names) for names in families})
+
+    def _arrange(self, names: Names) -> Values:
         order, table = self._tables[frozenset(names)]
         return table if order == names else np.ascontiguousarray(table.transpose([order.index(name) for name in names]))
 

@@ -268,8 +268,8 @@ _SINGLE_CELLS = 2**15
 
 _SPARSE = 4
 """A table with so many times more cells than rows is counted by sorting the rows."""
-_BATCH_CELLS = 2**22
-"""Most cells of the tables of a batch of pairs (32 MiB), of which there is a pass over the rows each."""
+_BATCH_CELLS = 2**21
+"""Most cells of the tables of a batch of pairs (16 MiB), of which there is a pass over the rows each."""
 _FEW_CELLS = 2**12
 """A grouped table of pairs may have so many cells, however few rows there are."""
 
@@ -299,18 +299,23 @@ def joint_counts(codes: Sequence[Column], sizes: Sequence[int], weights: Values 
     """
     columns = [PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
     padded = tuple(column.size for column in columns)
-    counts = np.zeros(math.prod(padded))
+    size = math.prod(padded)
     rows = len(columns[0].codes) if columns else 0
     # A bincount starts from zeros, so a large table wants large blocks.
-    block = max(ROWS, 4 * counts.size)
+    block = max(ROWS, 4 * size)
+    counts: Values | None = None
     for start in range(0, rows, block):
         part = slice(start, start + block)
-        counts += np.bincount(
-            combine_codes([column.block(part) for column in columns], padded),
-            None if weights is None else weights[part],
-            counts.size,
-        )
-    return drop_padding(counts.reshape(padded), sizes)
+        keys = combine_codes([column.block(part) for column in columns], padded)
+        own = None if weights is None else weights[part]
+        if own is None and size > len(keys):
+            own = np.ones(len(keys))  # a table of floats is not converted to one
+        table = np.bincount(keys, own, size)
+        if counts is None:
+            counts = table.astype(float, copy=False)
+        else:
+            counts += table
+    return drop_padding((np.zeros(size) if counts is None else counts).reshape(padded), sizes)
 
 
 def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
@@ -358,7 +363,8 @@ def single_counts(
     groups = list(group_columns([column.size for column in counted.columns], _SINGLE_CELLS // counted.target.size))
     for group, table in zip(groups, counted.tables([(group,) for group in groups]), strict=True):
         for place, column in enumerate(group):
-            margin = table.sum(axis=tuple(1 + other for other in range(len(group)) if other != place))
+            others = tuple(1 + other for other in range(len(group)) if other != place)
+            margin = table.sum(axis=others) if others else table
             tables[column] = drop_padding(margin, (target_size, sizes[column]))
     return tables
 
