@@ -31,6 +31,7 @@ from hybridbn.fitting.trees.column_splits import (
     mass_of,
 )
 from hybridbn.fitting.trees.growth import Route, Sample, TreeNode, leaves
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
@@ -50,6 +51,7 @@ LEAST_ROWS = 2.0
 
 
 @builder(hidden=(Discrete,))
+@share_passes
 def nb_tree(
     data: Any,
     target: str,
@@ -62,6 +64,7 @@ def nb_tree(
     least_branch: float | None = None,
     binary: bool | None = None,
     name: str | None = None,
+    n_jobs: int | None = None,
 ) -> Network:
     r"""Build a naive Bayes tree: tests at the nodes, and in each leaf naive Bayes over the attributes that were not
     tested.
@@ -93,6 +96,9 @@ def nb_tree(
         target.
     name : str, optional
         Of the hidden node; by default the target's with " leaf" after it.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------

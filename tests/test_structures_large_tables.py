@@ -38,7 +38,7 @@ def test_pairs_come_in_batches(monkeypatch, holes, remembered):
     names = list(columns)[1:]
     whole = {family: counter.joint(family) for family in (("c0", *p) for p in itertools.combinations(names, 2))}
     for most in (1, 200, 2**22):
-        monkeypatch.setattr(counting.pair_count_batches, "__defaults__", (most,))
+        monkeypatch.setattr(counting.pair_count_batches, "__defaults__", (most, 1))
         monkeypatch.setattr(counting, "_BATCH_CELLS", most)
         for own in (counter, counter.counter):
             for batches in (own.pair_batches(names, ("c0",)), counting.Counter.pair_batches(own, names, ("c0",))):

@@ -29,7 +29,7 @@ from hybridbn.fitting.counting import (
     select_complete_rows,
     single_counts,
 )
-from hybridbn.jobs import run_in_threads
+from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = ["CachedCounter", "CrossedColumns", "NumpyCounter", "counter_of"]
@@ -58,7 +58,7 @@ class NumpyCounter(Counter):
     sizes : mapping from each discrete column to the number of its states
     weights : ndarray (rows,), optional
     jobs : int
-        Threads that share a pass by group; the sums do not depend on it.
+        Threads that share a pass; the sums do not depend on it.
     persistent : bool
         Keep joint codes of columns for the next request.
     incomplete : set of str, optional
@@ -129,7 +129,7 @@ class NumpyCounter(Counter):
             tables = self._count_crossed(chosen, target)
         else:
             codes = [self.columns[name] for name in chosen]
-            tables = single_counts(codes, states, self._encode(target), math.prod(shape), self.weights)
+            tables = single_counts(codes, states, self._encode(target), math.prod(shape), self.weights, self._jobs)
         return Counts(
             {
                 (*target, name): table.reshape(*shape, size)
@@ -146,7 +146,7 @@ class NumpyCounter(Counter):
         codes, states = [self.columns[name] for name in names], [self.sizes[name] for name in names]
         shape = self.shape(given)
         condition = self._encode(given) if given else None
-        for tables in pair_count_batches(codes, states, condition, math.prod(shape), self.weights):
+        for tables in pair_count_batches(codes, states, condition, math.prod(shape), self.weights, jobs=self._jobs):
             yield Counts(
                 {
                     (*given, names[i], names[j]): table if len(given) < 2 else table.reshape(*shape, *table.shape[1:])
@@ -165,7 +165,7 @@ class NumpyCounter(Counter):
         values, sizes = columns[: len(numbers)], self.shape(given)
         cells = encode_configurations(columns[len(numbers) :], sizes, len(values[0]))
         total = float(len(values[0])) if weights is None else float(weights.sum())
-        return Moments(total, *central_moments(values, cells, math.prod(sizes), weights))
+        return Moments(total, *central_moments(values, cells, math.prod(sizes), weights, self._jobs))
 
     def by_group(self, groups: Groups, families: Sequence[Names]) -> list[Values]:
         """Count in blocks of rows, which are added up in their order."""
@@ -211,7 +211,7 @@ class NumpyCounter(Counter):
 
     def _count_one(self, names: Names) -> Values:
         columns, weights = self._select_complete(names)
-        return joint_counts(columns, self.shape(names), weights)
+        return joint_counts(columns, self.shape(names), weights, self._jobs)
 
     def _count_holes(self, names: Names) -> Values:
         codes = [
@@ -220,7 +220,7 @@ class NumpyCounter(Counter):
             else self.columns[name]
             for name in names
         ]
-        return joint_counts(codes, self.shape(names, holes=True), self.weights)
+        return joint_counts(codes, self.shape(names, holes=True), self.weights, self._jobs)
 
     def _encode(self, names: Names) -> Codes:
         """Return each row's joint configuration of some columns, -1 where a cell is missing."""
@@ -237,7 +237,7 @@ class NumpyCounter(Counter):
         """Count with joint codes of the columns that are kept."""
         if names not in self._crossed:
             codes = [self.columns[name].astype(np.intp, copy=False) for name in names]
-            self._crossed[names] = CrossedColumns(codes, [self.sizes[name] for name in names], self.weights)
+            self._crossed[names] = CrossedColumns(codes, [self.sizes[name] for name in names], self.weights, self._jobs)
         crossed = self._crossed[names]
         holes = [self.columns[name] >= 0 for name in target if name in self.incomplete]
         rows = np.flatnonzero(np.all(holes, axis=0)) if holes else None
@@ -367,7 +367,7 @@ class CachedCounter(Counter):
 
 
 @singledispatch
-def counter_of(table: Any, variables: Iterable[Variable], jobs: int = 1) -> Counter:
+def counter_of(table: Any, variables: Iterable[Variable], jobs: int | None = None) -> Counter:
     """Return a counter of a table's columns, read as codes or values of these variables.
 
     Another kind of table registers a function of its own: ``counter_of.register(Kind, function)``.
@@ -376,8 +376,8 @@ def counter_of(table: Any, variables: Iterable[Variable], jobs: int = 1) -> Coun
     ----------
     table : Table
     variables : iterable of Variable
-    jobs : int
-        Threads that may share a pass.
+    jobs : int, optional
+        Threads that may share a pass, by default `get_jobs`.
 
     Examples
     --------
@@ -391,7 +391,7 @@ def counter_of(table: Any, variables: Iterable[Variable], jobs: int = 1) -> Coun
         {variable.name: table.coded(variable, compact=True) for variable in variables},
         {variable.name: len(variable) for variable in variables if isinstance(variable, Discrete)},
         table.weights if table.weighted else None,
-        jobs,
+        get_jobs() if jobs is None else jobs,
     )
 
 
@@ -412,6 +412,8 @@ class CrossedColumns:
     codes : sequence of integer arrays (rows,), -1 where missing
     sizes : sequence of int
     weights : ndarray (rows,), optional
+    jobs : int
+        Threads that share the groups of columns.
 
     Attributes
     ----------
@@ -425,7 +427,8 @@ class CrossedColumns:
            [0., 0., 1., 0., 0.]])
     """
 
-    def __init__(self, codes: Sequence[Codes], sizes: Sequence[int], weights: Values | None) -> None:
+    def __init__(self, codes: Sequence[Codes], sizes: Sequence[int], weights: Values | None, jobs: int = 1) -> None:
+        self._jobs = jobs
         holes = [bool((column < 0).any()) for column in codes]
         self._padded = [size + hole for size, hole in zip(sizes, holes, strict=True)]
         self._codes = [
@@ -457,11 +460,15 @@ class CrossedColumns:
             level *= 4
         weights = self._weights if rows is None or self._weights is None else self._weights[rows]
         result = np.empty((size, self._edges[-1]))
-        for group in self._group_columns(level):
+
+        def count(group: _JointCodes) -> None:
             codes = configuration * group.size
             codes += group.codes if rows is None else group.codes[rows]
-            found = np.bincount(codes, weights, size * group.size).reshape(size, group.size)
-            result[:, group.part] = found if group.margins is None else found.astype(float) @ group.margins
+            table = np.bincount(codes, weights, size * group.size).reshape(size, group.size)
+            result[:, group.part] = table if group.margins is None else table.astype(float) @ group.margins
+
+        for _ in run_in_threads(count, self._group_columns(level), self._jobs):
+            pass
         return result if self._kept is None else result[:, self._kept]
 
     def _group_columns(self, level: int) -> list[_JointCodes]:
