@@ -8,17 +8,22 @@ import os
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextvars import ContextVar
+from functools import wraps
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from hybridbn.errors import TableError
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
-__all__ = ["check_jobs", "run_in_executor", "run_in_processes", "run_in_threads"]
+__all__ = ["check_jobs", "get_jobs", "run_in_executor", "run_in_processes", "run_in_threads", "share_passes"]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Parameters = ParamSpec("Parameters")
+
+_THREADS: ContextVar[int] = ContextVar("threads of a pass", default=1)
 
 
 def check_jobs(n_jobs: Any) -> int:
@@ -44,6 +49,39 @@ def check_jobs(n_jobs: Any) -> int:
             f"n_jobs must be a whole number that is not zero (-1: all processors), or None, not {n_jobs!r:.80}"
         )
     return number if number > 0 else max((os.cpu_count() or 1) + 1 + number, 1)
+
+
+def get_jobs() -> int:
+    """Return how many threads share a pass over the rows, which the innermost call with `n_jobs` tells.
+
+    Examples
+    --------
+    >>> @share_passes
+    ... def learn(*, n_jobs=None):
+    ...     return get_jobs()
+    >>> learn(), learn(n_jobs=2)
+    (1, 2)
+    """
+    return _THREADS.get()
+
+
+def share_passes(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """Let the passes that a learner makes be shared by as many threads as its keyword `n_jobs` tells; None leaves it to
+    who called the learner.
+    """
+
+    @wraps(function)
+    def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
+        n_jobs = options.get("n_jobs")
+        if n_jobs is None:
+            return function(*args, **options)
+        token = _THREADS.set(check_jobs(n_jobs))
+        try:
+            return function(*args, **options)
+        finally:
+            _THREADS.reset(token)
+
+    return call
 
 
 def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:

@@ -6,6 +6,7 @@ from typing import Any
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, find_maximum_branching, find_maximum_spanning_tree
@@ -17,6 +18,7 @@ __all__ = ["build_tree", "chow_liu"]
 
 
 @builder(takes_target=False)
+@share_passes
 def chow_liu(
     data: Any,
     potentials: Potentials = "auto",
@@ -25,6 +27,7 @@ def chow_liu(
     *,
     threshold: float = 0.0,
     knowledge: Knowledge | None = None,
+    n_jobs: int | None = None,
 ) -> Network:
     r"""Build the tree of greatest likelihood, for a table without a target.
 
@@ -41,6 +44,9 @@ def chow_liu(
         In nats: only columns whose mutual information is greater are joined, see `tan`.
     knowledge : Knowledge, optional
         Tiers, required and forbidden arcs, pairs that are joined, roots and leaves. What no tree can have is refused.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------

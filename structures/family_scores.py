@@ -11,7 +11,7 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,9 @@ from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.fitting.multinomial import counts_suffice
+from hybridbn.fitting.softmax import SoftmaxFitter
 from hybridbn.potentials.base import Potential
+from hybridbn.potentials.softmax import Softmax
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values
 
@@ -323,11 +325,30 @@ class FamilyScores:
         """Return the score of a fitted density, and the density, None where it can't be fitted."""
         if (child, *given) not in self._fits:
             try:
-                potential = self.data.fit(child, given)
-                self._fits[child, *given] = self._score_density(potential), potential
+                if isinstance(self.data.fitter(child, given), SoftmaxFitter) and not self.data.table.is_scanned:
+                    self._fits[child, *given] = self._score_softmax(child, given)
+                else:
+                    potential = self.data.fit(child, given)
+                    self._fits[child, *given] = self._score_density(potential), potential
             except HybridBNError:
                 self._fits[child, *given] = -math.inf, None
         return self._fits[child, *given]
+
+    def _score_softmax(self, child: str, given: tuple[str, ...]) -> tuple[float, Softmax]:
+        """Return the score of logistic regressions, and the regressions to as many digits as it needs, from those of a
+        family with a parent more or less if it is known.
+        """
+        fewer = [tuple(n for n in given if n != name) for name in given]
+        others = [name for name in self.names if name != child and name not in given]
+        more = (tuple(self._sort_by_column(frozenset((*given, name)))) for name in others)
+        known = (self._fits.get((child, *family), (0.0, None))[1] for family in itertools.chain(fewer, more))
+        near = next((potential for potential in known if isinstance(potential, Softmax)), None)
+        fitter: Any = self.data.fitter(child, given)
+        variables = tuple(map(self.data.variable, given))
+        statistics = fitter.statistics(self.data.table, self.data.variable(child), variables)
+        regressions: Softmax = fitter.approximate(statistics, near)
+        likelihood = statistics.log_likelihood(regressions) * self.total / statistics.total
+        return likelihood - self._penalty(regressions.free_parameters()), regressions
 
     def drop_useless_parents(
         self, parents: Mapping[str, Sequence[str]], is_required: Callable[[str, str], bool]
@@ -363,8 +384,12 @@ class FamilyScores:
 
     @property
     def potentials(self) -> dict[tuple[str, ...], Potential]:
-        """The densities that were fitted, by child and parents in their order."""
-        return {family: potential for family, (_, potential) in self._fits.items() if potential is not None}
+        """The densities that were fitted to all their digits, by child and parents in their order."""
+        return {
+            family: potential
+            for family, (_, potential) in self._fits.items()
+            if potential is not None and not isinstance(potential, Softmax)
+        }
 
     def _score_density(self, potential: Potential) -> float:
         """Return the score of a fitted density, evaluated at the rows."""

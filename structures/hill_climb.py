@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import builder
@@ -43,6 +44,7 @@ __all__ = [
 
 
 @builder(takes_target=False, resampling={"restarts": 0})
+@share_passes
 def hill_climb(
     data: Any,
     potentials: Potentials = "auto",
@@ -59,6 +61,7 @@ def hill_climb(
     restarts: int = 10,
     missing: Literal["em", "available"] = "em",
     random_state: Any = 0,
+    n_jobs: int | None = None,
 ) -> Network:
     r"""Search for the network of greatest score, by default BIC, adding, removing or reversing one arc at a time.
 
@@ -95,6 +98,9 @@ def hill_climb(
         How an incomplete table is scored: by structural EM (see Notes), or by the rows in which a family is observed.
     random_state : int, Generator or None
         The source of the reversals, the restarts, and the draws of structural EM.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------

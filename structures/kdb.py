@@ -6,6 +6,7 @@ from typing import Any
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence
@@ -15,6 +16,7 @@ __all__ = ["kdb"]
 
 
 @builder
+@share_passes
 def kdb(
     data: Any,
     target: str,
@@ -23,6 +25,7 @@ def kdb(
     *,
     k: int = 2,
     threshold: float = 0.0,
+    n_jobs: int | None = None,
 ) -> Network:
     r"""Build a k-dependence network: each attribute has the target and at most k other attributes as parents.
 
@@ -36,6 +39,9 @@ def kdb(
         With 0 it is naive Bayes. A table of probabilities grows as the (k + 1)-th power of the number of states.
     threshold : float
         In nats: an attribute becomes a parent only if its conditional mutual information is greater, see `tan`.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------

@@ -205,7 +205,8 @@ class _Regression:
     def _regress(self, rows: NDArray[np.intp], ridge: float, first: Values) -> Values:
         """Return the parameters learned from some rows."""
         tolerance = TOLERANCE * float(self.weights[rows].sum())
-        return regress_classes(self.design[rows], self.wanted[rows], np.zeros(first.shape), ridge, tolerance, first)
+        design, targets = (np.ascontiguousarray(own[rows].T) for own in (self.design, self.wanted))
+        return regress_classes(design, targets, np.zeros(first.shape), ridge, tolerance, first)
 
     def _predict(self, parameters: Values, rows: NDArray[np.intp]) -> Values:
         """Return the log probabilities (rows, classes) that the network of these parameters gives."""

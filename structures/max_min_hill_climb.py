@@ -10,6 +10,7 @@ import numpy as np
 
 from hybridbn.arguments import check_count
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.progress_reports import track_items
 from hybridbn.structures.building import builder
@@ -24,6 +25,7 @@ __all__ = ["max_min_hill_climb"]
 
 
 @builder(takes_target=False, resampling={"restarts": 0})
+@share_passes
 def max_min_hill_climb(
     data: Any,
     potentials: Potentials = "auto",
@@ -38,6 +40,7 @@ def max_min_hill_climb(
     turns: int = 10,
     restarts: int = 10,
     random_state: Any = 0,
+    n_jobs: int | None = None,
 ) -> Network:
     """Search for the network of greatest score among those whose arcs join columns that depend on each other whatever
     is given.
@@ -52,6 +55,9 @@ def max_min_hill_climb(
     data, potentials, weights : as in `hill_climb`
     alpha, max_condition : as in `pc_stable`
     knowledge, max_parents, score, tabu, turns, restarts, random_state : as in `hill_climb`
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------

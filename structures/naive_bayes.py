@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
 from hybridbn.structures.training_data import fit_network, read_data_with_target
@@ -18,7 +19,10 @@ def _arcs(target: str, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 
 @builder(arcs=_arcs)
-def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Network:
+@share_passes
+def naive_bayes(
+    data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, n_jobs: int | None = None
+) -> Network:
     r"""Build naive Bayes: an arc from the target to each other column, for classification and regression alike.
 
     .. math:: f(y, x_1, \dots, x_m) = f(y) \prod_i f(x_i \mid y)
@@ -34,6 +38,9 @@ def naive_bayes(data: Any, target: str, potentials: Potentials = "auto", weights
         Fayyad and Irani where the target is discrete, else by equal frequencies.
     weights : sequence of float, optional
         One for each row; they replace those of a `Table`. A row of weight 2 counts as two rows.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------

@@ -31,6 +31,7 @@ from hybridbn.fitting.trees.column_splits import (
     mass_of,
 )
 from hybridbn.fitting.trees.growth import Route, Sample, TreeNode, leaves
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
@@ -50,6 +51,7 @@ LEAST_ROWS = 2.0
 
 
 @builder(hidden=(Discrete,))
+@share_passes
 def nb_tree(
     data: Any,
     target: str,
@@ -62,6 +64,7 @@ def nb_tree(
     least_branch: float | None = None,
     binary: bool | None = None,
     name: str | None = None,
+    n_jobs: int | None = None,
 ) -> Network:
     r"""Build a naive Bayes tree: tests at the nodes, and in each leaf naive Bayes over the attributes that were not
     tested.
@@ -93,6 +96,9 @@ def nb_tree(
         target.
     name : str, optional
         Of the hidden node; by default the target's with " leaf" after it.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------
@@ -297,25 +303,27 @@ class _TreeNetwork:
         """Return the network."""
         mass = np.array([_estimate_mass(leaf) for leaf in self.leaves])
         potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
-        counts = _collect_counts(self.leaves, self.starts)
         target, fitter = self.data.variable(self.target), self.data.fitter(self.target, ())
         if isinstance(target, Discrete) and counts_suffice(fitter):
-            own = Multinomial(target, (self.hidden,), table=fitter.tables(counts[:, :, -1]))
-            potentials += [own, *(self._tabulate(place, counts, own.table) for place in range(len(self.columns)))]
+            counts = _collect_counts(self.leaves, slice(-1, None))[:, :, 0]
+            own = Multinomial(target, (self.hidden,), table=fitter.tables(counts))
+            potentials += [own, *(self._tabulate(place, own.table) for place in range(len(self.columns)))]
         else:
             potentials.append(self._join_leaves(self.target, lambda leaf: self._fit_in_leaf(leaf, self.target, ())))
             potentials += [self._build_cases(place) for place in range(len(self.columns))]
         return Network(potentials)
 
-    def _tabulate(self, place: int, counts: Values, classes: Values) -> Potential:
+    def _tabulate(self, place: int, classes: Values) -> Potential:
         """Return the densities of an attribute in all leaves: as one table where they are tables of what was
         counted.
         """
         column = self.columns[place]
         variable, target = self.data.variable(column), self.data.variable(self.target)
         fitter = self.data.fitter(column, (self.target,))
-        own = counts[:, :, slice(*self.starts[place : place + 2])]
-        if not (isinstance(variable, Discrete) and counts_suffice(fitter) and own.any(axis=(1, 2)).all()):
+        if not (isinstance(variable, Discrete) and counts_suffice(fitter)):
+            return self._build_cases(place)
+        own = _collect_counts(self.leaves, slice(*self.starts[place : place + 2]))
+        if not own.any(axis=(1, 2)).all():
             return self._build_cases(place)
         below = np.array([bool(leaf.boxes) for leaf in self.leaves])
         unseen = ~own.any(axis=1, keepdims=True) & below[:, None, None]
@@ -467,22 +475,17 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
-def _collect_counts(found: list[TreeNode[Values]], starts: NDArray[np.intp]) -> Values:
-    """Return the counts that each leaf's tables are learned from (leaves, classes, states + 1), as in
-    `ColumnView.counts`.
+def _collect_counts(found: list[TreeNode[Values]], part: slice) -> Values:
+    """Return the counts of some states that each leaf's tables are learned from (leaves, classes, states).
 
-    They are those of the leaf, and for what none of its rows has a value of, those of the nearest node above that has
-    some.
+    They are those of the leaf, or, if none of its rows has a value of the column, those of the nearest node above that
+    has some.
     """
-    counts = np.stack([leaf.statistics for leaf in found])
-    sizes = np.append(np.diff(starts), 1)
-    lacking = np.add.reduceat(counts.sum(axis=1), starts, axis=1) <= 0
-    for number in np.flatnonzero(lacking.any(axis=1)):
-        node, empty = found[number].parent, lacking[number]
-        while node is not None and empty.any():
-            places = np.repeat(empty, sizes)
-            counts[number][:, places] = node.statistics[:, places]
-            empty = np.add.reduceat(counts[number].sum(axis=0), starts) <= 0
+    counts = np.stack([leaf.statistics[:, part] for leaf in found])
+    for number in np.flatnonzero(counts.sum(axis=(1, 2)) <= 0):
+        node = found[number].parent
+        while node is not None and counts[number].sum() <= 0:
+            counts[number] = node.statistics[:, part]
             node = node.parent
     return counts
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import builder
@@ -28,6 +29,7 @@ Pairs = NDArray[np.bool_]
 
 
 @builder(takes_target=False)
+@share_passes
 def pc_stable(
     data: Any,
     potentials: Potentials = "auto",
@@ -36,6 +38,7 @@ def pc_stable(
     alpha: float = 0.01,
     max_condition: int = 3,
     knowledge: Knowledge | None = None,
+    n_jobs: int | None = None,
 ) -> Network:
     """Join the columns that are dependent whatever is given, and direct the arcs by the colliders among them.
 
@@ -49,6 +52,9 @@ def pc_stable(
         Most columns that are given in a test.
     knowledge : Knowledge, optional
         Tiers, required and forbidden arcs, pairs that are joined, roots and leaves.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------

@@ -6,6 +6,7 @@ from typing import Any
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, find_maximum_branching, find_maximum_spanning_tree
@@ -17,6 +18,7 @@ __all__ = ["tan"]
 
 
 @builder
+@share_passes
 def tan(
     data: Any,
     target: str,
@@ -26,6 +28,7 @@ def tan(
     root: str | None = None,
     threshold: float = 0.0,
     knowledge: Knowledge | None = None,
+    n_jobs: int | None = None,
 ) -> Network:
     r"""Build tree-augmented naive Bayes: each attribute has the target and at most one other attribute as parents.
 
@@ -47,6 +50,9 @@ def tan(
     knowledge : Knowledge, optional
         Tiers, required and forbidden arcs, pairs that are joined, roots and leaves. The arcs from the target to each
         attribute are always there; what contradicts them, or no tree can have, is refused.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------

@@ -314,16 +314,15 @@ def count_families(
     families = {child: (*given, child) for child, given in parents.items() if _is_counted(data, child, given)}
     if counter is None:
         counter = data.counter(list(dict.fromkeys(name for family in families.values() for name in family)))
-    counts = counter.count(families.values())
-    return {
-        child: MultinomialStatistics(
-            child=data.variable(child),
-            parents=tuple(map(data.variable, family[:-1])),
-            total=float(counts[family].sum()),
-            counts=counts[family],
+    tables = dict(counter.count(families.values()))
+    statistics = {}
+    for child, family in families.items():
+        counts = tables.pop(family)  # statistics hold a copy
+        variables = tuple(map(data.variable, family[:-1]))
+        statistics[child] = MultinomialStatistics(
+            child=data.variable(child), parents=variables, total=float(counts.sum()), counts=counts
         )
-        for child, family in families.items()
-    }
+    return statistics
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from hybridbn.fitting.kernel_bandwidths import (
     sum_logs_of_nearest,
     sum_pairs,
 )
-from hybridbn.potentials.kernel import Kernel, evaluation, lattice
+from hybridbn.potentials.kernel import Kernel, evaluation, lattice, log_sums
 from hybridbn.potentials.kernel.lattice import sum_on_lattice
 from hybridbn.variables import Continuous, Discrete
 
@@ -189,12 +189,14 @@ def test_windows_meet_at_their_ends():
 
 def _all_ways(monkeypatch, potential, axes):
     results = []
-    for places, table, product in ((0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1)):
-        if product and any(axis.ndim == 2 and min(axis.shape) > 1 for axis in axes.values()):
+    for way in ("matrices", "places", "table", "product", "lines"):
+        if way == "product" and any(axis.ndim == 2 and min(axis.shape) > 1 for axis in axes.values()):
             continue
-        monkeypatch.setattr(evaluation, "products_are_cheaper", lambda *_, chosen=product: chosen)
-        monkeypatch.setattr(evaluation, "sums_are_cheaper", lambda *_, chosen=places: chosen)
-        found = (lambda _, *where: evaluation.find_distinct(*where)) if table else (lambda *_: None)
+        monkeypatch.setattr(evaluation, "products_are_cheaper", lambda *_, chosen=way: chosen == "product")
+        monkeypatch.setattr(evaluation, "sums_are_cheaper", lambda *_, chosen=way: chosen == "places")
+        possible = (lambda *where: evaluation._estimate_lines(*where) < INF) if way == "lines" else (lambda *_: False)
+        monkeypatch.setattr(evaluation, "lines_are_cheaper", possible)
+        found = (lambda _, *where: evaluation.find_distinct(*where)) if way == "table" else (lambda *_: None)
         monkeypatch.setattr(evaluation, "find_repeats", found)
         results.append(potential.log_on(axes))
     finite = np.isfinite(results[0])
@@ -267,6 +269,7 @@ def test_places_in_small_chunks_and_without_rows(monkeypatch):
     points = rng.normal(size=(400, 2))
     potential = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])
     monkeypatch.setattr(evaluation, "NUMBERS", 500)
+    monkeypatch.setattr(log_sums, "NUMBERS", 500)
     monkeypatch.setattr(evaluation, "MOST_TARGETS", 37)
     monkeypatch.setattr(evaluation, "LARGEST_TABLE", 37)
     _all_ways(monkeypatch, potential, {"x": rng.normal(size=(3, 20)), "y": rng.normal(size=(4, 20)) * 3})
@@ -276,6 +279,27 @@ def test_places_in_small_chunks_and_without_rows(monkeypatch):
     assert potential.log_on({"x": points[:3, 1], "y": np.empty((2, 0))}).shape == (2, 3, 0)
 
 
+@pytest.mark.parametrize("domain", [(-INF, INF), (-4.0, 4.0)])
+def test_lines_have_the_digits_of_direct_sums_in_the_tails(domain):
+    rng = np.random.default_rng(12)
+    y = rng.normal(size=1200)
+    x = np.clip(np.sin(2 * y) + 0.3 * rng.normal(size=1200), -4, 4)
+    weights = np.exp(rng.normal(size=1200) * 3)
+    potential = Kernel(
+        Continuous("x", domain),
+        (Continuous("y"),),
+        points=np.column_stack([x, y]),
+        bandwidths=[0.03, 0.05],
+        weights=weights,
+    )
+    group, xs, ys = potential._mixture_of(0), np.r_[x[:200], np.linspace(-4, 4, 100)], np.linspace(-6, 6, 40)
+    lines = evaluation.sum_on_lines(group, ys[None], xs[None])[0]
+    given = np.log(weights) - 0.5 * ((ys[:, None] - y) / 0.05) ** 2
+    joint = given[:, None] - 0.5 * ((xs[:, None] - x) / 0.03) ** 2 - group.log_inside
+    expected = logsumexp(joint, axis=2) - logsumexp(given, axis=1)[:, None] - np.log(0.03 * np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(lines, expected, rtol=1e-12, atol=1e-11)
+
+
 def test_many_places_are_chosen_by_cost():
     rng = np.random.default_rng(9)
     points = rng.normal(size=(3000, 2))
@@ -283,6 +307,9 @@ def test_many_places_are_chosen_by_cost():
     few, own = [np.zeros((1, 20))], [np.zeros((500, 50))]
     assert not evaluation.sums_are_cheaper(group, few, np.zeros((1, 10)))
     assert evaluation.sums_are_cheaper(group, own, np.zeros((500, 1)))
+    many = [np.zeros((1, 100))], np.zeros((1000, 1))
+    assert evaluation.lines_are_cheaper(group, *many)
+    assert not evaluation.sums_are_cheaper(group, *many)
 
 
 def test_values_that_come_up_again_are_computed_once():

@@ -144,9 +144,30 @@ def test_many_parameters_by_the_quasi_newton_method(monkeypatch):
     np.testing.assert_allclose(other.coefficients, by_newton.coefficients, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.parametrize("parents", [(X,), (Y, X), (D, X), (X, D, Y)])
+@pytest.mark.parametrize("known", [None, (Y,), (X, Y), (X, D), (D, X, Y)])
+def test_an_approximation_has_the_likelihood_of_the_regressions(parents, known):
+    table = table_of(some_data(2000))
+    fitter = SoftmaxFitter(ridge=1e-3)
+    near = None if known is None else fitter.fit(table, C, known)
+    exact = fitter.fit(table, C, parents)
+    approximate = fitter.approximate(fitter.statistics(table, C, parents), near)
+    axes = {variable.name: table.coded(variable)[None] for variable in (C, *parents)}
+    likelihood = fitter.statistics(table, C, parents).log_likelihood(approximate)
+    np.testing.assert_allclose(likelihood, exact.log_on(axes).sum(), rtol=1e-9)
+    np.testing.assert_allclose(approximate.coefficients, exact.coefficients, rtol=1e-4, atol=1e-4)
+
+
+def test_many_rows_are_fitted_as_those_of_a_few_that_are_repeated():
+    data = some_data()
+    few = SoftmaxFitter(ridge=0.5).fit(table_of(data, np.full(len(data["x"]), 40.0)), C, (X, D, Y))
+    many = SoftmaxFitter(ridge=0.5).fit(table_of({name: np.tile(own, 40) for name, own in data.items()}), C, (X, D, Y))
+    np.testing.assert_allclose(many.coefficients, few.coefficients, rtol=1e-9, atol=1e-10)
+
+
 def test_gradient_and_curvature_are_derivatives():
     rng = np.random.default_rng(0)
-    problem = module._Problem(rng.normal(size=(20, 3)), rng.random((20, 4)), rng.normal(size=(4, 3)), 0.7)
+    problem = module._Problem(rng.normal(size=(3, 20)), rng.random((4, 20)), rng.normal(size=(4, 3)), 0.7)
     at = rng.normal(size=12)
     gradient, curvature = problem.objective(at)[1], problem.curvature(at)
     for i, step in enumerate(1e-5 * np.eye(12)):

@@ -1,6 +1,7 @@
 """What learns from large tables in little memory and time gives the same as what does all at once."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -37,7 +38,7 @@ def test_pairs_come_in_batches(monkeypatch, holes, remembered):
     names = list(columns)[1:]
     whole = {family: counter.joint(family) for family in (("c0", *p) for p in itertools.combinations(names, 2))}
     for most in (1, 200, 2**22):
-        monkeypatch.setattr(counting.pair_count_batches, "__defaults__", (most,))
+        monkeypatch.setattr(counting.pair_count_batches, "__defaults__", (most, 1))
         monkeypatch.setattr(counting, "_BATCH_CELLS", most)
         for own in (counter, counter.counter):
             for batches in (own.pair_batches(names, ("c0",)), counting.Counter.pair_batches(own, names, ("c0",))):
@@ -54,6 +55,33 @@ def test_information_from_what_occurs_is_that_of_the_tables(monkeypatch, holes):
     monkeypatch.setattr(dependence, "_SPARSE", 0)
     monkeypatch.setattr(dependence, "_LEAST_SPARSE", 0)
     assert Dependence(read).measure_pairs() == pytest.approx(tables, abs=1e-11)
+
+
+def test_wide_columns_take_little_more_memory_than_the_network():
+    """Tables of counts and of probabilities are not held twice, nor remembered beyond a bound."""
+    rng = np.random.default_rng(0)
+    table = hb.Table({f"c{i}": rng.integers(600 if i else 2, size=3000).astype(str) for i in range(7)})
+    tan(table.take(np.arange(50)), "c0")
+    tracemalloc.start()
+    network = tan(table, "c0")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    held = sum(network.potential(name).table.nbytes for name in network)
+    assert peak < 1.4 * held + 4 * 2**20
+
+
+def test_a_counter_remembers_no_more_than_it_may(monkeypatch):
+    monkeypatch.setattr(counters, "_REMEMBERED_CELLS", 5 * (9 + 64))
+    rng = np.random.default_rng(0)
+    columns = {f"c{i}": rng.integers(0, 3, 100) for i in range(6)}
+    counter, plain = (kind(columns, dict.fromkeys(columns, 3)) for kind in (NumpyCounter, NumpyCounter))
+    counter = CachedCounter(counter)
+    families = [*itertools.permutations(columns, 2)]
+    for _ in range(2):
+        for families_asked in (families, families[::-1]):
+            for family, counts in counter.count(families_asked).items():
+                np.testing.assert_array_equal(counts, plain.joint(family))
+    assert len(counter._tables) == 5
 
 
 def test_hundreds_of_columns_make_a_tree():

@@ -108,7 +108,7 @@ def ask_pyagrum(peer: Any, targets: list[str], evidence: dict[str, Any], engine:
 
 
 def singles(report: Report, folder: str) -> None:
-    for name in ("alarm", "hailfinder", "win95pts", "andes"):
+    for name in ("asia", "cancer", "earthquake", "alarm", "hailfinder", "win95pts", "andes"):
         network = hb.read_network(shipped(name))
         peer = None if report.ours else pyagrum_network(folder, name)
         leaves = [node for node in network if network.out_degree(node) == 0][:5]

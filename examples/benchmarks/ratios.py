@@ -1,11 +1,12 @@
-"""All benchmarks that have a peer, one table: python examples/benchmarks/ratios.py [--quick] [--only NAME ...].
+"""All benchmarks that have a peer or a limit: python examples/benchmarks/ratios.py [--quick] [--only NAME ...].
 
 Each benchmark runs in a process of its own, on one thread, one after the other; a ratio is the peer's time over that of
-hybridbn. What is measured goes with versions and machine to ``--json`` (results/ratios.json by default). Beside each
-ratio stands that of the last release, which ``ratios.json`` in this folder holds, and rows that became worse by more
-than a quarter are named at the end. ``--release`` writes ratios.json anew: the guide's page of numbers is made from it.
-``--quick`` takes smaller tables and some minutes; in full it is about an hour. With ``--only`` the other benchmarks in
-the file stay as they are. Peers that are not installed are left out.
+hybridbn, and a factor, in a second table, what hybridbn takes over its limit. What is measured goes with versions and
+machine to ``--json`` (results/ratios.json by default). Beside each ratio stands that of the last release, which
+``ratios.json`` in this folder holds, and rows that became worse by more than a quarter are named at the end.
+``--release`` writes ratios.json anew: the guide's page of numbers is made from it. ``--quick`` takes smaller tables and
+some minutes; in full it is about an hour. With ``--only`` the other benchmarks in the file stay as they are. Peers that
+are not installed are left out.
 """
 
 from __future__ import annotations
@@ -41,6 +42,7 @@ BENCHMARKS: dict[str, tuple[list[str], list[str]]] = {
     "bif": ([], ["asia", "alarm", "win95pts", "--repeat", "1"]),
     "readers": ([], ["100000"]),
     "mte_density": ([], ["250", "--seeds", "2"]),
+    "limits": ([], ["--rows", "1000000"]),
 }
 """The options of each benchmark, in full and quick."""
 
@@ -110,6 +112,24 @@ def compare_ratios(new: dict[str, Any], last: dict[str, Any]) -> tuple[list[str]
     return lines, worse
 
 
+def list_limits(measured: dict[str, Any]) -> list[str]:
+    """Return the lines of a table of seconds, memory and other figures beside their limits.
+
+    Examples
+    --------
+    >>> row = {"name": "convert", "ours": 0.3, "bound": 0.6, "unit": "s"}
+    >>> list_limits({"benchmarks": {"limits": [row]}})[1].split()
+    ['convert', '0.3', '0.6', 's', '0.5']
+    """
+    lines = [f"{'beside its limit':<72}{'hybridbn':>12}{'limit':>12}{'':>6}{'factor':>9}"]
+    for rows in measured["benchmarks"].values():
+        for row in rows:
+            if "unit" in row:
+                figure, limit = row["ours"], row["bound"]
+                lines.append(f"{row['name']:<72.72}{figure:>12.3g}{limit:>12.3g}{row['unit']:>6}{figure / limit:>9.3g}")
+    return lines
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller tables")
@@ -142,7 +162,7 @@ def main() -> None:
         print("the last release was measured on tables of other sizes, so ratios are not compared", file=sys.stderr)
         last = {}
     lines, worse = compare_ratios(measured, last)
-    print(*lines, sep="\n")
+    print(*lines, "", *list_limits(measured), sep="\n")
     if last:
         print(f"\n{len(worse)} rows worse than in the last release by more than a quarter:")
         print(*worse or ["none"], sep="\n")

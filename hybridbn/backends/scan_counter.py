@@ -306,5 +306,5 @@ def _distinct(names: Names) -> Names:
 
 
 @counter_of.register
-def _(table: Scan, variables: Iterable[Variable], jobs: int = 1) -> Counter:
+def _(table: Scan, variables: Iterable[Variable], jobs: int | None = None) -> Counter:
     return ScanCounter(table, tuple(variables))

@@ -8,13 +8,22 @@ from hybridbn.errors import NetworkError
 from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimation.em import expectation_maximization
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
+from hybridbn.options import Options
 
 __all__ = ["fit"]
 
 
+@share_passes
 def fit(
-    structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None, *, missing: str = "available"
+    structure: Any,
+    data: Any,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    missing: str = "available",
+    n_jobs: int | None = None,
 ) -> Network:
     """Learn the potentials of a network with given arcs.
 
@@ -36,6 +45,9 @@ def fit(
         cells are missing regardless of all values (completely at random).
         "em": expectation maximization, which is right where cells are missing depending on observed ones, too, and
         learns hidden variables; see `hybridbn.expectation_maximization`, which has more options.
+    n_jobs : int, optional
+        Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------
@@ -61,5 +73,5 @@ def fit(
     if missing not in ("available", "em"):
         raise NetworkError(f"missing must be 'available' or 'em', not {missing!r}")
     if missing == "em":
-        return expectation_maximization(structure, data, potentials, weights).network
+        return expectation_maximization(structure, data, potentials, weights, options=Options(n_jobs=n_jobs)).network
     return fit_available(structure, data, potentials, weights)

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
+from hybridbn.jobs import run_in_threads
 from hybridbn.variables import Codes, Values
 
 __all__ = [
@@ -68,6 +69,7 @@ class ColumnGroups:
         target_codes: Column | None,
         target_size: int,
         weights: Values | None,
+        jobs: int = 1,
     ) -> None:
         self.columns: list[PaddedColumn] = [
             PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)
@@ -77,6 +79,7 @@ class ColumnGroups:
         self.target: PaddedColumn = PaddedColumn(target, target_size)
         self.has_target: bool = target_codes is not None
         self.weights = weights
+        self._jobs = jobs
 
     def batches(self, blocks: Sequence[Block], most_cells: int) -> Iterator[list[Block]]:
         """Yield blocks of groups, so many at a time that their tables together have few cells."""
@@ -107,7 +110,8 @@ class ColumnGroups:
         # the shorter the integers are, the more of them are combined at a time
         largest = max((total.size for total in counts), default=0)
         kind = next(one for one in (np.int16, np.int32, np.int64) if largest <= np.iinfo(one).max)
-        for start in range(0, self.rows, ROWS):
+
+        def count(start: int) -> Iterator[NDArray[Any]]:
             part = slice(start, start + ROWS)
             weights = None if self.weights is None else self.weights[part]
             target = self.target.block(part, kind) if self.has_target else None
@@ -120,7 +124,13 @@ class ColumnGroups:
                     configurations = first
                     for other in block[1:]:
                         configurations = configurations * math.prod(radix[other]) + mixed[other]
-                    total += np.bincount(configurations, weights, total.size)
+                    yield np.bincount(configurations, weights, total.size)
+
+        # one thread holds one table of a block at a time
+        work = count if self._jobs == 1 else lambda start: list(count(start))
+        for tables in run_in_threads(work, range(0, self.rows, ROWS), self._jobs):
+            for total, table in zip(counts, tables, strict=True):
+                total += table
         return [total.reshape(shape) for total, shape in zip(counts, shapes, strict=True)]
 
 

@@ -29,7 +29,7 @@ from hybridbn.fitting.counting import (
     select_complete_rows,
     single_counts,
 )
-from hybridbn.jobs import run_in_threads
+from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = ["CachedCounter", "CrossedColumns", "NumpyCounter", "counter_of"]
@@ -38,8 +38,12 @@ _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
 _BLOCK = 32768
 """Rows of a block that is counted by group: its codes stay in the second-level cache."""
-_REMEMBERED_CELLS = 2**22
-"""Tables of all pairs are remembered if they have at most so many cells together (32 MiB)."""
+_REMEMBERED_CELLS, _CELLS_OF_A_NAME = 2**22, 64
+"""Tables are remembered while they have at most so many cells together (32 MiB), and the memory of so many cells that a
+table takes beside its own.
+"""
+_LARGE_TABLE = 2**18
+"""Tables of more cells are not remembered: there are few of them."""
 _CROSSED_CELLS = 4096
 """Most cells of a table of a group of columns that is kept for many requests: it stays in the fastest cache."""
 
@@ -54,7 +58,7 @@ class NumpyCounter(Counter):
     sizes : mapping from each discrete column to the number of its states
     weights : ndarray (rows,), optional
     jobs : int
-        Threads that share a pass by group; the sums do not depend on it.
+        Threads that share a pass; the sums do not depend on it.
     persistent : bool
         Keep joint codes of columns for the next request.
     incomplete : set of str, optional
@@ -125,7 +129,7 @@ class NumpyCounter(Counter):
             tables = self._count_crossed(chosen, target)
         else:
             codes = [self.columns[name] for name in chosen]
-            tables = single_counts(codes, states, self._encode(target), math.prod(shape), self.weights)
+            tables = single_counts(codes, states, self._encode(target), math.prod(shape), self.weights, self._jobs)
         return Counts(
             {
                 (*target, name): table.reshape(*shape, size)
@@ -142,7 +146,7 @@ class NumpyCounter(Counter):
         codes, states = [self.columns[name] for name in names], [self.sizes[name] for name in names]
         shape = self.shape(given)
         condition = self._encode(given) if given else None
-        for tables in pair_count_batches(codes, states, condition, math.prod(shape), self.weights):
+        for tables in pair_count_batches(codes, states, condition, math.prod(shape), self.weights, jobs=self._jobs):
             yield Counts(
                 {
                     (*given, names[i], names[j]): table if len(given) < 2 else table.reshape(*shape, *table.shape[1:])
@@ -161,7 +165,7 @@ class NumpyCounter(Counter):
         values, sizes = columns[: len(numbers)], self.shape(given)
         cells = encode_configurations(columns[len(numbers) :], sizes, len(values[0]))
         total = float(len(values[0])) if weights is None else float(weights.sum())
-        return Moments(total, *central_moments(values, cells, math.prod(sizes), weights))
+        return Moments(total, *central_moments(values, cells, math.prod(sizes), weights, self._jobs))
 
     def by_group(self, groups: Groups, families: Sequence[Names]) -> list[Values]:
         """Count in blocks of rows, which are added up in their order."""
@@ -207,7 +211,7 @@ class NumpyCounter(Counter):
 
     def _count_one(self, names: Names) -> Values:
         columns, weights = self._select_complete(names)
-        return joint_counts(columns, self.shape(names), weights)
+        return joint_counts(columns, self.shape(names), weights, self._jobs)
 
     def _count_holes(self, names: Names) -> Values:
         codes = [
@@ -216,7 +220,7 @@ class NumpyCounter(Counter):
             else self.columns[name]
             for name in names
         ]
-        return joint_counts(codes, self.shape(names, holes=True), self.weights)
+        return joint_counts(codes, self.shape(names, holes=True), self.weights, self._jobs)
 
     def _encode(self, names: Names) -> Codes:
         """Return each row's joint configuration of some columns, -1 where a cell is missing."""
@@ -233,7 +237,7 @@ class NumpyCounter(Counter):
         """Count with joint codes of the columns that are kept."""
         if names not in self._crossed:
             codes = [self.columns[name].astype(np.intp, copy=False) for name in names]
-            self._crossed[names] = CrossedColumns(codes, [self.sizes[name] for name in names], self.weights)
+            self._crossed[names] = CrossedColumns(codes, [self.sizes[name] for name in names], self.weights, self._jobs)
         crossed = self._crossed[names]
         holes = [self.columns[name] >= 0 for name in target if name in self.incomplete]
         rows = np.flatnonzero(np.all(holes, axis=0)) if holes else None
@@ -290,6 +294,7 @@ class CachedCounter(Counter):
         self.counter, self.sizes = counter, counter.sizes
         self._incomplete = counter.incomplete
         self._tables: dict[frozenset[str], tuple[Names, Values]] = {}
+        self._cells = 0
 
     @property
     def incomplete(self) -> frozenset[str]:
@@ -302,28 +307,24 @@ class CachedCounter(Counter):
         if holes:
             return self.counter.count(families, holes=True)
         unknown = [names for names in families if frozenset(names) not in self._tables]
-        if unknown:
-            self._remember(self.counter.count(unknown))
-        return Counts({names: self._look_up(names) for names in families})
+        return self._look_up(families, self.counter.count(unknown) if unknown else {})
 
     def with_target(self, names: Iterable[str], target: Names) -> Counts:
         """Count what is not known."""
         families = [(*target, name) for name in names]
         unknown = [family[-1] for family in families if frozenset(family) not in self._tables]
-        if unknown:
-            self._remember(self.counter.with_target(unknown, target))
-        return Counts({family: self._look_up(family) for family in families})
+        return self._look_up(families, self.counter.with_target(unknown, target) if unknown else {})
 
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count all pairs, and remember their margins too."""
         counts = self.counter.pairs(names, given)
-        self._remember(counts)
         for family, table in counts.items():
+            self._remember(family, table)
             for axis, name in enumerate(family):
                 rest = family[:axis] + family[axis + 1 :]
                 # a row that lacks this cell is not in the table, but is in that of the others
                 if rest and name not in self._incomplete and frozenset(rest) not in self._tables:
-                    self._tables[frozenset(rest)] = rest, table.sum(axis=axis)
+                    self._remember(rest, table.sum(axis=axis))
         return counts
 
     def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
@@ -331,7 +332,7 @@ class CachedCounter(Counter):
         sizes = [self.sizes[name] for name in names]
         # the sum of the products of all pairs
         cells = math.prod(self.shape(given)) * (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-        if cells > _REMEMBERED_CELLS:
+        if cells + math.comb(len(names), 2) * _CELLS_OF_A_NAME > _REMEMBERED_CELLS - self._cells:
             yield from self.counter.pair_batches(names, given)
         else:
             yield self.pairs(names, given)
@@ -348,16 +349,25 @@ class CachedCounter(Counter):
         """Count by group, which is not remembered."""
         return self.counter.by_group(groups, families)
 
-    def _remember(self, counts: Counts) -> None:
-        self._tables |= {frozenset(names): (names, table) for names, table in counts.items()}
+    def _remember(self, names: Names, table: Values) -> None:
+        key, cells = frozenset(names), table.size + _CELLS_OF_A_NAME
+        if key not in self._tables and cells <= min(_REMEMBERED_CELLS - self._cells, _LARGE_TABLE):
+            self._tables[key] = names, table
+            self._cells += cells
 
-    def _look_up(self, names: Names) -> Values:
+    def _look_up(self, families: Sequence[Names], counted: Mapping[Names, Values]) -> Counts:
+        """Return tables that were just counted, which are remembered, and those that were remembered before."""
+        for names, table in counted.items():
+            self._remember(names, table)
+        return Counts({names: counted[names] if names in counted else self._arrange(names) for names in families})
+
+    def _arrange(self, names: Names) -> Values:
         order, table = self._tables[frozenset(names)]
         return table if order == names else np.ascontiguousarray(table.transpose([order.index(name) for name in names]))
 
 
 @singledispatch
-def counter_of(table: Any, variables: Iterable[Variable], jobs: int = 1) -> Counter:
+def counter_of(table: Any, variables: Iterable[Variable], jobs: int | None = None) -> Counter:
     """Return a counter of a table's columns, read as codes or values of these variables.
 
     Another kind of table registers a function of its own: ``counter_of.register(Kind, function)``.
@@ -366,8 +376,8 @@ def counter_of(table: Any, variables: Iterable[Variable], jobs: int = 1) -> Coun
     ----------
     table : Table
     variables : iterable of Variable
-    jobs : int
-        Threads that may share a pass.
+    jobs : int, optional
+        Threads that may share a pass, by default `get_jobs`.
 
     Examples
     --------
@@ -381,7 +391,7 @@ def counter_of(table: Any, variables: Iterable[Variable], jobs: int = 1) -> Coun
         {variable.name: table.coded(variable, compact=True) for variable in variables},
         {variable.name: len(variable) for variable in variables if isinstance(variable, Discrete)},
         table.weights if table.weighted else None,
-        jobs,
+        get_jobs() if jobs is None else jobs,
     )
 
 
@@ -402,6 +412,8 @@ class CrossedColumns:
     codes : sequence of integer arrays (rows,), -1 where missing
     sizes : sequence of int
     weights : ndarray (rows,), optional
+    jobs : int
+        Threads that share the groups of columns.
 
     Attributes
     ----------
@@ -415,7 +427,8 @@ class CrossedColumns:
            [0., 0., 1., 0., 0.]])
     """
 
-    def __init__(self, codes: Sequence[Codes], sizes: Sequence[int], weights: Values | None) -> None:
+    def __init__(self, codes: Sequence[Codes], sizes: Sequence[int], weights: Values | None, jobs: int = 1) -> None:
+        self._jobs = jobs
         holes = [bool((column < 0).any()) for column in codes]
         self._padded = [size + hole for size, hole in zip(sizes, holes, strict=True)]
         self._codes = [
@@ -447,11 +460,15 @@ class CrossedColumns:
             level *= 4
         weights = self._weights if rows is None or self._weights is None else self._weights[rows]
         result = np.empty((size, self._edges[-1]))
-        for group in self._group_columns(level):
+
+        def count(group: _JointCodes) -> None:
             codes = configuration * group.size
             codes += group.codes if rows is None else group.codes[rows]
-            found = np.bincount(codes, weights, size * group.size).reshape(size, group.size)
-            result[:, group.part] = found if group.margins is None else found.astype(float) @ group.margins
+            table = np.bincount(codes, weights, size * group.size).reshape(size, group.size)
+            result[:, group.part] = table if group.margins is None else table.astype(float) @ group.margins
+
+        for _ in run_in_threads(count, self._group_columns(level), self._jobs):
+            pass
         return result if self._kept is None else result[:, self._kept]
 
     def _group_columns(self, level: int) -> list[_JointCodes]:

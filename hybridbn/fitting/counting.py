@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +35,7 @@ from hybridbn.fitting.column_groups import (
     indicate_states,
     sum_to_pairs,
 )
+from hybridbn.jobs import run_in_threads
 from hybridbn.variables import Codes, Values, Variable
 
 __all__ = [
@@ -268,13 +269,13 @@ _SINGLE_CELLS = 2**15
 
 _SPARSE = 4
 """A table with so many times more cells than rows is counted by sorting the rows."""
-_BATCH_CELLS = 2**22
-"""Most cells of the tables of a batch of pairs (32 MiB), of which there is a pass over the rows each."""
+_BATCH_CELLS = 2**21
+"""Most cells of the tables of a batch of pairs (16 MiB), of which there is a pass over the rows each."""
 _FEW_CELLS = 2**12
 """A grouped table of pairs may have so many cells, however few rows there are."""
 
 
-def joint_counts(codes: Sequence[Column], sizes: Sequence[int], weights: Values | None = None) -> Values:
+def joint_counts(codes: Sequence[Column], sizes: Sequence[int], weights: Values | None = None, jobs: int = 1) -> Values:
     """Return the weight of each joint configuration of some columns.
 
     Parameters
@@ -285,6 +286,8 @@ def joint_counts(codes: Sequence[Column], sizes: Sequence[int], weights: Values 
         The number of states of each column.
     weights : ndarray (rows,), optional
         Without them every row counts once, and the counts are exact.
+    jobs : int
+        Threads that share the pass, with the same sums.
 
     Returns
     -------
@@ -299,18 +302,26 @@ def joint_counts(codes: Sequence[Column], sizes: Sequence[int], weights: Values 
     """
     columns = [PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
     padded = tuple(column.size for column in columns)
-    counts = np.zeros(math.prod(padded))
+    size = math.prod(padded)
     rows = len(columns[0].codes) if columns else 0
     # A bincount starts from zeros, so a large table wants large blocks.
-    block = max(ROWS, 4 * counts.size)
-    for start in range(0, rows, block):
+    block = max(ROWS, 4 * size)
+
+    def count(start: int) -> NDArray[Any]:
         part = slice(start, start + block)
-        counts += np.bincount(
-            combine_codes([column.block(part) for column in columns], padded),
-            None if weights is None else weights[part],
-            counts.size,
-        )
-    return drop_padding(counts.reshape(padded), sizes)
+        keys = combine_codes([column.block(part) for column in columns], padded)
+        own = None if weights is None else weights[part]
+        if own is None and size > len(keys):
+            own = np.ones(len(keys))  # a table of floats is not converted to one
+        return np.bincount(keys, own, size)
+
+    counts: Values | None = None
+    for table in run_in_threads(count, range(0, rows, block), jobs):
+        if counts is None:
+            counts = table.astype(float, copy=False)
+        else:
+            counts += table
+    return drop_padding((np.zeros(size) if counts is None else counts).reshape(padded), sizes)
 
 
 def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
@@ -332,6 +343,7 @@ def single_counts(
     target_codes: Column,
     target_size: int,
     weights: Values | None = None,
+    jobs: int = 1,
 ) -> list[Values]:
     """Return the table of each column with a target, in one pass: what naive Bayes learns from.
 
@@ -339,7 +351,7 @@ def single_counts(
 
     Parameters
     ----------
-    codes, sizes, weights : as in `joint_counts`
+    codes, sizes, weights, jobs : as in `joint_counts`
     target_codes : integer array (rows,)
     target_size : int
 
@@ -354,11 +366,12 @@ def single_counts(
     [[[1.0, 1.0], [0.0, 1.0]], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]]
     """
     tables: list[Values] = [np.zeros(0)] * len(codes)
-    counted = ColumnGroups(codes, sizes, target_codes, target_size, weights)
+    counted = ColumnGroups(codes, sizes, target_codes, target_size, weights, jobs)
     groups = list(group_columns([column.size for column in counted.columns], _SINGLE_CELLS // counted.target.size))
     for group, table in zip(groups, counted.tables([(group,) for group in groups]), strict=True):
         for place, column in enumerate(group):
-            margin = table.sum(axis=tuple(1 + other for other in range(len(group)) if other != place))
+            others = tuple(1 + other for other in range(len(group)) if other != place)
+            margin = table.sum(axis=others) if others else table
             tables[column] = drop_padding(margin, (target_size, sizes[column]))
     return tables
 
@@ -410,6 +423,7 @@ def pair_count_batches(
     target_size: int,
     weights: Values | None,
     most_cells: int = _BATCH_CELLS,
+    jobs: int = 1,
 ) -> Iterator[dict[tuple[int, int], Values]]:
     """Yield the tables of `pair_counts`, some at a time, each batch from a pass over the rows.
 
@@ -418,6 +432,8 @@ def pair_count_batches(
     codes, sizes, target_codes, target_size, weights : as in `pair_counts`
     most_cells : int
         Of the grouped tables that are held at a time.
+    jobs : int
+        Threads that share a pass, with the same sums.
 
     Examples
     --------
@@ -425,7 +441,7 @@ def pair_count_batches(
     >>> [sorted(batch) for batch in pair_count_batches(columns, (2, 2, 2), None, 1, None)]
     [[(0, 1), (0, 2), (1, 2)]]
     """
-    counted = ColumnGroups(codes, sizes, target_codes, target_size, weights)
+    counted = ColumnGroups(codes, sizes, target_codes, target_size, weights, jobs)
     # tables of more cells than rows are mostly empty
     most = math.isqrt(min(_PAIR_CELLS, max(counted.rows, _FEW_CELLS)) // counted.target.size)
     groups = list(group_columns([column.size for column in counted.columns], most, most_columns=3))
@@ -476,7 +492,7 @@ def select_complete_rows(columns: Sequence[Column], weights: Values | None) -> t
 
 
 def central_moments(
-    values: Sequence[Values], cells: Codes, size: int, weights: Values | None
+    values: Sequence[Values], cells: Codes, size: int, weights: Values | None, jobs: int = 1
 ) -> tuple[Values, Values, Values]:
     """Return weight, means (cells, columns) and centered products (cells, columns, columns) of each cell."""
     n = np.bincount(cells, weights, size).astype(np.float64)
@@ -485,14 +501,17 @@ def central_moments(
     def sums(numbers: Values) -> Values:
         return np.asarray(np.bincount(cells, numbers if weights is None else numbers * weights, size), np.float64)
 
-    means = np.empty((size, len(values)))
-    centered = []
-    for j, column in enumerate(values):
+    def center(column: Values) -> tuple[Values, Values]:
         # the second pass removes what rounding of the first left in the mean
         mean = sums(column) / safe
         mean += sums(column - mean[cells]) / safe
-        means[:, j] = np.where(n > 0, mean, 0.0)
-        centered.append(column - mean[cells])
+        return np.where(n > 0, mean, 0.0), column - mean[cells]
+
+    means = np.empty((size, len(values)))
+    centered = []
+    for j, (mean, rest) in enumerate(run_in_threads(center, values, jobs)):
+        means[:, j] = mean
+        centered.append(rest)
     products = np.empty((size, len(values), len(values)))
     if size <= len(values):
         # few cells of many columns: a product of matrices for each
@@ -503,9 +522,10 @@ def central_moments(
             within = scaled[:, rows] @ stacked[:, rows].T
             products[cell] = (within + within.T) / 2
         return n, means, products
-    for i, first in enumerate(centered):
-        for j, second in enumerate(centered[: i + 1]):
-            products[:, i, j] = products[:, j, i] = sums(first * second)
+    pairs = list(itertools.combinations_with_replacement(range(len(values)), 2))
+    own = run_in_threads(lambda pair: sums(centered[pair[0]] * centered[pair[1]]), pairs, jobs)
+    for (i, j), total in zip(pairs, own, strict=True):
+        products[:, i, j] = products[:, j, i] = total
     return n, means, products
 
 

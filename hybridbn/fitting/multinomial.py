@@ -68,7 +68,9 @@ class MEstimate:
 
     def __call__(self, counts: Values) -> Values:
         """Return the table of probabilities for a table of counts, the child last."""
-        return np.asarray(self.each(counts[None])[0])
+        total: Values = counts + self._spread(counts[None])[0]
+        total /= counts.sum(axis=-1, keepdims=True) + self.m
+        return total
 
     def each(self, counts: Values) -> Values:
         """Return the tables of probabilities for several tables of counts (tables, ..., states), each with a prior of
@@ -249,9 +251,10 @@ class MultinomialFitter(Fitter):
     def potential(self, statistics: Any) -> Multinomial:
         """Return the table of probabilities."""
         refuse_empty(statistics)
-        return Multinomial(
-            statistics.child, parents=statistics.parents, table=self.estimate(statistics.counts), normalize=False
-        )
+        table = self.estimate(statistics.counts)
+        if isinstance(self.estimate, MEstimate | Dirichlet | MaximumLikelihood):
+            table.flags.writeable = False  # so that it is not copied
+        return Multinomial(statistics.child, parents=statistics.parents, table=table, normalize=False)
 
 
 def counts_suffice(fitter: Fitter) -> TypeGuard[MultinomialFitter]:

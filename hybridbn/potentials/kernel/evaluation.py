@@ -1,15 +1,16 @@
-"""Kernel conditionals at many points, by whichever of four methods is estimated to be the fastest.
+"""Kernel conditionals at many points, by whichever of five methods is estimated to be the fastest.
 
 Matrix products of kernels over all points; the same axis by axis where rows share the nodes of an axis; one sum of
 kernels for every target; or a table over the distinct values, where they come up again in many rows (quadrature halves
 the same cells for every row of a table, so hundreds of rows with hundreds of nodes each may have a thousand distinct
-nodes). All four give the same digits.
+nodes). Where many values of the child meet many of one parent, matrix products have the child's kernels spread onto a
+line of a lattice. All give the same digits.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -18,10 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
-from hybridbn.potentials.kernel.lattice import sum_on_lattice
+from hybridbn.potentials.kernel.lattice import count_cells, sum_on_line
+from hybridbn.potentials.kernel.log_sums import DIGITS, FARTHEST, NUMBERS, choose_units, log_kernel_sums
 from hybridbn.potentials.kernel.mixtures import (
     CELLS_IN_CACHE,
     SAFE,
+    KernelLogs,
     KernelMixture,
     evaluate_child,
     grid_of,
@@ -29,6 +32,7 @@ from hybridbn.potentials.kernel.mixtures import (
     weigh_by_parents,
 )
 from hybridbn.potentials.kernel.product_grids import (
+    SECONDS_PER_TERM,
     ScaledConditional,
     estimate_product_seconds,
     evaluate_on_product,
@@ -37,19 +41,17 @@ from hybridbn.potentials.kernel.product_grids import (
 from hybridbn.variables import Codes, Values
 
 __all__ = [
-    "DIGITS",
-    "FARTHEST",
     "DistinctValues",
     "ScaledConditional",
     "evaluate_at",
     "evaluate_conditional",
     "evaluate_distinct",
     "find_distinct",
+    "lines_are_cheaper",
     "log_factors_without_self",
-    "log_kernel_sums",
     "products_are_cheaper",
     "rows_are_cheaper",
-    "sum_nearest",
+    "sum_on_lines",
     "sum_per_target",
     "sums_are_cheaper",
 ]
@@ -70,20 +72,16 @@ MOST_TARGETS = 1 << 20
 """Targets that are summed at a time, which bounds temporary arrays."""
 LARGEST_TABLE = 1 << 21
 """A table of distinct values has at most this many numbers."""
-NUMBERS = 1 << 20
-"""Temporary arrays hold about this many numbers."""
 _FEWEST_ROWS = 4
 """Rows share grids where there are so many rows for each grid."""
-REACH = 14.0
-"""Kernels are summed on the lattice up to this distance, in bandwidths; beyond it, few of the nearest points matter."""
-DIGITS = 25.0
-"""The terms that are left out of a sum are less than exp(-DIGITS) of it."""
-FARTHEST = 1e6
-"""Farther away, in bandwidths, squares of distances have no digits left for their differences."""
-FIRST_NEIGHBORS = 16
-"""The number of nearest points that are summed first; it is quadrupled until the rest is negligible."""
-
-Exponents = Callable[[Any, Any], Values]
+LINE_REACH, NODES_OF_LINE = 36.0, 128
+"""On lines of a lattice kernels are summed up to this distance; so many nodes of a line are near a point."""
+LARGEST_LINES = 1 << 18
+"""All lines together have at most this many cells (32 MiB)."""
+UNDERFLOW, LEAST_LOG = 745.0, 660.0
+"""Exponentials of less than -UNDERFLOW are zero, and sums whose logarithm is above -LEAST_LOG have lost no terms."""
+SECONDS_PER_POWER, SECONDS_PER_CELL = 1.5e-9, 6e-5
+"""Seconds for a kernel between a point and a node of a line, and to begin with a cell of a line."""
 
 
 def evaluate_conditional(
@@ -117,12 +115,25 @@ def evaluate_at(group: KernelMixture, parents: Sequence[Values], child: NDArray[
         return evaluate_distinct(group, distinct)
     if sums_are_cheaper(group, parents, child):
         return sum_per_target(group, parents, child)
+    return evaluate_product(group, parents, child)
+
+
+def evaluate_product(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
+    """Return the logarithm of the conditional by sums over all points: on lines of a lattice, or by matrix products."""
+    if lines_are_cheaper(group, parents, child):
+        return sum_on_lines(group, parents[0], child)
     return log_conditional(group, parents, child, evaluate_child)
 
 
+def lines_are_cheaper(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> bool:
+    """Tell whether sums on lines of a lattice are estimated to be faster than matrix products over all points."""
+    return _estimate_lines(group, parents, child) < _estimate_costs(group, parents, child)[0]
+
+
 def products_are_cheaper(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> bool:
-    """Tell whether products of the kernels of each axis are estimated to be faster than one sum per target."""
-    return estimate_product_seconds(group, axes, child) < _estimate_sums(group, *_count_targets(axes, child))
+    """Tell whether products of the kernels of each axis are estimated to be faster than lines or one sum per target."""
+    others = _estimate_lines_on(group, axes, child), _estimate_sums(group, *_count_targets(axes, child))
+    return estimate_product_seconds(group, axes, child) < min(others)
 
 
 def rows_are_cheaper(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> bool:
@@ -135,7 +146,12 @@ def rows_are_cheaper(group: KernelMixture, axes: Sequence[Values], child: NDArra
     combinations, targets = _count_targets(axes, child)
     row_by_row = rows * (SECONDS_PER_ROW + estimate_product_seconds(group, *_select_row(axes, child, 0)))
     matrices = len(group.points) * (combinations * SECONDS_PER_KERNEL + targets * SECONDS_PER_PRODUCT)
-    return row_by_row < min(matrices, _estimate_sums(group, combinations, targets))
+    lines = _estimate_lines_on(group, axes, child)
+    return row_by_row < min(matrices, lines, _estimate_sums(group, combinations, targets))
+
+
+def _estimate_lines_on(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> float:
+    return _estimate_lines(group, [axis.T for axis in axes], child.T)
 
 
 def _count_rows(axes: Sequence[Values], child: NDArray[Any]) -> int:
@@ -157,7 +173,7 @@ def find_repeats(group: KernelMixture, parents: Sequence[Values], child: NDArray
     """Return the distinct values, or None if a table of them is estimated to take longer than the other methods."""
     rows, _, _ = _shape(parents, child)
     values = (parents[0].size if parents else 1) + child.size
-    fastest = min(_estimate_costs(group, parents, child))
+    fastest = min(*_estimate_costs(group, parents, child), _estimate_lines(group, parents, child))
     # where there are no repeats, the search for them must not cost much
     if rows == 1 or fastest < 8 * values * SECONDS_PER_SORTED:
         return None
@@ -172,9 +188,9 @@ def find_repeats(group: KernelMixture, parents: Sequence[Values], child: NDArray
 
 
 def sums_are_cheaper(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> bool:
-    """Tell whether one sum of kernels per target is estimated to be faster than matrix products over all points."""
+    """Tell whether one sum of kernels per target is estimated to be faster than sums over all points."""
     matrices, per_target = _estimate_costs(group, parents, child)
-    return per_target < matrices
+    return per_target < min(matrices, _estimate_lines(group, parents, child))
 
 
 def _estimate_costs(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> tuple[float, float]:
@@ -194,6 +210,104 @@ def _estimate_sums(group: KernelMixture, combinations: int, targets: int) -> flo
     sums = combinations + targets if group.first else combinations * (int(group.labels.max()) + 1)
     seconds: float = SECONDS_TO_START + points * SECONDS_PER_POINT + sums * SECONDS_PER_TARGET
     return seconds
+
+
+def _estimate_lines(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> float:
+    """Estimate the seconds for sums on a line for each of the parent's values; infinite where the child has a parent
+    more or less, or rows have values of their own of both.
+    """
+    points, numbers = group.points.shape
+    if group.first == 0 or numbers != 2 or min(len(parents[0]), len(child)) > 1:
+        return math.inf
+    columns, targets = parents[0].size, child.size
+    cells = count_cells(group.points[:, 0], float(group.widths[0, 0]))
+    if not columns * targets or not cells * columns < LARGEST_LINES:
+        return math.inf
+    spread = (points + targets) * NODES_OF_LINE * (SECONDS_PER_POWER + columns * SECONDS_PER_TERM)
+    weights = (points + targets) * columns * SECONDS_PER_KERNEL
+    seconds: float = 2 * (1 + cells) * SECONDS_PER_CELL + weights + spread
+    return seconds
+
+
+def sum_on_lines(group: KernelMixture, parent: Values, child: NDArray[Any]) -> Values:
+    """Return the logarithm of the conditional given one parent, on a line of a lattice for each of its values.
+
+    Sums that are too small for what the lattice reaches are done over the nearest points. Either the parent's values
+    (rows or 1, parent's grid) or the child's (rows or 1, nodes) are shared by all rows.
+    """
+    shape = len(parent), parent.shape[1], len(child), child.shape[1]
+    given, values = parent.reshape(-1), child.reshape(-1)
+    points, widths = group.points, group.widths[0]
+    weights, tops = weigh_by_parents(group, [given], len(given))
+    kernels, child_tops = evaluate_child(group, values)
+    totals = log_kernel_sums(points[:, 1:], widths[1:], group.log_weights, given[:, None], weights, tops)
+    result = np.full((len(given), len(values)), np.nan)
+    result[:, np.isneginf(child_tops)] = -np.inf
+    origin, unit = choose_units(points, widths)
+    low, high = points[:, 0].min(), points[:, 0].max()
+    with np.errstate(over="ignore"):
+        beyond = LINE_REACH * widths[0]
+        reached = np.flatnonzero((values > low - beyond) & (values < high + beyond) & np.isfinite(child_tops))
+        reach = widths[1] * np.sqrt(-2 * tops + 2 * UNDERFLOW)
+        least, most = given - reach, given + reach
+        regular = bool((np.abs((points - origin) / widths) < FARTHEST).all())
+
+    def weigh(rows: Codes) -> tuple[Codes, Values]:
+        along = points[rows, 1]
+        chosen = np.flatnonzero((least <= along.max()) & (most >= along.min()))
+        logs = weights(rows, chosen)
+        logs -= group.log_inside[rows, None]
+        return chosen, np.exp(logs, out=logs)
+
+    if regular and len(reached):
+        line = (points[:, 0] - origin[0]) / unit[0], float(widths[0] / unit[0])
+        sums = sum_on_line(
+            *line, LINE_REACH, (values[reached] - origin[0]) / unit[0], len(given), weigh, by=points[:, 1]
+        )
+        # pairs beyond the reach add less than this
+        missing = totals + (DIGITS - LINE_REACH**2 / 2 - float(group.log_inside.min()))
+        with np.errstate(divide="ignore"):
+            logs = np.log(sums)
+        accurate = logs > np.maximum(missing, -LEAST_LOG)[:, None]
+        constant = math.log(widths[0]) + LOG_ROOT_TWO_PI
+        result[:, reached] = np.where(accurate, logs - totals[:, None] - constant, np.nan)
+    i, j = np.nonzero(np.isnan(result))
+    result[i, j] = _sum_jointly(group, (weights, tops), (kernels, child_tops), given[:, None], values, i, j, False)
+    result[i, j] -= totals[i]
+    return result.reshape(shape).transpose(0, 2, 1, 3).reshape(-1, shape[1], shape[3])
+
+
+def _sum_jointly(
+    group: KernelMixture,
+    parents: KernelLogs,
+    child: KernelLogs,
+    combinations: Values,
+    values: Values,
+    parent_index: Codes,
+    child_index: Codes,
+    lattice: bool,
+) -> Values:
+    """Return the logarithm of the sum of the joint kernels at pairs of a combination of the parents and a value."""
+    (weights, tops), (kernels, child_tops) = parents, child
+    constant = math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI
+    result = np.empty(len(parent_index))
+    for start in range(0, len(parent_index), MOST_TARGETS):
+        block = slice(start, start + MOST_TARGETS)
+        i, j = parent_index[block], child_index[block]
+
+        def exponents(rows: Any, chosen: Any, i: Any = i, j: Any = j) -> Values:
+            return np.asarray(weights(rows, i[chosen]) + kernels(rows, j[chosen]))
+
+        result[block] = child_tops[j] + log_kernel_sums(
+            group.points,
+            group.widths[0],
+            group.log_weights - group.log_inside,
+            np.column_stack([values[j], combinations[i]]),
+            exponents,
+            tops[i] + child_tops[j] + constant,
+            lattice,
+        )
+    return result
 
 
 def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
@@ -221,26 +335,11 @@ def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArr
         total = logsumexp(group.log_weights, keepdims=True)
     values = child.reshape(-1)
     kernels, child_tops = evaluate_child(group, values)
-    constant = math.log(group.widths[0, 0]) + LOG_ROOT_TWO_PI
     result = np.full(len(parent_index), -np.inf)
     possible = np.flatnonzero(np.isfinite(child_tops[child_index]))
-    for start in range(0, len(possible), MOST_TARGETS):
-        block = possible[start : start + MOST_TARGETS]
-        i, j = parent_index[block], child_index[block]
-
-        def exponents(rows: Any, chosen: Any, i: Any = i, j: Any = j) -> Values:
-            return np.asarray(weights(rows, i[chosen]) + kernels(rows, j[chosen]))
-
-        targets = np.column_stack([values[j], combinations[i]])
-        joint = log_kernel_sums(
-            group.points,
-            group.widths[0],
-            group.log_weights - group.log_inside,
-            targets,
-            exponents,
-            tops[i] + child_tops[j] + constant,
-        )
-        result[block] = joint - total[i] + child_tops[j]
+    i, j = parent_index[possible], child_index[possible]
+    joint = _sum_jointly(group, (weights, tops), (kernels, child_tops), combinations, values, i, j, True)
+    result[possible] = joint - total[i]
     return result.reshape(rows, grid, nodes)
 
 
@@ -419,7 +518,7 @@ def evaluate_distinct(group: KernelMixture, distinct: DistinctValues) -> Values:
         child_index = distinct.child_index[block] if len(distinct.child_index) > 1 else distinct.child_index
         used, child_index = np.unique(child_index, return_inverse=True)
         child = distinct.child[used][None]
-        table = log_conditional(group, [values[None] for values in distinct.parents], child, evaluate_child)[0]
+        table = evaluate_product(group, [values[None] for values in distinct.parents], child)[0]
         result[block] = table[parent_index[:, :, None], child_index.reshape(-1, 1, result.shape[2])]
     return result
 
@@ -489,109 +588,3 @@ def _sum_in_logs(
         logs = weights(slice(None), distinct.parent_index[some])
         both = logs + kernels(slice(None), distinct.child_index[some[0], 0])
         result[(*some, 0)] = logsumexp(both, axis=0) - logsumexp(logs, axis=0)
-
-
-def log_kernel_sums(
-    points: Values,
-    widths: Values,
-    log_weights: Values,
-    targets: Values,
-    exponents: Exponents,
-    tops: Values,
-) -> Values:
-    """Return the logarithm of the sum of kernels at each target.
-
-    Kernels are summed on a lattice where many overlap, else over the nearest points. What is left out of a sum is less
-    than 1e-10 of it by a bound, and neither time nor memory grows with the number of points times targets.
-
-    Parameters
-    ----------
-    points : ndarray (points, variables)
-    widths : ndarray (variables,)
-    log_weights : ndarray (points,)
-    targets : ndarray (targets, variables)
-    exponents : callable
-        Called with rows of points, as a slice or (neighbors, targets), and with targets; returns the logarithms of
-        weighted kernels relative to `tops`, in a way that keeps their digits far from all points.
-    tops : ndarray (targets,)
-
-    Examples
-    --------
-    >>> points, weights = np.array([[0.0], [1.0]]), np.zeros(2)
-    >>> targets = np.array([[0.0], [1e4]])
-    >>> def exponents(some, chosen):
-    ...     return -0.5 * (targets[chosen, 0] - points[some, 0].reshape(-1, len(targets[chosen]))) ** 2
-    >>> log_kernel_sums(points, np.ones(1), weights, targets, exponents, np.zeros(2)).round(4)
-    array([ 4.74100000e-01, -4.99900005e+07])
-    """
-    from scipy.special import logsumexp
-
-    result = np.full(len(targets), np.nan)
-    low, high = points.min(axis=0), points.max(axis=0)
-    with np.errstate(over="ignore", invalid="ignore"):
-        scaled, wanted = (points - low) / widths, (targets - low) / widths
-        ends = (high - low) / widths
-        near = ((wanted > -FARTHEST) & (wanted < ends + FARTHEST)).all(axis=1)
-    if not (ends < FARTHEST).all():
-        near[:] = False
-    remaining = np.flatnonzero(near)
-    top = float(log_weights.max())
-    if points.shape[1] <= 2:
-        reached = (wanted > -REACH).all(axis=1) & (wanted < ends + REACH).all(axis=1) & near
-        reachable = np.flatnonzero(reached)
-        weights = np.exp(log_weights - top)
-        least = float(weights.sum()) * math.exp(DIGITS - REACH**2 / 2)
-        if len(reachable):
-            # differences from a distant origin are exact, and so are powers of two as units; others would lose digits
-            with np.errstate(over="ignore"):
-                origin = np.where(np.abs(low) > high - low, low, 0.0)
-            unit = np.ldexp(1.0, np.frexp(widths)[1] - 1)
-            ours, theirs = (points - origin) / unit, (targets[reachable] - origin) / unit
-            for rows, sums in sum_on_lattice(ours, weights, list((widths / unit)[:, None]), REACH, theirs):
-                sums = sums.reshape(-1)
-                accurate = sums >= least
-                chosen = reachable[rows[accurate]]
-                result[chosen] = np.log(sums[accurate]) + (top - tops[chosen])
-        remaining = remaining[np.isnan(result[remaining])]
-    if len(remaining):
-        sum_nearest(scaled, log_weights, wanted, exponents, remaining, result)
-    far = np.flatnonzero(~near)
-    at_once = max(1, NUMBERS // len(points))
-    for start in range(0, len(far), at_once):
-        some = far[start : start + at_once]
-        result[some] = logsumexp(exponents(slice(None), some), axis=0)
-    return result
-
-
-def sum_nearest(
-    scaled: Values, log_weights: Values, wanted: Values, exponents: Exponents, rows: Codes, result: Values
-) -> None:
-    """Write the logarithms of sums at some rows of `wanted` into `result`, over as many nearest points as needed.
-
-    `scaled` are the points and `wanted` the targets in units of the bandwidths.
-    """
-    from scipy.spatial import cKDTree
-    from scipy.special import logsumexp
-
-    # unbalanced, because many equal points make a balanced tree slow
-    tree = cKDTree(scaled, balanced_tree=False, compact_nodes=False)
-    total_weight = float(logsumexp(log_weights))
-    count = min(FIRST_NEIGHBORS, len(scaled))
-    while len(rows):
-        unsettled = []
-        at_once = max(1, NUMBERS // count)
-        for start in range(0, len(rows), at_once):
-            some = rows[start : start + at_once]
-            distances, neighbors = tree.query(wanted[some], k=count)
-            squares = distances.reshape(len(some), -1) ** 2
-            neighbors = neighbors.reshape(len(some), -1)
-            best = (log_weights[neighbors] - 0.5 * squares).max(axis=1)
-            # all other points together add at most all the weight at the distance of the last neighbor
-            missing = total_weight - 0.5 * squares[:, -1] + DIGITS
-            slack = 1e-14 * squares[:, -1]
-            settled = (best > missing + slack) | (count == len(scaled))
-            done = some[settled]
-            result[done] = logsumexp(exponents(neighbors[settled].T, done), axis=0)
-            unsettled.append(some[~settled])
-        rows = np.concatenate(unsettled)
-        count = min(4 * count, len(scaled))

@@ -10,7 +10,7 @@ for leaving one point out; Fourier series and polynomials have errors relative t
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from hybridbn.variables import Codes, Values
 
-__all__ = ["sum_on_lattice"]
+__all__ = ["count_cells", "sum_on_lattice", "sum_on_line"]
 
 STEP = 0.4
 """Step of the lattice in units of the smallest bandwidth, for a relative error of 1e-13."""
@@ -30,6 +30,10 @@ CELL, TILE = 16, 32
 """
 AT_ONCE = 1024
 """A matrix product has at most this many points."""
+PRODUCT = 512
+"""A matrix product for many columns of weights has at most this many points, so that it stays in the cache."""
+LARGEST_EXPONENT = 1300.0
+"""Kernels at many nodes are products of powers unless these might overflow."""
 FEWEST_TARGETS = 3
 """Cells with fewer targets are left out, because a matrix product would not pay."""
 
@@ -126,6 +130,90 @@ def sum_on_lattice(
                 yield rows, _collect_sums(values, corner, sides, wanted.local[rows])
 
 
+def count_cells(points: Values, width: float) -> float:
+    """Return how many cells of a lattice some points span.
+
+    Examples
+    --------
+    >>> count_cells(np.array([0.0, 64.0]), 1.0)
+    10.0
+    """
+    return float(np.ptp(points) / (width * STEP * CELL))
+
+
+def sum_on_line(
+    points: Values,
+    width: float,
+    reach: float,
+    targets: Values,
+    columns: int,
+    weigh: Callable[[Codes], tuple[Codes, Values]],
+    by: Values,
+) -> Values:
+    """Return the sums of kernels of one variable at all targets for many columns of weights, (columns, targets).
+
+    Points are spread onto one lattice for each column, from which all targets are collected.
+
+    Parameters
+    ----------
+    points : ndarray (points,)
+        Less than a million bandwidths apart and from 0.
+    width : float
+    reach : float
+        Pairs farther apart than this many bandwidths may be missing from the sums.
+    targets : ndarray (targets,)
+    columns : int
+    weigh : callable
+        Called with rows of points, returns the columns in which their weights are not zero, and these weights
+        (points, columns).
+    by : ndarray (points,)
+        Points of about the same value are weighed together.
+
+    Examples
+    --------
+    >>> points, targets = np.array([0.0, 1.0, 2.0]), np.array([1.0, 1.5])
+    >>> weights = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 2.0]])
+    >>> def weigh(rows):
+    ...     return np.arange(2), weights[rows]
+    >>> sum_on_line(points, 1.0, 9.0, targets, 2, weigh, points).round(4)
+    array([[2.2131, 2.0896],
+           [1.2131, 1.765 ]])
+    >>> (np.exp(-0.5 * (targets - points[:, None]) ** 2).T @ weights).T.round(4)
+    array([[2.2131, 2.0896],
+           [1.2131, 1.765 ]])
+    """
+    side = _lay_axis(np.array([width]), reach)
+    wanted = _sort_into_cells(targets[:, None], (side,))
+    sources = _sort_into_cells(points[:, None], (side,))
+    spread_nodes, collect_nodes = side.spread_nodes, side.collect_nodes[0]
+    near = -(-(spread_nodes + collect_nodes) // CELL) + 1
+    low, high = int(wanted.cells[0, 0]) - near, int(wanted.cells[-1, 0]) + near
+    first = low * CELL - spread_nodes
+    values = np.zeros((columns, (high - low + 1) * CELL + 2 * spread_nodes + 1))
+    for cell in np.flatnonzero((sources.cells[:, 0] >= low) & (sources.cells[:, 0] <= high)).tolist():
+        rows = sources.order[sources.starts[cell] : sources.starts[cell + 1]]
+        rows = rows[np.argsort(by[rows])] if len(rows) > PRODUCT else rows
+        start = int(sources.cells[cell, 0]) * CELL - spread_nodes - first
+        nodes = slice(start, start + CELL + 2 * spread_nodes + 1)
+        for begin in range(0, len(rows), PRODUCT):
+            some = rows[begin : begin + PRODUCT]
+            chosen, weights = weigh(some)
+            kernels = _evaluate_kernels(sources.local[some, 0], side.step, spread_nodes, side.spread)
+            if len(chosen) == columns:
+                values[:, nodes] += weights.T @ kernels.T
+            else:
+                values[chosen, nodes] += weights.T @ kernels.T
+    sums = np.empty((columns, len(targets)))
+    for cell in range(len(wanted.cells)):
+        start = int(wanted.cells[cell, 0]) * CELL - collect_nodes - first
+        near_values = values[:, start : start + CELL + 2 * collect_nodes + 1]
+        for rows in wanted.blocks(cell):
+            kernels = _evaluate_kernels(wanted.local[rows, 0], side.step, collect_nodes, float(side.collect[0]))
+            sums[:, rows] = near_values @ kernels
+    sums *= side.factors[0]
+    return sums
+
+
 def _lay_axis(widths: Values, reach: float) -> LatticeAxis:
     least = float(widths[0])
     spread = least / math.sqrt(2)
@@ -153,10 +241,22 @@ def _sort_into_cells(points: Values, sides: tuple[LatticeAxis, ...]) -> LatticeC
 
 
 def _evaluate_kernels(local: Values, step: float, reach: int, width: float) -> Values:
-    """Return the kernel between each node around a cell and each of its points, (nodes, points)."""
-    nodes = np.arange(-reach, CELL + reach + 1) * (step / width)
-    z = nodes[:, None] - local / width
-    return np.asarray(np.exp(-0.5 * z * z))
+    """Return the kernel between each node around a cell and each of its points, (nodes, points).
+
+    The exponential of (node - point)**2 is the product of one for each node, one for each point, and the powers of a
+    third one, which are products of a few.
+    """
+    # both are counted from the middle of the cell
+    nodes = (np.arange(-reach, CELL + reach + 1) - CELL / 2) * (step / width)
+    within = (local - step * CELL / 2) / width
+    if nodes[-1] * max(nodes[-1], step * CELL / width) > LARGEST_EXPONENT:
+        return np.asarray(np.exp(-0.5 * (nodes[:, None] - within) ** 2))
+    strides = -(-len(nodes) // CELL)
+    few = np.exp((np.arange(CELL) * (step / width))[:, None] * within)
+    firsts = np.exp(nodes[::CELL, None] * within - 0.5 * within**2)
+    kernels = (firsts[:, None] * few).reshape(strides * CELL, -1)[: len(nodes)]
+    kernels *= np.exp(-0.5 * nodes**2)[:, None]
+    return kernels
 
 
 def _spread_weights(
