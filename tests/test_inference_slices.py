@@ -83,6 +83,45 @@ def test_slices_of_mixed_networks():
     compare(net, {"x1": 0.3, "x2": hb.Interval(0, 1)}, ["g00", "x3", "g31"])
 
 
+@pytest.mark.parametrize("target", ["x0", "x3", "g00"])
+def test_densities_in_slices(target):
+    """x0 has nodes, because of its softmax child, and x3 a closed form."""
+    net = make_mixed(np.random.default_rng(2), 4)
+    evidence = {"x1": 0.3, "d0": "y"}
+    exact, sliced = (net.posterior(target, evidence, options=options) for options in (hb.Options(), SMALL))
+    if target == "g00":
+        np.testing.assert_allclose(sliced.probabilities, exact.probabilities, atol=1e-12)
+        return
+    points = exact.mean() + exact.std() * np.linspace(-3, 3, 7)
+    np.testing.assert_allclose(sliced.pdf(points), exact.pdf(points), atol=1e-8)
+    np.testing.assert_allclose(sliced.cdf(points), exact.cdf(points), atol=1e-9)
+
+
+def make_choice(rng, count):
+    """Return a network of a discrete variable with so many continuous parents, each with a parent of its own."""
+    potentials, numbers = [], []
+    for place in range(count):
+        c, x = hb.Discrete(f"c{place}", (0, 1)), hb.Continuous(f"x{place}")
+        numbers.append(x)
+        potentials.append(hb.Multinomial(c, table=[0.4, 0.6]))
+        potentials.append(hb.LinearGaussian(x, (c,), intercept=rng.normal(size=2), variance=[1.0, 0.5]))
+    slopes = rng.normal(size=(2, count))
+    return hb.Network(
+        [*potentials, hb.Softmax(hb.Discrete("d", ("n", "y")), numbers, intercept=[0, 1], coefficients=slopes)]
+    )
+
+
+def test_slices_answer_where_quadrature_turns_out_to_be_too_wide():
+    net = make_choice(np.random.default_rng(0), 2)
+    exact = net.posterior("c0", {"d": "y"})
+    with pytest.raises(hb.TooWide, match=r"beyond='slice'.*beyond='bound'"):
+        net.posterior("c0", {"d": "y"}, max_bytes=2e5)
+    sliced = net.posterior("c0", {"d": "y"}, max_bytes=2e5, beyond="slice")
+    np.testing.assert_allclose(sliced.probabilities, exact.probabilities, atol=1e-9)
+    low, high = net.posterior("c0", {"d": "y"}, max_bytes=2e5, beyond="bound", seconds=1).bounds
+    assert ((low <= exact.probabilities) & (exact.probabilities <= high) & (high - low < 0.05)).all()
+
+
 def test_joint_posteriors_in_slices():
     net = make_grid(np.random.default_rng(2), 4)
     joints = [net.posterior(["g00", "g22"], {"g33": 1}, options=o).probabilities for o in (None, SMALL)]

@@ -79,6 +79,11 @@ class SharedGrid:
     executor: Executor | PatternExecutor
     refinements: int = 0
 
+    @property
+    def largest(self) -> float:
+        """The cells of the largest table of one row."""
+        return self.executor.program.order.largest
+
     def estimate_bytes(self) -> int:
         """Return about how many bytes the grid's stored tables take."""
         return self.executor.estimate_bytes()
@@ -128,8 +133,8 @@ class SharedGrid:
         )
 
 
-def make_shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
-    """Lay the shared grid of a problem; None where it has to be too large."""
+def make_shared_grid(problem: Problem, tolerance: float, most_cells: float) -> SharedGrid | None:
+    """Lay the shared grid of a problem; None where it, or a table of more than `most_cells`, would be too large."""
     if problem.shared is None:
         return None
     cells: dict[str, Values] = {}
@@ -154,26 +159,30 @@ def make_shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
         axes = _axes(problem, cells)
         if _largest_table(problem, axes) > MOST_TABLE:
             return None
-        fresh = _refine_for_prior(static, axes, cells, tolerance)
+        fresh = _refine_for_prior(static, axes, cells, tolerance, most_cells)
         if fresh is None:
             break
         if max(map(len, fresh.values())) > most_cells + 1:
             return None
         cells = fresh
-    return _make_grid(problem, cells, open_ends)
+    grid = _make_grid(problem, cells, open_ends)
+    return grid if grid.largest <= most_cells else None
 
 
 def refine_shared_grid(
-    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]]
+    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]], most_cells: float
 ) -> SharedGrid | None:
-    """Return the grid with some cells halved; None where it would be too large, or was made finer often enough."""
+    """Return the grid with some cells halved; None where it, or a table of more than `most_cells`, would be too large,
+    or it was made finer often enough.
+    """
     if grid.refinements >= MOST_REFINEMENTS or not any(split.any() for split in splits.values()):
         return None
     edges = {name: _halve_cells(cells, splits[name]) for name, cells in grid.edges.items()}
     most_cells = _most_cells(problem)
     if max(map(len, edges.values())) > most_cells + 1 or _largest_table(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
-    return _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
+    finer = _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
+    return finer if finer.largest <= most_cells else None
 
 
 def _make_grid(
@@ -242,13 +251,21 @@ def _largest_table(problem: Problem, axes: Mapping[str, Axis]) -> float:
 
 
 def _refine_for_prior(
-    static: tuple[FactorSource, ...], axes: Mapping[str, Axis], cells: Mapping[str, Values], tolerance: float
+    static: tuple[FactorSource, ...],
+    axes: Mapping[str, Axis],
+    cells: Mapping[str, Values],
+    tolerance: float,
+    most_cells: float,
 ) -> dict[str, Values] | None:
-    """Halve the cells in which the prior (what is known without evidence) is not smooth; None if there are none."""
+    """Halve the cells in which the prior (what is known without evidence) is not smooth; None if there are none, or if
+    that would take larger tables.
+    """
     names = tuple(cells)
     factors = [Factor(source.names) for source in static]
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, [(name,) for name in names], sizes)
+    if program.order.largest > most_cells:
+        return None
     nothing = Evidence({}, 1, single=False)
     tables = program.run({number: source.values(axes, nothing)[0] for number, source in enumerate(static)})
     fresh, changed = {}, False
