@@ -28,6 +28,7 @@ from hybridbn.inference.engines.slices import (
     describe_cost,
     describe_seconds,
     index_cells,
+    is_sliceable,
     list_kept,
     solve_slices,
 )
@@ -50,8 +51,9 @@ BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
 BUCKET_CELLS_PER_SECOND = 2.0**17
 """Mini-buckets have at most this many cells for each second that is allowed."""
-TABLE_CELLS = 2.0**25
-"""Factors with more cells count by their largest values."""
+TABLE_CELLS, SMALL_TABLE = 2.0**25, 2.0**12
+"""Factors with more cells count by their largest values, where that does not take more memory than is allowed; those
+with fewer cells than the second number don't."""
 HELD_BYTES_PER_CELL = 32
 """The memory that is allowed for each cell of all mini-buckets together."""
 FEWEST, MOST, MOST_FORWARD = 256, 200_000, 1_000_000
@@ -106,10 +108,10 @@ class BoundPlan(Plan):
         most_cells = min(CELLS_PER_DRAW, options.max_bytes / 64)
         seconds = _seconds_of(request)
         bucket_cells = max(min(BUCKET_CELLS, options.max_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
-        if question.drawn or (problem.nodes and (question.joint or question.pointwise or question.dense)):
+        if not is_sliceable(request):
             return None
         drawn = choose_drawn(request, list_kept(problem), most_cells, _table_cells_of(request), search=search)
-        if drawn is None or (question.joint and drawn.forward):
+        if drawn is None or (drawn.forward and (question.joint or question.over)):
             return None
         most = MOST_FORWARD if drawn.forward else MOST
         draws = int(min(max(seconds / (SECONDS_PER_DRAW + drawn.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), most))
@@ -182,7 +184,8 @@ def _seconds_of(request: EngineRequest) -> float:
 
 def _table_cells_of(request: EngineRequest) -> float:
     """Return the most cells of a factor whose table the mini-buckets know."""
-    return min(TABLE_CELLS, request.options.max_bytes / 16)
+    # small tables are in memory anyway
+    return min(TABLE_CELLS, max(SMALL_TABLE, request.options.max_bytes / 16))
 
 
 class SampleMoments(NamedTuple):

@@ -40,6 +40,7 @@ __all__ = [
     "describe_cost",
     "describe_seconds",
     "index_cells",
+    "is_sliceable",
     "list_kept",
     "solve_slices",
 ]
@@ -151,6 +152,13 @@ class Part(NamedTuple):
     cut: Cut
 
 
+def is_sliceable(request: EngineRequest) -> bool:
+    """Tell whether the answers to a question are sums over slices."""
+    question = request.question
+    tables = question.joint or question.over
+    return not question.drawn and not (request.problem.nodes and (tables or question.pointwise or question.dense))
+
+
 def split_targets(request: EngineRequest, most_cells: float, *, search: bool) -> list[Part] | None:
     """Return which variables to cut for which targets; None where cutting doesn't help.
 
@@ -158,7 +166,7 @@ def split_targets(request: EngineRequest, most_cells: float, *, search: bool) ->
     target at a time.
     """
     problem, question = request.problem, request.question
-    if question.drawn or (problem.nodes and (question.joint or question.pointwise or question.dense)):
+    if not is_sliceable(request):
         return None
     gridded = [number for number, name in enumerate(question.targets) if name in problem.nodes]
     together = tuple(number for number in range(len(question.targets)) if number not in gridded)
@@ -201,7 +209,8 @@ def _find_cut(request: EngineRequest, most_cells: float, *, search: bool) -> Cut
 def _pair_scopes(request: EngineRequest) -> list[tuple[str, tuple[str, ...]]]:
     """Return the scopes of a problem with the targets that they are for."""
     scopes = request.problem.scopes
-    names = [""] * len(scopes) if request.question.joint else request.question.targets
+    question = request.question
+    names = [""] * len(scopes) if question.joint or question.over else question.targets
     return list(zip(names, scopes, strict=True))
 
 
@@ -427,7 +436,7 @@ class DensitySums:
     def __init__(self, request: EngineRequest, cut: Collection[str], *, sampled: bool) -> None:
         problem, question = request.problem, request.question
         self.numbers: dict[int, str] = {}
-        if not question.joint:
+        if not question.joint and not question.over:
             self.numbers = {
                 number: name
                 for number, name in enumerate(question.targets)
