@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
+from hybridbn.inference.engines import slices
 
 SMALL = hb.Options(max_bytes=800, beyond="slice")
 """So few bytes that ordinary elimination is too wide for the networks of these tests."""
@@ -120,6 +121,42 @@ def test_slices_answer_where_quadrature_turns_out_to_be_too_wide():
     np.testing.assert_allclose(sliced.probabilities, exact.probabilities, atol=1e-9)
     low, high = net.posterior("c0", {"d": "y"}, max_bytes=2e5, beyond="bound", seconds=1).bounds
     assert ((low <= exact.probabilities) & (exact.probabilities <= high) & (high - low < 0.05)).all()
+
+
+def test_only_rows_that_are_too_wide_are_sliced(monkeypatch):
+    net = make_mixed(np.random.default_rng(3), 4)
+    table = net.sample(12, random_state=0)
+    targets = ["g00", "x3", "g31"]
+    # one row is too wide, the others know enough
+    table.loc[3, [name for name in table if name not in ("g33", "x1")]] = None
+    for row in range(len(table)):
+        table.loc[row, table.columns[10 + row % 4]] = None
+    table = table.drop(columns=[*targets, "d0"])
+    few = hb.Options(max_bytes=800)
+    with pytest.raises(hb.TooWide):
+        net.posteriors(table, targets, options=few)
+    narrow = table.drop(index=3)
+    rows = []
+    monkeypatch.setattr(slices.SlicePlan, "solve", _note_rows(rows, slices.SlicePlan.solve))
+    exact = net.posteriors(table, targets)
+    for own, options in ((narrow, few), (table, SMALL)):
+        answer, known = net.posteriors(own, targets, options=options), [i for i in range(12) if i in own.index]
+        for name in targets:
+            if isinstance(net.variable(name), hb.Discrete):
+                expected = exact[name].probabilities[known]
+                np.testing.assert_allclose(answer[name].probabilities, expected, atol=1e-9)
+            else:
+                np.testing.assert_allclose(answer[name].mean(), exact[name].mean()[known], atol=1e-7)
+                np.testing.assert_allclose(answer[name].std(), exact[name].std()[known], atol=1e-7)
+    assert set(rows) == {1}
+
+
+def _note_rows(rows, solve):
+    def wrapped(plan, evidence):
+        rows.append(evidence.rows)
+        return solve(plan, evidence)
+
+    return wrapped
 
 
 def test_joint_posteriors_in_slices():

@@ -118,6 +118,7 @@ class Plan(ABC):
     held_bytes : about the largest number of bytes held at a time
     operations : about the number of multiplications for all rows
     distinct : whether equal rows should be answered once, which takes a comparison of all rows
+    sampled : whether solutions have bounds
     """
 
     cells: float
@@ -125,6 +126,7 @@ class Plan(ABC):
     held_bytes: float
     operations: float
     distinct: ClassVar[bool] = True
+    sampled: ClassVar[bool] = False
 
     @abstractmethod
     def solve(self, evidence: Evidence) -> Iterator[Solution]:

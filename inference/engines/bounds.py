@@ -99,7 +99,7 @@ class BoundPlan(Plan):
     clique: Sequence[str]
     held_bytes: float
     operations: float
-    distinct: ClassVar[bool] = True
+    sampled: ClassVar[bool] = True
 
     @classmethod
     def of(cls, request: EngineRequest, *, search: bool = True) -> BoundPlan | None:

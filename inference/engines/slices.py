@@ -135,7 +135,8 @@ def describe_seconds(seconds: float) -> str:
 
 def describe_cost(time: str, held_bytes: float) -> str:
     """Return the predicted cost of a row as text."""
-    return f"about {time} a row and {held_bytes / 2**20:.3g} MiB"
+    about = "" if time.startswith("below") else "about "
+    return f"{about}{time} a row and {held_bytes / 2**20:.3g} MiB"
 
 
 class Part(NamedTuple):
