@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
+from hybridbn.inference import gaussian_component
 from hybridbn.inference.engines import slices
 
 SMALL = hb.Options(max_bytes=800, beyond="slice")
@@ -206,3 +207,30 @@ def test_slices_that_take_too_long_are_too_wide():
 def test_options_that_mean_nothing(options):
     with pytest.raises(hb.TableError, match=next(iter(options))):
         hb.Options(**options)
+
+
+def test_configurations_of_linear_gaussians_are_solved_in_blocks(monkeypatch):
+    """Otherwise the regressions of all configurations take many times the memory of the largest table."""
+    rng = np.random.default_rng(7)
+    parents = [hb.Discrete(f"c{i}", (0, 1, 2)) for i in range(4)]
+    potentials = [hb.Multinomial(c, table=rng.dirichlet(np.ones(3))) for c in parents]
+    above = []
+    for i in range(3):
+        x = hb.Continuous(f"x{i}")
+        shape = [3, 3]
+        slopes = rng.normal(size=(*shape, len(above)))
+        variance = rng.uniform(0.5, 1, shape)
+        chosen = (parents[i], parents[i + 1], *above)
+        potentials.append(
+            hb.LinearGaussian(x, chosen, intercept=rng.normal(size=shape), coefficients=slopes, variance=variance)
+        )
+        above = [x]
+    net = hb.Network(potentials)
+    table = pd.DataFrame({"x2": [0.3, 1.0, -2.0], "c1": [0, 1, 2], "c2": [None, 1, 0]})
+    whole = net.posteriors(table, ["c0", "x1"])
+    monkeypatch.setattr(gaussian_component, "MOST_KEPT_NUMBERS", 1)
+    monkeypatch.setattr(gaussian_component, "BLOCK_NUMBERS", 40)
+    again = hb.Network(potentials).rename({"c3": "last"}).posteriors(table, ["c0", "x1"])
+    np.testing.assert_allclose(again["c0"].probabilities, whole["c0"].probabilities, atol=1e-12)
+    np.testing.assert_allclose(again["x1"].mean(), whole["x1"].mean(), atol=1e-12)
+    np.testing.assert_allclose(again["x1"].std(), whole["x1"].std(), atol=1e-12)

@@ -47,6 +47,8 @@ DRAWN_CELLS_PER_SECOND = 8e7
 """About as many cells of all draws are computed in a second."""
 SECONDS_PER_DRAW = 5e-5
 """About the time that a draw takes beside its tables."""
+SECONDS_PER_FACTOR = 1e-7
+"""About the time that a draw takes for each factor where variables are drawn from their own potentials."""
 BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
 BUCKET_CELLS_PER_SECOND = 2.0**17
@@ -56,7 +58,7 @@ TABLE_CELLS, SMALL_TABLE = 2.0**25, 2.0**12
 with fewer cells than the second number don't."""
 HELD_BYTES_PER_CELL = 32
 """The memory that is allowed for each cell of all mini-buckets together."""
-FEWEST, MOST, MOST_FORWARD = 256, 200_000, 1_000_000
+FEWEST, MOST, MOST_FORWARD = 256, 200_000, 2_000_000
 """There are at least and at most so many draws; more where variables are drawn from their own potentials, without
 tables, which is fast and needs many."""
 FEW_EFFECTIVE = 50.0
@@ -113,8 +115,10 @@ class BoundPlan(Plan):
         drawn = choose_drawn(request, list_kept(problem), most_cells, _table_cells_of(request), search=search)
         if drawn is None or (drawn.forward and (question.joint or question.over)):
             return None
-        most = MOST_FORWARD if drawn.forward else MOST
-        draws = int(min(max(seconds / (SECONDS_PER_DRAW + drawn.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), most))
+        most, each = MOST, SECONDS_PER_DRAW
+        if drawn.forward:
+            most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
+        draws = int(min(max(seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), most))
         largest = drawn.order.largest
         held = 32 * (bucket_cells + largest)
         return cls(request, drawn, draws, bucket_cells, largest, drawn.order.clique, held, draws * drawn.order.total)
