@@ -82,7 +82,10 @@ class SharedGrid:
     @property
     def largest(self) -> float:
         """The cells of the largest table of one row."""
-        return self.executor.program.order.largest
+        # where rows differ in what is observed, hardly any of them has all variables of a clique hidden
+        return (
+            self.executor.largest if isinstance(self.executor, PatternExecutor) else self.executor.program.order.largest
+        )
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes the grid's stored tables take."""
@@ -133,8 +136,8 @@ class SharedGrid:
         )
 
 
-def make_shared_grid(problem: Problem, tolerance: float, most_cells: float) -> SharedGrid | None:
-    """Lay the shared grid of a problem; None where it, or a table of more than `most_cells`, would be too large."""
+def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> SharedGrid | None:
+    """Lay the shared grid of a problem; None where it, or a table of more than `table_cells`, would be too large."""
     if problem.shared is None:
         return None
     cells: dict[str, Values] = {}
@@ -159,20 +162,20 @@ def make_shared_grid(problem: Problem, tolerance: float, most_cells: float) -> S
         axes = _axes(problem, cells)
         if _largest_table(problem, axes) > MOST_TABLE:
             return None
-        fresh = _refine_for_prior(static, axes, cells, tolerance, most_cells)
+        fresh = _refine_for_prior(static, axes, cells, tolerance, table_cells)
         if fresh is None:
             break
         if max(map(len, fresh.values())) > most_cells + 1:
             return None
         cells = fresh
     grid = _make_grid(problem, cells, open_ends)
-    return grid if grid.largest <= most_cells else None
+    return grid if grid.largest <= table_cells else None
 
 
 def refine_shared_grid(
-    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]], most_cells: float
+    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]], table_cells: float
 ) -> SharedGrid | None:
-    """Return the grid with some cells halved; None where it, or a table of more than `most_cells`, would be too large,
+    """Return the grid with some cells halved; None where it, or a table of more than `table_cells`, would be too large,
     or it was made finer often enough.
     """
     if grid.refinements >= MOST_REFINEMENTS or not any(split.any() for split in splits.values()):
@@ -182,7 +185,7 @@ def refine_shared_grid(
     if max(map(len, edges.values())) > most_cells + 1 or _largest_table(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
     finer = _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
-    return finer if finer.largest <= most_cells else None
+    return finer if finer.largest <= table_cells else None
 
 
 def _make_grid(
@@ -255,7 +258,7 @@ def _refine_for_prior(
     axes: Mapping[str, Axis],
     cells: Mapping[str, Values],
     tolerance: float,
-    most_cells: float,
+    table_cells: float,
 ) -> dict[str, Values] | None:
     """Halve the cells in which the prior (what is known without evidence) is not smooth; None if there are none, or if
     that would take larger tables.
@@ -264,7 +267,7 @@ def _refine_for_prior(
     factors = [Factor(source.names) for source in static]
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, [(name,) for name in names], sizes)
-    if program.order.largest > most_cells:
+    if program.order.largest > table_cells:
         return None
     nothing = Evidence({}, 1, single=False)
     tables = program.run({number: source.values(axes, nothing)[0] for number, source in enumerate(static)})
