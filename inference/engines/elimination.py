@@ -143,12 +143,12 @@ def _solve_on_grids(
     while start < evidence.rows:
         grid = grids[options.tolerance]
         # the grid may have been made where more memory was allowed
-        if grid is None or 16 * grid.largest > options.max_bytes:
+        if grid is None or 16 * grid.widest > options.max_bytes:
             yield numbers[start:], None, np.zeros(evidence.rows - start, dtype=bool)
             return
         most_cells = MOST_BYTES / 8 if problem.partly_observed else GRID_CELLS
         step = int(np.clip(most_cells / grid.largest, 16, MOST_ROWS))
-        step = min(step, int(options.max_bytes / (16 * grid.largest)))
+        step = max(min(step, int(options.max_bytes / (16 * grid.largest))), 1)
 
         def solve_chunk(chunk: NDArray[np.intp], grid: SharedGrid = grid) -> _OnGrid:
             return solve(problem, grid, evidence.take(chunk, len(chunk)), rows[chunk], stricter)

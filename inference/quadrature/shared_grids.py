@@ -8,6 +8,7 @@ too sharp for the grid, or to lie at its ends, are told apart here and get nodes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import Axis, NodeAxis, node_axis
 from hybridbn.inference.elimination.executor import Executor, FactorSource, PotentialSource
 from hybridbn.inference.elimination.patterns import PatternExecutor
-from hybridbn.inference.elimination.program import Factor, compile_program
+from hybridbn.inference.elimination.program import Factor, Program, compile_program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.grids import assess_cells
@@ -80,12 +81,12 @@ class SharedGrid:
     refinements: int = 0
 
     @property
-    def largest(self) -> float:
-        """The cells of the largest table of one row."""
-        # where rows differ in what is observed, hardly any of them has all variables of a clique hidden
-        return (
-            self.executor.largest if isinstance(self.executor, PatternExecutor) else self.executor.program.order.largest
-        )
+    def widest(self) -> float:
+        """Cells of the largest table of all, with rows or without."""
+        if isinstance(self.executor, PatternExecutor):
+            # hardly any row has all variables of a table hidden
+            return self.executor.largest
+        return _find_widest(self.executor.program, self.axes)
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes the grid's stored tables take."""
@@ -169,7 +170,7 @@ def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> 
             return None
         cells = fresh
     grid = _make_grid(problem, cells, open_ends)
-    return grid if grid.largest <= table_cells else None
+    return grid if grid.widest <= table_cells else None
 
 
 def refine_shared_grid(
@@ -185,7 +186,7 @@ def refine_shared_grid(
     if max(map(len, edges.values())) > most_cells + 1 or _largest_table(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
     finer = _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
-    return finer if finer.largest <= table_cells else None
+    return finer if finer.widest <= table_cells else None
 
 
 def _make_grid(
@@ -249,6 +250,11 @@ def _axes(problem: Problem, cells: Mapping[str, Values]) -> dict[str, Axis]:
     return axes
 
 
+def _find_widest(program: Program, axes: Mapping[str, Axis]) -> float:
+    """Return the cells of the largest table of a program."""
+    return max((math.prod(float(axes[name].size) for name in names) for names in program.names), default=1.0)
+
+
 def _largest_table(problem: Problem, axes: Mapping[str, Axis]) -> float:
     return max(float(np.prod([float(axes[name].size) for name in factor.names])) for factor in problem.factors)
 
@@ -267,7 +273,7 @@ def _refine_for_prior(
     factors = [Factor(source.names) for source in static]
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, [(name,) for name in names], sizes)
-    if program.order.largest > table_cells:
+    if _find_widest(program, axes) > table_cells:
         return None
     nothing = Evidence({}, 1, single=False)
     tables = program.run({number: source.values(axes, nothing)[0] for number, source in enumerate(static)})
