@@ -32,9 +32,10 @@ class Options:
         bit; by default one. Functions of `Density` are then called by several threads at a time.
     beyond : {None, "slice", "bound"}
         What to do where a table would take more than `max_bytes`. None: raise `TooWide`. "slice": answer for each
-        combination of states of a few variables, and add up; exact, but in the worst case the time grows without
-        limit. "bound": the variables that would be sliced are sampled, and `posterior.bounds` tell between which
-        limits each probability lies with a confidence of 95 %.
+        combination of states of a few variables (of nodes, if they are continuous), and add up; exact, but in the worst
+        case the time grows without limit. "bound": the variables that would be sliced are sampled, and
+        `posterior.bounds` tell between which limits each probability lies with a confidence of 95 %. These limits hold
+        for any number of draws, unless a warning says that they are asymptotic.
     seconds : float, optional
         About how long an answer for one row of evidence may take with "bound", 60 by default; with "slice", a plan that
         is predicted to take longer raises `TooWide`.

@@ -16,9 +16,10 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence
+from hybridbn.errors import ImpossibleEvidence, TooWide
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis
-from hybridbn.inference.engines import EngineRequest, Solution, choose_plan, estimate_rounding
+from hybridbn.inference.engines import EngineRequest, Plan, Solution, choose_plan, estimate_rounding
+from hybridbn.inference.engines.elimination import EliminationPlan
 from hybridbn.inference.evidence import Evidence, find_distinct_rows
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, LazyPosterior
@@ -205,6 +206,9 @@ class _NodeCollector(DensityCollector):
         self._variable, self._point_cells, self._number = potential.child, potential.point_cells, number
 
     def add(self, part: Solution) -> None:
+        if part.densities is not None and self._number in part.densities:
+            self.add_density(part.rows, part.densities[self._number])
+            return
         grid = node_axis_of(part.axes, self._variable.name)
         table = part.tables[self._number]
         density = PiecewisePosterior.of(self._variable, grid.low, grid.high, table, self._point_cells)
@@ -219,6 +223,10 @@ class _ComponentCollector:
         self._variables = {name: _continuous(problem, name) for name in targets}
 
     def add(self, part: Solution) -> None:
+        if part.densities is not None:
+            for number, collector in self._targets.values():
+                collector.add_density(part.rows, part.densities[number])
+            return
         component = part.problem.component_of[next(iter(self._targets))]
         means, variances = component.marginals(tuple(self._targets), part.axes, part.evidence)
         for (name, (number, collector)), mean, variance in zip(self._targets.items(), means, variances, strict=True):
@@ -362,7 +370,7 @@ def warn_of_estimates(answer: Answer) -> None:
         what = "joint posteriors and those of continuous variables are estimates without bounds here"
     else:
         return
-    warnings.warn(f"{what} (with a confidence of {SAMPLED_CONFIDENCE:.0%}, in each row)", stacklevel=6)
+    warnings.warn(f"{what} (with a confidence of {SAMPLED_CONFIDENCE:.0%}, in each row)", stacklevel=7)
 
 
 def solve(
@@ -380,7 +388,22 @@ def solve(
     Without `compare`, rows are known to differ.
     """
     problem = problem_of(network, question, read)
-    plan = choose_plan(EngineRequest(network, problem, question, read, options))
+    request = EngineRequest(network, problem, question, read, options)
+    plan = choose_plan(request)
+    try:
+        return _solve_by(plan, request, collect, compare)
+    except TooWide as refused:
+        if not isinstance(plan, EliminationPlan):
+            raise
+        # quadrature may need more nodes than the plan could know
+        plan = choose_plan(request, refused)
+    return _solve_by(plan, request, collect, compare)
+
+
+def _solve_by(plan: Plan, request: EngineRequest, collect: Collect, compare: bool) -> Answer:
+    """Solve a question as planned."""
+    network, problem, question = request.network, request.problem, request.question
+    read, options = request.evidence, request.options
     compare = compare and plan.distinct and not read.single
     same = find_distinct_rows(read, continuous=bool(problem.nodes)) if compare else None
     distinct = read if same is None else read.take(same.first, len(same.first))
@@ -405,7 +428,7 @@ def solve(
         row = int(np.argmax(impossible))
         doubt = describe_blank_functions(problem, distinct.take(slice(row, row + 1), 1))
         if doubt and (question.all_of or options.impossible == "nan"):
-            warnings.warn(doubt, stacklevel=5)
+            warnings.warn(doubt, stacklevel=6)
         if not question.all_of:
             answer.refuse(impossible if distinct_rows is None else impossible[distinct_rows], options, doubt)
     worst = float(errors.max(initial=0.0))
@@ -413,6 +436,6 @@ def solve(
         warnings.warn(
             f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more"
             " nodes do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
-            stacklevel=5,
+            stacklevel=6,
         )
     return answer

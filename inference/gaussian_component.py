@@ -28,7 +28,7 @@ __all__ = ["ComponentMoments", "GaussianComponent"]
 MOST_KEPT_NUMBERS = 1 << 16
 """Numbers in regressions that are kept with the component."""
 BLOCK_NUMBERS = 1 << 22
-"""Numbers in regressions that are made for some rows at a time."""
+"""Numbers in regressions that are made for some rows and configurations at a time."""
 SMALLEST_UNIFORM = 1e-16
 """Uniform numbers below this give no more extreme draws."""
 
@@ -253,43 +253,52 @@ class GaussianComponent:
         hidden = np.isnan(values[:, : len(self.closed)])
         known = [name for name in self._discrete if name in self.hard]
         codes = np.array([evidence.findings[name].values for name in known], dtype=np.intp)
-        states, everything = self._states, self._all_regressions
+        everything = self._all_regressions
         count = math.prod(len(self._discrete[name]) for name in self._hidden_discrete)
-        step = rows if everything is not None else max(BLOCK_NUMBERS // (count * self._width), 64)
-        for start in range(0, rows, max(step, 1)):
-            row = np.arange(start, min(start + step, rows))
-            configuration, row = self._find_allowed(evidence, row, count)
-            if everything is not None:
-                index = np.zeros(len(row), dtype=np.intp)
-                for name, size in self._sizes.items():
-                    code = states[name][configuration] if name in states else codes[known.index(name)][row]
-                    index = index * size + code
-                yield _Cases(everything, index, configuration, row, values, hidden)
-                continue
-            seen, which = np.unique(codes[:, row], axis=1, return_inverse=True) if known else (codes[:, None], 0 * row)
-            indices = {name: code[None, :] for name, code in states.items()}
-            indices.update({name: seen[number][:, None] for number, name in enumerate(known)})
-            regressions = self._regressions(indices, (seen.shape[1], count), kept=False)
-            yield _Cases(regressions, which.ravel() * count + configuration, configuration, row, values, hidden)
+        step, block = rows, count
+        if everything is None:
+            block = min(max(BLOCK_NUMBERS // self._width, 1), count)
+            step = max(BLOCK_NUMBERS // (block * self._width), 64)
+        for start in range(0, rows, step):
+            some = np.arange(start, min(start + step, rows))
+            for first in range(0, count, block):
+                states = self._list_states(first, min(first + block, count))
+                configuration, row = self._find_allowed(evidence, some, states)
+                if everything is not None:
+                    index = np.zeros(len(row), dtype=np.intp)
+                    for name, size in self._sizes.items():
+                        code = states[name][configuration] if name in states else codes[known.index(name)][row]
+                        index = index * size + code
+                    yield _Cases(everything, index, configuration, row, values, hidden)
+                    continue
+                seen, which = codes[:, None], np.zeros(len(some), dtype=np.intp)
+                if known:
+                    seen, which = np.unique(codes[:, some], axis=1, return_inverse=True)
+                indices = {name: code[None, :] for name, code in states.items()}
+                indices.update({name: own[:, None] for name, own in zip(known, seen, strict=True)})
+                shape = seen.shape[1], min(block, count - first)
+                regressions = self._regressions(indices, shape, kept=False)
+                index = which.ravel()[row - start] * shape[1] + configuration
+                yield _Cases(regressions, index, configuration + first, row, values, hidden)
 
-    def _find_allowed(self, evidence: Evidence, rows: Codes, count: int) -> tuple[Codes, Codes]:
+    def _find_allowed(self, evidence: Evidence, rows: Codes, states: Mapping[str, Codes]) -> tuple[Codes, Codes]:
         """Return the configurations of hidden discrete parents that are possible in each row, and their rows."""
-        if count == 1:
+        count = len(next(iter(states.values()))) if states else 1
+        if not states:
             return np.zeros(len(rows), dtype=np.intp), rows
         possible = np.ones((count, len(rows)), dtype=bool)
         if not self.static:
-            for name, state in self._states.items():
+            for name, state in states.items():
                 finding = evidence.findings.get(name)
                 if finding is not None:
                     possible &= ~finding.observed[rows] | (state[:, None] == finding.values[rows])
         configuration, place = np.nonzero(possible)
         return configuration, rows[place]
 
-    @cached_property
-    def _states(self) -> dict[str, Codes]:
-        """The states of the hidden discrete parents in each of their configurations."""
+    def _list_states(self, first: int, last: int) -> dict[str, Codes]:
+        """Return the states of the hidden discrete parents in some of their configurations."""
         sizes = [len(self._discrete[name]) for name in self._hidden_discrete]
-        codes = np.unravel_index(np.arange(math.prod(sizes)), sizes) if sizes else ()
+        codes = np.unravel_index(np.arange(first, last), sizes) if sizes else ()
         return dict(zip(self._hidden_discrete, codes, strict=True))
 
     @cached_property

@@ -202,6 +202,7 @@ class Question:
     drawn : discrete variables to draw one after the other: there is a table for each, over those before it on which it
     depends and itself
     constant : observed variables with the same value in all rows
+    over : the names of the tables that are wanted, if not those that the posteriors of the targets are computed from
     """
 
     targets: tuple[str, ...] = ()
@@ -212,6 +213,7 @@ class Question:
     only: frozenset[str] = frozenset()
     drawn: tuple[str, ...] = ()
     constant: frozenset[str] = frozenset()
+    over: tuple[tuple[str, ...], ...] = ()
 
 
 def problem_of(network: Network | Snapshot, question: Question, evidence: Evidence) -> Problem:
@@ -253,6 +255,8 @@ def _assemble(axis_choice: _AxisChoice, batched: bool) -> Problem:
     sharable = axis_choice.nodes and all(findings[name].plain for name in partly_observed)
     shared = tuple(axis_choice.sources(batched, shared=True)) if sharable else None
     scopes = axis_choice.scopes(question.targets, sources)
+    if question.over:
+        scopes = [tuple(name for name in scope if name not in axis_choice.hard) for scope in question.over]
     if question.joint:
         scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
     factors = tuple(Factor(source.names, source.rows, source.static) for source in sources)

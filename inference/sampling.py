@@ -1,7 +1,8 @@
 """Drawing from a network, given evidence or not.
 
 Variables are drawn one after the other, each from its exact posterior given the evidence and everything drawn before,
-so a row is an exact draw from the joint posterior; no draw is weighted or rejected. Linear Gaussian variables are drawn
+so a row is an exact draw from the joint posterior; no draw is weighted or rejected (where exact inference is too wide
+and bounds are asked for, some variables are drawn by importance first). Linear Gaussian variables are drawn
 last among those with evidence below them, together from their conditional normal distribution. A variable with no
 evidence below it is drawn from its own potential. Every row uses uniforms of its own, so neither the size of the batch
 nor that of the chunks changes what a row gets.
@@ -22,7 +23,7 @@ from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import ImpossibleEvidence, TooWide
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.elimination.program import choose_order
-from hybridbn.inference.engines import Solution
+from hybridbn.inference.engines import EngineRequest, Solution, choose_plan
 from hybridbn.inference.evidence import DistinctRows, Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.problem import Question, Snapshot, problem_of
 from hybridbn.inference.queries import read_relevant_evidence
@@ -122,6 +123,12 @@ def draw(
         filled[name] = values
         known[name] = Finding(variable, values)
 
+    if waiting and evidence.rows and options.beyond is not None:
+        cut = _draw_cut(Snapshot.of(network), frozenset(informed), evidence, level, options)
+        if cut:
+            for name, values in cut.items():
+                fill(name, values)
+            return draw(network, Evidence(known, evidence.rows, False), uniforms, options)
     if evidence.rows:
         snapshot = Snapshot.of(network)
         states = list(takewhile(lambda name: isinstance(network.variable(name), Discrete), waiting))
@@ -222,8 +229,46 @@ def _draw_states(
     except TooWide:
         if options.beyond is None:
             raise
-        return {}  # one variable after the other, which can be sliced
+        return {}  # one variable after the other
     return sampler.codes
+
+
+def _draw_cut(
+    network: Snapshot,
+    informed: frozenset[str],
+    evidence: Evidence,
+    level: Mapping[str, Values],
+    options: Options,
+) -> dict[str, NDArray[Any]]:
+    """Draw together what is cut or drawn where the network is too wide: one slice or draw for each row, by weight."""
+    same = find_distinct_rows(evidence, continuous=True)
+    if same is None:
+        same = DistinctRows(np.arange(evidence.rows), np.arange(evidence.rows))
+    distinct = evidence.take(same.first, len(same.first))
+    question = Question(only=informed)
+    problem = problem_of(network, question, distinct)
+    plan = choose_plan(EngineRequest(network, problem, question, distinct, options))
+    chosen: dict[str, NDArray[Any]] = {}
+    impossible: list[int] = []
+    for number in range(distinct.rows):
+        weighed = plan.weigh(distinct.take(slice(number, number + 1), 1))
+        if weighed is None:
+            return {}
+        parts = list(weighed)
+        logs = np.concatenate([part for _, part in parts])
+        rows = np.flatnonzero(same.inverse == number)
+        if not np.isfinite(logs.max()):
+            impossible += rows.tolist()
+            continue
+        cumulated = np.cumsum(np.exp(logs - logs.max()))
+        uniforms = level[next(iter(parts[0][0]))][rows]
+        place = np.searchsorted(cumulated, uniforms * cumulated[-1], side="right")
+        for name in parts[0][0]:
+            values = np.concatenate([part[name] for part, _ in parts])
+            chosen.setdefault(name, np.empty(evidence.rows, dtype=values.dtype))[rows] = values[place]
+    if impossible:
+        raise impossible_evidence(sorted(impossible), evidence.single)
+    return chosen
 
 
 class _TableSampler:

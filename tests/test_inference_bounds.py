@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_inference_slices import make_grid, make_mixed
 
 import hybridbn as hb
-from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_above
+from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_above, bound_within
 from hybridbn.inference.engines import bounds
 
 BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.1)
@@ -145,6 +145,71 @@ def test_mixed_networks_are_sampled_and_marked():
     assert sampled.mean() == pytest.approx(net.posterior("x3", evidence).mean(), abs=0.3)
 
 
+def weigh_by_likelihood(net, evidence, count):
+    """Return the means of indicators and numbers over draws weighted by their likelihood, and the effective sample."""
+    rng, drawn, logs = np.random.default_rng(0), {}, np.zeros(count)
+    for name in net:
+        potential, variable = net.potential(name), net.variable(name)
+        given = {parent.name: drawn[parent.name] for parent in potential.parents}
+        if name in evidence:
+            value = variable.code(evidence[name]) if isinstance(variable, hb.Discrete) else evidence[name]
+            drawn[name] = np.full(count, value)
+            logs += potential.log_on({n: v[None] for n, v in {**given, name: drawn[name]}.items()}).reshape(count)
+        else:
+            drawn[name] = potential.ppf(rng.random(count), given)
+    weights = np.exp(logs - logs.max())
+    weights /= weights.sum()
+    means = {
+        name: np.bincount(values, weights) if isinstance(net.variable(name), hb.Discrete) else weights @ values
+        for name, values in drawn.items()
+    }
+    return means, 1 / (weights @ weights)
+
+
+def test_networks_whose_factors_have_no_tables_are_sampled_whole():
+    """Discrete variables have four continuous parents each: not even two such factors together fit."""
+    rng = np.random.default_rng(12)
+    layers = [[hb.Continuous(f"x{i}") for i in range(5)], [hb.Discrete(f"c{i}", (0, 1, 2)) for i in range(4)]]
+    potentials = [hb.LinearGaussian(x, intercept=rng.normal(), variance=rng.uniform(0.5, 2)) for x in layers[0]]
+    for i, c in enumerate(layers[1]):
+        above = [x for j, x in enumerate(layers[0]) if j != i]
+        potentials.append(hb.Softmax(c, above, intercept=rng.normal(size=3), coefficients=rng.normal(size=(3, 4))))
+        y = hb.Continuous(f"y{i}")
+        potentials.append(
+            hb.LinearGaussian(
+                y,
+                (c, layers[0][i]),
+                intercept=rng.normal(size=3),
+                coefficients=np.ones((3, 1)),
+                variance=rng.uniform(0.5, 1, 3),
+            )
+        )
+    net = hb.Network(potentials)
+    evidence = {"y0": 0.3, "y1": -1.0, "c3": 2}
+    with pytest.raises(hb.TooWide, match="beyond='bound'"):
+        net.posterior("c0", evidence)
+    answer = net.posteriors(evidence, beyond="bound", seconds=0.5)
+    means, effective = weigh_by_likelihood(net, evidence, 200_000)
+    assert effective > 10_000
+    for name in answer:
+        if isinstance(net.variable(name), hb.Discrete):
+            low, high = answer[name].bounds
+            slack = 3 * np.sqrt(means[name] * (1 - means[name]) / effective)
+            assert ((low - slack <= means[name]) & (means[name] <= high + slack)).all()
+            assert (high - low).max() < 0.05
+        else:
+            assert answer[name].mean() == pytest.approx(means[name], abs=0.05 * answer[name].std())
+
+
+def test_bounds_that_say_nothing_are_replaced_by_asymptotic_ones(monkeypatch):
+    monkeypatch.setattr(bounds, "LOOSE", 0.0)
+    net = make_grid(np.random.default_rng(5), 4)
+    with pytest.warns(UserWarning, match="asymptotic"):
+        low, high = net.posterior("g22", {"g33": 1}, options=BOUND).bounds
+    exact = net.posterior("g22", {"g33": 1}).probabilities
+    assert ((low <= exact) & (exact <= high) & (high - low < 0.1)).all()
+
+
 def test_a_small_effective_sample_is_said(monkeypatch):
     monkeypatch.setattr(bounds, "FEW_EFFECTIVE", 1e9)
     net = make_grid(np.random.default_rng(10), 4)
@@ -156,3 +221,36 @@ def test_the_error_offers_both_ways_with_what_they_cost():
     net = make_grid(np.random.default_rng(11), 4)
     with pytest.raises(hb.TooWide, match=r"beyond='slice' \(exact.*a row.*MiB.*beyond='bound' \(sampled.*draws.*MiB"):
         net.posteriors({"g33": 1}, max_bytes=700)
+
+
+def test_draws_where_bounds_are_asked_for_have_the_joint_distribution():
+    net = make_grid(np.random.default_rng(13), 4)
+    evidence = {"g33": 1, "g12": 0}
+    drawn = net.sample(4000, random_state=0, evidence=evidence, options=BOUND)
+    assert (drawn["g33"] == 1).all()
+    exact = net.posterior(["g00", "g22"], evidence).probabilities
+    shares = np.histogram2d(drawn["g00"], drawn["g22"], bins=[range(len(axis) + 1) for axis in (exact, exact.T)])[0]
+    np.testing.assert_allclose(shares / len(drawn), exact, atol=0.05)
+
+
+def test_expectation_maximization_with_bounds():
+    net = make_grid(np.random.default_rng(14), 3)
+    table = net.sample(20, random_state=0)
+    table.loc[:1, ["g00", "g01", "g11", "g12", "g21"]] = None
+    table = table.astype("category")
+    few = hb.Options(max_bytes=100, beyond="bound", seconds=0.05)
+    learned = [hb.expectation_maximization(net, table, options=o, tolerance=0.5) for o in (None, few)]
+    assert learned[1].history[-1] == pytest.approx(learned[0].history[-1], abs=0.5)
+    assert learned[1].history[-1] != learned[0].history[-1]
+
+
+def test_mini_buckets_keep_to_the_memory():
+    rng = np.random.default_rng(0)
+    names = [f"v{i}" for i in range(12)]
+    tables = [LogTable((a, b), rng.normal(size=(2, 2))) for i, a in enumerate(names) for b in names[:i]]
+    sizes = dict.fromkeys(names, 2)
+    wide = bound_within(tables, sizes, [], names, 1024, (), 1e9)
+    narrow = bound_within(tables, sizes, [], names, 1024, (), 1500)
+    held = [sum(part.table.logs.size for _, parts in p.buckets for part in parts) for p in (wide, narrow)]
+    assert held[1] < 1500 < held[0]
+    assert wide.log_bound <= narrow.log_bound

@@ -6,6 +6,10 @@ and ``NAME.mar.xz`` (task MAR). Every problem is asked in a process of its own, 
 published marginals lie within the intervals (of 95 %) and how wide these are. Hellinger distances are means over the
 variables, beside those of loopy belief propagation on the same factors; with ``--peers`` pyAgrum's approximations
 follow.
+
+``python examples/benchmarks/wide.py --mixed 1e7`` asks three families of mixed networks instead, beside as many draws
+weighted by their likelihood: a 30 x 30 grid of tables, Gaussians and logistic nodes, a conditional Gaussian network of
+50 nodes with parents among the 12 nodes before, and three layers of softmax nodes with Gaussians between them.
 """
 
 from __future__ import annotations
@@ -156,15 +160,160 @@ def report_peers(folder: Path, name: str) -> None:
         print(f"  {engine.__name__:24} largest {max(errors):.2g} mean {np.mean(errors):.2g}")
 
 
+def make_gaussian(rng: np.random.Generator, name: str, parents: list[Any]) -> Any:
+    discrete = [parent for parent in parents if isinstance(parent, hb.Discrete)]
+    numbers = [parent for parent in parents if not isinstance(parent, hb.Discrete)]
+    shape = [len(parent) for parent in discrete]
+    return hb.LinearGaussian(
+        hb.Continuous(name),
+        (*discrete, *numbers),
+        intercept=rng.normal(size=shape),
+        coefficients=rng.uniform(-0.7, 0.7, size=(*shape, len(numbers))),
+        variance=rng.uniform(0.3, 1.5, size=shape),
+    )
+
+
+def make_discrete(rng: np.random.Generator, name: str, parents: list[Any], states: int) -> Any:
+    variable = hb.Discrete(name, tuple(range(states)))
+    shape = [*(len(parent) for parent in parents if isinstance(parent, hb.Discrete)), states]
+    numbers = sum(not isinstance(parent, hb.Discrete) for parent in parents)
+    if not numbers:
+        return hb.Multinomial(variable, parents, table=rng.gamma(1.0, size=shape) + 1e-3, normalize=True)
+    ordered = sorted(parents, key=lambda parent: not isinstance(parent, hb.Discrete))
+    coefficients = rng.normal(size=(*shape, numbers))
+    return hb.Softmax(variable, ordered, intercept=rng.normal(size=shape), coefficients=coefficients)
+
+
+def make_grid(rng: np.random.Generator, side: int = 30) -> hb.Network:
+    potentials: dict[tuple[int, int], Any] = {}
+    for row in range(side):
+        for column in range(side):
+            above = [potentials[k].child for k in ((row - 1, column), (row, column - 1)) if k in potentials]
+            name = f"g{row}_{column}"
+            gaussian = rng.random() < 0.3
+            potentials[row, column] = (
+                make_gaussian(rng, name, above) if gaussian else make_discrete(rng, name, above, 2)
+            )
+    return hb.Network(list(potentials.values()))
+
+
+def make_conditional_gaussian(rng: np.random.Generator, count: int = 50, reach: int = 12) -> hb.Network:
+    potentials: list[Any] = []
+    for number in range(count):
+        near = [potential.child for potential in potentials[-reach:]]
+        above = [near[i] for i in sorted(rng.choice(len(near), min(len(near), 4), replace=False))]
+        if rng.random() < 0.4:
+            potentials.append(make_gaussian(rng, f"x{number}", above))
+        else:
+            above = [parent for parent in above if isinstance(parent, hb.Discrete)]
+            potentials.append(make_discrete(rng, f"d{number}", above, int(rng.integers(2, 4))))
+    return hb.Network(potentials)
+
+
+def make_softmax_layers(rng: np.random.Generator, width: int = 8) -> hb.Network:
+    potentials = [make_gaussian(rng, f"z0_{i}", []) for i in range(width)]
+    layer = [potential.child for potential in potentials]
+    for depth in range(1, 4):
+        fresh = [make_discrete(rng, f"s{depth}_{i}", _choose(rng, layer, 3), 3) for i in range(width)]
+        potentials += fresh
+        layer = [potential.child for potential in fresh]
+        if depth < 3:
+            fresh = [make_gaussian(rng, f"z{depth}_{i}", _choose(rng, layer, 2)) for i in range(width)]
+            potentials += fresh
+            layer = [potential.child for potential in fresh]
+    return hb.Network(potentials)
+
+
+def _choose(rng: np.random.Generator, variables: list[Any], count: int) -> list[Any]:
+    return [variables[i] for i in sorted(rng.choice(len(variables), count, replace=False))]
+
+
+MIXED = {"grid": make_grid, "gaussian": make_conditional_gaussian, "softmax": make_softmax_layers}
+
+
+def weigh_by_likelihood(
+    network: hb.Network, evidence: dict[str, Any], count: int, block: int = 20_000
+) -> tuple[dict[str, np.ndarray], float]:
+    """Return probabilities of states, or first and second moments, from weighted draws, and the effective sample."""
+    rng = np.random.default_rng(0)
+    sums: dict[str, np.ndarray] = {}
+    total = squares = 0.0
+    for _ in range(max(count // block, 1)):
+        drawn: dict[str, Any] = {}
+        logs = np.zeros(block)
+        for name in network:
+            potential, variable = network.potential(name), network.variable(name)
+            given = {parent.name: drawn[parent.name] for parent in potential.parents}
+            if name in evidence:
+                known = variable.code(evidence[name]) if isinstance(variable, hb.Discrete) else evidence[name]
+                drawn[name] = np.full(block, known)
+                points = {other: values[None] for other, values in {**given, name: drawn[name]}.items()}
+                logs += potential.log_on(points).reshape(block)
+            else:
+                drawn[name] = potential.ppf(rng.random(block), given)
+        weights = np.exp(logs)
+        total, squares = total + weights.sum(), squares + weights @ weights
+        for name, values in drawn.items():
+            variable = network.variable(name)
+            if isinstance(variable, hb.Discrete):
+                own = np.bincount(values, weights, len(variable))
+            else:
+                own = np.array([weights @ values, weights @ values**2])
+            sums[name] = sums.get(name, 0.0) + own
+    return {name: own / total for name, own in sums.items()}, total**2 / squares
+
+
+def report_mixed(family: str, seed: int, observed: int, draws: int, allowed: float, gib: float) -> None:
+    """Print how far answers are from weighted draws; limits are widened by three standard errors of these."""
+    rng = np.random.default_rng(seed)
+    network = MIXED[family](rng)
+    row = network.sample(1, random_state=seed).iloc[0]
+    evidence = {name: row[name] for name in rng.choice(list(network)[len(network) // 3 :], observed, replace=False)}
+    hidden = [name for name in network if name not in evidence]
+    start = time.process_time()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*(effective sample|estimate)")
+        regime, posteriors = ask(network, evidence, hidden, allowed, gib)
+    spent = time.process_time() - start
+    reference, effective = weigh_by_likelihood(network, evidence, draws)
+    errors, inside, width, shifts = [], [], [], []
+    for name in hidden:
+        ours, theirs = posteriors[name], reference[name]
+        if isinstance(network.variable(name), hb.Discrete):
+            low, high = ours.bounds
+            slack = 3 * np.sqrt(theirs * (1 - theirs) / effective)
+            errors.append(float(np.abs(ours.probabilities - theirs).max()))
+            inside.append(np.mean((low - slack <= theirs) & (theirs <= high + slack)))
+            width.append(np.mean(high - low))
+        else:
+            shifts.append(abs(ours.mean() - theirs[0]) / math.sqrt(theirs[1] - theirs[0] ** 2))
+    print(
+        f"{family:10} {seed:4} {regime:>6} {spent:8.1f} {effective:9.0f} {max(errors):8.2g} {np.mean(errors):8.2g}"
+        f" {np.mean(inside):9.3f} {np.mean(width):6.3f} {max(shifts):8.2g}",
+        flush=True,
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
     parser.add_argument("problems", nargs="*")
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--gib", type=float, default=2.0)
     parser.add_argument("--peers", action="store_true")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--mixed", type=float, metavar="DRAWS")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--observed", type=int, default=6)
     given = parser.parse_args()
+    if given.mixed:
+        print("family     seed regime  seconds effective  largest     mean  coverage  width  largest shift")
+        for family in MIXED:
+            for seed in range(given.seeds):
+                report_mixed(family, seed, given.observed, int(given.mixed), given.seconds, given.gib)
+        return
+    if given.folder is None:
+        parser.error("name the folder of the problems, or ask for --mixed networks")
     if given.alone:
         report(given.folder, given.problems[0], given.seconds, given.gib)
         return

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from hybridbn.fitting.base import Statistics
 from hybridbn.fitting.counting import encode_configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
-from hybridbn.inference.elimination.program import choose_order
 from hybridbn.inference.engines import EngineRequest, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem, Question, problem_of
@@ -87,14 +86,15 @@ def expect_statistics(network: Network, evidence: Evidence, weights: Values, opt
     families = {name: _FamilyStatistics(network.potential(name), problem) for name in network}
     scopes = [scope for scope in dict.fromkeys(family.scope for family in families.values()) if scope] or [()]
     sizes = {name: axis.size for name, axis in problem.axes.items()}
-    shared = _replace_scopes(problem, scopes, sizes)
+    question = replace(question, over=tuple(scopes))
+    problem = problem_of(network, question, evidence)
     cells = sum(math.prod(sizes[name] for name in scope) for scope in scopes)
     block = int(min(max(_NUMBERS / max(cells, 1), 256), evidence.rows))
     logs, impossible = np.empty(evidence.rows), []
     for start in range(0, evidence.rows, block):
         stop = min(start + block, evidence.rows)
         part = evidence.take(slice(start, stop), stop - start)
-        for found in choose_plan(EngineRequest(network, shared, question, part, options)).solve(part):
+        for found in choose_plan(EngineRequest(network, problem, question, part, options)).solve(part):
             rows = start + found.rows
             logs[rows] = found.log_norm
             if np.isneginf(found.log_norm).any():
@@ -106,13 +106,6 @@ def expect_statistics(network: Network, evidence: Evidence, weights: Values, opt
     if impossible:
         raise ImpossibleEvidence("some rows have probability zero under the network", tuple(impossible))
     return ExpectedStatistics({name: family.statistics for name, family in families.items()}, logs)
-
-
-def _replace_scopes(problem: Problem, scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]) -> Problem:
-    """Return the problem with tables over other scopes, and nothing compiled yet."""
-    needed = [field.name for field in fields(problem) if field.default is MISSING and field.default_factory is MISSING]
-    parts = {name: getattr(problem, name) for name in needed}
-    return Problem(**{**parts, "scopes": tuple(scopes), "order": choose_order(problem.factors, scopes, sizes)})
 
 
 class _FamilyStatistics:

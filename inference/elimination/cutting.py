@@ -13,7 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hybridbn.inference.elimination.ordering import EliminationOrder, make_junction_tree, search_order
+from hybridbn.inference.elimination.ordering import (
+    SEARCH_EFFORT,
+    EliminationOrder,
+    make_junction_tree,
+    search_order,
+)
 
 __all__ = ["Cut", "choose_cut"]
 
@@ -78,7 +83,8 @@ def choose_cut(
         scopes = list({tuple(other for other in scope if other not in names): None for scope in scopes})
         keep = [other for other in keep if other not in names]
         order = _measure(scopes, sizes, [other for other in order.names if other not in names], keep)
-        if search and (len(cut) < _FEW_CUTS or len(cut) % _FEW_CUTS == 0):
+        fast = 10 * len(order.names) * len(order.clique) ** 3 < SEARCH_EFFORT
+        if search and fast and (len(cut) < _FEW_CUTS or len(cut) % _FEW_CUTS == 0):
             order = search_order(scopes, sizes, keep, order, _TRIALS_PER_CUT)
     if cut and search:
         better = search_order(scopes, sizes, keep, order, _TRIALS_AT_LAST)

@@ -8,21 +8,26 @@ tables are divided into mini-buckets, and Hölder's inequality bounds the sum:
 Before that, the mini-buckets are reweighted so that their marginals agree, which makes the bound tighter without
 changing the product (Liu & Ihler 2011, "Bounding the partition function using Hölder's inequality"). The mixture of
 the mini-buckets' conditionals, weighted by w, is a distribution to draw from; the ratio of the product to it never
-exceeds the bound (Liu, Fisher & Ihler 2015, "Probabilistic variational bounds for graphical models").
+exceeds the bound (Liu, Fisher & Ihler 2015, "Probabilistic variational bounds for graphical models"). A factor with the
+weight one beside others with the weight zero makes a variable that is drawn from that factor alone.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.variables import Values
 
-__all__ = ["LogTable", "MiniBucket", "Proposal", "bound_from_above"]
+__all__ = ["Draw", "LogTable", "MiniBucket", "Proposal", "bound_from_above", "bound_within"]
+
+Draw: TypeAlias = Callable[[Values, Mapping[str, NDArray[Any]]], tuple[NDArray[Any], Values]]
+"""From uniform numbers and the values drawn before to the values of a variable and their log densities."""
 
 
 class LogTable(NamedTuple):
@@ -45,11 +50,22 @@ class Proposal(NamedTuple):
     log_bound: float
     buckets: tuple[tuple[str, tuple[MiniBucket, ...]], ...]
 
-    def draw(self, count: int, rng: np.random.Generator) -> tuple[dict[str, NDArray[np.intp]], Values]:
-        """Return states of the variables in `count` draws, and the logarithms of the draws' probabilities."""
-        codes: dict[str, NDArray[np.intp]] = {}
+    def draw(
+        self, count: int, rng: np.random.Generator, forward: Mapping[str, Draw] = MappingProxyType({})
+    ) -> tuple[dict[str, NDArray[Any]], Values]:
+        """Return values of the variables in `count` draws, and the logarithms of the draws' probabilities.
+
+        Parameters
+        ----------
+        forward : the functions that draw the variables without mini-buckets
+        """
+        codes: dict[str, NDArray[Any]] = {}
         log_probability = np.zeros(count)
         for name, parts in self.buckets:
+            if name in forward:
+                codes[name], logs = forward[name](rng.random(count), codes)
+                log_probability += logs
+                continue
             shares = np.sum([part.weight * _condition(part.table, codes, count) for part in parts], axis=0)
             total = shares.sum(axis=1, keepdims=True)
             # nothing is possible below such a draw, so that any state will do
@@ -63,7 +79,7 @@ class Proposal(NamedTuple):
         return codes, log_probability
 
 
-def _condition(table: LogTable, codes: Mapping[str, NDArray[np.intp]], count: int) -> Values:
+def _condition(table: LogTable, codes: Mapping[str, NDArray[Any]], count: int) -> Values:
     """Return the probabilities (count, states) of the last name given states of the others; zeros where there are
     none.
     """
@@ -75,18 +91,45 @@ def _condition(table: LogTable, codes: Mapping[str, NDArray[np.intp]], count: in
     return np.asarray(np.divide(values, total, out=np.zeros_like(values), where=total > 0))
 
 
+class TooManyCells(Exception):
+    """The tables of the mini-buckets would take too much memory."""
+
+
+def bound_within(
+    tables: Sequence[LogTable],
+    sizes: Mapping[str, int],
+    order: Sequence[str],
+    drawn: Sequence[str],
+    most_cells: float,
+    forward: Collection[str],
+    most_held: float,
+) -> Proposal:
+    """Return what `bound_from_above` does, with mini-buckets so small that no more than `most_held` cells are held."""
+    while most_cells > 1:
+        try:
+            return bound_from_above(tables, sizes, order, drawn, most_cells, forward, most_held)
+        except TooManyCells:
+            most_cells /= 4
+    return bound_from_above(tables, sizes, order, drawn, 1.0, forward)
+
+
 def bound_from_above(
     tables: Sequence[LogTable],
     sizes: Mapping[str, int],
     order: Sequence[str],
     drawn: Sequence[str],
     most_cells: float,
+    forward: Collection[str] = (),
+    most_held: float = math.inf,
 ) -> Proposal:
     """Return an upper bound on the sum of the product of tables, and the proposal for the variables eliminated last.
 
     Parameters
     ----------
     order, drawn : the variables that are eliminated first, and then these
+    forward : of these, the ones that are drawn from a distribution of mass one that no table tells, so that the other
+        tables count by their largest values
+    most_held : where more cells would be held, `TooManyCells` is raised
 
     Examples
     --------
@@ -97,10 +140,11 @@ def bound_from_above(
     """
     waiting: dict[str, list[LogTable]] = {name: [] for name in (*order, *drawn)}
     position = {name: i for i, name in enumerate(waiting)}
-    constant = 0.0
+    constant, held = 0.0, 0
 
     def send(table: LogTable) -> None:
-        nonlocal constant
+        nonlocal constant, held
+        held += table.logs.size
         if table.names:
             waiting[min(table.names, key=position.__getitem__)].append(table)
         else:
@@ -111,14 +155,24 @@ def bound_from_above(
     buckets: list[tuple[str, tuple[MiniBucket, ...]]] = []
     chosen = frozenset(drawn)
     for name, inputs in waiting.items():
+        if name in forward:
+            for table in inputs:
+                axis = table.names.index(name)
+                send(LogTable((*table.names[:axis], *table.names[axis + 1 :]), table.logs.max(axis=axis)))
+            buckets.append((name, ()))
+            continue
         if not inputs:
             inputs = [LogTable((name,), np.zeros(sizes[name]))]
         parts = _match_marginals(name, _divide(name, inputs, sizes, most_cells))
+        held -= sum(table.logs.size for table in inputs)
         inputs.clear()
         for part in parts:
             send(LogTable(part.table.names[:-1], part.weight * _sum_last(part.table.logs)))
         if name in chosen:
             buckets.append((name, parts))
+            held += sum(part.table.logs.size for part in parts)
+        if held > most_held:
+            raise TooManyCells
     return Proposal(constant, tuple(reversed(buckets)))
 
 

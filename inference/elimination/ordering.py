@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import random
 
 __all__ = [
+    "SEARCH_EFFORT",
     "Clique",
     "EliminationOrder",
     "assign_factors",
@@ -25,12 +26,15 @@ HOPELESS = 1e13
 """An order with more cells is too expensive, and so would be those of other heuristics."""
 MOST_TRIALS = 300
 """The largest number of noisy repetitions of the greedy search."""
+UNPROMISING = 2e10
+"""There are none where the best order has more cells: that does not fit into memory, and would hardly fit then. Whoever
+asks for what is too wide asks for a longer search."""
 CELLS_PER_TRIAL = 2e4
 """One trial for each vertex takes about as long as eliminating this many cells."""
 PATIENCE = 40
 """The search stops after this many trials without an improvement."""
-SEARCH_EFFORT = 3e7
-"""The search for a better order stops at this number of vertices times the squares of the widths, if not earlier."""
+SEARCH_EFFORT = 2e8
+"""The search for a better order stops at this number of vertices times the cubes of the widths, if not earlier."""
 MOST_PAIRS = 3e5
 """There is no search where the squares of the numbers of neighbors add up to more: a single trial would take long."""
 NOISE = 0.3
@@ -112,7 +116,9 @@ def find_order(
         # neither cheap enough already, nor so expensive that no order will help
         if enough < best.total < hopeless:
             best = min(best, _eliminate_greedily(score, list(neighbors), logs, names, kept), key=_cost)
-    trials = int(min(MOST_TRIALS, best.total / (CELLS_PER_TRIAL * max(len(names), 1)))) if best.total < hopeless else 0
+    trials = int(min(MOST_TRIALS, best.total / (CELLS_PER_TRIAL * max(len(names), 1))))
+    if best.total >= min(hopeless, UNPROMISING):
+        return best
     if not trials:
         return best
     import random
@@ -157,10 +163,12 @@ def search_order(
     for number in range(trials):
         score = _score_fill if number % 4 == 3 else _score_weighted_fill
         order = _eliminate_greedily(_add_noise(score, generator), list(neighbors), logs, names, kept)
-        spent += len(names) * math.log2(max(order.largest, 2.0)) ** 2
+        spent += len(names) * len(order.clique) ** 3
         if order.total < best.total:
             best, last_improvement = order, number
-        elif number - last_improvement >= PATIENCE or spent > SEARCH_EFFORT:
+        elif number - last_improvement >= PATIENCE:
+            break
+        if spent > SEARCH_EFFORT:
             break
     return best
 

@@ -26,6 +26,7 @@ from hybridbn.variables import Values, shorten
 
 if TYPE_CHECKING:
     from hybridbn.inference.axes import Axis
+    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.problem import Problem, Question
 
 __all__ = ["CaseAnswer", "Engine", "EngineRequest", "Plan", "Solution", "choose_plan", "estimate_rounding", "too_wide"]
@@ -72,8 +73,12 @@ class Solution:
     log_norm: Values
     error: Values
     bounds: Sequence[Values] | None = None
+    densities: Mapping[int, ContinuousPosterior] | None = None
+    """By number of the target: the density of a continuous variable, where that is summed up from slices or draws."""
 
 
+BEYOND_RANK = 60
+"""Engines of this rank or a higher one answer what is too wide for the others."""
 ROUNDING = 1e-12
 """The smallest error that is reported: the effect of rounding on sums and products of many numbers."""
 MOST_ROUNDING = 1e-11
@@ -113,6 +118,7 @@ class Plan(ABC):
     held_bytes : about the largest number of bytes held at a time
     operations : about the number of multiplications for all rows
     distinct : whether equal rows should be answered once, which takes a comparison of all rows
+    sampled : whether solutions have bounds
     """
 
     cells: float
@@ -120,6 +126,7 @@ class Plan(ABC):
     held_bytes: float
     operations: float
     distinct: ClassVar[bool] = True
+    sampled: ClassVar[bool] = False
 
     @abstractmethod
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
@@ -127,6 +134,12 @@ class Plan(ABC):
 
         `evidence` is that of the request, or its distinct rows.
         """
+
+    def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
+        """Yield values of the variables that are cut or drawn in one row, and the logarithms of their weights; None
+        where there are no such variables, or what they stand for is not these values.
+        """
+        return None
 
 
 class Engine(ABC):
@@ -170,11 +183,19 @@ def _load() -> None:
         import_module(f"{__name__}.{module.name}")
 
 
-def choose_plan(request: EngineRequest) -> Plan:
-    """Return the plan of the first engine that can answer within `max_bytes`; raise `TooWide` where there is none."""
+def choose_plan(request: EngineRequest, refused: TooWide | None = None) -> Plan:
+    """Return the plan of the first engine that can answer within `max_bytes`; raise `TooWide` where there is none.
+
+    Parameters
+    ----------
+    refused : TooWide, optional
+        With which ordinary elimination failed, so that only what `Options.beyond` asks for is left.
+    """
     _load()
     declined = []
     for engine in Engine.registered:
+        if refused is not None and engine.rank < BEYOND_RANK:
+            continue
         plan = engine.plan(request)
         if plan is None:
             continue
@@ -182,15 +203,15 @@ def choose_plan(request: EngineRequest) -> Plan:
             return plan
         declined.append(plan)
     offers = [engine.offer(request) for engine in Engine.registered] if request.options.beyond is None else []
-    raise too_wide(declined, request.options.max_bytes, [offer for offer in offers if offer])
+    hints = "".join(f"; or ask with {offer}" for offer in offers if offer)
+    raise too_wide(declined, request.options.max_bytes, hints) if refused is None else TooWide(f"{refused}{hints}")
 
 
-def too_wide(plans: Sequence[Plan], max_bytes: float, offers: Sequence[str] = ()) -> TooWide:
-    """Return the error that states the cost of the cheapest of some plans, and the options that would answer."""
+def too_wide(plans: Sequence[Plan], max_bytes: float, hints: str = "") -> TooWide:
+    """Return the error that states the cost of the cheapest of some plans, and what else would answer."""
     cheapest = min(plans, key=lambda plan: plan.held_bytes)
     return TooWide(
         f"exact inference needs a table of {cheapest.cells:.3g} cells ({cheapest.held_bytes / 2**30:.3g} GiB to work"
         f" with) over {shorten(cheapest.clique)}; at most {max_bytes / 2**30:.3g} GiB are allowed. Observe some of"
-        " these variables, ask for fewer targets at once, or raise max_bytes"
-        + "".join(f"; or ask with {offer}" for offer in offers)
+        f" these variables, ask for fewer targets at once, or raise max_bytes{hints}"
     )

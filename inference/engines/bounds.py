@@ -1,37 +1,40 @@
 """Bounds: where slices would be too many, some of them are drawn, and the answer is told with limits of its error.
 
-The variables that would be cut are drawn from the proposal of weighted mini-buckets; given them everything else is
-exact, in the same batches as all slices would be (a cutset sampler: Bidyuk & Dechter 2007). No importance weight
-exceeds the upper bound of the mini-buckets, so empirical Bernstein intervals (Maurer & Pontil 2009) hold for any number
-of draws.
+The variables that would be cut are drawn, from weighted mini-buckets or from their own potentials; given them
+everything else is exact, in the same batches as all slices would be (a cutset sampler: Bidyuk & Dechter 2007). No
+importance weight exceeds the upper bound of the mini-buckets, so empirical Bernstein intervals (Maurer & Pontil 2009)
+hold for any number of draws. Where that bound is so far above the weights that these intervals would say nothing, they
+are asymptotic, which is said.
 """
 
 from __future__ import annotations
 
 import math
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.elimination.cutting import Cut
-from hybridbn.inference.elimination.mini_buckets import LogTable, Proposal, bound_from_above
+from hybridbn.inference.elimination.mini_buckets import bound_within
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.engines.slices import (
     SLICES_AT_ONCE,
+    DensitySums,
     add_slices,
     describe_cost,
     describe_seconds,
-    find_cut,
+    index_cells,
+    is_sliceable,
     list_kept,
     solve_slices,
 )
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
-from hybridbn.inference.problem import Problem
+from hybridbn.inference.proposals import Drawn, choose_drawn, draw_forward, list_tables
 from hybridbn.variables import Values
 
 __all__ = ["SampledBounds"]
@@ -44,14 +47,26 @@ DRAWN_CELLS_PER_SECOND = 8e7
 """About as many cells of all draws are computed in a second."""
 SECONDS_PER_DRAW = 5e-5
 """About the time that a draw takes beside its tables."""
+SECONDS_PER_FACTOR = 1e-7
+"""About the time that a draw takes for each factor where variables are drawn from their own potentials."""
 BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
 BUCKET_CELLS_PER_SECOND = 2.0**17
 """Mini-buckets have at most this many cells for each second that is allowed."""
-FEWEST, MOST = 256, 200_000
-"""There are at least and at most so many draws."""
+TABLE_CELLS, SMALL_TABLE = 2.0**25, 2.0**12
+"""Factors with more cells count by their largest values, where that does not take more memory than is allowed; those
+with fewer cells than the second number don't."""
+HELD_BYTES_PER_CELL = 32
+"""The memory that is allowed for each cell of all mini-buckets together."""
+FEWEST, MOST, MOST_FORWARD = 256, 200_000, 2_000_000
+"""There are at least and at most so many draws; more where variables are drawn from their own potentials, without
+tables, which is fast and needs many."""
 FEW_EFFECTIVE = 50.0
 """A smaller effective sample is said."""
+LOOSE = 0.1
+"""Intervals that the bound on the weights alone would make wider than twice this are asymptotic."""
+DEVIATIONS = 2.5
+"""Asymptotic intervals have so many standard errors on either side."""
 _SEED = 0
 _BISECTIONS = 40
 
@@ -76,68 +91,105 @@ class SampledBounds(Engine):
 
 @dataclass
 class BoundPlan(Plan):
-    """Draws of the variables that would be cut, and elimination of the others."""
+    """Draws of some variables, and elimination of the others."""
 
     request: EngineRequest
-    cut: Cut
+    drawn: Drawn
     draws: int
     bucket_cells: float
     cells: float
     clique: Sequence[str]
     held_bytes: float
     operations: float
-    distinct: ClassVar[bool] = True
+    sampled: ClassVar[bool] = True
 
     @classmethod
     def of(cls, request: EngineRequest, *, search: bool = True) -> BoundPlan | None:
         """Choose the variables to draw, and how many draws fit into the time."""
-        problem, options = request.problem, request.options
-        sizes = problem.sizes
+        problem, options, question = request.problem, request.options, request.question
         most_cells = min(CELLS_PER_DRAW, options.max_bytes / 64)
-        widest = max((math.prod(float(sizes[n]) for n in factor.names) for factor in problem.factors), default=1.0)
-        if problem.nodes or widest > options.max_bytes / 16:
-            return None
-        cut = find_cut(request, most_cells, search=search)
-        if cut is None or not cut.names:
-            return None
-        seconds = SECONDS if options.seconds is None else options.seconds
-        draws = int(min(max(seconds / (SECONDS_PER_DRAW + cut.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), MOST))
+        seconds = _seconds_of(request)
         bucket_cells = max(min(BUCKET_CELLS, options.max_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
-        largest = cut.order.largest
+        if not is_sliceable(request):
+            return None
+        drawn = choose_drawn(request, list_kept(problem), most_cells, _table_cells_of(request), search=search)
+        if drawn is None or (drawn.forward and (question.joint or question.over)):
+            return None
+        most, each = MOST, SECONDS_PER_DRAW
+        if drawn.forward:
+            most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
+        draws = int(min(max(seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), most))
+        largest = drawn.order.largest
         held = 32 * (bucket_cells + largest)
-        return cls(request, cut, draws, bucket_cells, largest, cut.order.clique, held, draws * cut.order.total)
+        return cls(request, drawn, draws, bucket_cells, largest, drawn.order.clique, held, draws * drawn.order.total)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solution of each row."""
         for row in range(evidence.rows):
             yield self._solve_row(row, evidence.take(slice(row, row + 1), 1))
 
+    def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
+        """Return the values that are drawn, weighted by their importance."""
+        return self._weigh(case)
+
+    def _weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]]:
+        for part, values, log_probability, counts in self._draw(case, SampleSums(self.request, self.drawn)):
+            logs = part.log_norm - log_probability + np.log(counts)
+            yield {name: own[part.rows] for name, own in values.items()}, logs
+
     def _solve_row(self, row: int, case: Evidence) -> Solution:
-        problem, cut = self.request.problem, self.cut
-        kept = [name for name in list_kept(problem) if name not in cut.names]
-        order = [*cut.order.names, *kept]
-        proposal = bound_from_above(_list_tables(problem, case), problem.sizes, order, cut.names, self.bucket_cells)
-        sums = SampleSums(problem, proposal)
-        rng = np.random.default_rng(_SEED)
-        for start in range(0, self.draws, SLICES_AT_ONCE):
-            count = min(SLICES_AT_ONCE, self.draws - start)
-            codes, log_probability = proposal.draw(count, rng)
-            stacked = np.array([codes[name] for name in cut.names])
-            _, first, counts = np.unique(stacked, axis=1, return_index=True, return_counts=True)
-            distinct = {name: codes[name][first] for name in cut.names}
-            for part in solve_slices(self.request, case, distinct, cut):
-                sums.add(part, distinct, log_probability[first][part.rows], counts[part.rows])
-            sums.draws += count
+        sums = SampleSums(self.request, self.drawn)
+        for part, values, log_probability, counts in self._draw(case, sums):
+            sums.add(part, values, log_probability, counts)
         return sums.solution(row, case)
 
+    def _draw(self, case: Evidence, sums: SampleSums) -> Iterator[_DrawnPart]:
+        """Yield solutions of draws for one row, and tell the sums the bound on their weights and their number."""
+        problem, drawn = self.request.problem, self.drawn
+        kept = [name for name in list_kept(problem) if name not in drawn.names]
+        tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request))
+        order = [*drawn.order.names, *kept]
+        most_held = self.request.options.max_bytes / HELD_BYTES_PER_CELL
+        proposal = bound_within(tables, problem.sizes, order, drawn.names, self.bucket_cells, drawn.forward, most_held)
+        sums.log_bound = proposal.log_bound if bounded else math.inf
+        forward = draw_forward(problem, case, drawn)
+        rng = np.random.default_rng(_SEED)
+        latest = time.monotonic() + 2 * _seconds_of(self.request)
+        for start in range(0, self.draws, SLICES_AT_ONCE):
+            count = min(SLICES_AT_ONCE, self.draws - start)
+            values, log_probability = proposal.draw(count, rng, forward)
+            first, counts = np.arange(count), np.ones(count, dtype=np.intp)
+            if not forward:
+                stacked = np.array([values[name] for name in drawn.names])
+                _, first, counts = np.unique(stacked, axis=1, return_index=True, return_counts=True)
+            distinct = {name: values[name][first] for name in drawn.names}
+            sums.draws += count
+            for part in solve_slices(self.request, case, distinct, drawn.order):
+                yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
+            # what the plan estimates wrongly may take longer, but not without end
+            if time.monotonic() > latest:
+                break
 
-def _list_tables(problem: Problem, case: Evidence) -> list[LogTable]:
-    """Return the logarithms of all factors for one row."""
-    tables = []
-    for source in problem.sources:
-        logs = source.logs(problem.axes, case)
-        tables.append(LogTable(source.names, logs[..., 0] if logs.ndim > len(source.names) else logs))
-    return tables
+
+class _DrawnPart(NamedTuple):
+    """The solution of some distinct draws: `values` of all draws of the chunk, and of its rows the log probabilities
+    under the proposal and the numbers.
+    """
+
+    part: Solution
+    values: dict[str, NDArray[Any]]
+    log_probability: Values
+    counts: NDArray[np.intp]
+
+
+def _seconds_of(request: EngineRequest) -> float:
+    return SECONDS if request.options.seconds is None else request.options.seconds
+
+
+def _table_cells_of(request: EngineRequest) -> float:
+    """Return the most cells of a factor whose table the mini-buckets know."""
+    # small tables are in memory anyway
+    return min(TABLE_CELLS, max(SMALL_TABLE, request.options.max_bytes / 16))
 
 
 class SampleMoments(NamedTuple):
@@ -147,109 +199,208 @@ class SampleMoments(NamedTuple):
     mixed: Values
     second: Values
 
+    def rescale(self, factor: float) -> None:
+        """Multiply all weights by a factor."""
+        self.first.__imul__(factor)
+        self.mixed.__imul__(factor**2)
+        self.second.__imul__(factor**2)
+
 
 class SampleSums:
-    """Sums over draws, from which estimates and their bounds are computed."""
+    """Sums over draws, from which estimates and their bounds are computed; the largest weight is one."""
 
-    problem: Problem
-    proposal: Proposal
-    moments: list[SampleMoments]
-    total: float
-    squares: float
-    error: float
-
-    def __init__(self, problem: Problem, proposal: Proposal) -> None:
-        self.problem, self.proposal = problem, proposal
+    def __init__(self, request: EngineRequest, drawn: Drawn) -> None:
+        self.request, self.problem = request, request.problem
+        self.log_bound = math.inf
         self.draws = 0
-        sizes = problem.sizes
-        self.moments = [
-            SampleMoments(*(np.zeros([sizes[name] for name in scope]) for _ in range(3))) for scope in problem.scopes
-        ]
+        self.log_scale = -math.inf
+        self.densities = DensitySums(request, drawn.names, sampled=True)
+        sizes = self.problem.sizes
+        self.moments = {
+            number: SampleMoments(*(np.zeros([sizes[name] for name in scope]) for _ in range(3)))
+            for number, scope in enumerate(self.problem.scopes)
+            if number not in self.densities.numbers
+        }
         self.total = self.squares = self.error = 0.0
 
     def add(
-        self,
-        part: Solution,
-        codes: dict[str, NDArray[np.intp]],
-        log_probability: Values,
-        counts: NDArray[np.intp],
+        self, part: Solution, values: dict[str, NDArray[Any]], log_probability: Values, counts: NDArray[np.intp]
     ) -> None:
         """Add the slices in a solution, each with the probability and the number of its draws."""
-        # weights are scaled by the bound, which none of them exceeds but for rounding
-        weights = np.exp(np.minimum(part.log_norm - log_probability - self.proposal.log_bound, 0.0))
+        logs = part.log_norm - log_probability
+        # no weight exceeds the bound but for rounding
+        logs = np.minimum(logs, self.log_bound)
+        self._rescale(float(logs.max(initial=-math.inf)))
+        weights = np.exp(logs - self.log_scale) if self.log_scale > -math.inf else np.zeros(len(logs))
         possible = np.flatnonzero(weights)
         weights, rows = weights[possible], part.rows[possible]
         linear = np.asarray(counts[possible] * weights, dtype=np.float64)
         self.total += float(linear.sum())
         self.squares += float(linear @ weights)
         self.error += float(linear @ part.error[possible])
-        for moments, scope, table in zip(self.moments, self.problem.scopes, part.tables, strict=True):
-            values = table[..., possible]
-            add_slices(moments.first, scope, values, linear, rows, codes)
-            add_slices(moments.mixed, scope, values, linear * weights, rows, codes)
-            add_slices(moments.second, scope, values**2, linear * weights, rows, codes)
+        codes = index_cells(self.problem, values)
+        for number, moments in self.moments.items():
+            scope, table = self.problem.scopes[number], part.tables[number][..., possible]
+            add_slices(moments.first, scope, table, linear, rows, codes)
+            add_slices(moments.mixed, scope, table, linear * weights, rows, codes)
+            add_slices(moments.second, scope, table**2, linear * weights, rows, codes)
+        every = np.zeros(len(logs))
+        every[possible] = linear
+        self.densities.add(part, values, every, self.log_scale)
+
+    def _rescale(self, top: float) -> None:
+        if not top > self.log_scale:
+            return
+        factor = math.exp(self.log_scale - top)
+        self.log_scale = top
+        self.total, self.error = self.total * factor, self.error * factor
+        self.squares *= factor**2
+        for moments in self.moments.values():
+            moments.rescale(factor)
+
+    @property
+    def effective(self) -> float:
+        """The size of the effective sample."""
+        return self.total**2 / self.squares if self.squares > 0 else 0.0
 
     def solution(self, row: int, case: Evidence) -> Solution:
         """Return the estimate of the row, with its bounds."""
-        problem, count = self.problem, self.draws
-        log_bound = self.proposal.log_bound
-        impossible = log_bound == -math.inf
-        mean = self.total / count
-        effective = self.total**2 / self.squares if self.squares > 0 else 0.0
-        if effective < FEW_EFFECTIVE and not impossible:
+        problem = self.problem
+        impossible = self.log_bound == -math.inf
+        limits = self._choose_limits(impossible)
+        bounds: list[Values] = []
+        tables: list[Values] = []
+        for number in range(len(problem.scopes)):
+            moments = self.moments.get(number)
+            if moments is None:
+                tables.append(np.ones(1))
+                bounds.append(np.full((2, 1), np.nan))
+                continue
+            bounds.append(np.stack(limits.bound_ratio(moments))[..., None])
+            share = moments.first if self.total > 0 else np.ones_like(moments.first)
+            tables.append((np.full_like(share, np.nan) if impossible else share / share.sum())[..., None])
+        # an estimate of zero is none: the upper bound is all that is known
+        log_norm = self.log_bound
+        if self.total > 0:
+            log_norm = self.log_scale + math.log(self.total / self.draws)
+        bounds.append(np.array(limits.bound_log_mean(self.log_scale, self.log_bound))[:, None])
+        error = np.array([self.error / self.total if self.total > 0 else 0.0])
+        densities = {} if impossible else self.densities.posteriors(self.effective)
+        rows = np.array([row])
+        return Solution(problem, rows, case, dict(problem.axes), tables, np.array([log_norm]), error, bounds, densities)
+
+    def _choose_limits(self, impossible: bool) -> BernsteinLimits | AsymptoticLimits:
+        """Return how the bounds are computed, and warn where they are not as good as promised."""
+        effective, count = self.effective, self.draws
+        reach = math.exp(min(self.log_bound - self.log_scale, 700.0)) if self.log_scale > -math.inf else 1.0
+        bernstein = BernsteinLimits(count, self.total, self.squares, reach)
+        if impossible:
+            return bernstein
+        if effective < FEW_EFFECTIVE:
             warnings.warn(
                 f"the effective sample has the size {effective:.3g} of {count} draws, below {FEW_EFFECTIVE:.0f}, so the"
                 " estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
-                stacklevel=6,
+                stacklevel=8,
             )
-        bounds: list[Values] = []
-        tables: list[Values] = []
-        for moments in self.moments:
-            low, high = _bound_ratio(moments, self.total, self.squares, count)
-            bounds.append(np.stack([low, high])[..., None])
-            with np.errstate(invalid="ignore", divide="ignore"):
-                share = moments.first / moments.first.sum() if mean > 0 else np.full_like(moments.first, 1.0)
-            tables.append((share if mean > 0 else share / share.size)[..., None])
-        if impossible:
-            tables = [np.full_like(table, np.nan) for table in tables]
-        deviation = _deviate(max(self.squares / count - mean**2, 0.0), 1.0, count)
-        with np.errstate(divide="ignore"):
-            limits = np.log(np.clip([mean - deviation, mean + deviation], 0.0, 1.0)) + log_bound
-            # an estimate of zero is none: the upper bound is all that is known
-            log_norm = log_bound + (math.log(mean) if mean > 0 else 0.0)
-        bounds.append(limits[:, None])
-        error = np.array([self.error / self.total if self.total > 0 else 0.0])
-        axes = dict(problem.axes)
-        return Solution(problem, np.array([row]), case, axes, tables, np.array([log_norm]), error, bounds)
+            return bernstein
+        if bernstein.least_width <= LOOSE:
+            return bernstein
+        warnings.warn(
+            f"the bounds are asymptotic (from an effective sample of the size {effective:.3g}): the bound on what a"
+            " draw may weigh is too far above the largest estimated weight to say more",
+            stacklevel=8,
+        )
+        return AsymptoticLimits(count, self.total, self.squares)
 
 
-def _deviate(variance: Values | float, reach: float, count: int) -> Values:
-    """Return how far a mean may be from its expectation on either side (Maurer & Pontil 2009, theorem 4)."""
-    level = math.log(4 / (1 - SAMPLED_CONFIDENCE))
-    return np.asarray(np.sqrt(2 * np.asarray(variance) * level / count) + 7 * reach * level / (3 * max(count - 1, 1)))
+@dataclass(frozen=True)
+class AsymptoticLimits:
+    """Normal limits of ratios of means, as if one draw more, as heavy as the heaviest, had the worst value.
 
-
-def _bound_ratio(moments: SampleMoments, total: float, squares: float, count: int) -> tuple[Values, Values]:
-    """Return the limits of the ratios p of two means: those for which w (t - p) may have the expectation zero.
-
-    Weights w are between 0 and 1 and values t too, so that w (t - p) has a range of one.
+    Attributes
+    ----------
+    count : the number of draws
+    total, squares : the sums of their weights, the largest of which is one, and of the squares of these
     """
-    estimate = np.clip(moments.first / total, 0.0, 1.0) if total > 0 else np.full_like(moments.first, 0.5)
-    first, mixed, second = (moment / count for moment in moments)
-    mean, square = total / count, squares / count
 
-    def is_possible(p: Values) -> NDArray[np.bool_]:
-        center = first - p * mean
-        variance = np.maximum(second - 2 * p * mixed + p**2 * square - center**2, 0.0) * count / max(count - 1, 1)
-        return np.asarray(np.abs(center) <= _deviate(variance, 1.0, count))
+    count: int
+    total: float
+    squares: float
 
-    limits = []
-    for end in (0.0, 1.0):
-        inside, outside = estimate, np.full_like(estimate, end)
-        reached = is_possible(outside)
-        for _ in range(_BISECTIONS):
-            middle = (inside + outside) / 2
-            fine = is_possible(middle)
-            inside, outside = np.where(fine, middle, inside), np.where(fine, outside, middle)
-        limits.append(np.where(reached, end, outside))
-    return limits[0], limits[1]
+    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
+        """Return the limits of the ratios."""
+        p = moments.first / self.total
+        squares = np.maximum(moments.second - 2 * p * moments.mixed + p**2 * self.squares, 0.0)
+        half = DEVIATIONS * np.sqrt(squares) / self.total
+        low, high = moments.first / (self.total + 1) - half, (moments.first + 1) / (self.total + 1) + half
+        return np.maximum(low, 0.0), np.minimum(high, 1.0)
+
+    def bound_log_mean(self, log_scale: float, log_bound: float) -> tuple[float, float]:
+        """Return the limits of the logarithm of the mean weight."""
+        variance = max(self.squares / self.count - (self.total / self.count) ** 2, 0.0)
+        half = DEVIATIONS * math.sqrt(variance / self.count)
+        low, high = self.total / self.count - half, (self.total + 1) / self.count + half
+        lowest = log_scale + math.log(low) if low > 0 else -math.inf
+        return lowest, min(log_scale + math.log(high), log_bound)
+
+
+@dataclass(frozen=True)
+class BernsteinLimits:
+    """Limits of ratios of means that hold for any number of draws, if no weight exceeds `reach` (Maurer & Pontil 2009).
+
+    Attributes
+    ----------
+    count, total, squares : as in `AsymptoticLimits`
+    reach : in units of the largest weight drawn
+    """
+
+    count: int
+    total: float
+    squares: float
+    reach: float
+
+    @property
+    def least_width(self) -> float:
+        """Half the width of the limits of a ratio whose values don't differ between draws."""
+        return self._deviate(0.0) * self.count / self.total if self.total > 0 else math.inf
+
+    def _deviate(self, variance: Any) -> Any:
+        """Return how far a mean may be from its expectation on either side (theorem 4)."""
+        level = math.log(4 / (1 - SAMPLED_CONFIDENCE))
+        spread = np.sqrt(2 * np.asarray(variance) * level / self.count)
+        return spread + 7 * self.reach * level / (3 * max(self.count - 1, 1))
+
+    def bound_log_mean(self, log_scale: float, log_bound: float) -> tuple[float, float]:
+        """Return the limits of the logarithm of the mean weight."""
+        if self.total == 0:
+            return -math.inf, log_bound
+        mean = self.total / self.count
+        half = float(self._deviate(max(self.squares / self.count - mean**2, 0.0)))
+        lowest = log_scale + math.log(mean - half) if mean > half else -math.inf
+        return lowest, min(log_scale + math.log(mean + half), log_bound)
+
+    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
+        """Return the limits of the ratios p: those for which w (t - p) may have the expectation zero.
+
+        Values t are between 0 and 1, so that w (t - p) has the range of the weights w.
+        """
+        count = self.count
+        estimate = np.clip(moments.first / self.total, 0.0, 1.0) if self.total > 0 else np.full_like(moments.first, 0.5)
+        first, mixed, second = (moment / count for moment in moments)
+        mean, square = self.total / count, self.squares / count
+
+        def is_possible(p: Values) -> NDArray[np.bool_]:
+            center = first - p * mean
+            variance = np.maximum(second - 2 * p * mixed + p**2 * square - center**2, 0.0) * count / max(count - 1, 1)
+            return np.asarray(np.abs(center) <= self._deviate(variance))
+
+        limits = []
+        for end in (0.0, 1.0):
+            inside, outside = estimate, np.full_like(estimate, end)
+            reached = is_possible(outside)
+            for _ in range(_BISECTIONS):
+                middle = (inside + outside) / 2
+                fine = is_possible(middle)
+                inside, outside = np.where(fine, middle, inside), np.where(fine, outside, middle)
+            limits.append(np.where(reached, end, outside))
+        return limits[0], limits[1]

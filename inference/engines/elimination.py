@@ -138,15 +138,17 @@ def _solve_on_grids(
     stricter = refinement_tolerance(problem, options.tolerance)
     grids = problem.tables.grids
     if options.tolerance not in grids:
-        grids[options.tolerance] = make_shared_grid(problem, stricter)
+        grids[options.tolerance] = make_shared_grid(problem, stricter, options.max_bytes / 16)
     start = 0
     while start < evidence.rows:
         grid = grids[options.tolerance]
-        if grid is None:
+        # the grid may have been made where more memory was allowed
+        if grid is None or 16 * grid.widest > options.max_bytes:
             yield numbers[start:], None, np.zeros(evidence.rows - start, dtype=bool)
             return
         most_cells = MOST_BYTES / 8 if problem.partly_observed else GRID_CELLS
         step = int(np.clip(most_cells / grid.largest, 16, MOST_ROWS))
+        step = max(min(step, int(options.max_bytes / (16 * grid.largest))), 1)
 
         def solve_chunk(chunk: NDArray[np.intp], grid: SharedGrid = grid) -> _OnGrid:
             return solve(problem, grid, evidence.take(chunk, len(chunk)), rows[chunk], stricter)
@@ -155,7 +157,8 @@ def _solve_on_grids(
         for chunk, (solution, accurate, splits) in zip(
             chunks, run_in_threads(solve_chunk, chunks, options.jobs), strict=True
         ):
-            if not accurate.all() and (finer := refine_shared_grid(problem, grid, splits)) is not None:
+            finer = None if accurate.all() else refine_shared_grid(problem, grid, splits, options.max_bytes / 16)
+            if finer is not None:
                 grids[options.tolerance] = finer
                 break
             yield chunk, solution, accurate

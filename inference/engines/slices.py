@@ -2,35 +2,45 @@
 
 A slice is a row of evidence. The slices of one row are solved as a batch by the ordinary elimination, in which all that
 does not depend on the cut variables has no rows, so that it is computed once for all slices of a chunk. Sums over
-slices are weighted by the probabilities of the slices, from their logarithms.
+slices are weighted by the probabilities of the slices, from their logarithms. A continuous variable is observed at each
+node of a grid, which is refined by its marginal until that is accurate.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import StateAxis
+from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
 from hybridbn.inference.elimination.cutting import Cut, choose_cut
-from hybridbn.inference.elimination.ordering import MOST_TRIALS, search_order
+from hybridbn.inference.elimination.ordering import MOST_TRIALS, EliminationOrder, find_order, search_order
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.engines.elimination import EliminationPlan, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.weighted_mixture import WeightedMixture
 from hybridbn.inference.problem import Problem, problem_of
-from hybridbn.variables import Values
+from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
+from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
+from hybridbn.variables import Continuous, Values
 
 __all__ = [
     "CELLS_PER_SECOND",
+    "SLICES_AT_ONCE",
     "BetterOrder",
+    "DensitySums",
     "SlicePlan",
     "Slices",
     "add_slices",
-    "find_cut",
+    "describe_cost",
+    "describe_seconds",
+    "index_cells",
+    "is_sliceable",
     "list_kept",
     "solve_slices",
 ]
@@ -43,6 +53,20 @@ WORKING_TABLES = 8
 """Messages in both directions take about as much memory as so many tables of the largest size."""
 MOST_SLICES = 2.0**40
 """More slices take longer than anybody can wait."""
+SECONDS_PER_SLICE, SECONDS_PER_GRID = 5e-6, 2e-3
+"""About the time that a slice takes beside its tables, and one in which there are nodes left."""
+SECONDS_PER_COEFFICIENT = 3e-8
+"""About the time that the linear Gaussian variables take in each of their configurations, for the square of their
+number."""
+GRIDS_OF_A_ROW = 3
+"""About as many grids are tried for the cut continuous variables of one row."""
+NODES, CUT_NODES = 600, 144
+"""Continuous variables are taken to have so many nodes, and those that are cut fewer, since all of their grid is made
+for one row."""
+FIRST_CELLS, MOST_FIRST_CELLS = 6, 64
+"""A cut continuous variable starts with so many cells, and with at most so many where its density has breaks."""
+MOST_ROUNDS = 8
+"""Its grid is refined at most so often."""
 
 
 FEW_TRIALS = 12
@@ -94,8 +118,8 @@ class Slices(Engine):
         plan = SlicePlan.of(request, search=False)
         if plan is None or plan.held_bytes > request.options.max_bytes:
             return None
-        seconds = describe_seconds(predict_seconds(plan.cut))
-        return f"beyond='slice' (exact: {plan.cut.slices:.3g} slices, {describe_cost(seconds, plan.held_bytes)})"
+        seconds = describe_seconds(plan.seconds)
+        return f"beyond='slice' (exact: {plan.slices:.3g} slices, {describe_cost(seconds, plan.held_bytes)})"
 
 
 def describe_seconds(seconds: float) -> str:
@@ -114,17 +138,84 @@ def describe_seconds(seconds: float) -> str:
 
 def describe_cost(time: str, held_bytes: float) -> str:
     """Return the predicted cost of a row as text."""
-    return f"about {time} a row and {held_bytes / 2**20:.3g} MiB"
+    about = "" if time.startswith("below") else "about "
+    return f"{about}{time} a row and {held_bytes / 2**20:.3g} MiB"
 
 
-def find_cut(request: EngineRequest, most_cells: float, *, search: bool = True) -> Cut | None:
-    """Return the variables to cut for tables of that size; None where cutting discrete variables can't help."""
-    problem = request.problem
-    if request.question.drawn:
+class Part(NamedTuple):
+    """Some targets of a question that are sliced together.
+
+    Attributes
+    ----------
+    numbers : of the targets in the question that was asked
+    request : the question for these
+    """
+
+    numbers: tuple[int, ...]
+    request: EngineRequest
+    cut: Cut
+
+
+def is_sliceable(request: EngineRequest) -> bool:
+    """Tell whether the answers to a question are sums over slices."""
+    question = request.question
+    tables = question.joint or question.over
+    return not question.drawn and not (request.problem.nodes and (tables or question.pointwise or question.dense))
+
+
+def split_targets(request: EngineRequest, most_cells: float, *, search: bool) -> list[Part] | None:
+    """Return which variables to cut for which targets; None where cutting doesn't help.
+
+    A target with nodes is cut, so that all slices share the grid that its density is told on; so there is one such
+    target at a time.
+    """
+    problem, question = request.problem, request.question
+    if not is_sliceable(request):
         return None
-    states = {name for name, axis in problem.axes.items() if isinstance(axis, StateAxis)}
-    scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
-    return choose_cut(scopes, problem.sizes, states, most_cells, problem.order, list_kept(problem), search=search)
+    gridded = [number for number, name in enumerate(question.targets) if name in problem.nodes]
+    together = tuple(number for number in range(len(question.targets)) if number not in gridded)
+    parts = []
+    for numbers in [together] * (bool(together) or not gridded) + [(number,) for number in gridded]:
+        own = request
+        if len(numbers) < len(question.targets):
+            asked = replace(question, targets=tuple(question.targets[number] for number in numbers))
+            asked = replace(asked, only=frozenset(problem.potentials))
+            own = replace(request, question=asked, problem=problem_of(request.network, asked, request.evidence))
+        cut = _find_cut(own, most_cells, search=search)
+        if cut is None or cut.slices > MOST_SLICES:
+            return None
+        parts.append(Part(numbers, own, cut))
+    return parts
+
+
+def _find_cut(request: EngineRequest, most_cells: float, *, search: bool) -> Cut | None:
+    """Return the variables to cut for tables of that size; None where that can't help."""
+    problem = request.problem
+    sizes = {**problem.sizes, **dict.fromkeys(problem.nodes, NODES)}
+    targets = tuple(name for name in request.question.targets if name in problem.nodes)
+    allowed = {name for name, axis in problem.axes.items() if isinstance(axis, StateAxis)}.union(problem.nodes)
+    # whoever is asked for the density of a variable with a closed form gets one part for each slice
+    asked = [() if name in problem.component_of else scope for name, scope in _pair_scopes(request)]
+    scopes = [*(factor.names for factor in problem.factors), *asked]
+    order, kept = problem.order, [] if asked == [()] else list(list_kept(problem))
+    if targets or len(asked) < len(problem.scopes) or () in asked:
+        scopes = list({tuple(name for name in scope if name not in targets): None for scope in scopes})
+        kept = [name for name in kept if name not in targets]
+        order = find_order(scopes, sizes, kept)
+    cut = choose_cut(scopes, sizes, allowed.difference(targets), most_cells, order, kept, search=search)
+    if cut is None:
+        return None
+    names = (*targets, *cut.names)
+    slices = math.prod(float(CUT_NODES if name in problem.nodes else sizes[name]) for name in names)
+    return Cut(names, slices, cut.order)
+
+
+def _pair_scopes(request: EngineRequest) -> list[tuple[str, tuple[str, ...]]]:
+    """Return the scopes of a problem with the targets that they are for."""
+    scopes = request.problem.scopes
+    question = request.question
+    names = [""] * len(scopes) if question.joint or question.over else question.targets
+    return list(zip(names, scopes, strict=True))
 
 
 @dataclass
@@ -132,7 +223,8 @@ class SlicePlan(Plan):
     """The elimination of a problem's variables in slices."""
 
     request: EngineRequest
-    cut: Cut
+    parts: Sequence[Part]
+    seconds: float
     cells: float
     clique: Sequence[str]
     held_bytes: float
@@ -142,71 +234,253 @@ class SlicePlan(Plan):
     @classmethod
     def of(cls, request: EngineRequest, *, search: bool = True) -> SlicePlan | None:
         """Choose the variables to cut; None where there are none."""
-        cut = find_cut(request, request.options.max_bytes / (8 * WORKING_TABLES), search=search)
-        if cut is None or cut.slices > MOST_SLICES:
+        parts = split_targets(request, request.options.max_bytes / (8 * WORKING_TABLES), search=search)
+        if parts is None:
             return None
-        seconds = request.options.seconds
-        if seconds is not None and predict_seconds(cut) > seconds:
+        seconds = sum(predict_seconds(part) for part in parts)
+        if request.options.seconds is not None and seconds > request.options.seconds:
             return None
-        largest = cut.order.largest
-        operations = cut.total * request.evidence.rows
-        return cls(request, cut, largest, cut.order.clique, 8 * WORKING_TABLES * largest, operations)
+        order = max((part.cut.order for part in parts), key=lambda order: order.largest)
+        return cls(
+            request,
+            parts,
+            seconds,
+            order.largest,
+            order.clique,
+            8 * WORKING_TABLES * order.largest,
+            sum(part.cut.total for part in parts) * request.evidence.rows,
+        )
+
+    @property
+    def slices(self) -> float:
+        """How many slices there are for one row."""
+        return sum(part.cut.slices for part in self.parts)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solution of each row."""
-        problem = self.request.problem
-        sizes = tuple(problem.sizes[name] for name in self.cut.names)
-        count = math.prod(sizes)
         for row in range(evidence.rows):
             case = evidence.take(slice(row, row + 1), 1)
-            total = SliceSum(problem, self.cut.names)
-            for start in range(0, count, SLICES_AT_ONCE):
-                numbers = np.arange(start, min(start + SLICES_AT_ONCE, count))
-                codes = dict(zip(self.cut.names, np.unravel_index(numbers, sizes), strict=True))
-                for part in solve_slices(self.request, case, codes, self.cut):
-                    total.add(part, codes)
-            yield total.solution(row, case)
+            solutions = [(part.numbers, _solve_part(part, row, case)) for part in self.parts]
+            whole = solutions[0][1]
+            if len(solutions) > 1:
+                axes, tables = dict(whole.axes), [np.ones(1)] * len(self.request.problem.scopes)
+                densities = {}
+                for numbers, solution in solutions:
+                    axes.update(solution.axes)
+                    for own, number in enumerate(numbers):
+                        tables[number] = solution.tables[own]
+                        if solution.densities is not None and own in solution.densities:
+                            densities[number] = solution.densities[own]
+                error = np.max([solution.error for _, solution in solutions], axis=0)
+                whole = replace(whole, axes=axes, tables=tables, error=error, densities=densities)
+            yield replace(whole, problem=self.request.problem)
+
+    def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
+        """Yield the states of the cut variables in all slices; None where some are nodes."""
+        part, problem = self.parts[0], self.request.problem
+        if not set(problem.nodes).isdisjoint(part.cut.names):
+            return None
+        axes = {name: problem.axes[name] for name in part.cut.names}
+        slices = _iterate_slices(part, case, SliceGrids(part.request, case, []), axes)
+        return (
+            ({name: own[solution.rows] for name, own in values.items()}, solution.log_norm)
+            for solution, _, values in slices
+        )
 
 
-def predict_seconds(cut: Cut) -> float:
+def _solve_part(part: Part, row: int, case: Evidence) -> Solution:
+    """Return the solution of one row for some targets, on grids that are refined until they are fine enough."""
+    request, names = part.request, part.cut.names
+    grids = SliceGrids(request, case, [name for name in names if name in request.problem.nodes])
+    while True:
+        axes = {name: request.problem.axes[name] for name in names if name not in grids.axes} | grids.axes
+        total = SliceSum(request, names, axes)
+        for solution, codes, values in _iterate_slices(part, case, grids, axes):
+            total.add(solution, codes, values)
+        if not grids.refine(total.log_marginals()):
+            return total.solution(row, case, grids.error)
+
+
+def _iterate_slices(
+    part: Part, case: Evidence, grids: SliceGrids, axes: Mapping[str, Axis]
+) -> Iterator[tuple[Solution, dict[str, NDArray[np.intp]], dict[str, NDArray[Any]]]]:
+    """Yield solutions of slices of one row, with the numbers and values of the cut variables in these."""
+    names = part.cut.names
+    sizes = tuple(axes[name].size for name in names)
+    count = math.prod(sizes)
+    for start in range(0, count, SLICES_AT_ONCE):
+        numbers = np.arange(start, min(start + SLICES_AT_ONCE, count))
+        codes = dict(zip(names, np.unravel_index(numbers, sizes), strict=True))
+        values, log_weights = grids.place(codes)
+        for solution in solve_slices(part.request, case, values, part.cut.order):
+            yield replace(solution, log_norm=solution.log_norm + log_weights[solution.rows]), codes, values
+
+
+def predict_seconds(part: Part) -> float:
     """Return about how many seconds all slices of one row take."""
-    return cut.total / CELLS_PER_SECOND
+    seconds = part.cut.total / CELLS_PER_SECOND
+    sizes = {**part.request.problem.sizes, **dict.fromkeys(part.request.problem.nodes, CUT_NODES)}
+    for component in {id(other): other for other in part.request.problem.component_of.values()}.values():
+        configurations = math.prod(float(sizes[name]) for name in component.names)
+        seconds += configurations * (len(component.closed) + 1) ** 2 * SECONDS_PER_COEFFICIENT
+    nodes = part.request.problem.nodes
+    if nodes:
+        left = len(nodes) - len(set(nodes).intersection(part.cut.names))
+        seconds += GRIDS_OF_A_ROW * part.cut.slices * (SECONDS_PER_GRID if left else SECONDS_PER_SLICE)
+    return seconds
 
 
-def make_slices(request: EngineRequest, case: Evidence, codes: dict[str, NDArray[np.intp]]) -> Evidence:
-    """Return one row of evidence for each combination of states of the cut variables."""
-    count = len(next(iter(codes.values())))
+def make_slices(request: EngineRequest, case: Evidence, values: Mapping[str, NDArray[Any]]) -> Evidence:
+    """Return one row of evidence for each combination of values of the cut variables."""
+    count = len(next(iter(values.values())))
     repeated = np.zeros(count, dtype=np.intp)
-    findings = {name: finding.take(repeated) for name, finding in case.findings.items() if name not in codes}
-    for name, values in codes.items():
-        variable = request.problem.potentials[name].child
-        findings[name] = Finding(variable, values)
+    findings = {name: finding.take(repeated) for name, finding in case.findings.items() if name not in values}
+    for name, own in values.items():
+        findings[name] = Finding(request.problem.potentials[name].child, own)
     return Evidence(findings, count, single=False)
 
 
-def prepare_slices(request: EngineRequest, evidence: Evidence, cut: Cut) -> Problem:
+def prepare_slices(
+    request: EngineRequest, evidence: Evidence, names: Collection[str], order: EliminationOrder
+) -> Problem:
     """Return the problem of the slices: the same potentials, and the cut variables observed."""
-    constant = frozenset(name for name in request.problem.hard if name not in cut.names)
+    constant = frozenset(name for name in request.problem.hard if name not in names)
     question = replace(request.question, only=frozenset(request.problem.potentials), constant=constant)
     problem = problem_of(request.network, question, evidence)
-    if set(cut.order.names) == set(problem.order.names):
-        problem.order = cut.order
+    if set(order.names) == set(problem.order.names):
+        problem.order = order
     return problem
 
 
 def solve_slices(
-    request: EngineRequest, case: Evidence, codes: dict[str, NDArray[np.intp]], cut: Cut
+    request: EngineRequest, case: Evidence, values: Mapping[str, NDArray[Any]], order: EliminationOrder
 ) -> Iterator[Solution]:
     """Yield the solutions of some slices of one row, with soft evidence on the cut variables in their probabilities."""
-    evidence = make_slices(request, case, codes)
-    problem = prepare_slices(request, evidence, cut)
+    evidence = make_slices(request, case, values)
+    problem = prepare_slices(request, evidence, values, order)
     log_weights = np.zeros(evidence.rows)
-    for name, values in codes.items():
+    for name, own in values.items():
         finding = case.findings.get(name)
         if finding is not None:
-            log_weights += finding.take(np.zeros(evidence.rows, dtype=np.intp)).log_weight_of(values)
+            log_weights += finding.take(np.zeros(evidence.rows, dtype=np.intp)).log_weight_of(own)
     for part in solve_in_chunks(problem, evidence, request.options):
         yield replace(part, log_norm=part.log_norm + log_weights[part.rows])
+
+
+class SliceGrids:
+    """The grids of the continuous variables that are cut in one row: their nodes, and how these are refined.
+
+    Attributes
+    ----------
+    axes : the nodes of each variable, of one row
+    error : estimated
+    """
+
+    def __init__(self, request: EngineRequest, case: Evidence, names: Sequence[str]) -> None:
+        self._problem, self._case = request.problem, case
+        self._tolerance = request.options.tolerance / max(len(names), 1)
+        self._bounds: dict[str, Bounds] = {}
+        self._rounds = 0
+        self.axes: dict[str, NodeAxis] = {}
+        self.error = 0.0
+        if not names:
+            return
+        ranges = find_evidence_ranges(self._problem, case)
+        for name in names:
+            low, high = ranges[name]
+            touching = [potential for potential in self._problem.potentials.values() if name in potential.scope]
+            breaks = [
+                np.ravel(potential.breaks(name, ranges_of_others(potential, name, ranges))) for potential in touching
+            ]
+            points = np.concatenate([np.linspace(low[0], high[0], FIRST_CELLS + 1), *breaks])
+            edges = np.unique(points[(points >= low[0]) & (points <= high[0])])
+            if len(edges) > MOST_FIRST_CELLS:
+                edges = np.unique(np.quantile(edges, np.linspace(0, 1, MOST_FIRST_CELLS + 1)))
+            variable = self._problem.potentials[name].child
+            assert isinstance(variable, Continuous)
+            nowhere = np.full(1, -np.inf)
+            limits = clip_to_support(self._problem, variable, nowhere, -nowhere, case)
+            self._bounds[name] = Bounds(low.copy(), high.copy(), *limits)
+            self.axes[name] = node_axis(edges[:-1, None], edges[1:, None])
+
+    def place(self, codes: Mapping[str, NDArray[np.intp]]) -> tuple[dict[str, NDArray[Any]], Values]:
+        """Return the values of the cut variables in some slices, and the logarithms of their nodes' weights."""
+        values: dict[str, NDArray[Any]] = dict(codes)
+        log_weights = np.zeros(len(next(iter(codes.values()))))
+        for name, axis in self.axes.items():
+            values[name] = axis.points[codes[name], 0]
+            log_weights += np.log(axis.weights[codes[name], 0])
+        return values, log_weights
+
+    def refine(self, log_marginals: Mapping[str, Values]) -> bool:
+        """Make the grids finer where that is wanted, by the log marginals at their nodes; tell whether it was."""
+        row = np.zeros(1, dtype=np.intp)
+        cells, changed, self.error = {}, False, 0.0
+        for name, axis in self.axes.items():
+            look = assess_cells(log_marginals[name][:, None], axis, self._case, name, self._tolerance)
+            look.check_ends(axis, self._bounds[name], row)
+            self.error += float(look.error[0])
+            cells[name] = look
+            changed |= not look.settled[0]
+        self._rounds += 1
+        if not changed or self._rounds >= MOST_ROUNDS:
+            return False
+        for name, look in cells.items():
+            axis = self.axes[name]
+            if not look.settled[0]:
+                low, high = halve_cells((axis.low, axis.high), look, row, self._bounds[name])
+                self.axes[name] = node_axis(low, high)
+        return True
+
+
+class DensitySums:
+    """The densities of the targets that have no table: sums of weighted parts.
+
+    Attributes
+    ----------
+    numbers : of these targets
+    """
+
+    def __init__(self, request: EngineRequest, cut: Collection[str], *, sampled: bool) -> None:
+        problem, question = request.problem, request.question
+        self.numbers: dict[int, str] = {}
+        if not question.joint and not question.over:
+            self.numbers = {
+                number: name
+                for number, name in enumerate(question.targets)
+                if name in problem.component_of or (sampled and name in problem.nodes)
+            }
+        self._drawn = frozenset(cut)
+        self._sums = {}
+        for number, name in self.numbers.items():
+            variable = problem.potentials[name].child
+            assert isinstance(variable, Continuous)
+            self._sums[number] = WeightedMixture(variable, sampled=sampled)
+
+    def add(self, part: Solution, values: Mapping[str, NDArray[Any]], weights: Values, log_scale: float) -> None:
+        """Add the slices in a solution, with a weight for each of its rows."""
+        components: dict[int, list[int]] = {}
+        for number, name in self.numbers.items():
+            if name in values:
+                own = values[name][part.rows]
+                self._sums[number].add(weights, own, np.zeros(len(own)), log_scale)
+            else:
+                components.setdefault(id(part.problem.component_of[name]), []).append(number)
+        for numbers in components.values():
+            names = tuple(self.numbers[number] for number in numbers)
+            component = part.problem.component_of[names[0]]
+            means, variances = component.marginals(names, part.axes, part.evidence)
+            for number, mean, variance in zip(numbers, means, variances, strict=True):
+                table = part.tables[number] * weights
+                mean, variance = np.broadcast_to(mean, table.shape), np.broadcast_to(variance, table.shape)
+                self._sums[number].add(table.ravel(), mean.ravel(), variance.ravel(), log_scale)
+
+    def posteriors(self, effective: float | None = None) -> dict[int, ContinuousPosterior]:
+        """Return the densities; of variables that were drawn, with the size of the effective sample."""
+        return {
+            number: self._sums[number].posterior(effective if name in self._drawn else None)
+            for number, name in self.numbers.items()
+        }
 
 
 @dataclass
@@ -215,52 +489,83 @@ class SliceSum:
 
     Attributes
     ----------
-    tables : for each scope of the problem the sum over slices of probability times table
+    cut : the variables that are cut, with their axes
+    tables : for each scope of the problem the sum over slices of probability times table, and for each cut variable
+        with nodes the sum of probabilities
     log_scale : the logarithm by which the sums are scaled
     """
 
-    problem: Problem
+    request: EngineRequest
     cut: tuple[str, ...]
-    tables: list[Values] = field(default_factory=list)
+    axes: Mapping[str, Axis]
     total: float = 0.0
     log_scale: float = -math.inf
     error: float = 0.0
 
-    def add(self, part: Solution, codes: dict[str, NDArray[np.intp]]) -> None:
-        """Add the slices in a solution; `codes` are those of all slices of the chunk."""
-        if not self.tables:
-            sizes = self.problem.sizes
-            self.tables = [np.zeros([sizes[name] for name in scope]) for scope in self.problem.scopes]
+    def __post_init__(self) -> None:
+        problem = self.request.problem
+        self.densities = DensitySums(self.request, self.cut, sampled=False)
+        self.scopes = {
+            number: scope for number, scope in enumerate(problem.scopes) if number not in self.densities.numbers
+        }
+        self.gridded = [name for name in self.cut if name in problem.nodes]
+        sizes = {**problem.sizes, **{name: axis.size for name, axis in self.axes.items()}}
+        self.tables = {number: np.zeros([sizes[name] for name in scope]) for number, scope in self.scopes.items()}
+        self.marginals = {name: np.zeros(sizes[name]) for name in self.gridded}
+
+    def add(self, part: Solution, codes: Mapping[str, NDArray[np.intp]], values: Mapping[str, NDArray[Any]]) -> None:
+        """Add the slices in a solution; `codes` and `values` are those of all slices of the chunk."""
         top = float(part.log_norm.max(initial=-math.inf))
         if top == -math.inf:
             return
         if top > self.log_scale:
             factor = math.exp(self.log_scale - top)
-            self.tables = [table * factor for table in self.tables]
+            for table in (*self.tables.values(), *self.marginals.values()):
+                table *= factor
             self.total *= factor
             self.error *= factor
             self.log_scale = top
         weights = np.exp(part.log_norm - self.log_scale)
+        self.densities.add(part, values, weights, self.log_scale)
         possible = np.flatnonzero(weights)
-        weights = weights[possible]
+        weights, rows = weights[possible], part.rows[possible]
         self.total += float(weights.sum())
         self.error += float(weights @ part.error[possible])
-        for number, scope in enumerate(self.problem.scopes):
-            add_slices(
-                self.tables[number], scope, part.tables[number][..., possible], weights, part.rows[possible], codes
-            )
+        for number, scope in self.scopes.items():
+            add_slices(self.tables[number], scope, part.tables[number][..., possible], weights, rows, codes)
+        for name, marginal in self.marginals.items():
+            np.add.at(marginal, codes[name][rows], weights)
 
-    def solution(self, row: int, case: Evidence) -> Solution:
+    def log_marginals(self) -> dict[str, Values]:
+        """Return the logarithms of the marginals of the cut variables with nodes."""
+        with np.errstate(divide="ignore"):
+            return {name: np.log(marginal) + self.log_scale for name, marginal in self.marginals.items()}
+
+    def solution(self, row: int, case: Evidence, error: float) -> Solution:
         """Return the solution of the row."""
+        problem = self.request.problem
         possible = self.total > 0
+        tables = [np.ones(1)] * len(problem.scopes)
         with np.errstate(invalid="ignore", divide="ignore"):
-            tables = [(table / table.sum())[..., None] for table in self.tables]
-        log_norm = self.log_scale + math.log(self.total) if possible else -math.inf
-        error = self.error / self.total if possible else 0.0
-        rows = np.array([row])
-        return Solution(
-            self.problem, rows, case, dict(self.problem.axes), tables, np.array([log_norm]), np.array([error])
-        )
+            for number, table in self.tables.items():
+                tables[number] = (table / table.sum())[..., None]
+        log_norm = np.array([self.log_scale + math.log(self.total) if possible else -math.inf])
+        errors = np.array([error + self.error / self.total if possible else 0.0])
+        axes = {**problem.axes, **{name: self.axes[name] for name in self.gridded}}
+        densities = self.densities.posteriors() or None
+        return Solution(problem, np.array([row]), case, axes, tables, log_norm, errors, densities=densities)
+
+
+def index_cells(problem: Problem, values: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[np.intp]]:
+    """Return the states of cut variables, and the cells of those that have some."""
+    codes = {}
+    for name, own in values.items():
+        axis = problem.axes.get(name)
+        if isinstance(axis, StateAxis):
+            codes[name] = own
+        elif isinstance(axis, CellAxis):
+            codes[name] = np.searchsorted(axis.edges[1:-1], own, side="right")
+    return codes
 
 
 def add_slices(

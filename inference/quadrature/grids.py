@@ -26,9 +26,11 @@ from hybridbn.inference.quadrature.supports import clip_to_support, find_evidenc
 from hybridbn.variables import Continuous, Values, shorten
 
 __all__ = [
+    "Bounds",
     "CellAssessment",
     "PlacedNodes",
     "assess_cells",
+    "halve_cells",
     "place_nodes",
     "refinement_tolerance",
     "start_cells",
@@ -411,6 +413,16 @@ def _split_cells(
         bounds.low[mine] = np.where(below, down[0], start)
         bounds.high[mine] = np.where(above, up[-1], stop)
     return _pack_cells(np.concatenate(lows), np.concatenate(highs), np.concatenate(use), size, high[0])
+
+
+def halve_cells(
+    cells: tuple[Values, Values], look: CellAssessment, row: NDArray[np.intp], bounds: Bounds
+) -> tuple[Values, Values]:
+    """Return the cells of one row to keep, halved or extended where that is wanted, without unused ones."""
+    size = 2 * len(cells[0]) + 2 * len(LONGER)
+    low, high = _split_cells(cells, look, row, row, size, bounds)
+    used = high[:, 0] > low[:, 0]
+    return low[used], high[used]
 
 
 def _pack_cells(

@@ -8,6 +8,7 @@ too sharp for the grid, or to lie at its ends, are told apart here and get nodes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import Axis, NodeAxis, node_axis
 from hybridbn.inference.elimination.executor import Executor, FactorSource, PotentialSource
 from hybridbn.inference.elimination.patterns import PatternExecutor
-from hybridbn.inference.elimination.program import Factor, compile_program
+from hybridbn.inference.elimination.program import Factor, Program, compile_program
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.grids import assess_cells
@@ -79,6 +80,14 @@ class SharedGrid:
     executor: Executor | PatternExecutor
     refinements: int = 0
 
+    @property
+    def widest(self) -> float:
+        """Cells of the largest table of all, with rows or without."""
+        if isinstance(self.executor, PatternExecutor):
+            # hardly any row has all variables of a table hidden
+            return self.executor.largest
+        return _find_widest(self.executor.program, self.axes)
+
     def estimate_bytes(self) -> int:
         """Return about how many bytes the grid's stored tables take."""
         return self.executor.estimate_bytes()
@@ -128,8 +137,8 @@ class SharedGrid:
         )
 
 
-def make_shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
-    """Lay the shared grid of a problem; None where it has to be too large."""
+def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> SharedGrid | None:
+    """Lay the shared grid of a problem; None where it, or a table of more than `table_cells`, would be too large."""
     if problem.shared is None:
         return None
     cells: dict[str, Values] = {}
@@ -154,26 +163,30 @@ def make_shared_grid(problem: Problem, tolerance: float) -> SharedGrid | None:
         axes = _axes(problem, cells)
         if _largest_table(problem, axes) > MOST_TABLE:
             return None
-        fresh = _refine_for_prior(static, axes, cells, tolerance)
+        fresh = _refine_for_prior(static, axes, cells, tolerance, table_cells)
         if fresh is None:
             break
         if max(map(len, fresh.values())) > most_cells + 1:
             return None
         cells = fresh
-    return _make_grid(problem, cells, open_ends)
+    grid = _make_grid(problem, cells, open_ends)
+    return grid if grid.widest <= table_cells else None
 
 
 def refine_shared_grid(
-    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]]
+    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]], table_cells: float
 ) -> SharedGrid | None:
-    """Return the grid with some cells halved; None where it would be too large, or was made finer often enough."""
+    """Return the grid with some cells halved; None where it, or a table of more than `table_cells`, would be too large,
+    or it was made finer often enough.
+    """
     if grid.refinements >= MOST_REFINEMENTS or not any(split.any() for split in splits.values()):
         return None
     edges = {name: _halve_cells(cells, splits[name]) for name, cells in grid.edges.items()}
     most_cells = _most_cells(problem)
     if max(map(len, edges.values())) > most_cells + 1 or _largest_table(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
-    return _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
+    finer = _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
+    return finer if finer.widest <= table_cells else None
 
 
 def _make_grid(
@@ -237,18 +250,31 @@ def _axes(problem: Problem, cells: Mapping[str, Values]) -> dict[str, Axis]:
     return axes
 
 
+def _find_widest(program: Program, axes: Mapping[str, Axis]) -> float:
+    """Return the cells of the largest table of a program."""
+    return max((math.prod(float(axes[name].size) for name in names) for names in program.names), default=1.0)
+
+
 def _largest_table(problem: Problem, axes: Mapping[str, Axis]) -> float:
     return max(float(np.prod([float(axes[name].size) for name in factor.names])) for factor in problem.factors)
 
 
 def _refine_for_prior(
-    static: tuple[FactorSource, ...], axes: Mapping[str, Axis], cells: Mapping[str, Values], tolerance: float
+    static: tuple[FactorSource, ...],
+    axes: Mapping[str, Axis],
+    cells: Mapping[str, Values],
+    tolerance: float,
+    table_cells: float,
 ) -> dict[str, Values] | None:
-    """Halve the cells in which the prior (what is known without evidence) is not smooth; None if there are none."""
+    """Halve the cells in which the prior (what is known without evidence) is not smooth; None if there are none, or if
+    that would take larger tables.
+    """
     names = tuple(cells)
     factors = [Factor(source.names) for source in static]
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, [(name,) for name in names], sizes)
+    if _find_widest(program, axes) > table_cells:
+        return None
     nothing = Evidence({}, 1, single=False)
     tables = program.run({number: source.values(axes, nothing)[0] for number, source in enumerate(static)})
     fresh, changed = {}, False

@@ -26,7 +26,7 @@ def find_prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, b
     """
     ranges: dict[str, tuple[Values, Values]] = {}
     result = {}
-    for name in _sort_topologically(problem.potentials):
+    for name in sort_topologically(problem.potentials):
         potential = problem.potentials[name]
         if isinstance(potential.child, Continuous):
             within = ranges_of_others(potential, name, ranges)
@@ -44,7 +44,7 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
     for name, finding in evidence.findings.items():
         if isinstance(finding.variable, Continuous) and name in problem.hard:
             ranges[name] = finding.values, finding.values
-    ordered = _sort_topologically(problem.potentials)
+    ordered = sort_topologically(problem.potentials)
     for name in ordered:
         potential = problem.potentials[name]
         if not isinstance(potential.child, Continuous) or name in problem.hard:
@@ -137,7 +137,8 @@ def _clip_range(low: Values, high: Values) -> tuple[Values, Values]:
     return np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)
 
 
-def _sort_topologically(potentials: Mapping[str, Potential]) -> list[str]:
+def sort_topologically(potentials: Mapping[str, Potential]) -> list[str]:
+    """Return the children of some potentials, parents first."""
     left = {name: {p.name for p in potential.parents} & potentials.keys() for name, potential in potentials.items()}
     below: dict[str, list[str]] = {name: [] for name in potentials}
     for name, above in left.items():
