@@ -186,6 +186,9 @@ def test_a_sample_is_the_same_for_all_and_told(tmp_path: Path) -> None:
         samples = [hb.scan(pattern, sample=100, backend=backend).sample() for backend in (None, pool)]
     assert samples[0].equals(samples[1])
     assert len(samples[0]) == 100
+    # however the rows are put into files
+    (tmp_path / "whole").mkdir()
+    assert hb.scan(write(tmp_path / "whole", data, ()), sample=100).sample().equals(samples[0])
     with pytest.warns(UserWarning, match="mte densities are learned from a sample of 100 of 900 rows"):
         hb.fit([("y", "x")], hb.scan(pattern, sample=100))
     # a sample of all rows is the table

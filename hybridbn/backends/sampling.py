@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.backends.base import Batch, Task
+from hybridbn.backends.base import FILE_BITS, Batch, Task
 from hybridbn.backends.batches import BatchReader
 from hybridbn.tables.row_numbers import hash_numbers
 from hybridbn.variables import Values
@@ -55,11 +55,14 @@ class SampleTask(Task):
         The size of the sample.
     rows : int
         The number of all rows.
+    offsets : mapping from int to int
+        How many rows come before those of each file, so that the sample is the same however rows are put into files.
     """
 
     reader: BatchReader
     most: int
     rows: int
+    offsets: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> Sequence[str]:  # type: ignore[override]
@@ -68,7 +71,9 @@ class SampleTask(Task):
 
     def learn(self, batch: Batch) -> RowSample:
         """Return the rows of a batch that may be in the sample."""
-        numbers = np.arange(batch.first, batch.first + batch.data.num_rows, dtype=np.uint64)
+        file, place = divmod(batch.first, 1 << FILE_BITS)
+        first = self.offsets.get(file, file << FILE_BITS) + place
+        numbers = np.arange(first, first + batch.data.num_rows, dtype=np.uint64)
         # a few more than wanted, so that there are enough
         share = (self.most + 8 * math.sqrt(self.most) + 8) / self.rows
         chosen = np.flatnonzero(hash_numbers(numbers) <= np.uint64(min(share, 1) * (2**64 - 2**11)))

@@ -100,7 +100,7 @@ class Passes:
     def sample(self) -> Table:
         """A sample of the rows, all of them where these are few."""
         variables = list(self.variables.values())
-        task = SampleTask(BatchReader(variables, self.weights), self.sample_rows, self.profile.rows)
+        task = SampleTask(BatchReader(variables, self.weights), self.sample_rows, self.profile.rows, self.offsets)
         rows = self.learn(task).finish(self.sample_rows)
         table = Table.from_arrays(variables, rows.columns)
         return table if rows.weights is None else table.with_weights(rows.weights)
