@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
 from hybridbn.backends import Parts, files
+from hybridbn.backends.processes import open_pool
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility
 from hybridbn.structures import class_clusters, mixture, nb_tree
 from hybridbn.tables.row_numbers import assign_row_folds
@@ -157,6 +159,23 @@ def test_clusters_of_a_number_are_those_from_memory(tmp_path: Path) -> None:
     scan, table = hb.scan(write(tmp_path, data)), hb.Table(data)
     learned, known = (class_clusters(one, "x", "gaussian", clusters=2, guard=False) for one in (scan, table))
     np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
+
+
+@pytest.mark.slow
+def test_processes_take_all_of_these_passes(tmp_path: Path) -> None:
+    data = make_corners(600, 8)
+    pattern, table = write(tmp_path, data), hb.Table(data)
+    with open_pool(2) as pool:
+        for build, tolerance in (
+            (partial(class_clusters, target="odd", potentials="gaussian", clusters=2, guard=False), 1e-3),
+            (partial(mixture, components=3), 1e-3),
+            (partial(nb_tree, target="x", potentials="gaussian", max_depth=1), 1e-9),
+        ):
+            learned, known = build(data=hb.scan(pattern, backend=pool)), build(data=table)
+            np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=tolerance)
+        shared = hb.augment(hb.scan(pattern, backend=pool), "x", potentials="gaussian", random_state=0)
+        alone = hb.augment(hb.scan(pattern), "x", potentials="gaussian", random_state=0)
+        np.testing.assert_allclose(shared.history.srmse, alone.history.srmse, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
