@@ -10,6 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
@@ -161,7 +162,11 @@ class CodedColumns(ColumnView):
 
     def fold_rows(self, rows: Codes) -> Codes:
         """Return the folds of a cross-validation that rows are in, the same in batches of any size."""
-        return assign_row_folds(self.first + rows)
+        return self._folds[rows]
+
+    @cached_property
+    def _folds(self) -> Codes:
+        return assign_row_folds(self.first + np.arange(len(self.target)))
 
     def locate(self, routes: Sequence[Route]) -> list[Sample]:
         """Return the rows that are sent to each of some nodes."""
