@@ -176,7 +176,7 @@ def _count_lattice(points: Values, widths: Values, nodes: Values) -> int:
     with np.errstate(over="ignore"):
         length = max(points.max(), nodes.max(initial=-np.inf)) - min(points.min(), nodes.min(initial=np.inf))
         size = length / widths[0] / STEP + 2 * MARGIN + 2
-    cheaper = 2 * size * (len(points) + len(nodes)) < len(points) * len(nodes)
+        cheaper = 2 * size * (len(points) + len(nodes)) < len(points) * len(nodes)
     return int(size) if cheaper and (widths == widths[0]).all() else 0
 
 
@@ -224,9 +224,9 @@ def _evaluate_rows(
     scale = tops.max(axis=0)
     possible = np.isfinite(scale)
     scale[~possible] = 0.0
+    if len(tops) > 1 or not possible.all():
+        values *= np.exp(tops - scale)
     if ((values.max(axis=(0, 1), initial=0.0) > SMALL) | ~possible).all():
-        if len(tops) > 1 or not possible.all():
-            values *= np.exp(tops - scale)
         with np.errstate(over="ignore"):
             _replace_combinations(values, uncertain, group, axes, child, scale)
         if (values.max(axis=(0, 1), initial=0.0) < 1 / SMALL).all():
