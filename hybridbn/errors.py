@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ __all__ = [
     "PartsMissing",
     "TableError",
     "TooWide",
+    "warn_user",
 ]
 
 
@@ -76,3 +79,14 @@ class FormatError(HybridBNError):
 
 class Canceled(HybridBNError):
     """A long call that was ended by `hybridbn.progress.cancel`."""
+
+
+_NOT_THE_USER = {"hybridbn", "concurrent", "contextlib", "functools", "threading"}
+
+
+def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
+    """Warn as from the line outside of the library that called it, however deep in the library this is."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USER:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -8,7 +8,6 @@ solved.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
@@ -16,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TooWide
+from hybridbn.errors import ImpossibleEvidence, TooWide, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis
 from hybridbn.inference.engines import EngineRequest, Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan
@@ -370,7 +369,7 @@ def warn_of_estimates(answer: Answer) -> None:
         what = "joint posteriors and those of continuous variables are estimates without bounds here"
     else:
         return
-    warnings.warn(f"{what} (with a confidence of {SAMPLED_CONFIDENCE:.0%}, in each row)", stacklevel=7)
+    warn_user(f"{what} (with a confidence of {SAMPLED_CONFIDENCE:.0%}, in each row)")
 
 
 def solve(
@@ -428,14 +427,13 @@ def _solve_by(plan: Plan, request: EngineRequest, collect: Collect, compare: boo
         row = int(np.argmax(impossible))
         doubt = describe_blank_functions(problem, distinct.take(slice(row, row + 1), 1))
         if doubt and (question.all_of or options.impossible == "nan"):
-            warnings.warn(doubt, stacklevel=6)
+            warn_user(doubt)
         if not question.all_of:
             answer.refuse(impossible if distinct_rows is None else impossible[distinct_rows], options, doubt)
     worst = float(errors.max(initial=0.0))
     if worst > options.tolerance:
-        warnings.warn(
+        warn_user(
             f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more"
             " nodes do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",
-            stacklevel=6,
         )
     return answer

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.errors import NetworkError, TableError
+from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.fitting.base import Fitter, prepare_families
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Counter, Counts
@@ -197,7 +196,7 @@ def _read_table(data: Any, weights: Any, target: Any = None, in_memory: str | No
     if target in unusable:
         raise TableError(f"the target {target!r} can't be used ({unusable[target]}); choose another target")
     if unusable:
-        warnings.warn(f"{describe_left_alone(unusable)}; the network has no such nodes", stacklevel=5)
+        warn_user(f"{describe_left_alone(unusable)}; the network has no such nodes")
     table = table.require_rows()
     return table if in_memory is None else table.sample_if_scanned(in_memory)
 
@@ -208,10 +207,9 @@ def _check_target(data: TrainingData, name: str) -> None:
     if isinstance(variable, Discrete):
         occurring = np.flatnonzero(data.counter([name]).joint((name,)))
         if len(occurring) == 1:
-            warnings.warn(
+            warn_user(
                 f"the target {name!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; the"
                 " attributes can't tell anything about it",
-                stacklevel=4,
             )
     else:
         low, high = data.table.value_range(name)

@@ -115,7 +115,7 @@ def test_files_that_are_not_what_they_seem(capsys: pytest.CaptureFixture[str]) -
 
 def test_places_that_can_not_be(capsys: pytest.CaptureFixture[str]) -> None:
     assert "no file" in refused(capsys, "nowhere.csv", "out.csv")
-    assert "is a folder" in refused(capsys, "a folder.csv", "out.csv")
+    assert "a folder.csv: there is no table file" in refused(capsys, "a folder.csv", "out.csv")
     assert "is a folder" in refused(capsys, "good.csv", "a folder.csv")
     assert "no folder" in refused(capsys, "good.csv", "nowhere/out.csv")
     assert "is the input" in refused(capsys, "good.csv", "./good.csv")
@@ -307,7 +307,6 @@ def test_data_bases_of_elvira_go_in_and_not_out(capsys: pytest.CaptureFixture[st
         (("t.xlsx", "o.csv"), "save the sheet as CSV"),
         (("t.csv", "o.json"), ".jsonl"),
         (("t.db", "o.csv"), "sqlite:///file.db?table=name"),
-        ((".", "o.csv"), ". is a folder"),
         (("t.csv", "."), ". is a folder"),
     ],
 )

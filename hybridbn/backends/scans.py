@@ -6,7 +6,6 @@ import copy
 import functools
 import itertools
 import os
-import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn, TypeVar
@@ -20,7 +19,7 @@ from hybridbn.backends.batches import REST, BatchReader
 from hybridbn.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
 from hybridbn.backends.sampling import SampleTask
 from hybridbn.backends.transformed import TransformedSource, write_batches
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, warn_user
 from hybridbn.fitting.counting import Moments, Names
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
@@ -89,10 +88,9 @@ class Passes:
                 variables[name] = make_variable(name, tally, kind, declared, note, self.most_states)
         cut = [name for name, one in variables.items() if isinstance(one, Discrete) and one.states[-1:] == (REST,)]
         if cut:
-            warnings.warn(
+            warn_user(
                 f"columns of more than {self.most_states:,} states keep the most frequent ones, and '(other)' stands"
                 f" for the rest: {shorten(cut)}",
-                stacklevel=2,
             )
         return variables
 
@@ -306,10 +304,9 @@ class Scan(Table):
         """Return a sample, with a warning if it is not all rows."""
         table = self.sample()
         if purpose is not None and len(table) < len(self):
-            warnings.warn(
+            warn_user(
                 f"{purpose} are learned from a sample of {len(table):,} of {len(self):,} rows; scan(..., sample=n)"
                 " takes more",
-                stacklevel=3,
             )
         return table
 

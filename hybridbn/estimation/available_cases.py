@@ -6,14 +6,13 @@ Where too few rows are complete, a column's own density fills its holes.
 from __future__ import annotations
 
 import difflib
-import warnings
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any
 
 import networkx as nx
 import numpy as np
 
-from hybridbn.errors import NetworkError
+from hybridbn.errors import NetworkError, warn_user
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.holes import Cells, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels
@@ -79,7 +78,7 @@ def leave_unusable(data: Any, kept: Container[Any]) -> Any:
     unusable = {name: reason for name, reason in reasons.items() if name not in kept}
     if not unusable:
         return data
-    warnings.warn(f"{describe_left_alone(unusable)}; the network has no such nodes", stacklevel=5)
+    warn_user(f"{describe_left_alone(unusable)}; the network has no such nodes")
     if isinstance(data, Table):
         return data.drop(unusable)
     frame = open_frame(data)

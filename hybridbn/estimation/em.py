@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
-from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
+from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError, warn_user
 from hybridbn.estimation.available_cases import (
     fill_at_random,
     fit_available,
@@ -189,10 +188,9 @@ def expectation_maximization(
 
 def _warn_of_divergence(found: Learned, max_iterations: int) -> Learned:
     if not found.converged:
-        warnings.warn(
+        warn_user(
             f"expectation maximization has not converged in {max_iterations} iterations: what it maximizes still"
             f" changes by {float(np.diff(found.history)[-1]):.2g}; raise max_iterations or tolerance",
-            stacklevel=3,
         )
     return found
 

@@ -4,7 +4,6 @@ posteriors.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Self, TypeAlias
 
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_consistent_length
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from hybridbn.errors import NetworkError, TableError
+from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.estimation.em import expectation_maximization
 from hybridbn.estimators.inputs import (
@@ -116,9 +115,7 @@ class HybridEstimator(BaseEstimator):
             if (reason := reason_alone(table, name)) is not None:
                 self._left_alone[name] = reason
         if self._left_alone:
-            warnings.warn(
-                f"{describe_left_alone(self._left_alone)}; the network has no such nodes", UserWarning, stacklevel=4
-            )
+            warn_user(f"{describe_left_alone(self._left_alone)}; the network has no such nodes")
             table = table.drop(name for name in self._left_alone if name in table)
         return table if weights is None else table.with_weights(weights)
 
@@ -156,11 +153,9 @@ class HybridEstimator(BaseEstimator):
             )
         left_out = find_constant_columns(table.require_values(names), names)
         if left_out:
-            warnings.warn(
+            warn_user(
                 f"columns {shorten(left_out)} have the same value in all {len(table)} rows that count; they say nothing"
                 " about the target and are left out of the network",
-                UserWarning,
-                stacklevel=4,
             )
         self.constant_features_ = np.array(left_out, dtype=object)
         return table, build, left_out

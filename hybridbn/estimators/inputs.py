@@ -4,7 +4,6 @@ before.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Number
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, warn_user
 from hybridbn.estimators.streaming import is_constant
 from hybridbn.tables import Table
 from hybridbn.tables.cells import state_kind
@@ -150,7 +149,7 @@ def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUn
     if messages and handle_unknown == "error":
         raise TableError(f"{'; '.join(messages)}; handle_unknown='missing' would treat such cells as missing")
     if messages:
-        warnings.warn(f"{'; '.join(messages)}; such cells are treated as missing", UserWarning, stacklevel=5)
+        warn_user(f"{'; '.join(messages)}; such cells are treated as missing")
     return table
 
 

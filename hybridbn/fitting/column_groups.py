@@ -172,7 +172,8 @@ def sum_to_pairs(
 ) -> Iterator[tuple[tuple[int, int], Values]]:
     """Yield the margins of a joint table of the target and groups of columns that are not known, by pairs of columns.
 
-    Those of columns of different groups come from two products of matrices, which sum over all others.
+    Those of columns of different groups come from two products of matrices, which sum over all others; a group of one
+    column has nothing to be summed over.
     """
     sizes = table.shape[1:]
     within = len(block[0])
@@ -192,8 +193,11 @@ def sum_to_pairs(
     if len(block) == 1:
         return
     first, second = block
-    crossed = table.reshape(table.shape[0], len(indicators[first]), len(indicators[second])) @ indicators[second]
-    crossed = indicators[first].T @ crossed
+    crossed = table.reshape(table.shape[0], math.prod(sizes[:within]), math.prod(sizes[within:]))
+    if len(second) > 1:
+        crossed = crossed @ indicators[second]
+    if len(first) > 1:
+        crossed = indicators[first].T @ crossed
     starts = [np.cumsum([0, *own]).tolist() for own in (sizes[:within], sizes[within:])]
     for i, column in enumerate(first):
         for j, other in enumerate(second):

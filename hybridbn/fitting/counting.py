@@ -446,7 +446,9 @@ def pair_count_batches(
     most = math.isqrt(min(_PAIR_CELLS, max(counted.rows, _FEW_CELLS)) // counted.target.size)
     groups = list(group_columns([column.size for column in counted.columns], most, most_columns=3))
     blocks: list[Block] = list(itertools.combinations(groups, 2)) or [(g,) for g in groups]
-    indicators = {group: indicate_states([counted.columns[i].size for i in group]) for group in groups}
+    indicators = {
+        group: indicate_states([counted.columns[i].size for i in group]) for group in groups if len(group) > 1
+    }
     known: set[tuple[int, int]] = set()
     for batch in counted.batches(blocks, most_cells):
         pairs: dict[tuple[int, int], Values] = {}

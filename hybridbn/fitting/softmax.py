@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
-import warnings
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from hybridbn.errors import NetworkError
+from hybridbn.errors import NetworkError, warn_user
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
 from hybridbn.fitting.counting import encode_configurations, refuse_too_wide
 from hybridbn.potentials.base import freeze
@@ -440,7 +439,7 @@ def _minimize_by_newton(problem: _Problem, first: Values | None, enough: float) 
 
 
 def _warn_unconverged() -> None:
-    warnings.warn("a logistic regression did not converge; a larger ridge would help", RuntimeWarning, stacklevel=5)
+    warn_user("a logistic regression did not converge; a larger ridge would help", RuntimeWarning)
 
 
 def _softmax(logits: Values) -> Values:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import codecs
 import os
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from hybridbn.errors import FormatError
+from hybridbn.errors import FormatError, warn_user
 from hybridbn.formats.files import check_encoding, read_network_bytes
 from hybridbn.variables import Values
 
@@ -228,11 +227,9 @@ class RowNormalizer:
                 table = np.ascontiguousarray(other)
         return self.normalize_rows(table, owner, fail)
 
-    def warn(self, stacklevel: int = 4) -> None:
+    def warn(self) -> None:
         """Warn if the sum of a row was further from 1 than printed digits explain."""
         if self.worst[0] > SUM_TOLERANCE:
-            warnings.warn(
+            warn_user(
                 f"{self.source}: rows were normalized; the worst, of {self.worst[1]}, was off by {self.worst[0]:.3g}",
-                UserWarning,
-                stacklevel=stacklevel,
             )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import datetime
 import math
-import warnings
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Number
@@ -17,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, warn_user
 from hybridbn.time_patterns import PatternFinder, parse
 from hybridbn.units import DAY, Unit, UnitKind, count_days, count_one_day, is_time_like, unit_of_pattern
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
@@ -332,11 +331,9 @@ def warn_of_ambiguity(name: str, finder: PatternFinder) -> None:
     """Warn of a column of dates whose day and month could be either way round."""
     text, pattern = finder.example, str(finder.pattern)
     unit = unit_of_pattern(pattern)
-    warnings.warn(
+    warn_user(
         f"column {name!r} holds dates such as {text!r}, whose order of year, month and day its cells leave open; read "
         f"as {pattern}, so this one is {unit.restore(unit.number(text))}; dates as in 2024-01-31 leave no doubt",
-        UserWarning,
-        stacklevel=6,
     )
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import sys
 import unicodedata
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -18,7 +17,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, warn_user
 from hybridbn.tables.adapters import load_adapters
 from hybridbn.tables.cells import (
     EXACT_INTEGERS,
@@ -298,7 +297,7 @@ def check_states(column: Column) -> Column:
     return column
 
 
-def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> None:
+def warn_of_look_alikes(columns: Iterable[Column]) -> None:
     """Warn once for all columns of states that look the same to a reader."""
     descriptions = [
         text
@@ -307,10 +306,8 @@ def warn_of_look_alikes(columns: Iterable[Column], *, stacklevel: int = 3) -> No
         if (text := describe_look_alikes(column.name, column.cells.states)) is not None
     ]
     if descriptions:
-        warnings.warn(
+        warn_user(
             f"states that look alike are kept apart; clean them if they mean the same: {'; '.join(descriptions)}",
-            UserWarning,
-            stacklevel=stacklevel,
         )
 
 

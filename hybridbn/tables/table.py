@@ -180,7 +180,7 @@ class Table(TableSummaries):
         if not stateless:
             columns = [check_states(column) for column in columns]
         rows = len(columns[0].cells.array)
-        warn_of_look_alikes(columns, stacklevel=4)
+        warn_of_look_alikes(columns)
         return cls._of(columns, Frame("pandas", {}, rows), check_weights(weights, rows))
 
     @classmethod

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import warn_user
 from hybridbn.inference.elimination.mini_buckets import bound_within
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.engines.slices import (
@@ -297,18 +297,16 @@ class SampleSums:
         if impossible:
             return bernstein
         if effective < FEW_EFFECTIVE:
-            warnings.warn(
+            warn_user(
                 f"the effective sample has the size {effective:.3g} of {count} draws, below {FEW_EFFECTIVE:.0f}, so the"
                 " estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
-                stacklevel=8,
             )
             return bernstein
         if bernstein.least_width <= LOOSE:
             return bernstein
-        warnings.warn(
+        warn_user(
             f"the bounds are asymptotic (from an effective sample of the size {effective:.3g}): the bound on what a"
             " draw may weigh is too far above the largest estimated weight to say more",
-            stacklevel=8,
         )
         return AsymptoticLimits(count, self.total, self.squares)
 

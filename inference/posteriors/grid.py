@@ -5,7 +5,6 @@ Posteriors of variables that inference saw through their cells only: the prior's
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
@@ -138,10 +137,9 @@ class PiecewisePosterior(ContinuousPosterior):
             endless = heavy & ((outermost * away**2).sum(axis=0) > MOST_IN_TAIL * (away**2 * self._masses).sum(axis=0))
         mean[without], variance[without | endless] = np.nan, np.nan
         if (without | endless).any():
-            warnings.warn(
+            warn_user(
                 f"{self.variable.name!r} has no {'mean' if without.any() else 'variance'}, or none that could be told:"
                 " its density has too heavy a tail; ask for quantiles instead",
-                stacklevel=2,
             )
 
     def _local_coefficients(self, cell: NDArray[np.intp]) -> Values:

@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import os
 import re
-import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable
 from itertools import product
@@ -28,7 +27,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
 
-from hybridbn.errors import FormatError, NetworkError
+from hybridbn.errors import FormatError, NetworkError, warn_user
 from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.bif_tables import ProbabilityBlock
@@ -163,10 +162,8 @@ class _BifParser:
         if missing:
             raise FormatError(f"{self.source}: no probability block for {shorten(missing)}; is the file complete?")
         if self.worst[0] > SUM_TOLERANCE:
-            warnings.warn(
+            warn_user(
                 f"{self.source}: rows were normalized; the worst, {self.worst[1]}, was off by {self.worst[0]:.3g}",
-                UserWarning,
-                stacklevel=5,
             )
         try:
             return Network([self.potentials[key] for key in self.variables])
@@ -389,7 +386,7 @@ def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     ...     print(pathlib.Path(folder, "coin.bif").read_text().splitlines()[-2])
       table 0.25, 0.75;
     """
-    write_network_text(path, format_bif(bin_network(network, bins, "BIF", stacklevel=4)))
+    write_network_text(path, format_bif(bin_network(network, bins, "BIF")))
 
 
 def format_bif(network: Network) -> str:

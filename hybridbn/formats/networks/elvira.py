@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import math
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +16,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from hybridbn.errors import FormatError, HybridBNError, NetworkError
+from hybridbn.errors import FormatError, HybridBNError, NetworkError, warn_user
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.elvira_syntax import (
     ENDLESS,
@@ -198,8 +197,8 @@ class _ElviraReader:
             )
         if self.repairs:
             more = f"; and {len(self.repairs) - 4} other repairs" if len(self.repairs) > 4 else ""
-            warnings.warn(f"{self.source.name}: {'; '.join(self.repairs[-4:])}{more}", UserWarning, stacklevel=5)
-        self.rows.warn(stacklevel=5)
+            warn_user(f"{self.source.name}: {'; '.join(self.repairs[-4:])}{more}")
+        self.rows.warn()
 
     # -- nodes and relations -----------------------------------------------------------------------------------------
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 
 import json
 import re
-import warnings
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote
 
-from hybridbn.errors import FormatError, NetworkError
+from hybridbn.errors import FormatError, NetworkError, warn_user
 from hybridbn.formats.networks.binning import discretize
 from hybridbn.potentials.atoms import Atoms
 from hybridbn.potentials.base import Potential
@@ -57,18 +56,16 @@ Written = TypeVar("Written")
 # -- what is written --------------------------------------------------------------------------------------------------
 
 
-def bin_network(network: Network, bins: Bins | None, name: str, stacklevel: int = 5) -> Network:
+def bin_network(network: Network, bins: Bins | None, name: str) -> Network:
     """Return the network with its continuous variables cut into bins where `bins` is given, warning what it costs."""
     network.check()
     refuse_factors(network, name)
     if bins is None or not any(isinstance(network.variable(node), Continuous) for node in network):
         return network
     binned, binning = discretize(network, bins)
-    warnings.warn(
+    warn_user(
         f"{name}: {len(binning.cuts)} continuous variables were cut into bins; no event has a probability further than"
         f" about {binning.total:.2g} from the network's",
-        UserWarning,
-        stacklevel=stacklevel,
     )
     return binned
 

@@ -282,7 +282,7 @@ class _NetParser:
             child_variable, *parents = (variables[name] for name in potential.scope)
             potentials[child_variable.name] = self.make_potential(potential, child_variable, parents)
         network = build_network(potentials, [variable.name for variable in variables.values()], self.source.name)
-        self.rows.warn(stacklevel=5)
+        self.rows.warn()
         return network
 
     def make_variable(self, node: _NetNode) -> Variable:

@@ -14,14 +14,13 @@ import json
 import math
 import os
 import re
-import warnings
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from hybridbn.errors import FormatError
+from hybridbn.errors import FormatError, warn_user
 from hybridbn.formats.files import write_atomically, write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
@@ -293,7 +292,7 @@ def _read_names(path: Path, source: SourceText) -> list[Discrete]:
             f"{path}: the names can't be read: {error}; delete the file to read the network without names"
         ) from None
     if listed.get("sha256") != _compute_digest(source.text):
-        warnings.warn(f"{path}: the network has changed since its names were written", UserWarning, stacklevel=4)
+        warn_user(f"{path}: the network has changed since its names were written")
     return variables
 
 

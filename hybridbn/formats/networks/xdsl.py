@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import unquote
@@ -18,7 +17,7 @@ from xml.sax.saxutils import escape, quoteattr
 import networkx as nx
 import numpy as np
 
-from hybridbn.errors import FormatError, NetworkError
+from hybridbn.errors import FormatError, NetworkError, warn_user
 from hybridbn.formats.files import read_network_bytes, write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
@@ -118,13 +117,11 @@ class _XdslReader:
         for name, element in elements.items():
             potentials[self.variables[name].name] = self._make_potential(name, element)
         network = build_network(potentials, [variable.name for variable in self.variables.values()], self.source)
-        self.rows.warn(stacklevel=6)
+        self.rows.warn()
         if self.backwards and any(len(potential.parents) > 1 for potential in potentials.values()):
-            warnings.warn(
+            warn_user(
                 f"{self.source}: the file was written by pyAgrum, whose tables list the parents backwards; it was"
                 " read so",
-                UserWarning,
-                stacklevel=5,
             )
         return network
 

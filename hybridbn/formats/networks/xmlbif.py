@@ -112,7 +112,7 @@ def parse_xmlbif(
             variables[owner], parents=[variables[p] for p in scope[:-1]], table=probabilities
         )
     read = build_network(potentials, variables, source)
-    rows.warn(stacklevel=5)
+    rows.warn()
     return read
 
 

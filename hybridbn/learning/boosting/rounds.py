@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import warn_user
 from hybridbn.learning.ensemble import LazyNetwork, LazyNetworks
 from hybridbn.network import Network
 from hybridbn.variables import Codes, Values
@@ -269,13 +269,11 @@ class BoostingRun:
     def finish(self) -> tuple[LazyNetworks, list[float], list[float]]:
         """Return networks, votes and errors; warn if the restarts were not enough."""
         if self.ran_out_of_restarts:
-            warnings.warn(
+            warn_user(
                 f"boosting ended after {len(self.networks)} of {self.rounds} rounds, as "
                 f"max_restarts={self.max_restarts} restarts "
                 "were not enough: networks err on half of the weight or more, or never"
                 + ("" if self.networks else "; the ensemble is the first network alone, with a vote of 1"),
-                UserWarning,
-                stacklevel=5,
             )
         if not self.networks and self.first_rejected is not None:
             network, error = self.first_rejected

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import math
 import re
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, warn_user
 from hybridbn.learning.imputation.rules import Rules
 from hybridbn.tables import Table
 from hybridbn.tables.cells import integer_limits
@@ -181,10 +180,9 @@ def classify_columns(
             int(table.cells(name).missing.sum()) if name in table else len(table) * (reason == "no value")
             for name, reason in left_alone.items()
         )
-        warnings.warn(
+        warn_user(
             f"{describe_left_alone(left_alone, holes)}; name them in skip to say so, or identifiers and texts in "
             "include to complete them from their own values",
-            stacklevel=4,
         )
     decimals = refuse_empty_bounds(limits, _find_decimals(table, variables, integers, full_precision))
     return ModelColumns(variables, tuple(modeled), constants, tuple(alone), decimals, limits, ranges or {})
@@ -211,10 +209,9 @@ def _refuse_extreme_numbers(name: str, observed: Values) -> None:
 def _warn_of_constants(table: Table, constants: Mapping[str, Any]) -> None:
     holes = [name for name in constants if table.cells(name).missing.any()]
     if holes:
-        warnings.warn(
+        warn_user(
             f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; name "
             "them in skip to leave them as they are",
-            stacklevel=5,
         )
 
 
@@ -227,11 +224,10 @@ def _warn_of_marks(variables: Mapping[str, Variable]) -> None:
             marked[name] = marks
     if marked:
         shown = ", ".join(f"{name!r} ({shorten(marks)})" for name, marks in marked.items())
-        warnings.warn(
+        warn_user(
             f"columns hold text that often stands for missing cells, and is an ordinary state here: {shown}; replace "
             "it with "
             "None to have it imputed",
-            stacklevel=5,
         )
 
 

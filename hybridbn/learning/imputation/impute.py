@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -10,7 +9,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, warn_user
 from hybridbn.estimation.row_uniforms import Keys, hash_identifiers, hash_rows
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -274,12 +273,11 @@ def impute(
         fitted.model.columns.rules.tell()
     keys_of_rows = _keys_of_rows(rows, whole, keys, key_column)
     if strategy == "mean" and rows.holes:
-        warnings.warn(
+        warn_user(
             "imputing expected values makes variances too small and correlations too large: fine to predict single "
             "cells, "
             "wrong for any estimate computed from the completed table; strategy='draw' with draws=20 and hb.pool are "
             "right",
-            stacklevel=2,
         )
     indicator_columns = _indicator_columns(rows, whole) if indicators else {}
     tables = []

@@ -7,7 +7,6 @@ loaded like any network.
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -16,7 +15,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError, HybridBNError, NetworkError, TableError
+from hybridbn.errors import FormatError, HybridBNError, NetworkError, TableError, warn_user
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.holes import Cells
 from hybridbn.estimation.row_uniforms import Keys, draw_uniforms, levels_of
@@ -229,11 +228,10 @@ def read_rows(frame: Frame, model: Model, unknown: str = "error", declared: Tabl
                 readings.coded(known[name])  # raises an error that names column, row, value and states
             unseen[name] = int(unreadable.sum())
     if unseen:
-        warnings.warn(
+        warn_user(
             f"columns {shorten(unseen)} hold {sum(unseen.values())} values that the model has never seen; they stay "
             "as they "
             "are, and count as unknown for the other cells of their rows",
-            stacklevel=3,
         )
     _warn_of_blanks(holes, frame.rows, len(readings.names))
     return IncompleteRows(frame, readings, model.columns.rules.encode(working), holes)
@@ -244,11 +242,10 @@ def _warn_of_blanks(holes: Mapping[str, NDArray[np.bool_]], rows: int, columns: 
     if 1 < len(holes) == columns:
         blank = np.flatnonzero(np.all([*holes.values()], axis=0))
         if len(blank):
-            warnings.warn(
+            warn_user(
                 f"{len(blank)} of {rows} rows have no observed cell (the first is row {blank[0]}); what they get is "
                 "drawn from "
                 "the distribution of all rows",
-                stacklevel=4,
             )
 
 
@@ -316,11 +313,10 @@ def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
             "them as they are, or use a network that has them"
         )
     if ignored:
-        warnings.warn(
+        warn_user(
             f"columns {shorten(ignored)} are left alone, with whatever is missing there: the network doesn't have "
             "them, and they "
             "look like identifiers or are of no type that can be imputed; name them in skip to say so",
-            stacklevel=4,
         )
 
 

@@ -9,7 +9,6 @@ the joint distribution itself keeps it. `Rules.settle` then corrects what roundi
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -17,6 +16,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import warn_user
 from hybridbn.estimation.holes import Cells, find_holes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values
@@ -112,13 +112,12 @@ class Rules:
         }
         return ", as ".join(f"{kind}: {_list_some(listed)}" for kind, listed in kinds.items() if listed)
 
-    def tell(self, stacklevel: int = 2) -> None:
+    def tell(self) -> None:
         """Warn of what was found, if there is any of it."""
         if description := self.describe():
-            warnings.warn(
+            warn_user(
                 f"columns are treated as {description}; imputed numbers keep that, unless discrete=[...] makes codes "
                 "categories or rules=False forgets it",
-                stacklevel=stacklevel + 1,
             )
 
     # -- between the table and the model ------------------------------------------------------------------------------
