@@ -260,7 +260,12 @@ class _Forest:
             parts = assign_folds(self.target, min(FOLDS, count), self.rng)
             return np.asarray(parts != np.arange(parts.max() + 1)[:, None], dtype=np.uint8)
         drawn = (self.rng.integers(count, size=count) for _ in range(trees))
-        return np.stack([np.bincount(rows, minlength=count).astype(np.uint8) for rows in drawn])
+        samples = np.stack([np.bincount(rows, minlength=count).astype(np.uint8) for rows in drawn])
+        # rows that are in all of few samples are each left out of one, so that every row has a prediction
+        common = np.flatnonzero(samples.all(axis=0))
+        reduced = samples.copy()
+        reduced[np.arange(len(common)) % trees, common] = 0
+        return np.where(reduced.any(axis=1, keepdims=True), reduced, samples)
 
     def _choose_growth(self, ridge: float) -> Growth:
         return Growth(ridge, depth=self.depth, share=SHARE if self.several else 1.0)

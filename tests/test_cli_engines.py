@@ -166,6 +166,18 @@ def test_files_of_a_folder_are_imputed_by_one_model(given: str) -> None:
     assert len({*first} & {*second}) < min(len(first), len(second)) / 2
 
 
+def test_files_of_the_same_name_are_drawn_independently() -> None:
+    do("impute all.parquet all.out.parquet --keep id --quiet --save-model made.hbn")
+    for day in ("day=1", "day=2"):
+        Path("days", day).mkdir(parents=True)
+        Path("days", day, "0.parquet").write_bytes(Path("part0.parquet").read_bytes())
+    do("impute days whole --keep id --quiet --model made.hbn")
+    first, second = (hb.read_table(f"whole/{day}/0.parquet")["heat"] for day in ("day=1", "day=2"))
+    missing = np.isnan(hb.read_table("part0.parquet")["heat"])
+    assert (first == second)[~missing].all()
+    assert (first != second)[missing].mean() > 0.5
+
+
 def test_duckdb_reads_what_is_predicted() -> None:
     pytest.importorskip("duckdb")
     fit("--backend local")

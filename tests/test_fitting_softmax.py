@@ -128,6 +128,12 @@ def test_a_state_that_was_never_seen_stays_possible():
     assert (predicted(found, x=data["x"], d=data["d"]) > 1e-5).all()
 
 
+def test_a_single_state_is_certain():
+    one = hb.Discrete("c", ("u",))
+    table = hb.Table({"c": ["u"] * 5, "x": np.arange(5.0)}, variables=[one, X])
+    assert SoftmaxFitter().fit(table, one, (X,))(c="u", x=[1.0, 9.0]).tolist() == [1.0, 1.0]
+
+
 def test_a_constant_parent_tells_nothing():
     data = some_data()
     constant = SoftmaxFitter().fit(table_of(data | {"y": np.full(150, 0.1)}), C, (X, Y))

@@ -12,6 +12,7 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures import model_tree, regression
+from hybridbn.structures.model_tree import learn_model_tree
 
 SEVERAL = partial(model_tree, trees=5)
 
@@ -105,6 +106,14 @@ def test_a_complete_row_is_in_one_leaf_and_gets_its_regression(missing):
     assert error < (1.0 if missing else 0.6)
     plain = regression(data, "y").posterior("y", rows).mean()
     assert error < 0.5 * np.sqrt(np.mean((plain - fresh["y"]) ** 2))
+
+
+@pytest.mark.parametrize(("rows", "trees", "seed"), [(100, 2, 0), (100, 3, 0), (3, 2, 39), (4, 2, 42)])
+def test_few_trees_predict_every_row_that_one_of_them_has_not_seen(rows, trees, seed):
+    rng = np.random.default_rng(seed)
+    data = {"x": rng.normal(size=rows), "y": rng.normal(size=rows)}
+    _, told = learn_model_tree(data, "y", trees=trees, random_state=seed)
+    assert np.isfinite(told.select_rows(np.arange(rows)).mean()).all()
 
 
 def test_several_trees_are_averaged():

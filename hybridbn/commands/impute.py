@@ -7,6 +7,7 @@ still fit.
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 from dataclasses import replace
@@ -51,7 +52,8 @@ def impute_inputs(request: ImputationRequest, terminal: Terminal) -> None:
                 shutil.copy(model, request.save_model)
 
         def complete(one: ImputationRequest) -> None:
-            impute(replace(one, seed=seed_of_file(one.seed, one.input)), terminal)
+            name = os.path.relpath(one.output, request.output)
+            impute(replace(one, seed=seed_of_file(one.seed, name)), terminal)
 
         # what was for learning is in the model
         given = replace(request, model=model, include=(), **LEARNING)

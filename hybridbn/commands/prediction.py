@@ -30,7 +30,7 @@ from hybridbn.commands.table_input import (
     name_input_in_errors,
     open_input,
     read_profile,
-    refuse_engines_of_counts,
+    refuse_parts_of_a_table,
     refuse_unknown_states,
     rows_per_block,
 )
@@ -74,7 +74,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
         If the output exists already or another run writes it, or the table changed while it was read.
     """
     began = time.monotonic()
-    refuse_engines_of_counts(request)
+    refuse_parts_of_a_table(request)
     with forward_warnings(terminal):
         network = read_model(request.model)
         target = find_node(network, str(request.target))

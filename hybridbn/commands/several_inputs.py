@@ -97,15 +97,16 @@ def sample_inputs(request: TableRequest) -> Iterator[str]:
         yield f"{folder}/sample.parquet"
 
 
-def seed_of_file(seed: int, path: str) -> int:
-    """Return a seed for a file of several, so that rows of different files are drawn independently.
+def seed_of_file(seed: int, name: str) -> int:
+    """Return a seed for a file of several, given its name below their folder, so that rows of different files are drawn
+    independently.
 
     Examples
     --------
-    >>> seed_of_file(1, "folder/a.csv") == seed_of_file(1, "elsewhere/a.csv") != seed_of_file(2, "a.csv")
-    True
+    >>> seed_of_file(1, "day=1/0.csv") == seed_of_file(1, "day=2/0.csv")
+    False
     """
-    return zlib.crc32(f"{seed} {os.path.basename(path)}".encode())
+    return zlib.crc32(f"{seed} {Path(name).as_posix()}".encode())
 
 
 @contextmanager

@@ -36,7 +36,7 @@ __all__ = [
     "open_input",
     "read_profile",
     "refuse_clashing_engines",
-    "refuse_engines_of_counts",
+    "refuse_parts_of_a_table",
     "refuse_unknown_columns",
     "refuse_unknown_states",
     "rows_per_block",
@@ -131,8 +131,8 @@ def refuse_clashing_engines(request: TableRequest) -> None:
         )
 
 
-def refuse_engines_of_counts(request: TableRequest) -> None:
-    """Refuse parts of a single table, where each row gets an answer."""
+def refuse_parts_of_a_table(request: TableRequest) -> None:
+    """Refuse parts of a single table, where each row gets an answer, and engines that clash."""
     if request.part is not None:
         raise UsageFault(
             "--part shares the files of a folder or a pattern among machines; name these, or give --workers or"

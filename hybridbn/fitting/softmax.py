@@ -393,7 +393,7 @@ class _Problem:
             part = slice(begin, begin + _BLOCK)
             own, rows = shares[:, part], self.design[:, part]
             factors = (own * self.weights[part])[states] * own[others]
-            products += (factors[:, None] * rows).reshape(len(products), -1) @ rows.T
+            products += (factors[:, None] * rows).reshape(len(products), rows.shape[1]) @ rows.T
         matrix = np.zeros((k, p, k, p))
         for (c, d), block in zip(pairs, products.reshape(-1, p, p), strict=True):
             # the derivatives of probabilities that add up to one add up to zero

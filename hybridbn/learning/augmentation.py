@@ -180,11 +180,9 @@ def augment(
         # lines 12 to 24; the model just learned is the best one unless patience goes on with a worse one
         nonlocal completed
         assert scored is not None
-        options = {"joint": joint, "simulated": response == "simulation"}
-        if table.is_scanned:
-            filled = _complete_scan(scored.network, table, target, marginals, rng, precision, **options)
-        else:
-            filled = _complete(scored, table, target, marginals, rng, precision, **options)
+        filled = _complete(
+            scored, table, target, marginals, rng, precision, joint=joint, simulated=response == "simulation"
+        )
         if scored is best:
             completed = filled
         return filled
@@ -301,23 +299,6 @@ class _CompleteRows:
         return {**draw_alone(table, self.marginals, levels, network), **cells}
 
 
-def _complete_scan(
-    network: Network,
-    table: Table,
-    target: str,
-    marginals: Network,
-    rng: np.random.Generator,
-    options: Options,
-    *,
-    joint: bool,
-    simulated: bool,
-) -> Table:
-    """Return a scan whose holes are filled while it is read; observed numbers of intervals are those of a sample."""
-    completion = Completion.of(network, table.sample_if_scanned(), options)
-    seed = int(rng.integers(2**62))
-    return table.fill_holes(_CompleteRows(completion, target, marginals, seed, options, joint, simulated))
-
-
 def _draw_cells(
     completion: Completion, table: Table, target: str, levels: Levels, expected: Values | None, joint: bool
 ) -> dict[str, Any]:
@@ -344,8 +325,13 @@ def _complete(
     joint: bool,
     simulated: bool,
 ) -> Table:
-    """Fill the holes of the original table from a model."""
+    """Fill the holes of the original table from a model, those of a scan while it is read."""
     network = model.network
+    if table.is_scanned:
+        # observed numbers of intervals are those of a sample
+        completion = Completion.of(network, table.sample_if_scanned(), options)
+        seed = int(rng.integers(2**62))
+        return table.fill_holes(_CompleteRows(completion, target, marginals, seed, options, joint, simulated))
     levels = draw_levels(rng, table, network)
     expected = None if simulated else model.expected
     cells = _draw_cells(Completion.of(network, table, options), table, target, levels, expected, joint)
