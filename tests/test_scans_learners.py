@@ -207,6 +207,23 @@ def test_augmentation_completes_rows_while_they_are_read(
         assert [cells[row] for row in observed] == [values[row] for row in observed]
 
 
+def test_filled_integers_are_floats(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=400)
+    data: dict[str, Any] = {"y": x.tolist(), "n": [int(v) for v in 9 * x + 40], "k": [int(v) for v in 5 * x]}
+    data["n"][7:300:9] = [None] * len(data["n"][7:300:9])
+    scan = hb.scan(write(tmp_path, data))
+    completed = hb.augment(scan, "y", potentials="gaussian", random_state=0).completed
+    rows = [row for batch in completed.batches() for row in batch.to_pylist()]
+    assert [type(row["k"]) for row in rows] == [int] * 400
+    filled = [row["n"] for row, value in zip(rows, data["n"], strict=True) if value is None]
+    assert all(isinstance(row["n"], float) for row in rows)
+    assert any(value != int(value) for value in filled)
+    assert [row["n"] for row, value in zip(rows, data["n"], strict=True) if value is not None] == [
+        value for value in data["n"] if value is not None
+    ]
+
+
 @pytest.mark.parametrize(
     "build",
     [

@@ -333,7 +333,7 @@ class Scan(Table):
         summed: Result = self.passes.learn(_SumTask(reader, function, self.passes.offsets))
         return summed
 
-    def transform(self, function: Callable[[int, Any], Any]) -> Scan:
+    def transform(self, function: Callable[[int, Any], Any], fields: Sequence[Any] = ()) -> Scan:
         """Return a scan whose batches become others while they are read.
 
         Parameters
@@ -341,6 +341,8 @@ class Scan(Table):
         function : callable
             From the number of the first row and an Arrow table to another Arrow table of the same columns; one that can
             be pickled, where other processes read the rows.
+        fields : sequence of pyarrow.Field, optional
+            Of the columns to which the function gives another type.
 
         Examples
         --------
@@ -350,7 +352,7 @@ class Scan(Table):
         {'x': 0}
         """
         old = self.passes
-        source = TransformedSource(old.source, function)
+        source = TransformedSource(old.source, function, fields)
         names = tuple(name for name in old.names)
         passes = Passes(
             source, old.backend, old.kinds, old.declared, old.weights, names, old.most_states, old.sample_rows
@@ -363,8 +365,17 @@ class Scan(Table):
 
     def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Scan:
         """Return the scan with its missing cells filled by a function of the rows, while they are read."""
+        import pyarrow
+
         read = [self.variable(name) for name in self._chosen]
-        filled = self.transform(_FillHoles(BatchReader(read, self.passes.weights), function))
+        holes = {one.name for one in read if isinstance(one, Continuous) and self.missing[one.name]}
+        # what fills a hole lies between integers
+        floats = [
+            one.with_type(pyarrow.float64())
+            for one in self.passes.source.schema
+            if one.name in holes and pyarrow.types.is_integer(one.type)
+        ]
+        filled = self.transform(_FillHoles(BatchReader(read, self.passes.weights), function, floats), floats)
         return Scan(filled.passes, self._chosen, {variable.name: variable for variable in read})
 
     def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Scan:
@@ -489,6 +500,7 @@ class _FillHoles:
 
     reader: BatchReader
     function: Callable[[Table, int], Mapping[str, NDArray[Any]]]
+    floats: Sequence[Any]
 
     def __call__(self, first: int, table: Any) -> Any:
         import pyarrow
@@ -497,6 +509,9 @@ class _FillHoles:
         for data in _combine(table):
             known = self.reader.table(Batch(first, data))
             part = pyarrow.Table.from_batches([data])
+            for one in self.floats:
+                place = part.column_names.index(one.name)
+                part = part.set_column(place, one, part.column(place).cast(one.type, safe=False))
             for name, cells in self.function(known, first).items():
                 if known.count_missing(name):
                     column = known.select([name]).with_array(name, cells).to_arrow().column(name)

@@ -51,8 +51,8 @@ class TransformedSource(Source):
     real : Source
     function : callable
         From the number of the first row and an Arrow table to another Arrow table.
-    added : sequence of pyarrow.Field
-        Columns that the function adds.
+    fields : sequence of pyarrow.Field
+        Columns that the function adds, or to which it gives another type.
     """
 
     real: Source
@@ -61,9 +61,9 @@ class TransformedSource(Source):
     notes: Mapping[str, Mapping[str, Any]]
     schema: Any
 
-    def __init__(self, real: Source, function: Callable[[int, Any], Any], added: Sequence[Any] = ()) -> None:
+    def __init__(self, real: Source, function: Callable[[int, Any], Any], fields: Sequence[Any] = ()) -> None:
         self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes
-        self.schema = import_pyarrow().schema([*real.schema, *added])
+        self.schema = import_pyarrow().schema([*({one.name: one for one in (*real.schema, *fields)}.values())])
 
     def fragments(self) -> Sequence[Fragment]:
         """Return the fragments of the real source, with what their batches become."""

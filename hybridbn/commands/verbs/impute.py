@@ -42,6 +42,7 @@ class Impute(Verb):
   hybridbn impute train.csv train_completed.csv --save-model model.hbn
   hybridbn impute new.csv new_completed.csv --model model.hbn
   hybridbn impute big.parquet completed.parquet --scheduler tcp://127.0.0.1:8786
+hybridbn impute 'days/*.parquet' completed --part 3/40
   zcat big.csv.gz | hybridbn impute - - --format csv | wc -l
 """
     description = """
@@ -72,8 +73,12 @@ exit codes:
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("input", metavar="INPUT", help="a file, a table of a database, or -")
-        parser.add_argument("output", metavar="OUTPUT", help="a file, a new table of a database, or -")
+        parser.add_argument(
+            "input", metavar="INPUT", help="a file, a table of a database, a folder, a pattern of files, or -"
+        )
+        parser.add_argument(
+            "output", metavar="OUTPUT", help="a file, a new table of a database, or -; of several files a folder"
+        )
 
         imputation = parser.add_argument_group("what is imputed")
         imputation.add_argument(
