@@ -65,7 +65,11 @@ class Finding:
     @cached_property
     def hard(self) -> bool:
         """Whether every row has an observed value and there is nothing else."""
-        return self.plain and bool(self.observed.all())
+        if not self.plain:
+            return False
+        if isinstance(self.variable, Discrete):
+            return bool(self.values.min(initial=0) >= 0)
+        return not math.isnan(self.values.min(initial=math.inf))
 
     @property
     def plain(self) -> bool:
@@ -85,7 +89,7 @@ class Finding:
     @cached_property
     def empty(self) -> bool:
         """Whether no row says anything."""
-        return self.plain and not self.observed.any()
+        return self.plain and not (len(self.values) and self.hard) and not self.observed.any()
 
     @property
     def soft_part(self) -> Finding:

@@ -229,3 +229,43 @@ def test_objects_that_stand_in_many_cells_are_read_as_few_rows_are(objects: list
         return table.variables, np.nan_to_num(table["c"][:100], nan=-9.0).tolist()
 
     assert read(2000) == read(100)
+
+
+KNOWN = {
+    "integers from 0": tuple(range(5)),
+    "integers with gaps, in no order": (7, -3, 12, 0),
+    "wide integers": (-(2**62), 5, 2**62),
+    "text": ("b", "a", "c"),
+    "text of 129 states": tuple(f"s{i}" for i in range(129)),
+    "text of 255 states": tuple(f"s{i}" for i in range(255)),
+    "text of 256 states": tuple(f"s{i}" for i in range(256)),
+}
+
+
+@pytest.mark.parametrize("states", KNOWN.values(), ids=KNOWN)
+@pytest.mark.parametrize("rows", [1, 2, 4096, 4097, 9000])
+def test_columns_are_read_as_known_states(states, rows):
+    variable, rng = Discrete("c", states=states), np.random.default_rng(rows)
+    codes = rng.integers(0, len(states), rows)
+    values = np.array(states, dtype=object)[codes]
+    text = isinstance(states[0], str)
+    if text:
+        values = np.array([value[:1] + value[1:] for value in values.tolist()], dtype=object)  # objects of their own
+        holes = rng.random(rows) < 1 / 3000
+        codes, values = np.where(holes, -1, codes), np.where(holes, rng.choice([None, np.nan], rows), values)
+    array = values if text else values.astype(np.int64)
+    for column in (array, pd.Series(array), pd.Series(values, dtype="object")):
+        np.testing.assert_array_equal(Table({"c": column}, variables=[variable]).column("c"), codes)
+    strange = array.copy()
+    strange[-1] = "q" if text else 999
+    with pytest.raises(TableError, match=f"row {rows - 1}: ('q'|999) is not a state"):
+        Table({"c": strange}, variables=[variable]).column("c")
+
+
+@pytest.mark.parametrize("values", [np.array([True, False]), np.array([0.5, 1.0]), np.array(["0", "1"])])
+def test_columns_of_other_types_are_no_known_integers(values):
+    with pytest.raises(TableError, match="is not a state"):
+        Table({"c": values}, variables=[Discrete("c", states=(0, 1))]).column("c")
+    unsigned = np.array([1, 2**64 - 1], dtype=np.uint64)
+    with pytest.raises(TableError, match="row 1: 18446744073709551615 is not a state"):
+        Table({"c": unsigned}, variables=[Discrete("c", states=(0, 1))]).column("c")

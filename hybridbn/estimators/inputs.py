@@ -185,7 +185,7 @@ def _refuse_strange_cells(X: Any, error: TableError | None = None) -> None:
 
 
 def _describe_unknown_states(variable: Discrete, codes: Codes, table: Table) -> str | None:
-    holes = np.flatnonzero(codes < 0)
+    holes = np.flatnonzero(codes < 0) if codes.min(initial=0) < 0 else codes[:0]
     if not holes.size:
         return None
     raw = table.raw(variable.name)[holes]

@@ -108,12 +108,15 @@ class LinearGaussian(Potential):
 
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm of the density."""
-        z, sd = self._standardized(axes)
-        with np.errstate(over="ignore"):
+        logs = self._log_on(axes, clipped=False)
+        # only terms that overflow give NaN, or may give -inf
+        return logs if logs.min(initial=0.0) > -np.inf else self._log_on(axes, clipped=True)
+
+    def _log_on(self, axes: Axes, *, clipped: bool) -> Values:
+        with np.errstate(over="ignore", invalid="ignore"):
+            z, sd = self._standardized(axes, math.sqrt(0.5), clipped=clipped)
             np.multiply(z, z, out=z)
-        z *= -0.5
-        z -= np.log(sd) + LOG_ROOT_TWO_PI
-        return z
+            return np.subtract(-np.log(sd) - LOG_ROOT_TWO_PI, z, out=z)
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child, as differences of normal cdfs that keep their digits in both tails."""
@@ -141,17 +144,16 @@ class LinearGaussian(Potential):
         )
         return np.asarray(mean + np.sqrt(self.variance)[codes] * ndtri(uniforms))
 
-    def _standardized(self, axes: Axes) -> tuple[Values, Values]:
-        """Return (child - mean) / sd over the axes, as an array of its own, and the standard deviation."""
+    def _standardized(self, axes: Axes, factor: float = 1.0, *, clipped: bool = True) -> tuple[Values, Values]:
+        """Return factor * (child - mean) / sd over the axes, as an array of its own, and the standard deviation."""
         arrays = dict(zip(self.scope, spread(axes, self.scope), strict=True))
         codes = tuple(arrays[parent.name] for parent in self._discrete)
-        mean = linear_predictor(
-            self.intercept, self.coefficients, codes, [arrays[parent.name] for parent in self._continuous]
-        )
+        known = [arrays[parent.name] for parent in self._continuous]
+        mean = linear_predictor(self.intercept, self.coefficients, codes, known, clipped=clipped)
         sd = np.sqrt(self.variance)[codes]
         with np.errstate(over="ignore"):
             z = np.asarray(arrays[self.child.name] - mean, dtype=np.float64)
-            z /= sd
+            z *= factor / sd
         return z, sd
 
     @property
@@ -324,9 +326,14 @@ def tidy_breaks(points: Values, domain: tuple[float, float], rows: int | None) -
 
 
 def linear_predictor(
-    intercept: Values, coefficients: Values, codes: tuple[NDArray[Any], ...], values: Sequence[NDArray[Any]]
+    intercept: Values,
+    coefficients: Values,
+    codes: tuple[NDArray[Any], ...],
+    values: Sequence[NDArray[Any]],
+    *,
+    clipped: bool = True,
 ) -> Values:
-    """Compute ``intercept[codes] + coefficients[codes] @ values`` over arrays that broadcast; never NaN.
+    """Compute ``intercept[codes] + coefficients[codes] @ values`` over arrays that broadcast; never NaN if clipped.
 
     Examples
     --------
@@ -336,7 +343,8 @@ def linear_predictor(
     total = intercept[codes]
     for j, value in enumerate(values):
         with np.errstate(over="ignore"):
-            total = total + np.clip(coefficients[(*codes, j)] * value, -LARGEST, LARGEST)
+            term = coefficients[(*codes, j)] * value
+            total = total + (np.clip(term, -LARGEST, LARGEST) if clipped else term)
     return np.asarray(total)
 
 

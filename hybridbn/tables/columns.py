@@ -113,7 +113,7 @@ class Column:
             return Cells(variable.codes(self.raw()), variable.states, declared=True)
         else:
             wants_labels = isinstance(variable, Discrete) and variable.cuts is None
-            if isinstance(variable, Discrete) and wants_labels and isinstance(variable.states[0], str):
+            if isinstance(variable, Discrete) and wants_labels:
                 codes = column_adapter(source.kind).encode(source.values, variable.states)
                 if codes is not None:
                     return Cells(codes, variable.states)
@@ -280,6 +280,8 @@ def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool =
     When it is read, values that are no state of the variable raise `TableError`, or count as missing.
     """
     if isinstance(values, Column):
+        if values.variable is variable:
+            return values
         return Column(variable.name, None, variable, values.source, base=values, unknown_missing=unknown_missing)
     source = ColumnSource(column_kind(values), values)
     return Column(variable.name, None, variable, source, unknown_missing=unknown_missing)
@@ -351,8 +353,8 @@ class ColumnAdapter(ABC):
         """
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-        """Return text as codes of known states, -1 where a cell is missing; None where a cell is none of them, or where
-        the library has nothing faster than `read`.
+        """Return text or integers as codes of known states, -1 where a cell is missing; None where a cell is none of
+        them, or where the library has nothing faster than `read`.
         """
         return None
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis
 from hybridbn.inference.elimination.program import SUSPICIOUS, Program
 from hybridbn.inference.evidence import Evidence
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Potential, freeze
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
@@ -296,6 +296,7 @@ class Executor:
         scale: Values | float = 0.0
         static_scale = 0.0
         warm = self.program.warm
+        last: int | None = None
         for number, source in enumerate(self.sources):
             if source.static:
                 if not warm:
@@ -304,9 +305,15 @@ class Executor:
                 continue
             if number in logs:
                 arrays[number], log_scale = exponentiate(logs[number], rows=True)
+            elif _is_logarithm(source):
+                # all of these are looked through together
+                arrays[number], log_scale = _ONE, source.logs(axes, evidence)
+                last = number
             else:
                 arrays[number], log_scale = evaluate_source(source, axes, evidence)
             scale = scale + log_scale
+        if last is not None:
+            arrays[last], scale = _split_logarithm(np.asarray(scale))
         if not warm:
             self._static_scale = static_scale
         tables = [
@@ -365,13 +372,26 @@ def evaluate_source(
     source: FactorSource, axes: Mapping[str, Axis], evidence: Evidence
 ) -> tuple[Values, Values | float]:
     """Return a factor and its log scale. What underflows is negligible beside the largest value of its row."""
-    if not source.names and source.rows and isinstance(source, PotentialSource) and source.known_by_logarithm:
-        logs = source.logs(axes, evidence)
-        possible = logs > -np.inf
-        if possible.all():
-            return np.ones(len(logs)), logs
-        return possible.astype(float), np.where(possible, logs, 0.0)
-    return source.values(axes, evidence)
+    if not _is_logarithm(source):
+        return source.values(axes, evidence)
+    factor, log_scale = _split_logarithm(source.logs(axes, evidence))
+    return np.broadcast_to(factor, log_scale.shape), log_scale
+
+
+_ONE = freeze(np.ones(1))
+
+
+def _is_logarithm(source: FactorSource) -> bool:
+    """Tell whether a factor is one number in each row, whose logarithm is what its potential computes."""
+    return not source.names and source.rows and isinstance(source, PotentialSource) and source.known_by_logarithm
+
+
+def _split_logarithm(logs: Values) -> tuple[Values, Values]:
+    """Return what is 0 in impossible rows and else 1, of a single row where it is 1 in all, and finite logarithms."""
+    if logs.min(initial=np.inf) > -np.inf:
+        return _ONE, logs
+    possible = logs > -np.inf
+    return possible.astype(float), np.where(possible, logs, 0.0)
 
 
 def find_least_total(sources: Sequence[FactorSource]) -> float:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -67,17 +68,27 @@ class ArrayColumns(ColumnAdapter):
         raise make_type_error(name, array.dtype)
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-        if not isinstance(values, np.ndarray) or values.dtype != object or len(states) > 255:
+        if not isinstance(values, np.ndarray):
+            return None
+        if values.dtype.kind in "iu":
+            return _encode_integers(values, states)
+        if values.dtype != object or len(states) > 255 or not isinstance(states[0], str):
             return None
         shared = _find_shared_objects(values)
         objects = values if shared is None else shared[1]
-        # bytes are made of a lookup faster than arrays are, and hold no negative numbers
-        codes: dict[Any, int] = {state: code for code, state in enumerate(states, 1)} | {None: 0, np.nan: 0}
+        codes = {state: code for code, state in enumerate(states)}
+        codes_or_holes: dict[Any, int] = {**codes, None: _HOLE, np.nan: _HOLE}
+        blocks = (objects[start : start + _LOOKED_UP].tolist() for start in range(0, len(objects), _LOOKED_UP))
         try:
-            found = np.frombuffer(bytes(map(codes.__getitem__, objects.tolist())), np.uint8)
+            coded = b"".join([_look_up(block, codes, codes_or_holes) for block in blocks])
         except (KeyError, TypeError):
             return None
-        return (found if shared is None else found.take(shared[0])).astype(np.intp) - 1
+        # the hole is -1 as a signed byte
+        numbers = np.frombuffer(coded, np.int8 if len(states) <= 128 else np.uint8)
+        encoded = (numbers if shared is None else numbers.take(shared[0])).astype(np.intp)
+        if len(states) > 128:
+            encoded[encoded == _HOLE] = -1
+        return encoded
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values[rows]
@@ -164,6 +175,41 @@ def _label_integers(values: NDArray[Any]) -> Cells | None:
     present = np.bincount(offsets) > 0
     codes = offsets if present.all() else (np.cumsum(present) - 1).take(offsets)
     return Cells(codes, tuple((np.flatnonzero(present) + low).tolist()))
+
+
+def _encode_integers(values: NDArray[Any], states: Sequence[Any]) -> Codes | None:
+    """Return integers as codes of known states; None where one is no state, or the range of the states is wide."""
+    if not len(values) or not all(type(state) is int for state in states):
+        return None
+    low, high = min(states), max(states)
+    if high - low >= max(_SPAN, len(values)) or values.min() < low or values.max() > high:
+        return None
+    offsets = values.astype(np.intp)
+    if low:
+        offsets -= low
+    if states == tuple(range(low, high + 1)):
+        return offsets
+    lookup = np.full(high - low + 1, -1, dtype=np.intp)
+    lookup[np.subtract(states, low)] = np.arange(len(states))
+    codes = lookup.take(offsets)
+    return codes if codes.min() >= 0 else None
+
+
+_HOLE = 255
+"""The code of a missing cell among bytes."""
+_LOOKED_UP = 4096
+"""Objects that are looked up together: they stay in the cache of the processor until that is done."""
+
+
+def _look_up(objects: list[Any], codes: Mapping[Any, int], codes_or_holes: Mapping[Any, int]) -> bytes:
+    """Return the codes of objects, by a dictionary of nothing but text, which is faster, where that is enough."""
+    # one more, as what is got of a single object is no tuple; bytes are made faster than arrays are
+    objects.append(objects[0])
+    get = itemgetter(*objects)
+    try:
+        return bytes(get(codes))[:-1]
+    except KeyError:
+        return bytes(get(codes_or_holes))[:-1]
 
 
 _PROBED = 512

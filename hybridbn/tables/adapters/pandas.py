@@ -81,6 +81,8 @@ class PandasColumns(ColumnAdapter):
             return column_adapter("arrow").encode(array.__arrow_array__(), states)
         if isinstance(dtype, pandas.StringDtype) or (isinstance(dtype, np.dtype) and dtype.kind == "O"):
             return column_adapter("numpy").encode(np.asarray(array, dtype=object), states)
+        if isinstance(dtype, np.dtype) and dtype.kind in "iu":
+            return column_adapter("numpy").encode(np.asarray(array), states)
         return None
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:

@@ -69,7 +69,7 @@ class PolarsColumns(ColumnAdapter):
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
         import polars
 
-        if values.dtype != polars.String:
+        if values.dtype != polars.String or not isinstance(states[0], str):
             return None
         codes = values.cast(polars.Enum(states), strict=False).to_physical()
         if codes.null_count() > values.null_count():
