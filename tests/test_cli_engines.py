@@ -178,6 +178,16 @@ def test_files_of_the_same_name_are_drawn_independently() -> None:
     assert (first != second)[missing].mean() > 0.5
 
 
+@pytest.mark.parametrize("output", ["days", "days/deep/out"])
+def test_a_folder_is_not_answered_into_itself(output: str, capsys: pytest.CaptureFixture[str]) -> None:
+    fit("--backend local")
+    Path("days").mkdir()
+    Path("part0.parquet").rename("days/part0.parquet")
+    do(f"predict model.hbn days {output} --target play", code=2)
+    assert "lies in the input days" in capsys.readouterr().err
+    assert [*read_folder("days")] == ["part0.parquet"]
+
+
 def test_duckdb_reads_what_is_predicted() -> None:
     pytest.importorskip("duckdb")
     fit("--backend local")

@@ -46,6 +46,11 @@ def answer_inputs(request: Request, answer: Callable[[Request], None], terminal:
     folder = Path(given.output)
     if given.output == "-" or (folder.exists() and not folder.is_dir()) or folder.suffix in suffixes():
         raise UsageFault(f"{request.input} is several files; name a folder for the output, and each gets one there")
+    if os.path.isdir(request.input) and folder.resolve().is_relative_to(Path(request.input).resolve()):
+        raise UsageFault(
+            f"the output {folder} lies in the input {request.input}, and would be read as more input next time; name a"
+            " folder elsewhere"
+        )
     part, of = request.part or (1, 1)
     mine = files[part - 1 :: of]
     folder.mkdir(parents=True, exist_ok=True)
