@@ -99,6 +99,34 @@ def test_densities_in_slices(target):
     np.testing.assert_allclose(sliced.cdf(points), exact.cdf(points), atol=1e-9)
 
 
+def make_pair(rng):
+    """Return two numbers and a category, both with the first number as a parent."""
+    g, x, y = hb.Discrete("g", (0, 1)), hb.Continuous("x"), hb.Continuous("y")
+    d = hb.Discrete("d", ("n", "y"))
+    return hb.Network(
+        [
+            hb.Multinomial(g, table=[0.4, 0.6]),
+            hb.LinearGaussian(x, (g,), intercept=[0.0, 1.0], variance=[1.0, 0.5]),
+            hb.Kernel(y, (x,), points=rng.normal(size=(8, 2)), bandwidths=[0.4, 0.5]),
+            hb.Softmax(d, (x,), intercept=[0.0, 1.0], coefficients=[[0.0], [2.0]]),
+        ]
+    )
+
+
+@pytest.mark.parametrize("evidence", [{}, {"x": -0.6, "d": "n"}])
+def test_several_densities_in_slices_have_grids_of_their_own(evidence):
+    net = make_pair(np.random.default_rng(3))
+    targets = [name for name in net if name not in evidence]
+    options = hb.Options(max_bytes=3000, beyond="slice")
+    exact, sliced = net.posteriors(evidence, targets), net.posteriors(evidence, targets, options=options)
+    for name in targets:
+        if isinstance(net.variable(name), hb.Discrete):
+            np.testing.assert_allclose(sliced[name].probabilities, exact[name].probabilities, atol=1e-6)
+        else:
+            points = exact[name].mean() + exact[name].std() * np.linspace(-3, 3, 7)
+            np.testing.assert_allclose(sliced[name].cdf(points), exact[name].cdf(points), atol=1e-6)
+
+
 def make_choice(rng, count):
     """Return a network of a discrete variable with so many continuous parents, each with a parent of its own."""
     potentials, numbers = [], []

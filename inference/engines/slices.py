@@ -266,8 +266,11 @@ class SlicePlan(Plan):
                 axes, tables = dict(whole.axes), [np.ones(1)] * len(self.request.problem.scopes)
                 densities = {}
                 for numbers, solution in solutions:
-                    axes.update(solution.axes)
                     for own, number in enumerate(numbers):
+                        # another part may have cut this target on another grid
+                        name = self.request.question.targets[number]
+                        if name in solution.axes:
+                            axes[name] = solution.axes[name]
                         tables[number] = solution.tables[own]
                         if solution.densities is not None and own in solution.densities:
                             densities[number] = solution.densities[own]
@@ -310,7 +313,7 @@ def _iterate_slices(
     count = math.prod(sizes)
     for start in range(0, count, SLICES_AT_ONCE):
         numbers = np.arange(start, min(start + SLICES_AT_ONCE, count))
-        codes = dict(zip(names, np.unravel_index(numbers, sizes), strict=True))
+        codes = dict(zip(names, np.unravel_index(numbers, sizes), strict=True)) if names else {}
         values, log_weights = grids.place(codes)
         for solution in solve_slices(part.request, case, values, part.cut.order):
             yield replace(solution, log_norm=solution.log_norm + log_weights[solution.rows]), codes, values
@@ -330,9 +333,14 @@ def predict_seconds(part: Part) -> float:
     return seconds
 
 
+def count_slices(values: Mapping[str, NDArray[Any]]) -> int:
+    """Return how many combinations of values there are: one where some targets need no variable to be cut."""
+    return len(next(iter(values.values()))) if values else 1
+
+
 def make_slices(request: EngineRequest, case: Evidence, values: Mapping[str, NDArray[Any]]) -> Evidence:
     """Return one row of evidence for each combination of values of the cut variables."""
-    count = len(next(iter(values.values())))
+    count = count_slices(values)
     repeated = np.zeros(count, dtype=np.intp)
     findings = {name: finding.take(repeated) for name, finding in case.findings.items() if name not in values}
     for name, own in values.items():
@@ -406,7 +414,7 @@ class SliceGrids:
     def place(self, codes: Mapping[str, NDArray[np.intp]]) -> tuple[dict[str, NDArray[Any]], Values]:
         """Return the values of the cut variables in some slices, and the logarithms of their nodes' weights."""
         values: dict[str, NDArray[Any]] = dict(codes)
-        log_weights = np.zeros(len(next(iter(codes.values()))))
+        log_weights = np.zeros(count_slices(codes))
         for name, axis in self.axes.items():
             values[name] = axis.points[codes[name], 0]
             log_weights += np.log(axis.weights[codes[name], 0])
