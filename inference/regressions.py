@@ -15,7 +15,7 @@ hidden: what follows from the observed ones is then one linear function for all 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -166,9 +166,8 @@ class Conditional:
         The columns of the hidden variables, ascending.
     root : ndarray (systems, hidden, hidden)
         An upper triangle with a positive diagonal; times its transpose it is the covariance.
-    mean : ndarray (cases, hidden, 1 + open)
-    residual : ndarray (cases, equations, 1 + open)
-        Standardized residuals with the hidden variables at their conditional means.
+    compute_mean, compute_residual : callable
+        What returns `mean` and `residual`, which are computed when somebody asks.
     log_scale : ndarray (cases,)
         The logarithm of the density of all variables where residuals are zero.
     log_root : ndarray (cases,)
@@ -179,10 +178,20 @@ class Conditional:
     system: Codes
     columns: Codes
     root: Values
-    mean: Values
-    residual: Values
+    compute_mean: Callable[[], Values]
+    compute_residual: Callable[[], Values]
     log_scale: Values
     log_root: Values
+
+    @cached_property
+    def mean(self) -> Values:
+        """The conditional means (cases, hidden, 1 + open)."""
+        return self.compute_mean()
+
+    @cached_property
+    def residual(self) -> Values:
+        """Standardized residuals with the hidden variables at their conditional means (cases, equations, 1 + open)."""
+        return self.compute_residual()
 
     @property
     def log_constant(self) -> Values:
@@ -298,7 +307,7 @@ def _solve(
         empty = np.zeros((len(first), 0, 0))
         mean = np.zeros((len(cases), 0, residual.shape[2]))
         scale = _log_scale(regressions, kind)
-        return Conditional(cases, system, columns, empty, mean, residual, scale, nothing)
+        return Conditional(cases, system, columns, empty, lambda: mean, lambda: residual, scale, nothing)
     root, basis = _factorize(regressions, kind[first], columns)
     # once more for the digits that the first projection left
     inside = _multiply(basis, system, residual, separately)
@@ -307,9 +316,17 @@ def _solve(
     again = _multiply(basis, system, residual, separately)
     residual -= _multiply(back, system, again, separately)
     inside += again
-    mean = _multiply(root, system, -inside, separately)
     size = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
-    return Conditional(cases, system, columns, root, mean, residual, _log_scale(regressions, kind), size[system])
+    return Conditional(
+        cases,
+        system,
+        columns,
+        root,
+        lambda: _multiply(root, system, -inside, separately),
+        lambda: residual,
+        _log_scale(regressions, kind),
+        size[system],
+    )
 
 
 def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Codes, values: Values) -> Conditional:
@@ -329,8 +346,8 @@ def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Cod
         system,
         np.broadcast_to(np.arange(regressions.size), (len(first), regressions.size)),
         prepared.root[kind[first]],
-        apply(*prepared.mean),
-        apply(*prepared.residual),
+        lambda: apply(*prepared.mean),
+        lambda: apply(*prepared.residual),
         _log_scale(regressions, kind),
         prepared.log_root[kind],
     )

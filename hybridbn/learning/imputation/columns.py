@@ -363,6 +363,8 @@ def reason_alone(table: Table, name: str) -> str | None:
     if not isinstance(variable, Discrete) or variable.cuts is not None:
         return None
     observed = column[column >= 0]
+    if len(observed) >= 2 * len(variable):
+        return None  # whichever states occur, they do so twice and more
     states = [variable.states[code] for code in np.flatnonzero(np.bincount(observed))]
     return describe_identifier(states, len(observed), declared=table.cells(name).declared)
 
