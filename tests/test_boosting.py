@@ -19,6 +19,7 @@ import hybridbn as hb
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.multinomial import MaximumLikelihood
 from hybridbn.learning.boosting import counts as boosting_counts
+from hybridbn.learning.boosting import passes as boosting_passes
 from hybridbn.learning.boosting import rounds as boosting_rounds
 from hybridbn.structures import class_clusters, naive_bayes, nb_tree, tan
 
@@ -76,6 +77,7 @@ def test_the_floor_of_weights(floor: float, rounds: int, weighted: bool, monkeyp
     # 1e-8 takes very good networks for many rounds, so it is put higher as well
     monkeypatch.setattr(reference, "FLOOR", floor)
     monkeypatch.setattr(boosting_rounds, "FLOOR", floor)
+    monkeypatch.setattr(boosting_passes, "FLOOR", floor)
     monkeypatch.setattr(boosting_counts.NumericWeights, "floor", floor)
     monkeypatch.setattr(boosting_counts.ErrorHistories, "floor", floor)
     table, x, y, sizes = made(200, 2, noise=0.05)

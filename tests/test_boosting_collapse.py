@@ -16,7 +16,7 @@ from scipy.special import expit
 import hybridbn as hb
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.multinomial import MaximumLikelihood
-from hybridbn.learning.boosting.rounds import PERFECT, line_search
+from hybridbn.learning.boosting.rounds import PERFECT, MarginSums, line_search, measure_margins
 from hybridbn.structures import naive_bayes, selective_naive_bayes, tan
 
 
@@ -136,12 +136,16 @@ def brute(weights: NDArray[np.float64], margins: NDArray[np.float64]) -> float:
     return float(votes[z.argmin()])
 
 
+def search(weights: NDArray[np.float64], margins: NDArray[np.float64]) -> float:
+    return line_search(lambda vote: measure_margins(weights, np.ones(len(weights)), margins, vote))[0]
+
+
 @settings(max_examples=examples(30), deadline=None)
 @given(seed=st.integers(0, 10**6))
 def test_line_search_is_the_minimum(seed: int) -> None:
     rng = np.random.default_rng(seed)
     weights, margins = rng.uniform(0, 2, 6), rng.normal(0.3, 1, 6)
-    found = line_search(weights, margins)
+    found = search(weights, margins)
     expected = brute(weights, margins)
     if margins.min() < 0 and expected < 15 and found < PERFECT / float(weights @ np.abs(margins) / weights.sum()):
         assert found == pytest.approx(expected, abs=2e-4)
@@ -149,11 +153,34 @@ def test_line_search_is_the_minimum(seed: int) -> None:
 
 
 def test_line_search_ends_where_there_is_no_minimum() -> None:
-    assert line_search(np.ones(3), np.array([1.0, 2.0, 3.0])) == pytest.approx(PERFECT / 2)
-    assert line_search(np.ones(2), np.array([-1.0, 1.0])) == 0
-    assert line_search(np.ones(2), np.zeros(2)) == 0
-    assert line_search(np.array([1.0, 0.0]), np.array([2.0, -5.0])) == pytest.approx(PERFECT / 2)
-    assert 0 < line_search(np.ones(2), np.array([600.0, -1.0])) < 1
+    assert search(np.ones(3), np.array([1.0, 2.0, 3.0])) == pytest.approx(PERFECT / 2)
+    assert search(np.ones(2), np.array([-1.0, 1.0])) == 0
+    assert search(np.ones(2), np.zeros(2)) == 0
+    assert search(np.array([1.0, 0.0]), np.array([2.0, -5.0])) == pytest.approx(PERFECT / 2)
+    assert 0 < search(np.ones(2), np.array([600.0, -1.0])) < 1
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(seed=st.integers(0, 10**6), spread=st.floats(-2, 3), power=st.integers(1, 6))
+def test_line_search_is_exact_and_takes_few_passes(seed: int, spread: float, power: int) -> None:
+    rng = np.random.default_rng(seed)
+    weights, margins = rng.uniform(0, 2, 40) ** power, rng.normal(0.3, 10**spread, 40)
+    votes: list[float] = []
+
+    def measure(vote: float) -> MarginSums:
+        votes.append(vote)
+        halves = [
+            measure_margins(weights[rows], np.ones(20), margins[rows], vote) for rows in (slice(20), slice(20, 40))
+        ]
+        return halves[0] + halves[1]
+
+    vote, sums = line_search(measure)
+    assert len(votes) <= 12
+    if 0 < vote < PERFECT / float(weights @ np.abs(margins) / weights.sum()):
+        exponents = -vote / 2 * margins
+        tilted = weights * np.exp(exponents - exponents.max())
+        assert abs(tilted @ margins) <= 1e-12 * (tilted @ np.abs(margins))
+        assert sums.log_sum(vote) == pytest.approx(np.log(tilted.sum()) + exponents.max(), rel=1e-12, abs=1e-12)
 
 
 def test_real_weights_follow_their_formula() -> None:

@@ -18,6 +18,7 @@ import hybridbn as hb
 from hybridbn.backends import Parts, files
 from hybridbn.backends.processes import open_pool
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility
+from hybridbn.learning.boosting import counts, passes, scanned_counts
 from hybridbn.structures import class_clusters, mixture, nb_tree
 from hybridbn.tables.row_numbers import assign_row_folds
 
@@ -274,3 +275,104 @@ def test_folds_depend_on_the_rows_numbers_alone(start: int, stop: int) -> None:
     folds = assign_row_folds(np.arange(400))
     np.testing.assert_array_equal(assign_row_folds(np.arange(start, stop)), folds[start:stop])
     assert np.bincount(folds).tolist() == [80] * 5
+
+
+def make_votes(rows: int, seed: int) -> dict[str, Any]:
+    """Two classes, some of them unknown, that states and a number tell."""
+    data = names_of(make_data(rows, seed), "y", "a", "k", "x")
+    data["y"] = [None if place % 50 == 7 else ("p", "q")[y != "no"] for place, y in enumerate(data["y"])]
+    return data
+
+
+def same_votes(learned: hb.Ensemble, known: hb.Ensemble, table: hb.Table) -> None:
+    assert learned.restarts == known.restarts
+    np.testing.assert_allclose(learned.votes, known.votes, rtol=1e-9)
+    np.testing.assert_allclose(learned.errors, known.errors, rtol=1e-9, atol=1e-12)
+    for mine, yours in zip(learned.networks, known.networks, strict=True):
+        np.testing.assert_allclose(mine.log_density(table), yours.log_density(table), rtol=1e-9, atol=1e-9)
+
+
+VOTING: dict[str, dict[str, Any]] = {
+    "counted": {"rounds": 8},
+    "real": {"rounds": 4, "algorithm": "real"},
+    "real, normal": {"rounds": 2, "algorithm": "real", "potentials": "gaussian"},
+    "trees": {"rounds": 2, "build": partial(nb_tree, max_depth=1)},
+    "cut anew": {"rounds": 2, "refit_cuts": True},
+}
+
+
+@pytest.mark.parametrize("options", [pytest.param(one, id=name) for name, one in VOTING.items()])
+def test_ensembles_are_those_from_memory(options: dict[str, Any], tmp_path: Path) -> None:
+    data = make_votes(400, 3)
+    table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
+    known = hb.boost(table, "y", **options)
+    with ThreadPoolExecutor(2) as pool:
+        same_votes(hb.boost(hb.scan(pattern, discrete=["k"], backend=pool), "y", **options), known, table)
+
+
+def test_weights_are_computed_anew_where_none_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = make_votes(300, 4)
+    table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
+    monkeypatch.setattr(passes.NotesOnDisk, "load", lambda *_: None)
+    for options in (VOTING["counted"], {"rounds": 2, "algorithm": "real"}):
+        same_votes(hb.boost(hb.scan(pattern, discrete=["k"]), "y", **options), hb.boost(table, "y", **options), table)
+
+
+def test_a_round_of_counts_is_a_pass(tmp_path: Path) -> None:
+    made = []
+    for rounds in (1, 3):
+        scan = hb.scan(write(tmp_path, names_of(make_data(400, 5), "y", "a", "t")))
+        assert hb.boost(scan, "y", rounds=rounds).restarts == 0
+        made.append(scan.passes.made)
+    # one finds the states, and one counts without errors
+    assert made == [3, 5]
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 99),
+    batch=st.integers(9, 500),
+    groups=st.integers(5, 300),
+    options=st.sampled_from(list(VOTING.values())),
+    floor=st.sampled_from([1e-8, 0.3]),
+)
+def test_ensembles_do_not_depend_on_batches(
+    seed: int,
+    batch: int,
+    groups: int,
+    options: dict[str, Any],
+    floor: float,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    data = make_votes(500, seed)
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        for module in (passes, scanned_counts.ScannedWeights, counts.NumericWeights, counts.ErrorHistories):
+            patch.setattr(module, "FLOOR" if module is passes else "floor", floor)
+        table = hb.Table(data, discrete=["k"])
+        known = hb.boost(table, "y", **options, random_state=seed, max_restarts=4)
+        patch.setattr(files.FileFragment.batches, "__defaults__", (batch,))
+        scan = hb.scan(write(tmp_path_factory.mktemp("scan"), data, (0.43,), groups), discrete=["k"], backend=pool)
+        learned = hb.boost(scan, "y", **options, random_state=seed, max_restarts=4)
+        same_votes(learned, known, table)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("options", [VOTING["counted"], VOTING["real"]], ids=["counted", "real"])
+def test_processes_and_parts_boost(options: dict[str, Any], tmp_path: Path) -> None:
+    data = make_votes(300, 6)
+    table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
+    options = {**options, "rounds": 3}
+    known = hb.boost(table, "y", **options)
+    with open_pool(2) as pool:
+        same_votes(hb.boost(hb.scan(pattern, discrete=["k"], backend=pool), "y", **options), known, table)
+    for attempt in range(300):
+        scan = hb.scan(pattern, discrete=["k"], backend=Parts(tmp_path / "job", 1 + attempt % 2, 2))
+        try:
+            learned = hb.boost(scan, "y", **options)
+        except hb.TableError as error:
+            assert "is missing" in str(error)  # noqa: PT017  the other part comes next
+            continue
+        same_votes(learned, known, table)
+        return
+    raise AssertionError("the parts never end")

@@ -1,4 +1,5 @@
-"""Measure scans of tables larger than memory: python examples/benchmarks/scale.py [--rows 1e6] [--work NAME ...].
+"""Measure scans of tables larger than memory: python examples/benchmarks/scale.py [--rows 1e6] [--work NAME ...]
+[--scaling].
 
 Every piece of work runs in a process of its own, whose address space is limited where a bound of its memory is known.
 Shown are CPU-seconds (with all threads), the peak of the resident memory, and the ratio to what the same process takes
@@ -16,10 +17,10 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -27,7 +28,7 @@ from pyarrow import csv, parquet
 from rows import Report, parser
 
 import hybridbn as hb
-from hybridbn.structures import hill_climb, naive_bayes, tan
+from hybridbn.structures import class_clusters, hill_climb, mixture, naive_bayes, nb_tree, tan
 
 SIZES = (2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30)
 BATCH = 1 << 17
@@ -130,8 +131,24 @@ def build_by_two(path: Path) -> None:
         tan(hb.scan(path, backend=pool), "c0")
 
 
-def boost(path: Path, rounds: int) -> None:
-    hb.boost(hb.scan(path), "c0", rounds=rounds)
+def boost(path: Path, rounds: int, algorithm: Literal["m1", "real"] = "m1") -> None:
+    hb.boost(hb.scan(path), "c0", rounds=rounds, algorithm=algorithm)
+
+
+def grow(path: Path) -> None:
+    scan = hb.scan(path)
+    nb_tree(scan, "c0", max_depth=2)
+    print(f"passes: {scan.passes.made}", file=sys.stderr)
+
+
+def cluster(path: Path) -> None:
+    scan = hb.scan(path)
+    mixture(scan, 3)
+    print(f"passes: {scan.passes.made}", file=sys.stderr)
+
+
+def cluster_classes(path: Path) -> None:
+    class_clusters(hb.scan(path), "kind", "gaussian", clusters=2, guard=False)
 
 
 def climb(path: Path) -> None:
@@ -167,6 +184,11 @@ def run_step(name: str, path: Path, rows: int) -> None:
         "TAN, two processes": lambda: build_by_two(path),
         "boosting, 1 round": lambda: boost(path, 1),
         "boosting, 4 rounds": lambda: boost(path, 4),
+        "Real AdaBoost, 1 round": lambda: boost(path, 1, "real"),
+        "Real AdaBoost, 4 rounds": lambda: boost(path, 4, "real"),
+        "naive Bayes tree": lambda: grow(path),
+        "mixture": lambda: cluster(path),
+        "class clusters": lambda: cluster_classes(path),
         "hill climbing": lambda: climb(path),
         "score with TAN": lambda: score(path, rows),
         "impute": lambda: impute(path),
@@ -187,6 +209,11 @@ WORK: dict[str, tuple[str | None, int | None]] = {
     "TAN, two processes": ("TAN", None),
     "boosting, 1 round": ("decode", None),
     "boosting, 4 rounds": ("decode", None),
+    "Real AdaBoost, 1 round": ("decode", None),
+    "Real AdaBoost, 4 rounds": ("decode", None),
+    "naive Bayes tree": ("decode", None),
+    "mixture": (None, None),
+    "class clusters": (None, None),
     "hill climbing": ("decode", 1024),
     "score with TAN": ("decode", None),
     "impute": (None, 1024),
@@ -194,6 +221,10 @@ WORK: dict[str, tuple[str | None, int | None]] = {
     "grouping sets of pairs / 10": ("TAN", None),
 }
 """What each piece of work is compared with, and the MB of memory that it may take."""
+HOLES = ("impute", "mixture", "class clusters")
+"""Work on the table with numbers and missing cells."""
+SCALED = ("naive Bayes", "TAN", "boosting, 4 rounds", "Real AdaBoost, 1 round", "naive Bayes tree", "mixture")
+"""Work that is also done with a tenth of the rows, where it is to take a tenth of the time, and as much memory."""
 
 
 def measure(name: str, path: Path, rows: int) -> tuple[float, float]:
@@ -213,8 +244,26 @@ def measure(name: str, path: Path, rows: int) -> tuple[float, float]:
     return shown[0]["seconds"], shown[-1]["memory"]
 
 
+def find_file(folder: Path, name: str, rows: int) -> Path:
+    """Return the file of a piece of work."""
+    made = make_holes if name in HOLES else make_states
+    return make_file(folder, rows, made, "csv" if name.endswith("CSV") else "parquet")
+
+
+def show_scaling(report: Report, folder: Path, rows: int, chosen: Sequence[str]) -> None:
+    """Compare work with that on a tenth of the rows, less what starting takes."""
+    print(f"\n{'':28} time and memory of {rows:,} rows, as multiples of those of {rows // 10:,}")
+    start = measure("decode", find_file(folder, "decode", 1000), 1000)[0]
+    for name in (name for name in SCALED if name in chosen):
+        (less, small), (more, large) = (measure(name, find_file(folder, name, n), n) for n in (rows // 10, rows))
+        growth = (more - start) / max(less - start, 1e-9)
+        report.add(f"{name}, ten times the rows", more, less, growth=growth, memory=large / small)
+        print(f"{name:28} {growth:6.1f} {large / small:8.2f}", flush=True)
+
+
 def main() -> None:
     options = parser(__doc__)
+    options.add_argument("--scaling", action="store_true", help="compare with a tenth of the rows, too")
     options.add_argument("--rows", type=float, default=1e6)
     options.add_argument("--work", nargs="*", default=list(WORK))
     options.add_argument("--folder", type=Path, default=Path(tempfile.gettempdir()) / "hybridbn-scale")
@@ -230,9 +279,7 @@ def main() -> None:
     with Report(chosen) as report:
         for name in chosen.work:
             against, most = WORK[name]
-            made = make_holes if name == "impute" else make_states
-            suffix = "csv" if name.endswith("CSV") else "parquet"
-            path = make_file(chosen.folder, rows, made, suffix)
+            path = find_file(chosen.folder, name, rows)
             if against is not None and against not in known:
                 known[against], _ = measure(against, path, rows)
             seconds, memory = measure(name, path, rows)
@@ -242,6 +289,8 @@ def main() -> None:
             compared = f"{seconds / peer:6.2f} x {against}" if peer else f"{rows / seconds:,.0f} rows/s"
             room = f" (at most {most})" if most else ""
             print(f"{name:28} {seconds:8.2f} s {memory:6.0f} MB{room:16} {compared}", flush=True)
+        if chosen.scaling:
+            show_scaling(report, chosen.folder, rows, chosen.work)
 
 
 if __name__ == "__main__":

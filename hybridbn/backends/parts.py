@@ -22,10 +22,14 @@ from hybridbn.backends.builds import hash_build
 from hybridbn.backends.profiles import ColumnTally, Profile
 from hybridbn.backends.sampling import RowSample
 from hybridbn.backends.scan_counter import Occurring, Tallies
+from hybridbn.backends.transformed import TransformedSource
 from hybridbn.errors import FormatError, PartsMissing, TableError
 from hybridbn.fitting.counting import Counts, Moments
 from hybridbn.fitting.trees.column_splits import TargetSums
 from hybridbn.formats.files import write_atomically
+from hybridbn.learning.boosting.passes import RowArrays, Split
+from hybridbn.learning.boosting.rounds import MarginSums
+from hybridbn.learning.boosting.scanned_counts import RoundCounts
 from hybridbn.structures.mixture_em import MixtureSums
 from hybridbn.structures.mixture_statistics import Measures
 from hybridbn.units import Unit
@@ -39,12 +43,16 @@ _CLASSES: Mapping[str, type[Any]] = {
     one.__name__: one
     for one in (
         ColumnTally,
+        MarginSums,
         Measures,
         MixtureSums,
         Moments,
         Occurring,
         Profile,
+        RoundCounts,
+        RowArrays,
         RowSample,
+        Split,
         Tallies,
         TargetSums,
         Unit,
@@ -122,7 +130,7 @@ class Parts(Backend):
         """Return the sum of what all parts have counted, after reading this part if that is not done yet."""
         self._made += 1
         fragments = source.fragments()
-        manifest = self._check_manifest(source, fragments)
+        manifest = self._check_manifest(source)
         folder = self.folder / f"pass-{self._made:04}"
         folder.mkdir(parents=True, exist_ok=True)
         stamp = {"manifest": manifest, "task": type(task).__name__, "columns": list(task.columns)}
@@ -166,13 +174,16 @@ class Parts(Backend):
             )
         return decode_statistics(data, str(path))
 
-    def _check_manifest(self, source: Source, fragments: Sequence[Fragment]) -> str:
+    def _check_manifest(self, source: Source) -> str:
         """Write down what the job is, or refuse a folder that holds another one; return the manifest's hash."""
+        while isinstance(source, TransformedSource):
+            # the rows of some passes are others than those that are read
+            source = source.real
         manifest = {
             "build": hash_build(),
             "of": self.of,
             "columns": [f"{one.name}: {one.type}" for one in source.schema],
-            "fragments": [_describe(fragment) for fragment in fragments],
+            "fragments": [_describe(fragment) for fragment in source.fragments()],
         }
         text = json.dumps(manifest, sort_keys=True)
         path = self.folder / "manifest.json"

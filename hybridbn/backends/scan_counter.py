@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from hybridbn.backends.batches import BatchReader
 from hybridbn.backends.scans import Scan
 from hybridbn.errors import TableError
 from hybridbn.fitting.counters import NumpyCounter, counter_of
-from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names, Part, refuse_too_many_cells
+from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names, refuse_too_many_cells
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = ["CountTask", "ScanCounter", "Tallies"]
@@ -86,20 +86,6 @@ def _ask(counter: NumpyCounter, method: str, arguments: tuple[Any, ...]) -> Any:
     return getattr(counter, method)(*arguments)
 
 
-@dataclass(frozen=True)
-class _Shifted:
-    """Assigns groups to the rows of a batch, whose first one has this place among all rows."""
-
-    assign: Any
-    before: int
-
-    def __call__(self, part: Part, codes: Any, reads: Any) -> Any:
-        moved = (
-            slice(part.start + self.before, part.stop + self.before) if isinstance(part, slice) else part + self.before
-        )
-        return self.assign(moved, codes, reads)
-
-
 class ScanCounter(Counter):
     """Counts a scan, and remembers small tables and moments, whose margins are known then, too.
 
@@ -113,7 +99,6 @@ class ScanCounter(Counter):
            [1.]])
     """
 
-    picks_rows: ClassVar[bool] = False
     sizes: Mapping[str, int]
 
     variables: dict[str, Variable]
@@ -209,25 +194,9 @@ class ScanCounter(Counter):
                 numbers, given = arguments
                 self._remember_moments(numbers, given, result)
 
-    def by_group(self, groups: Groups, families: Sequence[Names]) -> list[Values]:
-        """Count in a pass that this process makes, because it holds what is known of each row."""
-        if groups.rows is not None:
-            raise TableError("a scan is counted by passes over all rows, and not over some of them")
-        names = dict.fromkeys([*groups.reads, *(name for family in families for name in family)])
-        reader = BatchReader([self.variables[name] for name in names], self.scan.passes.weights)
-        sizes = {name: self.sizes[name] for name in names}
-        totals = [np.zeros((groups.size, math.prod(self.shape(family, holes=True)))) for family in families]
-        before = 0
-        self.scan.passes.made += 1
-        for fragment in self.scan.passes.source.fragments():
-            for batch in fragment.batches(reader.columns):
-                columns, weights = reader.read(batch)
-                counter = NumpyCounter(columns, sizes, weights, incomplete=self.incomplete & names.keys())
-                shifted = replace(groups, assign=_Shifted(groups.assign, before))
-                for total, table in zip(totals, counter.by_group(shifted, families), strict=True):
-                    total += table
-                before += batch.data.num_rows
-        return totals
+    def by_group(self, groups: Groups, families: Sequence[Names]) -> NoReturn:
+        """Refused: groups tell of each row; count by group where the rows are read, with `sum_parts`."""
+        raise TableError("the rows of a scan are not counted by groups that this process holds")
 
     # -- passes and what they told --------------------------------------------------------------------------------
 

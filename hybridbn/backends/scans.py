@@ -8,6 +8,7 @@ import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
@@ -382,16 +383,32 @@ class Scan(Table):
         """Return the scan with each row repeated for the states of a further column, and weighted by their shares."""
         import pyarrow
 
-        old, read = self.passes, [self.variable(name) for name in self._chosen]
-        weights = f"weight of {variable.name}"
-        while weights in old.source.schema.names:
-            weights += "'"
+        weights = self._name_weights(variable.name)
         added = [pyarrow.field(variable.name, pyarrow.string()), pyarrow.field(weights, pyarrow.float64())]
-        source = TransformedSource(old.source, _Expand(BatchReader(read, old.weights), variable, assign, added), added)
-        names, kinds = (*self._chosen, variable.name), {**old.kinds, variable.name: "discrete"}
-        declared = old.declared | {variable.name}
-        passes = Passes(source, old.backend, kinds, declared, weights, names, old.most_states, old.sample_rows)
-        return Scan(passes, names, {one.name: one for one in (*read, variable)})
+        return self._add_columns(partial(_Expand, variable=variable, assign=assign), added, (variable,))
+
+    def weigh_rows(self, function: Callable[[Table, int], Values]) -> Scan:
+        """Return the scan with weights that are a function of the rows, while they are read."""
+        import pyarrow
+
+        added = [pyarrow.field(self._name_weights("rows"), pyarrow.float64())]
+        return self._add_columns(partial(_Weigh, function=function, offsets=self.passes.offsets), added)
+
+    def _name_weights(self, of: str) -> str:
+        name = f"weight of {of}"
+        while name in self.passes.source.schema.names:
+            name += "'"
+        return name
+
+    def _add_columns(self, make: Callable[..., Any], added: list[Any], variables: tuple[Discrete, ...] = ()) -> Scan:
+        """Return the scan with columns of variables and, at last, of weights."""
+        old, read = self.passes, [self.variable(name) for name in self._chosen]
+        source = TransformedSource(old.source, make(BatchReader(read, old.weights), added=added), added)
+        names = (*self._chosen, *(one.name for one in variables))
+        kinds = {**old.kinds, **{one.name: "discrete" for one in variables}}
+        declared = old.declared | {one.name for one in variables}
+        passes = Passes(source, old.backend, kinds, declared, added[-1].name, names, old.most_states, old.sample_rows)
+        return Scan(passes, names, {one.name: one for one in (*read, *variables)})
 
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches, in their order.
@@ -477,8 +494,30 @@ class _SumTask(Task):
 
     def learn(self, batch: Batch) -> Any:
         """Return the function of a batch."""
-        file, place = divmod(batch.first, 1 << FILE_BITS)
-        return self.function(self.reader.table(batch), self.offsets.get(file, 0) + place)
+        return self.function(self.reader.table(batch), _place(batch.first, self.offsets))
+
+
+def _place(first: int, offsets: Mapping[int, int]) -> int:
+    """Return the place of a row among all rows."""
+    file, place = divmod(first, 1 << FILE_BITS)
+    return offsets.get(file, 0) + place
+
+
+@dataclass(frozen=True)
+class _Weigh:
+    """Adds the weights of rows."""
+
+    reader: BatchReader
+    function: Callable[[Table, int], Values]
+    offsets: Mapping[int, int]
+    added: Sequence[Any]
+
+    def __call__(self, first: int, table: Any) -> Any:
+        import pyarrow
+
+        (batch,) = _combine(table)
+        weights = self.function(self.reader.table(Batch(first, batch)), _place(first, self.offsets))
+        return table.append_column(self.added[0], pyarrow.array(weights))
 
 
 @dataclass(frozen=True)

@@ -97,7 +97,8 @@ class NumpyCounter(Counter):
 
     def persist(self) -> NumpyCounter:
         """Return a counter that keeps joint codes of columns."""
-        return NumpyCounter(self.columns, self.sizes, self.weights, self._jobs, persistent=True)
+        incomplete: frozenset[str] | None = vars(self).get("incomplete")
+        return NumpyCounter(self.columns, self.sizes, self.weights, self._jobs, True, incomplete)
 
     @cached_property
     def incomplete(self) -> frozenset[str]:

@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -178,8 +178,6 @@ class Counter(ABC):
     sizes : mapping from each discrete column to the number of its states
     """
 
-    picks_rows: ClassVar[bool] = True
-    """Whether `by_group` counts some rows as cheaply as they are few; else each request passes over all rows."""
     sizes: Mapping[str, int]
 
     # -- what an implementation provides ------------------------------------------------------------------------------

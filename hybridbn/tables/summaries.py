@@ -216,6 +216,24 @@ class TableSummaries:
         labels = np.array(variable.states, dtype=object)[states]
         return weighted.with_column(variable.name, labels, variable)
 
+    def weigh_rows(self, function: Callable[[Table, int], Values]) -> Table:
+        """Return the table with weights that are a function of the rows.
+
+        Parameters
+        ----------
+        function : callable
+            From a table and the place of its first row among all rows to the weights of its rows; one that can be
+            pickled, where the rows are read by other processes.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> Table({"x": [1.0, 2.0]}).weigh_rows(lambda rows, first: 2 * rows["x"]).weights
+        array([2., 4.])
+        """
+        table: Table = self  # type: ignore[assignment]
+        return table.with_weights(function(table, 0))
+
     def expect(self, target: str | None, pairs: bool = False) -> None:
         """Tell what will be counted, so that a pass over the rows need not be repeated for it."""
 

@@ -16,29 +16,18 @@ from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
 from hybridbn.learning.boosting.counts import CountedColumns, boost_counts
-from hybridbn.learning.boosting.rounds import (
-    HALF,
-    BoostingRun,
-    EarlyStopping,
-    Round,
-    draw_bootstrap_weights,
-    line_search,
-    reweight,
-    reweight_by_margin,
-    vote_of,
-)
+from hybridbn.learning.boosting.passes import RowWeights, boost_by_passes, open_weights
+from hybridbn.learning.boosting.rounds import BoostingRun, EarlyStopping, Round
+from hybridbn.learning.boosting.scanned_counts import ScannedColumns
 from hybridbn.learning.ensemble import ClassScorer, Ensemble, vote_scores
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.progress_reports import progress_if, track
 from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Discrete, Values, shorten
+from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = ["boost"]
-
-_MOST_LOG_ODDS = 690.0
-"""Log-odds are clipped to this, which is that of a probability of 1e-300."""
 
 
 def boost(
@@ -126,6 +115,12 @@ def boost(
     Naive Bayes over discrete columns is boosted with one pass over the data a round (Elkan, 1997, section 4): O(rows x
     columns) time, and in memory at most 64 bits a row beside the coded data. The result is that of the general way.
 
+    A scan is boosted by passes that its backend makes: those by which the builder learns, one that classifies, about
+    two for the vote of Real AdaBoost, and one more where a weight falls below the floor. For naive Bayes over discrete
+    columns it is one in all. Weights are noted in a temporary folder, 16 bytes a row, and computed anew from the
+    networks since the last start by whoever does not see it, such as another machine; a start from a bootstrap sample
+    takes a byte a row in memory. Ensembles with weights, priors or held-out rows are learned from a sample.
+
     References
     ----------
     Ting & Zheng (2003), "A study of AdaBoost with naive Bayesian classifiers: weakness and improvement", Computational
@@ -154,45 +149,47 @@ def boost(
     precision = resolve_options("boost", options, keywords, impossible="nan")
     max_restarts = 2 * int(rounds) + 20 if max_restarts is None else int(max_restarts)
     run = BoostingRun(int(rounds), max_restarts, progress if callable(progress) else None)
+    real, filtered = algorithm == "real", False
+    if table.is_scanned and (table.weighted or priors is not None or validation is not None):
+        table = table.sample_if_scanned("ensembles with weights, priors or held-out rows")
     if table.is_scanned:
-        counted = None
-        plain = algorithm == "m1" and not (refit_cuts or table.weighted) and validation is None and priors is None
-        if families is not None and plain:
-            table.expect(target)
-            known = table.keep_rows(variable) if table.count_missing(target) else table
-            counted = _count_columns(known, roles(known, target, families), builder, target, precision)
-        if counted is not None:
-            with progress_if(progress is True), track("boost", run.rounds) as run.report:
-                boost_counts(*counted, len(known), None, run, rng)
-                return _ensemble(run, target, algorithm)
-        table = table.sample_if_scanned("ensembles other than AdaBoost.M1 over naive Bayes of states")
-    table = _drop_unusable_rows(table, target)
+        table.expect(target)
+        if table.count_missing(target):
+            table, filtered = table.keep_rows(variable), True
+    else:
+        table = _drop_unusable_rows(table, target)
     held_out = None if validation is None else _hold_out(table, target, validation, rng)
     if held_out is not None and held_out.kept is not None:
         table = table.take(held_out.kept)
-    occurring = np.flatnonzero(np.bincount(table.column(target)))
+    occurring = np.flatnonzero(counter_of(table, [variable]).joint((target,)))
     if len(occurring) < 2:
         raise TableError(
             f"the target {target!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; boosting "
             "needs two classes"
         )
-    base = (
-        _weights_of_priors(table, variable, priors) if priors is not None else table.weights if table.weighted else None
-    )
+    base = None
+    if not table.is_scanned:
+        base = _weights_of_priors(table, variable, priors) if priors is not None else table.weights
+        base = base if table.weighted or priors is not None else None
+        table = table.with_weights(base)
     if held_out is not None:
         run.stopping = EarlyStopping(
-            _HeldOutScorer(target, held_out.table, precision, algorithm == "real"),
+            _HeldOutScorer(target, held_out.table, precision, real),
             held_out.table.column(target),
             held_out.table.weights,
             patience,
         )
-    with progress_if(progress is True), track("boost", run.rounds) as run.report:
-        roles_of_columns = None if families is None else roles(table.with_weights(base), target, families)
+    with (
+        progress_if(progress is True),
+        track("boost", run.rounds) as run.report,
+        open_weights(table, variable, filtered) as row_weights,
+    ):
+        roles_of_columns = None if families is None else roles(table, target, families)
         if roles_of_columns is not None and not refit_cuts:
-            table = Table(table, variables=[role.variable for role in roles_of_columns.values()])
+            table = table.with_variables([role.variable for role in roles_of_columns.values()])
             counted = None
-            if algorithm == "m1":
-                counted = _count_columns(table, roles_of_columns, builder, target, precision)
+            if not real:
+                counted = _count_columns(table, roles_of_columns, builder, target, precision, row_weights)
             if counted is not None:
                 boost_counts(*counted, len(table), base, run, rng)
                 return _ensemble(run, target, algorithm)
@@ -200,81 +197,13 @@ def boost(
         learn = builder.make_learner(target, families if builder.structure is None else potentials)
         if refit_cuts and families is not None:
             learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
-        base = np.ones(len(table)) if base is None else base
-        (_boost_m1 if algorithm == "m1" else _boost_real)(table, target, learn, base, run, rng, precision)
+        boost_by_passes(table, target, learn, row_weights, run, rng, precision, real)
         return _ensemble(run, target, algorithm)
 
 
 def _ensemble(run: BoostingRun, target: str, algorithm: Literal["m1", "real"]) -> Ensemble:
     networks, votes, errors = run.finish()
     return Ensemble(networks, np.array(votes), target, algorithm, np.array(errors), run.restarts)
-
-
-# --- the two algorithms over any builder ----------------------------------------------------------------------------
-
-
-def _boost_m1(
-    table: Table,
-    target: str,
-    learn: Learner,
-    base: Values,
-    run: BoostingRun,
-    rng: np.random.Generator,
-    options: Options,
-) -> None:
-    scorer, truth, total = ClassScorer(target, table, options), table.column(target), float(base.sum())
-    weights = base
-    while run.has_more:
-        network = learn(table.with_weights(weights))
-        wrong = _classify(scorer.log_joint(network)) != truth
-        error = float(weights[wrong].sum()) / total
-        if error >= HALF:
-            run.reject(network, error)
-            weights = draw_bootstrap_weights(rng, len(base), base)
-            continue
-        if error == 0:
-            run.restart()
-            weights = draw_bootstrap_weights(rng, len(base), base)
-        else:
-            weights = reweight(weights, base, wrong, error)
-        run.add(network, error, vote_of(error), partial(np.array, weights))
-
-
-def _boost_real(
-    table: Table,
-    target: str,
-    learn: Learner,
-    base: Values,
-    run: BoostingRun,
-    rng: np.random.Generator,
-    options: Options,
-) -> None:
-    scorer, truth, total = ClassScorer(target, table, options), table.column(target), float(base.sum())
-    weights = base
-    while run.has_more:
-        network = learn(table.with_weights(weights))
-        log_joint = scorer.log_joint(network)
-        odds = np.clip(np.nan_to_num(log_joint[1] - log_joint[0], nan=0.0), -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
-        margins = np.where(truth == 1, odds, -odds)
-        wrong = _classify(log_joint) != truth
-        error = float(weights[wrong].sum()) / total
-        vote = line_search(weights, margins)
-        if vote <= 0:
-            run.reject(network, error)
-            weights = draw_bootstrap_weights(rng, len(base), base)
-            continue
-        if margins[weights > 0].min() >= 0:
-            run.restart()
-            weights = draw_bootstrap_weights(rng, len(base), base)
-        else:
-            weights = reweight_by_margin(weights, base, margins, vote)
-        run.add(network, error, vote, partial(np.array, weights))
-
-
-def _classify(log_joint: Values) -> Codes:
-    """Return the most probable class of each row, -1 where the row is impossible."""
-    impossible = np.isnan(log_joint[0])
-    return np.where(impossible, -1, np.where(impossible, 0.0, log_joint).argmax(axis=0))
 
 
 class _HeldOutScorer:
@@ -290,15 +219,19 @@ class _HeldOutScorer:
 def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Potentials) -> Network:
     """Learn from number columns cut by the weights of the round."""
     columns = roles(table, target, potentials).values()
-    return learn(Table(table, variables=[role.variable for role in columns]))
+    return learn(table.with_variables([role.variable for role in columns]))
 
 
-# --- checks and preparations
-# ----------------------------------------------------------------------------------------------
+# --- checks and preparations -----------------------------------------------------------------------------------------
 
 
 def _count_columns(
-    table: Table, roles_of_columns: Mapping[str, Role], builder: Build, target: str, options: Options
+    table: Table,
+    roles_of_columns: Mapping[str, Role],
+    builder: Build,
+    target: str,
+    options: Options,
+    row_weights: RowWeights,
 ) -> tuple[CountedColumns, dict[str, MultinomialFitter]] | None:
     """Return the columns to be counted in each round and their fitters, where naive Bayes of tables is boosted."""
     fitters = None
@@ -308,6 +241,8 @@ def _count_columns(
         return None
     variables = {name: _discrete_variable(role) for name, role in roles_of_columns.items()}
     variable = variables.pop(target)
+    if table.is_scanned:
+        return ScannedColumns(table, variables, variable, row_weights), fitters
     counter = counter_of(table, (*variables.values(), variable), options.jobs)
     return CountedColumns(counter, variables, variable), fitters
 

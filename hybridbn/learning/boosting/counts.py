@@ -16,11 +16,10 @@ are stored as numbers.
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +63,8 @@ class CountedColumns:
         The groups of columns, which are counted by their joint configurations.
     """
 
+    picks_rows: ClassVar[bool] = True
+    """Whether some rows are counted as cheaply as they are few; else each request passes over all rows."""
     variables: Mapping[str, Discrete]
     target: Discrete
     counter: Counter
@@ -85,6 +86,16 @@ class CountedColumns:
 
     def _shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         return self.counter.shape(names, holes=True)
+
+    def make_weights(self, rows: int, base: Values | None, rounds: int) -> RowWeights:
+        """Return the initial weights of the rows."""
+        if rounds <= _LONGEST_HISTORY:
+            return ErrorHistories(rows, base, rounds)
+        return NumericWeights(np.ones(rows) if base is None else base.copy(), base)
+
+    def draw_weights(self, rows: int, base: Values | None, rng: np.random.Generator) -> RowWeights:
+        """Return the weights of a bootstrap sample of the rows."""
+        return NumericWeights(draw_bootstrap_weights(rng, rows, base), base)
 
     def count(self, row_weights: RowWeights, tables: Sequence[Values] | None) -> list[Values]:
         """Classify the rows, record the errors and count, in a single pass over the data.
@@ -233,11 +244,7 @@ def boost_counts(
     rng : Generator
     """
     total = float(rows) if base is None else float(base.sum())
-    row_weights: RowWeights = (
-        ErrorHistories(rows, base, run.rounds, on_disk=not columns.counter.picks_rows)
-        if run.rounds <= _LONGEST_HISTORY
-        else NumericWeights(np.ones(rows) if base is None else base.copy(), base)
-    )
+    row_weights = columns.make_weights(rows, base, run.rounds)
     counts = [table.sum(axis=1) for table in columns.count(row_weights, None)]
     while run.has_more:
         network, tables = columns.learn(counts, fitters)
@@ -249,7 +256,7 @@ def boost_counts(
             if row_weights.least * down < row_weights.floor:
                 # the floor raises some weights
                 row_weights = row_weights.to_numeric()
-                if columns.counter.picks_rows:
+                if columns.picks_rows:
                     row_weights.advance(up, down, partial(columns.add, counts))
                 else:
                     row_weights.advance(up, down)
@@ -266,7 +273,7 @@ def boost_counts(
         else:
             run.restart()
         del row_weights  # before there is another one, so that memory holds one at a time
-        row_weights = NumericWeights(draw_bootstrap_weights(rng, rows, base), base)
+        row_weights = columns.draw_weights(rows, base, rng)
         if not error:
             run.add(network, error, vote_of(error), row_weights.all)
         if run.has_more:
@@ -293,7 +300,7 @@ class RowWeights(Protocol):
     def scale(self, share: float) -> None:
         """Multiply all weights."""
 
-    def to_numeric(self) -> NumericWeights:
+    def to_numeric(self) -> RowWeights:
         """Return the weights as numbers."""
 
     def all(self) -> Values:
@@ -357,10 +364,10 @@ class NumericWeights:
         """Return all weights."""
         return np.abs(self._numbers)
 
-
-def _make_word_on_disk(rows: int, kind: Any) -> NDArray[Any]:
-    with tempfile.TemporaryFile() as file:
-        return np.memmap(file, kind, "w+", shape=(rows,))
+    @property
+    def outcomes(self) -> Values:
+        """Numbers with a sign bit where a row is wrong."""
+        return self._numbers
 
 
 class ErrorHistories:
@@ -373,8 +380,6 @@ class ErrorHistories:
         The initial weights of the rows.
     rounds : int
         The greatest number of rounds.
-    on_disk : bool
-        Keep the histories in files without a name, of which the system holds as much in memory as there is room for.
 
     Examples
     --------
@@ -387,12 +392,11 @@ class ErrorHistories:
 
     floor = FLOOR
 
-    def __init__(self, rows: int, base: Values | None, rounds: int, on_disk: bool = False) -> None:
+    def __init__(self, rows: int, base: Values | None, rounds: int) -> None:
         self._rows, self._base = rows, base
         self.least: float = 1.0
         sizes = [min(_WORD_BITS, rounds - start) for start in range(0, rounds, _WORD_BITS)]
-        make = _make_word_on_disk if on_disk else np.zeros
-        self._words: list[NDArray[Any]] = [make(rows, np.uint16 if size > 8 else np.uint8) for size in sizes]
+        self._words: list[NDArray[Any]] = [np.zeros(rows, np.uint16 if size > 8 else np.uint8) for size in sizes]
         self._factors: list[Values] = [np.ones(1)]
         self._bit = 0
 

@@ -20,11 +20,14 @@ __all__ = [
     "PERFECT",
     "BoostingRun",
     "EarlyStopping",
+    "Exponent",
+    "Factors",
+    "MarginSums",
     "Round",
+    "count_draws",
     "draw_bootstrap_weights",
     "line_search",
-    "reweight",
-    "reweight_by_margin",
+    "measure_margins",
     "vote_of",
 ]
 
@@ -36,6 +39,13 @@ HALF = 0.5 - 1e-12
 """Errors from here on count as one half, which a network has on the weights that its own errors led to."""
 NO_LOG_ODDS = 1e-9
 """Mean log-odds below this are rounding errors, as they remain when there is nothing left to learn."""
+_ORDERS = 9
+"""The slope of a sum of exponentials is continued by a Taylor series of so many terms."""
+_FACTORIALS = np.array([math.factorial(order) for order in range(_ORDERS)], dtype=float)
+_NEAR, _FAR = 0.02, 2.0
+"""The series is exact up to rounding errors within the former, and is of use within the latter, divided by what the
+exponentials multiply.
+"""
 _BLOCK = 2**16
 """A bootstrap sample is drawn in blocks of this many rows, to save memory."""
 
@@ -51,43 +61,48 @@ def vote_of(error: float) -> float:
     return PERFECT if error == 0 else math.log1p(-error) - math.log(error)
 
 
-def reweight(weights: Values, base: Values, wrong: NDArray[np.bool_], error: float) -> Values:
-    r"""Return the weights for the next round: eqs. 2 and 3 of Ting and Zheng (2003), with their floor.
+@dataclass(frozen=True)
+class Factors:
+    r"""How weights change in AdaBoost.M1: eqs. 2 and 3 of Ting and Zheng (2003).
 
     .. math:: w_{t+1} = w_t / (2 \epsilon) \text{ where wrong, else } w_t / (2 (1 - \epsilon))
 
-    Parameters
-    ----------
-    weights, base : ndarray (rows,)
-        The present and the initial weights. The result has the sum of the latter.
-    wrong : ndarray of bool (rows,)
-    error : float
-
     Examples
     --------
-    >>> reweight(np.ones(4), np.ones(4), np.array([True, False, False, False]), 0.25)
+    >>> Factors.of(0.25)(np.ones(4), np.array([-1.0, 1.0, 1.0, 1.0]))
     array([2.        , 0.66666667, 0.66666667, 0.66666667])
     """
-    return _normalize(weights * np.where(wrong, 1 / (2 * error), 1 / (2 * (1 - error))), base)
+
+    up: float
+    down: float
+
+    @classmethod
+    def of(cls, error: float) -> Factors:
+        """Return the factors that the share of the weight that a network gets wrong leads to."""
+        return cls(1 / (2 * error), 1 / (2 * (1 - error)))
+
+    def __call__(self, weights: Values, outcome: Values) -> Values:
+        """Return the next weights, given numbers with a sign bit where the network is wrong."""
+        return np.asarray(weights * np.where(np.signbit(outcome), self.up, self.down))
 
 
-def reweight_by_margin(weights: Values, base: Values, margins: Values, vote: float) -> Values:
-    r"""Return the weights for the next round of Real AdaBoost: :math:`w_{t+1} \propto w_t e^{-\alpha_t y h_t / 2}`.
+@dataclass(frozen=True)
+class Exponent:
+    r"""How weights change in Real AdaBoost: :math:`w_{t+1} = w_t e^{-\alpha_t y h_t / 2 - c}`.
 
     Examples
     --------
-    >>> reweight_by_margin(np.ones(2), np.ones(2), np.array([-1.0, 1.0]), np.log(3)).round(3)
-    array([1.5, 0.5])
+    >>> Exponent(np.log(3), np.log(3) / 2)(np.ones(2), np.array([-1.0, 1.0])).round(3)
+    array([1.   , 0.333])
     """
-    exponents = -vote / 2 * margins
-    scaled = weights * np.exp(exponents - exponents.max())
-    # the floor is defined for weights with the sum of the initial ones
-    return _normalize(scaled * (base.sum() / scaled.sum()), base)
 
+    vote: float
+    constant: float
 
-def _normalize(weights: Values, base: Values) -> Values:
-    floored = np.maximum(weights, FLOOR * base)
-    return np.asarray(floored * (base.sum() / floored.sum()))
+    def __call__(self, weights: Values, outcome: Values) -> Values:
+        """Return the next weights, given the margins."""
+        # more than this have rows without weight only
+        return np.asarray(weights * np.exp(np.minimum(-self.vote / 2 * outcome - self.constant, 700.0)))
 
 
 def draw_bootstrap_weights(rng: np.random.Generator, rows: int, base: Values | None) -> Values:
@@ -98,60 +113,162 @@ def draw_bootstrap_weights(rng: np.random.Generator, rows: int, base: Values | N
     >>> draw_bootstrap_weights(np.random.default_rng(0), 5, None)
     array([0., 2., 1., 1., 1.])
     """
-    counts = np.zeros(rows)
-    if base is not None and (base == base[0]).all():
-        counts = draw_bootstrap_weights(rng, rows, None)
-        counts *= base[0]
-        return counts
-    cumulative = None if base is None else np.cumsum(base)
+    if base is None:
+        return count_draws(rng, rows).astype(float)
+    if (base == base[0]).all():
+        return np.asarray(count_draws(rng, rows) * base[0])
+    counts, cumulative = np.zeros(rows), np.cumsum(base)
     for start in range(0, rows, _BLOCK):
-        size = min(_BLOCK, rows - start)
-        if cumulative is None:
-            rows_drawn = rng.integers(0, rows, size)
-        else:
-            rows_drawn = np.minimum(
-                np.searchsorted(cumulative, rng.random(size) * cumulative[-1], side="right"), rows - 1
-            )
+        drawn = rng.random(min(_BLOCK, rows - start)) * cumulative[-1]
+        rows_drawn = np.minimum(np.searchsorted(cumulative, drawn, side="right"), rows - 1)
         np.add.at(counts, rows_drawn, 1.0)
-    if cumulative is not None:
-        counts *= cumulative[-1] / rows
+    counts *= cumulative[-1] / rows
     return counts
 
 
-def line_search(weights: Values, margins: Values) -> float:
+def count_draws(rng: np.random.Generator, rows: int) -> NDArray[np.uint8]:
+    """Return how often each row is drawn in a bootstrap sample of rows of equal weight, in a byte a row."""
+    counts = np.zeros(rows, np.uint8)
+    for start in range(0, rows, _BLOCK):
+        np.add.at(counts, rng.integers(0, rows, min(_BLOCK, rows - start)), np.uint8(1))
+    return counts
+
+
+@dataclass(frozen=True)
+class MarginSums:
+    r"""What the search for a vote asks of rows: sums that add up.
+
+    Attributes
+    ----------
+    vote : float
+        The :math:`\alpha` at which the moments are taken.
+    shift : float
+        The greatest exponent :math:`-\alpha m / 2`.
+    moments : ndarray (orders,)
+        The sums of :math:`w (-m/2)^k e^{-\alpha m / 2}`, divided by the exponential of the shift.
+    sums : ndarray (4,)
+        Of the weights, of weighted margins, of their sizes, and of the weights of wrong rows.
+    margins : tuple of float
+        The least and the greatest margin of rows with weight.
+    least : float
+        The logarithm of the least of :math:`e^{-\alpha m / 2} w`, in units of the initial weights.
+    """
+
+    vote: float
+    shift: float
+    moments: Values
+    sums: Values
+    margins: tuple[float, float]
+    least: float
+
+    def __add__(self, other: MarginSums) -> MarginSums:
+        shift = max(self.shift, other.shift)
+        moments = np.zeros(_ORDERS)
+        for one in (self, other):
+            if one.shift > -np.inf:
+                moments = moments + one.moments * math.exp(one.shift - shift)
+        margins = min(self.margins[0], other.margins[0]), max(self.margins[1], other.margins[1])
+        return MarginSums(self.vote, shift, moments, self.sums + other.sums, margins, min(self.least, other.least))
+
+    @property
+    def radius(self) -> float:
+        """How large -m/2 is in the rows that matter."""
+        return math.pow(self.moments[-1] / self.moments[0], 1 / (_ORDERS - 1))
+
+    def _slope(self, step: float) -> float:
+        return float(np.polynomial.polynomial.polyval(step, self.moments[1:] / _FACTORIALS[:-1]))
+
+    def find_step(self) -> float:
+        """Return how far the minimum is from the vote, in units of the radius, by a Taylor series; or the limit of what
+        the series can tell.
+        """
+        from scipy.optimize import brentq
+
+        most = _FAR / self.radius
+        if self._slope(-most) >= 0:
+            return -_FAR
+        if self._slope(most) <= 0:
+            return _FAR
+        return float(brentq(self._slope, -most, most, xtol=1e-15, rtol=1e-14)) * self.radius
+
+    def log_sum(self, vote: float) -> float:
+        """Return log Z at a vote near by."""
+        powers = self.moments / _FACTORIALS
+        return self.shift + math.log(float(np.polynomial.polynomial.polyval(vote - self.vote, powers)))
+
+    def bound_weights(self, vote: float) -> float:
+        """Return a lower bound of the logarithms of the next weights before they are scaled."""
+        return self.least - abs(vote - self.vote) * max(map(abs, self.margins)) / 2
+
+
+def measure_margins(weights: Values, base: Values, margins: Values, vote: float) -> MarginSums:
+    """Return the sums that the search for a vote needs; a sign bit tells that a row is wrong."""
+    kept = weights > 0
+    own, halves = weights[kept], margins[kept] / -2
+    wrong = float(own[np.signbit(margins[kept])].sum())
+    sums = np.array([own.sum(), -2 * (own @ halves), 2 * (own @ np.abs(halves)), wrong])
+    exponents = vote * halves
+    shift = float(exponents.max(initial=-np.inf))
+    tilted = own * np.exp(exponents - shift)
+    moments = np.empty(_ORDERS)
+    for order in range(_ORDERS):
+        moments[order] = tilted.sum()
+        tilted *= halves
+    extremes = -2 * float(halves.max(initial=-np.inf)), -2 * float(halves.min(initial=np.inf))
+    least = float((np.log(own / base[kept]) + exponents).min(initial=np.inf)) if kept.all() else -np.inf
+    return MarginSums(vote, shift, moments, sums, extremes, least)
+
+
+def line_search(measure: Callable[[float], MarginSums]) -> tuple[float, MarginSums]:
     r"""Return the vote that minimizes :math:`Z(\alpha) = \sum w e^{-\alpha m / 2}`, m being the margins :math:`y h`.
 
     Zero where no positive vote lowers Z, or where margins are mere rounding errors, which a vote would only enlarge.
     Where no margin is negative, Z has no minimum; then the mean weighted margin becomes the vote of a perfect network.
 
+    Parameters
+    ----------
+    measure : callable
+        From a vote to its `MarginSums`: a pass over the rows, of which few are needed, because the slope is continued
+        by a Taylor series.
+
+    Returns
+    -------
+    vote : float
+    sums : MarginSums
+        The last that were measured, at a vote near by where the vote is a minimum.
+
     Examples
     --------
-    >>> round(line_search(np.array([3.0, 1.0]), np.array([2.0, -2.0])), 6)  # log(3) / 2
+    >>> def measure(vote, weights=np.array([3.0, 1.0]), margins=np.array([2.0, -2.0])):
+    ...     return measure_margins(weights, np.ones(2), margins, vote)
+    >>> round(line_search(measure)[0], 6)  # log(3) / 2
     0.549306
-    >>> line_search(np.ones(2), np.array([1.0, -3.0]))
-    0.0
     """
-    is_positive = weights > 0
-    weights, margins = weights[is_positive] / weights.sum(), margins[is_positive]
-    size = float(weights @ np.abs(margins))
-    if not weights @ margins > 1e-12 * size or size < NO_LOG_ODDS:
-        return 0.0
-    limit = PERFECT / size
-    if margins.min() >= 0:
-        return limit
-
-    def slope(vote: float) -> float:
-        exponents = -vote / 2 * margins
-        return float(weights @ (margins * np.exp(exponents - exponents.max())))
-
-    low, high = 0.0, min(1.0, limit)
-    while slope(high) > 0 and high < limit:
-        low, high = high, min(2 * high, limit)
-    if slope(high) > 0:
-        return high
-    from scipy.optimize import brentq
-
-    return float(brentq(slope, low, high, xtol=1e-13, rtol=1e-13))
+    sums = measure(1.0)
+    total, mean, size, _ = sums.sums
+    if not mean > 1e-12 * size or size < NO_LOG_ODDS * total:
+        return 0.0, sums
+    limit = PERFECT / float(size / total)
+    if sums.margins[0] >= 0:
+        return limit, sums
+    low, high, reach = 0.0, limit, 1.0
+    while True:
+        if sums.moments[1] < 0:
+            low = max(low, sums.vote)
+        else:
+            high = min(high, sums.vote)
+        if low >= limit or high - low <= 1e-13 * high:
+            return min(low, limit), sums
+        step = sums.find_step()
+        # where the minimum is farther than the series tells, steps grow
+        reach = 4 * reach if abs(step) == _FAR else 1.0
+        vote = sums.vote + reach * step / sums.radius
+        if low <= vote <= high and abs(step) <= _NEAR:
+            return vote, sums
+        if not low < vote < high:
+            # beyond the limit nothing is sought, but perhaps there
+            vote = limit if vote >= high == limit else (low + high) / 2
+        sums = measure(vote)
 
 
 @dataclass(frozen=True)
