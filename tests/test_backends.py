@@ -183,3 +183,11 @@ class TestParts:
                 decode_statistics(bytes(broken[: rng.integers(1, len(data) + 1)]))
             except hb.FormatError:
                 continue
+
+
+def test_text_files_have_the_same_types_with_duckdb(tmp_path: Path) -> None:
+    pytest.importorskip("duckdb")
+    path = tmp_path / "t.csv"
+    path.write_text("x,c,n\n1,yes,NA\n2.5,no,3\n,yes,4\n", encoding="utf-8")
+    here, there = hb.scan(path), hb.scan(path, backend="duckdb")
+    assert [there.variable(name) for name in "xcn"] == [here.variable(name) for name in "xcn"]

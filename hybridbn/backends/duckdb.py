@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NoReturn, Self
 
 from hybridbn.backends.base import BATCH_ROWS, Batch, Fragment, Source
+from hybridbn.backends.files import FORMATS, suffix_of
 from hybridbn.backends.local import Local
 from hybridbn.backends.sql import SQLSource, quote
 from hybridbn.errors import TableError
@@ -16,19 +17,13 @@ from hybridbn.tables.columns import find_imported
 __all__ = ["DuckDB"]
 
 _QUERY = re.compile(r"\s*(select|from|with|values|table|pivot|describe)\b", re.IGNORECASE)
-_READERS = {
-    ".parquet": "read_parquet",
-    ".pq": "read_parquet",
-    ".csv": "read_csv",
-    ".tsv": "read_csv",
-    ".json": "read_json",
-    ".jsonl": "read_json",
-    ".ndjson": "read_json",
-}
 
 
 class DuckDB(Local):
-    """Reads relations of DuckDB, SQL queries, the names of tables, and files that DuckDB can read.
+    """Reads relations of DuckDB, SQL queries, the names of tables, and Parquet files.
+
+    Text files are read as by any other backend, because DuckDB has types of its own for their columns; a query, such as
+    ``"FROM 'table.csv'"``, reads them as DuckDB does.
 
     Parameters
     ----------
@@ -78,11 +73,10 @@ class DuckDB(Local):
         if isinstance(data, str | os.PathLike):
             text = os.fspath(data)
             path = os.path.join(text, "**", "*.parquet") if os.path.isdir(text) else text
-            reader = _READERS.get(os.path.splitext(path.lower().removesuffix(".gz"))[1])
-            if reader is not None:
+            if path.lower().endswith((".parquet", ".pq")):
                 literal = path.replace("'", "''")
-                return self._ask(f"FROM {reader}('{literal}')", text)
-            if re.fullmatch(r"[\w.]+", text):
+                return self._ask(f"FROM read_parquet('{literal}')", text)
+            if re.fullmatch(r"[\w.]+", text) and suffix_of(text) not in FORMATS:
                 name = ".".join(map(quote, text.split(".")))
                 return self._ask(f"FROM {name}", text)
         return None

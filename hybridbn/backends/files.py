@@ -20,11 +20,11 @@ from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage
 from hybridbn.tables import Table
 from hybridbn.variables import shorten
 
-__all__ = ["FileFragment", "FileTable", "open_files"]
+__all__ = ["FORMATS", "FileFragment", "FileTable", "open_files", "suffix_of"]
 
 _FRAGMENT_ROWS = 1 << 20
 """Row groups of a file are read together until they have so many rows."""
-_FORMATS = {
+FORMATS = {
     ".parquet": "parquet",
     ".pq": "parquet",
     ".feather": "feather",
@@ -193,11 +193,11 @@ class FileTable(Source):
 
     def __init__(self, shown: str, paths: Sequence[str], filesystem: Any, base: str | None, kinds: Mapping[str, str]):
         self.shown, self._paths, self._filesystem = shown, list(paths), filesystem
-        suffixes = {_suffix(path) for path in self._paths}
-        forms = {_FORMATS.get(suffix) for suffix in suffixes}
+        suffixes = {suffix_of(path) for path in self._paths}
+        forms = {FORMATS.get(suffix) for suffix in suffixes}
         if None in forms or len(forms) != 1:
             raise FormatError(
-                f"{shown}: a scan reads files of one of the formats {shorten(_FORMATS, 9)}, not"
+                f"{shown}: a scan reads files of one of the formats {shorten(FORMATS, 9)}, not"
                 f" {shorten(sorted(suffixes))}"
             )
         self._form = str(forms.pop())
@@ -325,7 +325,8 @@ class FileTable(Source):
         return pyarrow.schema(list(self._csv_types.items()))
 
 
-def _suffix(path: str) -> str:
+def suffix_of(path: str) -> str:
+    """Return what a name ends with, in small letters, without the suffix of a packed file."""
     name = path.lower()
     for packed in (".gz", ".bz2", ".zst"):
         name = name.removesuffix(packed)
@@ -355,7 +356,7 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
             os.path.join(folder, name)
             for folder, _, names in os.walk(text)
             for name in names
-            if not name.startswith(("_", ".")) and _suffix(name) in _FORMATS
+            if not name.startswith(("_", ".")) and suffix_of(name) in FORMATS
         )
     elif not os.path.exists(text) and glob.has_magic(text):
         paths = sorted(glob.glob(text, recursive=True))
@@ -388,7 +389,7 @@ def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
     if info.type == fs.FileType.Directory:
         base = path
         listed = store.get_file_info(fs.FileSelector(path, recursive=True))
-        paths = sorted(one.path for one in listed if one.type == fs.FileType.File and _suffix(one.path) in _FORMATS)
+        paths = sorted(one.path for one in listed if one.type == fs.FileType.File and suffix_of(one.path) in FORMATS)
     elif info.type == fs.FileType.File:
         paths = [path]
     else:

@@ -127,6 +127,6 @@ def _copy_with_duckdb(request: Request) -> Iterator[Request]:
             connection.execute(f"SET threads = {request.workers}")
         opened: Any = engine.open(request.input)
         if opened is None:
-            raise UsageFault(f"{request.input}: --backend duckdb takes a query, or files that DuckDB reads")
+            raise UsageFault(f"{request.input}: --backend duckdb takes a query or Parquet files; leave it out")
         opened.relation.write_parquet(f"{folder}/input.parquet")
         yield replace(request, input=f"{folder}/input.parquet", backend=None)
