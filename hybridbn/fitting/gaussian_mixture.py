@@ -22,7 +22,7 @@ __all__ = ["LinearGaussianMixtureFitter"]
 
 STEPS = 100
 """EM makes at most this many steps."""
-STEADY = 1e-4
+STEADY = 1e-3
 """EM ends when the mean log-likelihood of a row changes by less."""
 PRIOR_VARIANCE = 0.1
 """The prior of a component's variance is one row with this share of the regression's."""
