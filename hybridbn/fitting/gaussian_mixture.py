@@ -38,8 +38,8 @@ class LinearGaussianMixtureFitter(Fitter):
 
     The slopes are those of all components. EM starts from the regressions of a `GaussianFitter` and the quantiles of
     their residuals, and maximizes the likelihood with a prior that is worth one row, so that no component vanishes or
-    gets infinitely narrow. A configuration of the discrete parents with less than five rows for each component keeps
-    its single normal density.
+    gets infinitely narrow. A configuration of the discrete parents keeps its single normal density where it has less
+    than five rows for each component, or where that has the better Bayesian information criterion.
 
     Parameters
     ----------
@@ -176,6 +176,10 @@ def _fit_mixture(response: Values, predictors: Values, weights: Values, start: _
             means = average
         squares = (shares * (rest[:, None] - means) ** 2).sum(axis=0)
         variances = (squares + PRIOR_VARIANCE) / (counts + 1)
+    # BIC of the parameters that more components have
+    price = 1.5 * (count - 1) * math.log(total) / total
+    if before + 0.5 * float(weights @ residuals**2) / total < price:
+        return start
     slopes = start.slopes + unit * change / scales
     intercepts = start.intercepts + unit * means - (unit * change / scales) @ middle
     return _Regression(probabilities, intercepts, slopes, unit**2 * variances)
