@@ -61,6 +61,7 @@ from hybridbn.potentials import Cases as Cases
 from hybridbn.potentials import Density as Density
 from hybridbn.potentials import Kernel as Kernel
 from hybridbn.potentials import LinearGaussian as LinearGaussian
+from hybridbn.potentials import LinearGaussianMixture as LinearGaussianMixture
 from hybridbn.potentials import Multinomial as Multinomial
 from hybridbn.potentials import Piece as Piece
 from hybridbn.potentials import PointMass as PointMass

@@ -12,6 +12,7 @@ from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.density import Density
 from hybridbn.potentials.gaussian import LinearGaussian
+from hybridbn.potentials.gaussian_mixture import LinearGaussianMixture
 from hybridbn.potentials.kernel import Kernel
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.potentials.softmax import Softmax
@@ -66,6 +67,25 @@ EXAMPLES = [
             coefficients=a * np.array([[0.5, -1.0], [0.0, 3.0]]),
             variance=a * a * np.array([0.25, 2.0]),
         ),
+    ),
+    Example(
+        "mixture of normal densities",
+        LinearGaussianMixture(X, probabilities=[0.2, 0.8], intercept=[3, -1], variance=[0.5, 4]),
+        rescaled=lambda a, b: LinearGaussianMixture(
+            X, probabilities=[0.2, 0.8], intercept=[3 * a + b, b - a], variance=[0.5 * a * a, 4 * a * a]
+        ),
+    ),
+    Example(
+        "mixture of regressions",
+        LinearGaussianMixture(
+            Y,
+            (X, D, Z),
+            probabilities=[[0.3, 0.7], [1.0, 0.0]],
+            intercept=[[1, -2], [0, 3]],
+            coefficients=[[[0.5, -1.0], [0.5, 1.0]], [[0.0, 3.0], [1.0, 1.0]]],
+            variance=[[0.25, 2.0], [1.0, 0.01]],
+        ),
+        {"x": [0.0, 1.5, -40.0], "d": [0, 1, 0], "z": [2.0, -1.0, 300.0]},
     ),
     Example(
         "softmax",

@@ -18,6 +18,7 @@ from hybridbn.fitting.fitter_choice import Role as Role
 from hybridbn.fitting.fitter_choice import fitter_of as fitter_of
 from hybridbn.fitting.fitter_choice import roles as roles
 from hybridbn.fitting.gaussian import GaussianFitter as GaussianFitter
+from hybridbn.fitting.gaussian_mixture import LinearGaussianMixtureFitter as LinearGaussianMixtureFitter
 from hybridbn.fitting.kernel import KernelFitter as KernelFitter
 from hybridbn.fitting.mte import MTEFitter as MTEFitter
 from hybridbn.fitting.multinomial import Dirichlet as Dirichlet

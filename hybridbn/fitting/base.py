@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 
+import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
@@ -21,7 +23,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["Fitter", "Observed", "Statistics", "observed", "prepare_families"]
+__all__ = ["Fitter", "Observed", "RowStatistics", "Statistics", "observed", "prepare_families"]
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -193,6 +195,46 @@ def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) 
     )
     total = float(len(columns[0])) if weights is None else float(weights.sum())
     return Observed(tuple(columns), weights, total)
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class RowStatistics(Statistics):
+    """The rows in which child and parents are observed, for fitters that look at them again and again.
+
+    Attributes
+    ----------
+    columns : tuple of ndarray (rows,)
+        Codes or values of the child, then of the parents.
+    weights : ndarray (rows,) or None
+    """
+
+    columns: tuple[NDArray[Any], ...]
+    weights: Values | None
+
+    def merged(self, other: Self) -> Self:
+        """Put the rows of both together."""
+        weights = None
+        if self.weights is not None or other.weights is not None:
+            weights = np.concatenate(
+                [np.ones(len(own.columns[0])) if own.weights is None else own.weights for own in (self, other)]
+            )
+        columns = tuple(np.concatenate(pair) for pair in zip(self.columns, other.columns, strict=True))
+        return replace(self, total=self.total + other.total, columns=columns, weights=weights)
+
+    @cached_property
+    def table(self) -> Table:
+        """The rows as a table."""
+        from hybridbn.tables import Table
+
+        variables = (self.child, *self.parents)
+        arrays = {variable.name: column for variable, column in zip(variables, self.columns, strict=True)}
+        return Table.from_arrays(variables, arrays).with_weights(self.weights)
+
+    @classmethod
+    def of(cls, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Self:
+        """Collect them from a table."""
+        columns, weights, total = observed(table, child, parents)
+        return cls(child=child, parents=tuple(parents), total=total, columns=columns, weights=weights)
 
 
 def prepare_families(table: Table, families: Iterable[tuple[Fitter, Variable, tuple[Variable, ...]]]) -> None:

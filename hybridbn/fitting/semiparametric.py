@@ -3,73 +3,39 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
+from hybridbn.fitting.base import Fitter, RowStatistics, refuse_empty
 from hybridbn.fitting.fitter_choice import Spec, check_spec, fitter_of
+from hybridbn.fitting.gaussian_mixture import LinearGaussianMixtureFitter
 from hybridbn.fitting.kernel import KernelFitter
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Continuous, Values, Variable
+from hybridbn.variables import Continuous, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["SemiparametricFitter", "SemiparametricStatistics"]
+__all__ = ["SemiparametricFitter"]
 
 SEED = 0
 FEW_PARENTS = 3
 """Searches for bandwidths are quick given so few parents."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SemiparametricStatistics(Statistics):
-    """The rows in which child and parents are observed.
-
-    Attributes
-    ----------
-    columns : tuple of ndarray (rows,)
-        Codes or values of the child, then of the parents.
-    weights : ndarray (rows,) or None
-    """
-
-    columns: tuple[NDArray[Any], ...]
-    weights: Values | None
-
-    def merged(self, other: Self) -> Self:
-        """Put the rows of both together."""
-        weights = None
-        if self.weights is not None or other.weights is not None:
-            weights = np.concatenate(
-                [np.ones(len(own.columns[0])) if own.weights is None else own.weights for own in (self, other)]
-            )
-        columns = tuple(np.concatenate(pair) for pair in zip(self.columns, other.columns, strict=True))
-        return replace(self, total=self.total + other.total, columns=columns, weights=weights)
-
-    @cached_property
-    def table(self) -> Table:
-        """The rows as a table."""
-        from hybridbn.tables import Table
-
-        variables = (self.child, *self.parents)
-        arrays = {variable.name: column for variable, column in zip(variables, self.columns, strict=True)}
-        return Table.from_arrays(variables, arrays).with_weights(self.weights)
-
-
 @dataclass(frozen=True)
 class SemiparametricFitter(Fitter):
     """Learns the one of some families under which rows are most likely that were left out.
 
-    By default a number is linear Gaussian or has a kernel density given its parents, with the bandwidths of normal
-    densities or with searched ones. Networks in which that is chosen for each node are semiparametric (Atienza, Bielza
-    & Larrañaga 2022): ``hill_climb(data, "semiparametric", score=CrossValidation())`` finds arcs and families by one
-    score.
+    By default a number is linear Gaussian, has a linear regression whose residuals are a mixture of two or three normal
+    densities, or has a kernel density given its parents, with the bandwidths of normal densities or with searched ones.
+    Networks in which that is chosen for each node are semiparametric (Atienza, Bielza & Larrañaga 2022):
+    ``hill_climb(data, "semiparametric", score=CrossValidation())`` finds arcs and families by one score.
 
     Parameters
     ----------
@@ -97,7 +63,13 @@ class SemiparametricFitter(Fitter):
     name: ClassVar[str] = "semiparametric"
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "softmax")
 
-    families: tuple[Spec, ...] = ("gaussian", KernelFitter(bandwidths="normal"), "kernel")
+    families: tuple[Spec, ...] = (
+        "gaussian",
+        "gaussian_mixture",
+        LinearGaussianMixtureFitter(components=3),
+        KernelFitter(bandwidths="normal"),
+        "kernel",
+    )
     folds: int = 5
 
     def __post_init__(self) -> None:
@@ -118,12 +90,9 @@ class SemiparametricFitter(Fitter):
         direct = [one for one in fitters if not (isinstance(one, KernelFitter) and one.searches)]
         return direct if quick and any(isinstance(one, KernelFitter) for one in direct) else fitters
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> SemiparametricStatistics:
+    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
         """Collect the rows where child and parents are observed."""
-        columns, weights, total = observed(table, child, parents)
-        return SemiparametricStatistics(
-            child=child, parents=tuple(parents), total=total, columns=columns, weights=weights
-        )
+        return RowStatistics.of(table, child, parents)
 
     def potential(self, statistics: Any) -> Potential:
         """Return the potential of the best family."""

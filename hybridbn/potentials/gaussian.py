@@ -193,7 +193,7 @@ class LinearGaussian(Potential):
         reach = 1e-9 + (-float(ndtri(tail / 2)) if name == self.child.name else math.sqrt(max(-2 * math.log(tail), 0)))
         low: Any = math.inf
         high: Any = -math.inf
-        for first, last, width in self._centers(name, within):
+        for first, last, width in self.locate_peaks(name, within):
             with np.errstate(over="ignore", invalid="ignore"):  # infinite minus infinite: nothing is known
                 low = np.minimum(low, (first - reach * width).min(axis=0))
                 high = np.maximum(high, (last + reach * width).max(axis=0))
@@ -213,11 +213,11 @@ class LinearGaussian(Potential):
             return np.empty(0)
         blocks = [
             np.concatenate((first - 4 * width, first, last, last + 4 * width))
-            for first, last, width in self._centers(name, within)
+            for first, last, width in self.locate_peaks(name, within)
         ]
         return tidy_breaks(np.concatenate(blocks), variable.domain, count_rows(within))
 
-    def _centers(self, name: str, within: Mapping[str, Interval] | None) -> Iterator[tuple[Values, Values, Values]]:
+    def locate_peaks(self, name: str, within: Mapping[str, Interval] | None) -> Iterator[tuple[Values, Values, Values]]:
         """Yield the range of the peak along a variable and its width, (configurations, rows or 1), in blocks."""
         known = {v.name: v.domain for v in (self.child, *self._continuous)} | dict(within or {})
         ranges = {v: tuple(np.atleast_1d(np.asarray(end, np.float64)) for end in pair) for v, pair in known.items()}
