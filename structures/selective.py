@@ -5,7 +5,8 @@ folds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -22,7 +23,8 @@ from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, varies
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_with_target
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Continuous, Discrete, Values
+from hybridbn.tables.row_numbers import hash_numbers, mix_bits
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = ["Loss", "assign_folds", "crps", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
 
@@ -74,6 +76,10 @@ def selective_naive_bayes(
     rows. A weighted row belongs to one fold as a whole, so that (unlike in other builders) a row of weight 2 may lead
     to another choice than two equal rows. Missing cells are treated as in `naive_bayes`.
 
+    Of a scan of more rows than its sample, all are used: a pass for each fold and for each attribute that is tried.
+    Rows are dealt to folds by their numbers then, whatever their classes; where other processes read them, `loss` must
+    be a function that can be pickled.
+
     References
     ----------
     Langley & Sage (1994), "Induction of selective Bayesian classifiers"; Fernandez & Salmeron (2008), algorithm 3,
@@ -89,7 +95,11 @@ def selective_naive_bayes(
         raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
     training_data = read_data_with_target(data, target, potentials, weights)
     loss = loss or _default_loss(training_data, target)
-    chosen = _choose_attributes(training_data.in_memory, target, loss, folds, make_generator(random_state))
+    rng = make_generator(random_state)
+    if len(training_data.sampled.table) < len(training_data.table):
+        chosen = _choose_by_passes(training_data, target, loss, folds, int(rng.integers(2**62)))
+    else:
+        chosen = _choose_attributes(training_data.sampled, target, loss, folds, rng)
     attributes = [name for name in training_data.attributes if name in chosen]
     return fit_network(training_data, {target: (), **dict.fromkeys(attributes, (target,))})
 
@@ -154,14 +164,88 @@ def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, 
     fitted_folds = [
         _fit_fold(data, part, np.flatnonzero(parts == i), target, ranked) for i, part in enumerate(training)
     ]
+    return _add_attributes(ranked, lambda names: _compute_loss(fitted_folds, names, target, loss))
+
+
+def _add_attributes(ranked: Sequence[str], measure: Callable[[Sequence[str]], float]) -> set[str]:
+    """Return the attributes that lower a loss, each added to those before it."""
     chosen: list[str] = []
-    least = _compute_loss(fitted_folds, chosen, target, loss)
+    least = measure(chosen)
     for name in ranked:
-        candidate = _compute_loss(fitted_folds, [*chosen, name], target, loss)
+        candidate = measure([*chosen, name])
         if candidate < least - _GAIN * abs(least):
             chosen.append(name)
             least = candidate
     return set(chosen)
+
+
+def _choose_by_passes(data: TrainingData, target: str, loss: Loss, folds: int, seed: int) -> set[str]:
+    """Do what `_choose_attributes` does with rows that are read in passes."""
+    data = replace(data, table=data.table.keep_rows(data.table.variable(target)))
+    importance = Dependence(data).measure_with_target()
+    ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
+    deal = partial(deal_rows, folds=folds, seed=seed)
+    training = [replace(data, table=data.table.weigh_rows(_Others(deal, fold))) for fold in range(folds)]
+    ranked = [name for name in ranked if all(varies(part, name) for part in training)]
+    parents = {target: (), **dict.fromkeys(ranked, (target,))}
+    networks = [fit_network(_discretize_again(part, target), parents) for part in training]
+
+    def measure(names: Sequence[str]) -> float:
+        kept = [Network([network.potential(name) for name in (target, *names)]) for network in networks]
+        total, weight = data.table.sum_parts(_SumLosses(kept, deal, target, tuple(names), data.variable(target), loss))
+        return total / weight if np.isfinite(total) else np.inf
+
+    return _add_attributes(ranked, measure)
+
+
+def deal_rows(first: int, rows: int, folds: int, seed: int) -> Codes:
+    """Deal consecutive rows to folds by their numbers: each so many neighbors in an order of their own.
+
+    Examples
+    --------
+    >>> dealt = deal_rows(0, 9, 3, 0)
+    >>> np.bincount(dealt).tolist(), (deal_rows(4, 5, 3, 0) == dealt[4:]).all()
+    ([3, 3, 3], np.True_)
+    """
+    start = first // folds * folds
+    stop = -(-(first + rows) // folds) * folds
+    hashes = hash_numbers(mix_bits(np.arange(start, stop, dtype=np.uint64) ^ np.uint64(seed))).reshape(-1, folds)
+    return np.asarray(hashes.argsort(axis=1).ravel()[first - start :][:rows])
+
+
+@dataclass(frozen=True)
+class _Others:
+    """Weighs the rows of all folds but one, so that those of that one do not count."""
+
+    deal: Callable[[int, int], Codes]
+    fold: int
+
+    def __call__(self, table: Table, first: int) -> Values:
+        return np.asarray(table.weights * (self.deal(first, len(table)) != self.fold))
+
+
+@dataclass(frozen=True)
+class _SumLosses:
+    """Adds up the losses of rows, each with the network of the other folds, and the weights."""
+
+    networks: Sequence[Network]
+    deal: Callable[[int, int], Codes]
+    target: str
+    names: tuple[str, ...]
+    variable: Variable
+    loss: Loss
+
+    def __call__(self, table: Table, first: int) -> Values:
+        dealt, sums = self.deal(first, len(table)), np.zeros(2)
+        for fold, network in enumerate(self.networks):
+            rows = np.flatnonzero((dealt == fold) & (table.weights > 0))
+            if not rows.size:
+                continue
+            part = table.take(rows)
+            posterior = network.posterior(self.target, part.select([self.target, *self.names]), options=_OPTIONS)
+            losses = self.loss(posterior, part.coded(self.variable))
+            sums += losses @ part.weights, part.weights.sum()
+        return sums
 
 
 def assign_folds(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
@@ -191,9 +275,8 @@ def _discretize_again(data: TrainingData, target: str) -> TrainingData:
     if not discretized:
         return data
     # the target keeps its states
-    table = Table(
-        data.table.select([target, *discretized]),
-        variables=[data.variable(target), *map(data.table.variable, discretized)],
+    table = data.table.select([target, *discretized]).with_variables(
+        [data.variable(target), *map(data.table.variable, discretized)]
     )
     fresh = roles(table, target, {name: data.roles[name].fitter for name in discretized})
     return replace(

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.backends import base, profiles
+from hybridbn.backends import base, files, profiles
 from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, tan
 
 pa = pytest.importorskip("pyarrow")
@@ -119,8 +119,6 @@ def test_normal_networks_are_those_from_memory(name: str, tmp_path: Path) -> Non
 def test_results_do_not_depend_on_batches_and_workers(
     batch: int, groups: int, piece: int, seed: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    from hybridbn.backends import files
-
     data = names_of(make_data(500, seed), "y", "a", "k", "t")
     folder = tmp_path_factory.mktemp("scan")
     pattern = write(folder, data, (0.31,), groups)
@@ -134,8 +132,6 @@ def test_results_do_not_depend_on_batches_and_workers(
 
 
 def test_small_batches_and_threads_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hybridbn.backends import files
-
     monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (41,))
     monkeypatch.setattr(files, "_FRAGMENT_ROWS", 60)
     data = names_of(make_data(300, 18), "y", "a", "k")
@@ -342,12 +338,24 @@ def test_expectation_maximization_takes_a_pass_a_step(potentials: str, tmp_path:
     )
 
 
-def test_attributes_are_selected_on_a_sample_that_is_told(tmp_path: Path) -> None:
-    data = names_of(make_data(400, 15), "y", "a", "t")
+@pytest.mark.parametrize(
+    ("target", "potentials"), [("y", "multinomial"), pytest.param("x", "gaussian", marks=pytest.mark.slow)]
+)
+def test_attributes_are_selected_by_all_rows(target: str, potentials: str, tmp_path: Path) -> None:
+    data = names_of(make_data(400, 15), *("yat" if target == "y" else "xz"))
+    rng = np.random.default_rng(0)
+    data["noise"] = (rng.choice(["u", "v"], 400) if target == "y" else rng.normal(size=400)).tolist()
     pattern = write(tmp_path, data)
-    assert "y" in hb.structures.selective_naive_bayes(hb.scan(pattern), "y")
-    with pytest.warns(UserWarning, match=r"are learned from a sample of 150 of 400 rows"):
-        hb.structures.selective_naive_bayes(hb.scan(pattern, sample=150), "y")
+    select = partial(hb.structures.selective_naive_bayes, target=target, potentials=potentials)
+    known = select(hb.Table(data))
+    assert "noise" not in known
+    assert same(select(hb.scan(pattern)), known)
+    # more rows than the sample has
+    learned = select(hb.scan(pattern, sample=150))
+    assert set(learned) == set(known)
+    with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
+        patch.setattr(files.FileFragment.batches, "__defaults__", (43,))
+        assert same(select(hb.scan(pattern, sample=150, backend=pool)), learned)
 
 
 def test_imputed_scans_are_completed_while_they_are_read(tmp_path: Path) -> None:
