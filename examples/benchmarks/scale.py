@@ -251,11 +251,11 @@ def find_file(folder: Path, name: str, rows: int) -> Path:
 
 
 def show_scaling(report: Report, folder: Path, rows: int, chosen: Sequence[str]) -> None:
-    """Compare work with that on a tenth of the rows, less what starting takes."""
+    """Compare work with that on a tenth of the rows, less what a thousand rows take, which is the start."""
     print(f"\n{'':28} time and memory of {rows:,} rows, as multiples of those of {rows // 10:,}")
-    start = measure("decode", find_file(folder, "decode", 1000), 1000)[0]
     for name in (name for name in SCALED if name in chosen):
-        (less, small), (more, large) = (measure(name, find_file(folder, name, n), n) for n in (rows // 10, rows))
+        sizes = (1000, rows // 10, rows)
+        (start, _), (less, small), (more, large) = (measure(name, find_file(folder, name, n), n) for n in sizes)
         growth = (more - start) / max(less - start, 1e-9)
         report.add(f"{name}, ten times the rows", more, less, growth=growth, memory=large / small)
         print(f"{name:28} {growth:6.1f} {large / small:8.2f}", flush=True)

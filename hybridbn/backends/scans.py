@@ -15,18 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.arguments import list_items
-from hybridbn.backends.base import FILE_BITS, Backend, Batch, Source, Task
+from hybridbn.backends.base import Backend, Batch, Source, Task
 from hybridbn.backends.batches import REST, BatchReader
 from hybridbn.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
 from hybridbn.backends.sampling import SampleTask
-from hybridbn.backends.transformed import TransformedSource, write_batches
+from hybridbn.backends.transformed import (
+    Expand,
+    FillHoles,
+    KeepRows,
+    TransformedSource,
+    Weigh,
+    find_place,
+    write_batches,
+)
 from hybridbn.errors import TableError, warn_user
 from hybridbn.fitting.counting import Moments, Names
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.columns import Column
 from hybridbn.tables.frames import Frame
-from hybridbn.tables.summaries import LEAST_SHARE, find_rows
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Passes", "Scan"]
@@ -362,7 +369,7 @@ class Scan(Table):
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Scan:
         """Return the rows in which a column has a state, given by its code, or any value."""
-        return self.transform(_KeepRows(BatchReader([variable]), code))
+        return self.transform(KeepRows(BatchReader([variable]), code))
 
     def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Scan:
         """Return the scan with its missing cells filled by a function of the rows, while they are read."""
@@ -376,7 +383,7 @@ class Scan(Table):
             for one in self.passes.source.schema
             if one.name in holes and pyarrow.types.is_integer(one.type)
         ]
-        filled = self.transform(_FillHoles(BatchReader(read, self.passes.weights), function, floats), floats)
+        filled = self.transform(FillHoles(BatchReader(read, self.passes.weights), function, floats), floats)
         return Scan(filled.passes, self._chosen, {variable.name: variable for variable in read})
 
     def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Scan:
@@ -385,14 +392,14 @@ class Scan(Table):
 
         weights = self._name_weights(variable.name)
         added = [pyarrow.field(variable.name, pyarrow.string()), pyarrow.field(weights, pyarrow.float64())]
-        return self._add_columns(partial(_Expand, variable=variable, assign=assign), added, (variable,))
+        return self._add_columns(partial(Expand, variable=variable, assign=assign), added, (variable,))
 
     def weigh_rows(self, function: Callable[[Table, int], Values]) -> Scan:
         """Return the scan with weights that are a function of the rows, while they are read."""
         import pyarrow
 
         added = [pyarrow.field(self._name_weights("rows"), pyarrow.float64())]
-        return self._add_columns(partial(_Weigh, function=function, offsets=self.passes.offsets), added)
+        return self._add_columns(partial(Weigh, function=function, offsets=self.passes.offsets), added)
 
     def _name_weights(self, of: str) -> str:
         name = f"weight of {of}"
@@ -494,111 +501,4 @@ class _SumTask(Task):
 
     def learn(self, batch: Batch) -> Any:
         """Return the function of a batch."""
-        return self.function(self.reader.table(batch), _place(batch.first, self.offsets))
-
-
-def _place(first: int, offsets: Mapping[int, int]) -> int:
-    """Return the place of a row among all rows."""
-    file, place = divmod(first, 1 << FILE_BITS)
-    return offsets.get(file, 0) + place
-
-
-@dataclass(frozen=True)
-class _Weigh:
-    """Adds the weights of rows."""
-
-    reader: BatchReader
-    function: Callable[[Table, int], Values]
-    offsets: Mapping[int, int]
-    added: Sequence[Any]
-
-    def __call__(self, first: int, table: Any) -> Any:
-        import pyarrow
-
-        (batch,) = _combine(table)
-        weights = self.function(self.reader.table(Batch(first, batch)), _place(first, self.offsets))
-        return table.append_column(self.added[0], pyarrow.array(weights))
-
-
-@dataclass(frozen=True)
-class _KeepRows:
-    """Keeps the rows in which a column has a state, or any value."""
-
-    reader: BatchReader
-    code: int | None
-
-    def __call__(self, first: int, table: Any) -> Any:
-        (variable,) = self.reader.variables
-        kept = [find_rows(self.reader.table(Batch(first, data)), variable, self.code) for data in _combine(table)]
-        return table.filter(np.concatenate(kept))
-
-
-@dataclass(frozen=True)
-class _FillHoles:
-    """Fills the missing cells of rows."""
-
-    reader: BatchReader
-    function: Callable[[Table, int], Mapping[str, NDArray[Any]]]
-    floats: Sequence[Any]
-
-    def __call__(self, first: int, table: Any) -> Any:
-        import pyarrow
-
-        parts = []
-        for data in _combine(table):
-            known = self.reader.table(Batch(first, data))
-            part = pyarrow.Table.from_batches([data])
-            for one in self.floats:
-                place = part.column_names.index(one.name)
-                part = part.set_column(place, one, part.column(place).cast(one.type, safe=False))
-            for name, cells in self.function(known, first).items():
-                if known.count_missing(name):
-                    column = known.select([name]).with_array(name, cells).to_arrow().column(name)
-                    place = part.column_names.index(name)
-                    part = part.set_column(
-                        place, part.schema.field(place), _cast(column, part.schema.field(place).type)
-                    )
-            parts.append(part)
-        return pyarrow.concat_tables(parts)
-
-
-def _cast(column: Any, kind: Any) -> Any:
-    import pyarrow
-
-    types = pyarrow.types
-    if types.is_dictionary(kind) and not types.is_dictionary(column.type):
-        return column.cast(kind.value_type).dictionary_encode().cast(kind)
-    return column if column.type == kind else column.cast(kind)
-
-
-@dataclass(frozen=True)
-class _Expand:
-    """Repeats rows for the states of a column."""
-
-    reader: BatchReader
-    variable: Discrete
-    assign: Callable[[Table], Values]
-    added: Sequence[Any]
-
-    def __call__(self, first: int, table: Any) -> Any:
-        import pyarrow
-
-        parts = []
-        for data in _combine(table):
-            known = self.reader.table(Batch(first, data))
-            shares = self.assign(known)
-            rows, states = np.nonzero(shares > LEAST_SHARE)
-            labels = pyarrow.array(list(self.variable.states)).take(states)
-            part = pyarrow.Table.from_batches([data]).take(rows)
-            weights = known.weights[rows] * shares[rows, states]
-            for field_, column in zip(self.added, (labels, weights), strict=True):
-                part = part.append_column(field_, pyarrow.array(column))
-            parts.append(part)
-        return pyarrow.concat_tables(parts)
-
-
-def _combine(table: Any) -> list[Any]:
-    """Return the rows as batches, at least one."""
-    import pyarrow
-
-    return table.combine_chunks().to_batches() or [pyarrow.RecordBatch.from_pylist([], table.schema)]
+        return self.function(self.reader.table(batch), find_place(batch.first, self.offsets))

@@ -8,15 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from hybridbn.backends.base import BATCH_ROWS, Batch, Fragment, Source
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
+from hybridbn.backends.batches import BatchReader
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.files import NameTaken, replace_file, resolve_links
 from hybridbn.formats.tables.base import suffixes
 from hybridbn.formats.tables.database_base import OutputExists
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
-from hybridbn.variables import shorten
+from hybridbn.tables import Table
+from hybridbn.tables.summaries import LEAST_SHARE, find_rows
+from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = ["TransformedSource", "write_batches"]
+__all__ = ["Expand", "FillHoles", "KeepRows", "TransformedSource", "Weigh", "find_place", "write_batches"]
 
 _MADE = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv")
 
@@ -129,3 +135,123 @@ def _open_writer(suffix: str, file: Any, schema: Any, options: dict[str, Any]) -
 
     delimiter = "\t" if suffix == ".tsv" else ","
     return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=delimiter, **options))
+
+
+# -- what batches become -----------------------------------------------------------------------------------------------
+
+
+def find_place(first: int, offsets: Mapping[int, int]) -> int:
+    """Return the place of a row among all rows.
+
+    Examples
+    --------
+    >>> find_place((1 << FILE_BITS) + 3, {0: 0, 1: 100})
+    103
+    """
+    file, place = divmod(first, 1 << FILE_BITS)
+    return offsets.get(file, 0) + place
+
+
+@dataclass(frozen=True)
+class Weigh:
+    """Adds the weights of rows."""
+
+    reader: BatchReader
+    function: Callable[[Table, int], Values]
+    offsets: Mapping[int, int]
+    added: Sequence[Any]
+
+    def __call__(self, first: int, table: Any) -> Any:
+        """Return the rows with a column of weights."""
+        import pyarrow
+
+        (batch,) = _combine(table)
+        weights = self.function(self.reader.table(Batch(first, batch)), find_place(first, self.offsets))
+        return table.append_column(self.added[0], pyarrow.array(weights))
+
+
+@dataclass(frozen=True)
+class KeepRows:
+    """Keeps the rows in which a column has a state, or any value."""
+
+    reader: BatchReader
+    code: int | None
+
+    def __call__(self, first: int, table: Any) -> Any:
+        """Return the rows that are kept."""
+        (variable,) = self.reader.variables
+        kept = [find_rows(self.reader.table(Batch(first, data)), variable, self.code) for data in _combine(table)]
+        return table.filter(np.concatenate(kept))
+
+
+@dataclass(frozen=True)
+class FillHoles:
+    """Fills the missing cells of rows."""
+
+    reader: BatchReader
+    function: Callable[[Table, int], Mapping[str, NDArray[Any]]]
+    floats: Sequence[Any]
+
+    def __call__(self, first: int, table: Any) -> Any:
+        """Return the rows without holes."""
+        import pyarrow
+
+        parts = []
+        for data in _combine(table):
+            known = self.reader.table(Batch(first, data))
+            part = pyarrow.Table.from_batches([data])
+            for one in self.floats:
+                place = part.column_names.index(one.name)
+                part = part.set_column(place, one, part.column(place).cast(one.type, safe=False))
+            for name, cells in self.function(known, first).items():
+                if known.count_missing(name):
+                    column = known.select([name]).with_array(name, cells).to_arrow().column(name)
+                    place = part.column_names.index(name)
+                    part = part.set_column(
+                        place, part.schema.field(place), _cast(column, part.schema.field(place).type)
+                    )
+            parts.append(part)
+        return pyarrow.concat_tables(parts)
+
+
+def _cast(column: Any, kind: Any) -> Any:
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_dictionary(kind) and not types.is_dictionary(column.type):
+        return column.cast(kind.value_type).dictionary_encode().cast(kind)
+    return column if column.type == kind else column.cast(kind)
+
+
+@dataclass(frozen=True)
+class Expand:
+    """Repeats rows for the states of a column."""
+
+    reader: BatchReader
+    variable: Discrete
+    assign: Callable[[Table], Values]
+    added: Sequence[Any]
+
+    def __call__(self, first: int, table: Any) -> Any:
+        """Return the rows, some of them repeated."""
+        import pyarrow
+
+        parts = []
+        for data in _combine(table):
+            known = self.reader.table(Batch(first, data))
+            shares = self.assign(known)
+            rows, states = np.nonzero(shares > LEAST_SHARE)
+            labels = pyarrow.array(list(self.variable.states)).take(states)
+            part = pyarrow.Table.from_batches([data]).take(rows)
+            weights = known.weights[rows] * shares[rows, states]
+            for field_, column in zip(self.added, (labels, weights), strict=True):
+                part = part.append_column(field_, pyarrow.array(column))
+            parts.append(part)
+        return pyarrow.concat_tables(parts)
+
+
+def _combine(table: Any) -> list[Any]:
+    """Return the rows as batches, at least one."""
+    import pyarrow
+
+    return table.combine_chunks().to_batches() or [pyarrow.RecordBatch.from_pylist([], table.schema)]
