@@ -195,19 +195,29 @@ def _group_tables(
     largest_first = sorted(inputs, key=lambda table: -table.logs.size)
     while True:
         groups: list[tuple[set[str], list[LogTable]]] = []
+        cells: list[float] = []
         for table in largest_first:
             names = set(table.names)
-            fitting = [g for g in groups if math.prod(float(sizes[n]) for n in g[0] | names) <= most_cells]
-            if fitting:
-                scope, members = max(fitting, key=lambda g: (len(g[0] & names), -len(g[0])))
-                scope |= names
-                members.append(table)
-            else:
+            best, most_shared = -1, (-1, 0)
+            for number, (scope, _) in enumerate(groups):
+                more = names - scope
+                if cells[number] * math.prod([float(sizes[n]) for n in more]) > most_cells:
+                    continue
+                shared = len(names) - len(more), -len(scope)
+                if shared > most_shared:
+                    best, most_shared = number, shared
+            if best < 0:
                 groups.append((names, [table]))
-        cells = sum(math.prod(float(sizes[n]) for n in scope) for scope, _ in groups)
-        if cells <= most_work or len(groups) == len(inputs):
+                cells.append(float(table.logs.size))
+                continue
+            scope, members = groups[best]
+            cells[best] *= math.prod([float(sizes[n]) for n in names - scope])
+            scope |= names
+            members.append(table)
+        total = sum(cells)
+        if total <= most_work or len(groups) == len(inputs):
             return groups
-        most_cells = min(most_cells / 2, most_cells * most_work / cells)
+        most_cells = min(most_cells / 2, most_cells * most_work / total)
 
 
 def _multiply_groups(
