@@ -192,6 +192,7 @@ def _group_tables(
     """Divide tables into groups, with their names, whose products have at most `most_cells` each and `most_work`
     together, unless a table is that large already.
     """
+    most_cells = min(most_cells, most_work)
     largest_first = sorted(inputs, key=lambda table: -table.logs.size)
     while True:
         groups: list[tuple[set[str], list[LogTable]]] = []
