@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from test_inference_slices import make_grid, make_mixed
 
 import hybridbn as hb
+from hybridbn.inference.elimination.cutting import choose_cut
 from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_above, bound_within
+from hybridbn.inference.elimination.ordering import find_order
 from hybridbn.inference.engines import bounds
 
 BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.1)
@@ -305,3 +307,26 @@ def test_mini_buckets_keep_to_the_memory():
     held = [sum(part.table.logs.size for _, parts in p.buckets for part in parts) for p in (wide, narrow)]
     assert held[1] < 1500 < held[0]
     assert wide.log_bound <= narrow.log_bound
+
+
+def test_mini_buckets_keep_to_the_work():
+    rng = np.random.default_rng(0)
+    names = [f"v{i}" for i in range(12)]
+    tables = [LogTable((a, b), rng.normal(size=(2, 2))) for i, a in enumerate(names) for b in names[:i]]
+    sizes = dict.fromkeys(names, 2)
+    free, limited = (bound_from_above(tables, sizes, [], names, 1024, most_work=work) for work in (1e9, 1200))
+    work = [sum(part.table.logs.size for _, parts in p.buckets for part in parts) for p in (free, limited)]
+    # tables that come from earlier mini-buckets may be larger than the share of a variable
+    assert work[1] < 1.5 * 1200 < work[0]
+    exact = bound_from_above(tables, sizes, [], names, 1e9).log_bound
+    assert exact - 1e-9 <= free.log_bound <= limited.log_bound
+
+
+def test_cuts_that_certainly_give_too_many_slices_are_not_searched_for():
+    names = [f"v{i}" for i in range(40)]
+    scopes, sizes = [(a, b) for i, a in enumerate(names) for b in names[:i]], dict.fromkeys(names, 2)
+    order = find_order(scopes, sizes, ())
+    cut = choose_cut(scopes, sizes, names, 16, order)
+    assert cut is not None
+    assert (len(cut.names), cut.slices, cut.order.largest) == (36, 2.0**36, pytest.approx(16))
+    assert choose_cut(scopes, sizes, names, 16, order, most_slices=2**35) is None

@@ -136,7 +136,7 @@ def bound_from_above(
     forward : of these, the ones that are drawn from a distribution of mass one that no table tells, so that the other
         tables count by their largest values
     most_held : where more cells would be held, `TooManyCells` is raised
-    most_work : mini-buckets get smaller where all of them together would have more cells
+    most_work : mini-buckets get smaller where all of them together would have many more cells
 
     Examples
     --------
