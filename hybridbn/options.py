@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 from numbers import Real
 from typing import Any, Literal, TypedDict
@@ -10,6 +11,10 @@ from hybridbn.errors import TableError
 from hybridbn.jobs import check_jobs
 
 __all__ = ["OptionKeywords", "Options", "PrecisionKeywords", "resolve_options"]
+
+
+SAMPLED_SECONDS = 60.0
+"""What is sampled takes about so long, if nobody says otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,10 +40,13 @@ class Options:
         combination of states of a few variables (of nodes, if they are continuous), and add up; exact, but in the worst
         case the time grows without limit. "bound": the variables that would be sliced are sampled, and
         `posterior.bounds` tell between which limits each probability lies with a confidence of 95 %. These limits hold
-        for any number of draws, unless a warning says that they are asymptotic.
+        for any number of draws, unless a warning and `posterior.asymptotic` say that they are asymptotic; then
+        `posterior.finite_sample_bounds` are those that do. `posterior.log_evidence_bounds` are limits of the log
+        probability of the evidence.
     seconds : float, optional
-        About how long an answer for one row of evidence may take with "bound", 60 by default; with "slice", a plan that
-        is predicted to take longer raises `TooWide`.
+        About how long an answer for one row of evidence may take. With "bound", 60 by default; what fits into
+        `max_bytes` and is predicted to take longer is sampled, too. With "slice", a plan that is predicted to take
+        longer raises `TooWide`.
 
     Examples
     --------
@@ -71,6 +79,13 @@ class Options:
             raise TableError(f"beyond must be None, 'slice' or 'bound', not {self.beyond!r}")
         if self.seconds is not None and (not _is_number(self.seconds) or not self.seconds > 0):
             raise TableError(f"seconds must be a positive number or None; found {self.seconds!r}")
+
+    @property
+    def seconds_per_row(self) -> float:
+        """About how many seconds an answer for one row may take."""
+        if self.beyond is None or (self.beyond == "slice" and self.seconds is None):
+            return math.inf
+        return SAMPLED_SECONDS if self.seconds is None else float(self.seconds)
 
     @property
     def jobs(self) -> int:

@@ -108,6 +108,12 @@ class Finding:
             None if self.cells is None else self.cells[rows],
         )
 
+    def repeat(self, count: int) -> Finding:
+        """Return the finding of a single row in so many rows; values take no more memory then."""
+        if self.plain:
+            return Finding(self.variable, np.broadcast_to(self.values, count))
+        return self.take(np.zeros(count, dtype=np.intp))
+
     def reach(self) -> tuple[Values, Values] | None:
         """Return the range (rows,) to which evidence other than values confines a continuous variable, None if it never
         does.

@@ -121,9 +121,9 @@ def _count_work(component: GaussianComponent, sizes: Mapping[str, int]) -> float
 def list_tables(problem: Problem, case: Evidence, drawn: Drawn, most_cells: float) -> tuple[list[LogTable], bool]:
     """Return the logarithms of all factors for one row, or of their largest values; and whether all have one."""
     tables: list[LogTable] = []
-    bounded = True
+    bounded, sizes = True, problem.sizes
     for source in problem.sources:
-        for table in _list_tables(problem, source, case, drawn, most_cells):
+        for table in _list_tables(problem, sizes, source, case, drawn, most_cells):
             bounded &= table is not None
             if table is not None:
                 tables.append(table)
@@ -131,10 +131,14 @@ def list_tables(problem: Problem, case: Evidence, drawn: Drawn, most_cells: floa
 
 
 def _list_tables(
-    problem: Problem, source: FactorSource, case: Evidence, drawn: Drawn, most_cells: float
+    problem: Problem,
+    sizes: Mapping[str, int],
+    source: FactorSource,
+    case: Evidence,
+    drawn: Drawn,
+    most_cells: float,
 ) -> list[LogTable | None]:
     """Return the tables whose product a factor never exceeds, with None for a factor that may be any number."""
-    sizes = problem.sizes
     has_axes = problem.axes.keys() >= set(source.names)
     if isinstance(source, WeightSource):
         return []

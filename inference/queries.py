@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import list_items
 from hybridbn.errors import TableError, TooWide
-from hybridbn.inference.engines import Engine
+from hybridbn.inference.engines import CELLS_PER_SECOND, Engine
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -24,7 +24,7 @@ from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.inference.answers import AnyNetwork
+    from hybridbn.inference.answers import Answer, AnyNetwork
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.problem import Problem
 
@@ -102,7 +102,9 @@ def _answer_case(
     snapshot: Snapshot, reader: EvidenceReader, wanted: Sequence[str], options: Options
 ) -> dict[str, DiscretePosterior | ContinuousPosterior] | None:
     """Return the posteriors of a single case if tables are all that they need."""
-    answer = Engine.registered[0].answer(snapshot, reader.evidence(), wanted, options.max_bytes)
+    # tables that take longer than allowed are too large as well
+    most_bytes = min(options.max_bytes, 8 * CELLS_PER_SECOND * options.seconds_per_row)
+    answer = Engine.registered[0].answer(snapshot, reader.evidence(), wanted, most_bytes)
     if answer is None:
         return None
     if answer.impossible:
@@ -152,18 +154,20 @@ def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options, targe
 
     A target is named where potentials above it may not have mass one, so that they count.
     """
+    return np.empty(0) if not read.rows else _answer_log_evidence(network, read, options, target).log_norm
+
+
+def _answer_log_evidence(network: AnyNetwork, read: Evidence, options: Options, target: str | None) -> Answer:
     from hybridbn.inference.answers import collect_nothing, solve
     from hybridbn.inference.problem import Question
 
-    if not read.rows:
-        return np.empty(0)
     targets = () if target is None else (target,)
-    return solve(network, Question(targets, joint=True, all_of=True), read, options, collect_nothing).log_norm
+    return solve(network, Question(targets, joint=True, all_of=True), read, options, collect_nothing)
 
 
 @dataclass
 class _LogEvidence:
-    """Log probability of a posterior's evidence, computed when somebody asks."""
+    """Log probability of a posterior's evidence, with its limits where it is sampled, computed when somebody asks."""
 
     network: Snapshot
     reader: EvidenceReader
@@ -174,7 +178,10 @@ class _LogEvidence:
         above = ancestors(self.network.pred, [self.target])
         whole = all(self.network.potential(name).normalized for name in above)
         evidence = self.reader.evidence()
-        return log_evidence_of(self.network, evidence, self.options, None if whole else self.target)
+        answer = _answer_log_evidence(self.network, evidence, self.options, None if whole else self.target)
+        if answer.bounds is None:
+            return answer.log_norm
+        return np.stack([answer.log_norm, *answer.arrange_rows(answer.bounds[-1])])
 
 
 def find_contradictions(

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from test_inference_slices import make_grid, make_mixed
 
 import hybridbn as hb
+from hybridbn.inference.elimination.cutting import choose_cut
 from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_above, bound_within
+from hybridbn.inference.elimination.ordering import find_order
 from hybridbn.inference.engines import bounds
 
 BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.1)
@@ -166,6 +168,7 @@ def weigh_by_likelihood(net, evidence, count):
     return means, 1 / (weights @ weights)
 
 
+@pytest.mark.slow
 def test_networks_whose_factors_have_no_tables_are_sampled_whole():
     """Discrete variables have four continuous parents each: not even two such factors together fit."""
     rng = np.random.default_rng(12)
@@ -202,12 +205,62 @@ def test_networks_whose_factors_have_no_tables_are_sampled_whole():
 
 
 def test_bounds_that_say_nothing_are_replaced_by_asymptotic_ones(monkeypatch):
-    monkeypatch.setattr(bounds, "LOOSE", 0.0)
     net = make_grid(np.random.default_rng(5), 4)
-    with pytest.warns(UserWarning, match="asymptotic"):
-        low, high = net.posterior("g22", {"g33": 1}, options=BOUND).bounds
-    exact = net.posterior("g22", {"g33": 1}).probabilities
-    assert ((low <= exact) & (exact <= high) & (high - low < 0.1)).all()
+    table = pd.DataFrame({"g33": [1, 0]})
+    monkeypatch.setattr(bounds, "LOOSE", np.inf)
+    certain = net.posterior("g22", table, options=BOUND)
+    assert certain.asymptotic.tolist() == [False, False]
+    monkeypatch.setattr(bounds, "LOOSE", 0.0)
+    with pytest.warns(UserWarning, match=r"asymptotic.*finite_sample_bounds"):
+        posterior = net.posterior("g22", {"g33": 1}, options=BOUND)
+    assert posterior.asymptotic is True
+    exact = net.posterior("g22", {"g33": 1})
+    assert exact.asymptotic is False
+    low, high = posterior.bounds
+    assert ((low <= exact.probabilities) & (exact.probabilities <= high) & (high - low < 0.1)).all()
+    np.testing.assert_array_equal(posterior.finite_sample_bounds, [limits[0] for limits in certain.bounds])
+    np.testing.assert_array_equal(certain.finite_sample_bounds, certain.bounds)
+    np.testing.assert_array_equal(exact.finite_sample_bounds, exact.bounds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(3))
+def test_intervals_cover_over_seeds(monkeypatch, number):
+    """Those that hold for any number of draws always, the asymptotic ones in 95 % of the seeds, for each variable."""
+    net = [make_grid(np.random.default_rng(20), 4), make_grid(np.random.default_rng(21), 5, zeros=0.2)][number % 2]
+    if number == 2:
+        net = make_mixed(np.random.default_rng(22), 4)
+    evidence = {"x1": 0.3, "g12": 0} if number == 2 else {"g33": 1, "g12": 0}
+    targets = [name for name in net if name not in evidence and isinstance(net.variable(name), hb.Discrete)]
+    exact = net.posteriors(evidence, targets)
+    value = exact[targets[0]].log_evidence
+    inside = {loose: [] for loose in (bounds.LOOSE, 0.0)}
+    certain = []
+    for seed in range(20):
+        monkeypatch.setattr(bounds, "_SEED", seed)
+        for loose, own in inside.items():
+            monkeypatch.setattr(bounds, "LOOSE", loose)
+            sampled = net.posteriors(evidence, targets, options=BOUND)
+            for name in targets:
+                true = exact[name].probabilities
+                for kept, (low, high) in ((own, sampled[name].bounds), (certain, sampled[name].finite_sample_bounds)):
+                    kept.append(((low - 1e-9 <= true) & (true <= high + 1e-9)).all())
+        low, high = sampled[targets[0]].log_evidence_bounds
+        assert low <= value <= high
+    assert np.mean(certain) >= 0.99
+    assert min(np.mean(own) for own in inside.values()) >= 0.95
+
+
+def test_the_log_probability_of_the_evidence_has_bounds():
+    net = make_grid(np.random.default_rng(8), 4)
+    table = pd.DataFrame({"g33": [0, 1, 0], "g00": [None, 1, None]})
+    exact, sampled = (net.posterior("g22", table, options=options) for options in (None, BOUND))
+    low, high = sampled.log_evidence_bounds
+    assert ((low <= exact.log_evidence) & (exact.log_evidence <= high) & (high - low < 4.2)).all()
+    assert ((low <= sampled.log_evidence) & (sampled.log_evidence <= high)).all()
+    np.testing.assert_array_equal(exact.log_evidence_bounds, [exact.log_evidence] * 2)
+    one = net.posterior("g22", {"g33": 1, "g00": 1}, options=BOUND)
+    assert one.log_evidence_bounds == (low[1], high[1]) == sampled[1].log_evidence_bounds
 
 
 def test_a_small_effective_sample_is_said(monkeypatch):
@@ -254,3 +307,26 @@ def test_mini_buckets_keep_to_the_memory():
     held = [sum(part.table.logs.size for _, parts in p.buckets for part in parts) for p in (wide, narrow)]
     assert held[1] < 1500 < held[0]
     assert wide.log_bound <= narrow.log_bound
+
+
+def test_mini_buckets_keep_to_the_work():
+    rng = np.random.default_rng(0)
+    names = [f"v{i}" for i in range(12)]
+    tables = [LogTable((a, b), rng.normal(size=(2, 2))) for i, a in enumerate(names) for b in names[:i]]
+    sizes = dict.fromkeys(names, 2)
+    free, limited = (bound_from_above(tables, sizes, [], names, 1024, most_work=work) for work in (1e9, 1200))
+    work = [sum(part.table.logs.size for _, parts in p.buckets for part in parts) for p in (free, limited)]
+    # tables that come from earlier mini-buckets may be larger than the share of a variable
+    assert work[1] < 1.5 * 1200 < work[0]
+    exact = bound_from_above(tables, sizes, [], names, 1e9).log_bound
+    assert exact - 1e-9 <= free.log_bound <= limited.log_bound
+
+
+def test_cuts_that_certainly_give_too_many_slices_are_not_searched_for():
+    names = [f"v{i}" for i in range(40)]
+    scopes, sizes = [(a, b) for i, a in enumerate(names) for b in names[:i]], dict.fromkeys(names, 2)
+    order = find_order(scopes, sizes, ())
+    cut = choose_cut(scopes, sizes, names, 16, order)
+    assert cut is not None
+    assert (len(cut.names), cut.slices, cut.order.largest) == (36, 2.0**36, pytest.approx(16))
+    assert choose_cut(scopes, sizes, names, 16, order, most_slices=2**35) is None

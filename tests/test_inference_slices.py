@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 import hybridbn as hb
 from hybridbn.inference import gaussian_component
-from hybridbn.inference.engines import slices
+from hybridbn.inference.engines import bounds, slices
 
 SMALL = hb.Options(max_bytes=800, beyond="slice")
 """So few bytes that ordinary elimination is too wide for the networks of these tests."""
@@ -60,7 +60,7 @@ def compare(net, evidence, targets, tolerance=1e-9):
     )
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=4, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_slices_add_up_to_the_exact_answer(seed):
     rng = np.random.default_rng(seed)
@@ -85,7 +85,7 @@ def test_slices_of_mixed_networks():
     compare(net, {"x1": 0.3, "x2": hb.Interval(0, 1)}, ["g00", "x3", "g31"])
 
 
-@pytest.mark.parametrize("target", ["x0", "x3", "g00"])
+@pytest.mark.parametrize("target", ["x0", pytest.param("x3", marks=pytest.mark.slow), "g00"])
 def test_densities_in_slices(target):
     """x0 has nodes, because of its softmax child, and x3 a closed form."""
     net = make_mixed(np.random.default_rng(2), 4)
@@ -141,6 +141,7 @@ def make_choice(rng, count):
     )
 
 
+@pytest.mark.slow
 def test_slices_answer_where_quadrature_turns_out_to_be_too_wide():
     net = make_choice(np.random.default_rng(0), 2)
     exact = net.posterior("c0", {"d": "y"})
@@ -229,6 +230,19 @@ def test_slices_that_take_too_long_are_too_wide():
     net = make_grid(np.random.default_rng(5), 4)
     with pytest.raises(hb.TooWide):
         net.posteriors({"g33": 1}, options=SMALL, seconds=1e-9)
+
+
+def test_what_fits_but_takes_too_long_is_sampled_or_refused(monkeypatch):
+    net = make_grid(np.random.default_rng(5), 4)
+    for options in ({}, {"beyond": "slice"}, {"beyond": "bound"}, {"seconds": 1e-7}):
+        assert net.posterior("g00", {"g33": 1}, **options).confidence == 1.0
+    with pytest.raises(hb.TooWide, match=r"takes about \S+ seconds a row, and seconds=1e-07 are allowed"):
+        net.posterior("g00", {"g33": 1}, beyond="slice", seconds=1e-7)
+    # where all tables are small there is nothing to sample
+    assert net.posterior("g00", {"g33": 1}, beyond="bound", seconds=1e-7).confidence == 1.0
+    monkeypatch.setattr(bounds, "CELLS_PER_DRAW", 8)
+    with pytest.warns(UserWarning, match="effective sample"):
+        assert net.posterior("g00", {"g33": 1}, beyond="bound", seconds=1e-7).confidence == 0.95
 
 
 @pytest.mark.parametrize("options", [{"beyond": "slices"}, {"beyond": 1}, {"seconds": 0}, {"seconds": "long"}])

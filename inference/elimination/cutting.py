@@ -32,6 +32,8 @@ _BITS_AT_ONCE_IN_PREDICTIONS = 1
 """The same where only the cost is to be predicted, which must not take long itself."""
 _TRIALS_AT_LAST = 20
 """Searches for a better order after all cuts."""
+_EFFORT = 2e8
+"""So many variables are cut at a time that all rounds together look at about so many pairs of neighbors."""
 
 
 class Cut(NamedTuple):
@@ -56,8 +58,10 @@ def choose_cut(
     keep: Sequence[str] = (),
     *,
     search: bool = True,
+    most_slices: float = math.inf,
 ) -> Cut | None:
-    """Return the variables to cut until no table has more than `most_cells`; None where those allowed don't suffice.
+    """Return the variables to cut until no table has more than `most_cells`; None where those allowed don't suffice, or
+    where that certainly takes more than `most_slices`.
 
     Variables to keep are eliminated last, and are not part of the order. Without `search` the order of the others stays
     as it is, which is fast and good enough for a prediction.
@@ -72,9 +76,15 @@ def choose_cut(
     """
     cut: list[str] = []
     slices = 1.0
-    bits = _BITS_AT_ONCE if search else _BITS_AT_ONCE_IN_PREDICTIONS
     while order.largest > most_cells:
+        # a variable divides the largest table by no more than the number of its states
+        if slices * (order.largest / most_cells) > most_slices:
+            return None
         excess = math.log2(min(order.largest, 1e300) / most_cells)
+        bits = float(_BITS_AT_ONCE_IN_PREDICTIONS)
+        if search:
+            rounds = _EFFORT / (len(order.names) * len(order.clique) ** 2 + 1)
+            bits = min(max(rounds / (1 + math.log(1 + excess)), bits), _BITS_AT_ONCE)
         names = _choose_names(scopes, sizes, allowed, order, max(1, int(excess / bits)))
         if not names:
             return None

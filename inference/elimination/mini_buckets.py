@@ -30,6 +30,10 @@ Draw: TypeAlias = Callable[[Values, Mapping[str, NDArray[Any]]], tuple[NDArray[A
 """From uniform numbers and the values drawn before to the values of a variable and their log densities."""
 
 
+_SHARES = 4.0
+"""A variable may take so many times the work or the memory that is left for each variable, since many take little."""
+
+
 class LogTable(NamedTuple):
     """The logarithms of a table over some names."""
 
@@ -103,11 +107,12 @@ def bound_within(
     most_cells: float,
     forward: Collection[str],
     most_held: float,
+    most_work: float = math.inf,
 ) -> Proposal:
     """Return what `bound_from_above` does, with mini-buckets so small that no more than `most_held` cells are held."""
     while most_cells > 1:
         try:
-            return bound_from_above(tables, sizes, order, drawn, most_cells, forward, most_held)
+            return bound_from_above(tables, sizes, order, drawn, most_cells, forward, most_held, most_work)
         except TooManyCells:
             most_cells /= 4
     return bound_from_above(tables, sizes, order, drawn, 1.0, forward)
@@ -121,6 +126,7 @@ def bound_from_above(
     most_cells: float,
     forward: Collection[str] = (),
     most_held: float = math.inf,
+    most_work: float = math.inf,
 ) -> Proposal:
     """Return an upper bound on the sum of the product of tables, and the proposal for the variables eliminated last.
 
@@ -130,6 +136,7 @@ def bound_from_above(
     forward : of these, the ones that are drawn from a distribution of mass one that no table tells, so that the other
         tables count by their largest values
     most_held : where more cells would be held, `TooManyCells` is raised
+    most_work : mini-buckets get smaller where all of them together would have many more cells
 
     Examples
     --------
@@ -154,7 +161,7 @@ def bound_from_above(
         send(table)
     buckets: list[tuple[str, tuple[MiniBucket, ...]]] = []
     chosen = frozenset(drawn)
-    for name, inputs in waiting.items():
+    for left, (name, inputs) in zip(range(len(waiting), 0, -1), waiting.items(), strict=True):
         if name in forward:
             for table in inputs:
                 axis = table.names.index(name)
@@ -163,7 +170,10 @@ def bound_from_above(
             continue
         if not inputs:
             inputs = [LogTable((name,), np.zeros(sizes[name]))]
-        parts = _match_marginals(name, _divide(name, inputs, sizes, most_cells))
+        share = min(most_work, max(most_held - held, 0.0) if name in chosen else math.inf) * _SHARES / left
+        groups = _group_tables(inputs, sizes, most_cells, share)
+        parts = _match_marginals(name, _multiply_groups(name, groups, sizes))
+        most_work -= sum(part.table.logs.size for part in parts)
         held -= sum(table.logs.size for table in inputs)
         inputs.clear()
         for part in parts:
@@ -176,20 +186,45 @@ def bound_from_above(
     return Proposal(constant, tuple(reversed(buckets)))
 
 
-def _divide(
-    name: str, inputs: Sequence[LogTable], sizes: Mapping[str, int], most_cells: float
-) -> tuple[MiniBucket, ...]:
-    """Return products of the tables, none with more than `most_cells`, unless a table is that large already."""
-    groups: list[tuple[set[str], list[LogTable]]] = []
-    for table in sorted(inputs, key=lambda table: -table.logs.size):
-        names = set(table.names)
-        fitting = [g for g in groups if math.prod(float(sizes[n]) for n in g[0] | names) <= most_cells]
-        if fitting:
-            scope, members = max(fitting, key=lambda g: (len(g[0] & names), -len(g[0])))
+def _group_tables(
+    inputs: Sequence[LogTable], sizes: Mapping[str, int], most_cells: float, most_work: float
+) -> list[tuple[set[str], list[LogTable]]]:
+    """Divide tables into groups, with their names, whose products have at most `most_cells` each and `most_work`
+    together, unless a table is that large already.
+    """
+    most_cells = min(most_cells, most_work)
+    largest_first = sorted(inputs, key=lambda table: -table.logs.size)
+    while True:
+        groups: list[tuple[set[str], list[LogTable]]] = []
+        cells: list[float] = []
+        for table in largest_first:
+            names = set(table.names)
+            best, most_shared = -1, (-1, 0)
+            for number, (scope, _) in enumerate(groups):
+                more = names - scope
+                if cells[number] * math.prod([float(sizes[n]) for n in more]) > most_cells:
+                    continue
+                shared = len(names) - len(more), -len(scope)
+                if shared > most_shared:
+                    best, most_shared = number, shared
+            if best < 0:
+                groups.append((names, [table]))
+                cells.append(float(table.logs.size))
+                continue
+            scope, members = groups[best]
+            cells[best] *= math.prod([float(sizes[n]) for n in names - scope])
             scope |= names
             members.append(table)
-        else:
-            groups.append((names, [table]))
+        total = sum(cells)
+        if total <= most_work or len(groups) == len(inputs):
+            return groups
+        most_cells = min(most_cells / 2, most_cells * most_work / total)
+
+
+def _multiply_groups(
+    name: str, groups: Sequence[tuple[set[str], list[LogTable]]], sizes: Mapping[str, int]
+) -> tuple[MiniBucket, ...]:
+    """Return the products of groups of tables."""
     parts = []
     for scope, members in groups:
         # powers of the same tables in every mini-bucket would do as well; equal weights are not far from the best

@@ -141,6 +141,7 @@ def search_order(
     keep: Iterable[str],
     first: EliminationOrder,
     trials: int = MOST_TRIALS,
+    effort: float = SEARCH_EFFORT,
 ) -> EliminationOrder:
     """Return a better order than the first one, if noisy repetitions of the search by weighted fill find one.
 
@@ -168,7 +169,7 @@ def search_order(
             best, last_improvement = order, number
         elif number - last_improvement >= PATIENCE:
             break
-        if spent > SEARCH_EFFORT:
+        if spent > effort:
             break
     return best
 

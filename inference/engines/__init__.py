@@ -29,7 +29,19 @@ if TYPE_CHECKING:
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.problem import Problem, Question
 
-__all__ = ["CaseAnswer", "Engine", "EngineRequest", "Plan", "Solution", "choose_plan", "estimate_rounding", "too_wide"]
+__all__ = [
+    "CELLS_PER_SECOND",
+    "CaseAnswer",
+    "Engine",
+    "EngineRequest",
+    "Plan",
+    "Solution",
+    "choose_plan",
+    "describe_cost",
+    "describe_seconds",
+    "estimate_rounding",
+    "too_wide",
+]
 
 
 @dataclass(slots=True)
@@ -61,8 +73,9 @@ class Solution:
     tables : for each scope of the problem an array (*scope, rows) that sums to one; NaN in impossible rows
     log_norm : (rows,) log probability of the evidence that the problem contains
     error : (rows,) estimated errors of probabilities
-    bounds : for each scope an array (2, *scope, rows) of limits between which the probabilities lie with the confidence
-        `SAMPLED_CONFIDENCE`, and last those of `log_norm` (2, rows); None where `tables` are exact but for `error`
+    bounds : for each scope an array (4, *scope, rows) of limits between which the probabilities lie with the confidence
+        `SAMPLED_CONFIDENCE`, first those to report and then those that hold for any number of draws; and last such
+        limits of `log_norm` (2, rows); None where `tables` are exact but for `error`
     """
 
     problem: Problem
@@ -77,6 +90,8 @@ class Solution:
     """By number of the target: the density of a continuous variable, where that is summed up from slices or draws."""
 
 
+CELLS_PER_SECOND = 5e7
+"""About as many table cells are computed in a second."""
 BEYOND_RANK = 60
 """Engines of this rank or a higher one answer what is too wide for the others."""
 ROUNDING = 1e-12
@@ -199,12 +214,48 @@ def choose_plan(request: EngineRequest, refused: TooWide | None = None) -> Plan:
         plan = engine.plan(request)
         if plan is None:
             continue
-        if plan.held_bytes <= request.options.max_bytes:
+        allowed = request.options.seconds_per_row * CELLS_PER_SECOND * max(request.evidence.rows, 1)
+        fast = engine.rank >= BEYOND_RANK or plan.operations <= allowed
+        if fast and plan.held_bytes <= request.options.max_bytes:
             return plan
         declined.append(plan)
     offers = [engine.offer(request) for engine in Engine.registered] if request.options.beyond is None else []
     hints = "".join(f"; or ask with {offer}" for offer in offers if offer)
-    raise too_wide(declined, request.options.max_bytes, hints) if refused is None else TooWide(f"{refused}{hints}")
+    if refused is not None:
+        raise TooWide(f"{refused}{hints}")
+    slow = [plan for plan in declined if plan.held_bytes <= request.options.max_bytes]
+    if slow:
+        fastest = min(slow, key=lambda plan: plan.operations)
+        if request.options.beyond == "bound":
+            # an answer is better than none where there is nothing to sample
+            return fastest
+        allowed = request.options.seconds_per_row
+        seconds = fastest.operations / (CELLS_PER_SECOND * max(request.evidence.rows, 1))
+        raise TooWide(
+            f"exact inference takes about {seconds:.3g} seconds a row, and seconds={allowed:g} are"
+            " allowed. Observe more variables, ask for fewer targets at once, or raise seconds"
+        )
+    raise too_wide(declined, request.options.max_bytes, hints)
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a predicted time as text.
+
+    Examples
+    --------
+    >>> describe_seconds(0.2), describe_seconds(2000), describe_seconds(1e9)
+    ('below 1 second', '33 minutes', '31.7 years')
+    """
+    for unit, size in (("years", 3.156e7), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0)):
+        if seconds >= 2 * size or (unit == "seconds" and seconds >= 1):
+            return f"{seconds / size:.3g} {unit}" if unit == "years" else f"{seconds / size:.0f} {unit}"
+    return "below 1 second"
+
+
+def describe_cost(time: str, held_bytes: float) -> str:
+    """Return the predicted cost of a row as text."""
+    about = "" if time.startswith("below") else "about "
+    return f"{about}{time} a row and {held_bytes / 2**20:.3g} MiB"
 
 
 def too_wide(plans: Sequence[Plan], max_bytes: float, hints: str = "") -> TooWide:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
 from hybridbn.inference.elimination.mini_buckets import bound_within
-from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
+from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, describe_cost, describe_seconds
 from hybridbn.inference.engines.slices import (
-    SLICES_AT_ONCE,
     DensitySums,
     add_slices,
-    describe_cost,
-    describe_seconds,
+    count_slices_at_once,
     index_cells,
     is_sliceable,
     list_kept,
@@ -39,8 +37,6 @@ from hybridbn.variables import Values
 
 __all__ = ["SampledBounds"]
 
-SECONDS = 60.0
-"""About how long one row of evidence may take, if the options don't say."""
 CELLS_PER_DRAW = 2.0**15
 """Variables are cut until the tables of one draw have at most this many cells, so that there can be many draws."""
 DRAWN_CELLS_PER_SECOND = 8e7
@@ -53,6 +49,8 @@ BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
 BUCKET_CELLS_PER_SECOND = 2.0**17
 """Mini-buckets have at most this many cells for each second that is allowed."""
+BUCKET_WORK_PER_SECOND = 2.0**22
+"""All mini-buckets together have at most this many cells for each second that is allowed: that takes half of it."""
 TABLE_CELLS, SMALL_TABLE = 2.0**25, 2.0**12
 """Factors with more cells count by their largest values, where that does not take more memory than is allowed; those
 with fewer cells than the second number don't."""
@@ -61,12 +59,16 @@ HELD_BYTES_PER_CELL = 32
 FEWEST, MOST, MOST_FORWARD = 256, 200_000, 2_000_000
 """There are at least and at most so many draws; more where variables are drawn from their own potentials, without
 tables, which is fast and needs many."""
+ENOUGH, FEWER_CELLS = 4096, 32.0
+"""Where there is no time for that many draws, more variables are drawn: until the tables of a draw are smaller by this
+factor, and once more."""
 FEW_EFFECTIVE = 50.0
 """A smaller effective sample is said."""
 LOOSE = 0.1
 """Intervals that the bound on the weights alone would make wider than twice this are asymptotic."""
 DEVIATIONS = 2.5
 """Asymptotic intervals have so many standard errors on either side."""
+_RISK = 1 - SAMPLED_CONFIDENCE
 _SEED = 0
 _BISECTIONS = 40
 
@@ -85,7 +87,7 @@ class SampledBounds(Engine):
         plan = BoundPlan.of(request, search=False)
         if plan is None or plan.held_bytes > request.options.max_bytes:
             return None
-        seconds = describe_seconds(request.options.seconds or SECONDS)
+        seconds = describe_seconds(replace(request.options, beyond="bound").seconds_per_row)
         return f"beyond='bound' (sampled, with bounds: {plan.draws} draws, {describe_cost(seconds, plan.held_bytes)})"
 
 
@@ -108,17 +110,21 @@ class BoundPlan(Plan):
         """Choose the variables to draw, and how many draws fit into the time."""
         problem, options, question = request.problem, request.options, request.question
         most_cells = min(CELLS_PER_DRAW, options.max_bytes / 64)
-        seconds = _seconds_of(request)
+        seconds = replace(options, beyond="bound").seconds_per_row
         bucket_cells = max(min(BUCKET_CELLS, options.max_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
         if not is_sliceable(request):
             return None
-        drawn = choose_drawn(request, list_kept(problem), most_cells, _table_cells_of(request), search=search)
-        if drawn is None or (drawn.forward and (question.joint or question.over)):
-            return None
-        most, each = MOST, SECONDS_PER_DRAW
-        if drawn.forward:
-            most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
-        draws = int(min(max(seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), most))
+        while True:
+            drawn = choose_drawn(request, list_kept(problem), most_cells, _table_cells_of(request), search=search)
+            if drawn is None or (drawn.forward and (question.joint or question.over)):
+                return None
+            most, each = MOST, SECONDS_PER_DRAW
+            if drawn.forward:
+                most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
+            draws = int(min(max(seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), most))
+            if draws >= min(ENOUGH, seconds / each) or most_cells < FEWER_CELLS:
+                break
+            most_cells /= FEWER_CELLS
         largest = drawn.order.largest
         held = 32 * (bucket_cells + largest)
         return cls(request, drawn, draws, bucket_cells, largest, drawn.order.clique, held, draws * drawn.order.total)
@@ -145,18 +151,23 @@ class BoundPlan(Plan):
 
     def _draw(self, case: Evidence, sums: SampleSums) -> Iterator[_DrawnPart]:
         """Yield solutions of draws for one row, and tell the sums the bound on their weights and their number."""
+        # of the processor, so that a busy machine changes no answers
+        latest = time.process_time() + 1.5 * self.request.options.seconds_per_row * self.request.options.jobs
         problem, drawn = self.request.problem, self.drawn
         kept = [name for name in list_kept(problem) if name not in drawn.names]
         tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request))
         order = [*drawn.order.names, *kept]
         most_held = self.request.options.max_bytes / HELD_BYTES_PER_CELL
-        proposal = bound_within(tables, problem.sizes, order, drawn.names, self.bucket_cells, drawn.forward, most_held)
+        most_work = self.request.options.seconds_per_row * BUCKET_WORK_PER_SECOND
+        proposal = bound_within(
+            tables, problem.sizes, order, drawn.names, self.bucket_cells, drawn.forward, most_held, most_work
+        )
         sums.log_bound = proposal.log_bound if bounded else math.inf
         forward = draw_forward(problem, case, drawn)
         rng = np.random.default_rng(_SEED)
-        latest = time.monotonic() + 2 * _seconds_of(self.request)
-        for start in range(0, self.draws, SLICES_AT_ONCE):
-            count = min(SLICES_AT_ONCE, self.draws - start)
+        step = count_slices_at_once(problem, drawn.names)
+        for start in range(0, self.draws, step):
+            count = min(step, self.draws - start)
             values, log_probability = proposal.draw(count, rng, forward)
             first, counts = np.arange(count), np.ones(count, dtype=np.intp)
             if not forward:
@@ -167,7 +178,7 @@ class BoundPlan(Plan):
             for part in solve_slices(self.request, case, distinct, drawn.order):
                 yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
             # what the plan estimates wrongly may take longer, but not without end
-            if time.monotonic() > latest:
+            if time.process_time() > latest:
                 break
 
 
@@ -180,10 +191,6 @@ class _DrawnPart(NamedTuple):
     values: dict[str, NDArray[Any]]
     log_probability: Values
     counts: NDArray[np.intp]
-
-
-def _seconds_of(request: EngineRequest) -> float:
-    return SECONDS if request.options.seconds is None else request.options.seconds
 
 
 def _table_cells_of(request: EngineRequest) -> float:
@@ -267,48 +274,53 @@ class SampleSums:
         """Return the estimate of the row, with its bounds."""
         problem = self.problem
         impossible = self.log_bound == -math.inf
-        limits = self._choose_limits(impossible)
+        limits, certain = self._choose_limits(impossible)
         bounds: list[Values] = []
         tables: list[Values] = []
         for number in range(len(problem.scopes)):
             moments = self.moments.get(number)
             if moments is None:
                 tables.append(np.ones(1))
-                bounds.append(np.full((2, 1), np.nan))
+                bounds.append(np.full((4, 1), np.nan))
                 continue
-            bounds.append(np.stack(limits.bound_ratio(moments))[..., None])
+            own = certain.bound_ratio(moments)
+            chosen = own if limits is certain else limits.bound_ratio(moments)
+            bounds.append(np.stack([*chosen, *own])[..., None])
             share = moments.first if self.total > 0 else np.ones_like(moments.first)
             tables.append((np.full_like(share, np.nan) if impossible else share / share.sum())[..., None])
         # an estimate of zero is none: the upper bound is all that is known
         log_norm = self.log_bound
         if self.total > 0:
             log_norm = self.log_scale + math.log(self.total / self.draws)
-        bounds.append(np.array(limits.bound_log_mean(self.log_scale, self.log_bound))[:, None])
+        bounds.append(np.array(certain.bound_log_mean(self.log_scale, self.log_bound))[:, None])
         error = np.array([self.error / self.total if self.total > 0 else 0.0])
         densities = {} if impossible else self.densities.posteriors(self.effective)
         rows = np.array([row])
         return Solution(problem, rows, case, dict(problem.axes), tables, np.array([log_norm]), error, bounds, densities)
 
-    def _choose_limits(self, impossible: bool) -> BernsteinLimits | AsymptoticLimits:
-        """Return how the bounds are computed, and warn where they are not as good as promised."""
+    def _choose_limits(self, impossible: bool) -> tuple[BernsteinLimits | AsymptoticLimits, BernsteinLimits]:
+        """Return how the bounds are computed, and how those that hold for any number of draws; warn where these are not
+        the same, or rough.
+        """
         effective, count = self.effective, self.draws
         reach = math.exp(min(self.log_bound - self.log_scale, 700.0)) if self.log_scale > -math.inf else 1.0
         bernstein = BernsteinLimits(count, self.total, self.squares, reach)
         if impossible:
-            return bernstein
+            return bernstein, bernstein
         if effective < FEW_EFFECTIVE:
             warn_user(
                 f"the effective sample has the size {effective:.3g} of {count} draws, below {FEW_EFFECTIVE:.0f}, so the"
                 " estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
             )
-            return bernstein
+            return bernstein, bernstein
         if bernstein.least_width <= LOOSE:
-            return bernstein
+            return bernstein, bernstein
         warn_user(
             f"the bounds are asymptotic (from an effective sample of the size {effective:.3g}): the bound on what a"
-            " draw may weigh is too far above the largest estimated weight to say more",
+            " draw may weigh is too far above the largest estimated weight to say more; finite_sample_bounds hold for"
+            " any number of draws",
         )
-        return AsymptoticLimits(count, self.total, self.squares)
+        return AsymptoticLimits(count, self.total, self.squares), bernstein
 
 
 @dataclass(frozen=True)
@@ -333,14 +345,6 @@ class AsymptoticLimits:
         low, high = moments.first / (self.total + 1) - half, (moments.first + 1) / (self.total + 1) + half
         return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
-    def bound_log_mean(self, log_scale: float, log_bound: float) -> tuple[float, float]:
-        """Return the limits of the logarithm of the mean weight."""
-        variance = max(self.squares / self.count - (self.total / self.count) ** 2, 0.0)
-        half = DEVIATIONS * math.sqrt(variance / self.count)
-        low, high = self.total / self.count - half, (self.total + 1) / self.count + half
-        lowest = log_scale + math.log(low) if low > 0 else -math.inf
-        return lowest, min(log_scale + math.log(high), log_bound)
-
 
 @dataclass(frozen=True)
 class BernsteinLimits:
@@ -362,20 +366,24 @@ class BernsteinLimits:
         """Half the width of the limits of a ratio whose values don't differ between draws."""
         return self._deviate(0.0) * self.count / self.total if self.total > 0 else math.inf
 
-    def _deviate(self, variance: Any) -> Any:
-        """Return how far a mean may be from its expectation on either side (theorem 4)."""
-        level = math.log(4 / (1 - SAMPLED_CONFIDENCE))
+    def _deviate(self, variance: Any, risk: float = _RISK / 2) -> Any:
+        """Return how far a mean may be from its expectation on either side, but with the probability `risk` (theorem
+        4).
+        """
+        level = math.log(2 / risk)
         spread = np.sqrt(2 * np.asarray(variance) * level / self.count)
         return spread + 7 * self.reach * level / (3 * max(self.count - 1, 1))
 
     def bound_log_mean(self, log_scale: float, log_bound: float) -> tuple[float, float]:
-        """Return the limits of the logarithm of the mean weight."""
+        """Return the limits of the logarithm of the expected weight."""
         if self.total == 0:
             return -math.inf, log_bound
         mean = self.total / self.count
-        half = float(self._deviate(max(self.squares / self.count - mean**2, 0.0)))
-        lowest = log_scale + math.log(mean - half) if mean > half else -math.inf
-        return lowest, min(log_scale + math.log(mean + half), log_bound)
+        # two limits by the variance, and below that of Markov: a mean is k times its expectation with at most 1 / k
+        risk = _RISK / 3
+        half = float(self._deviate(max(self.squares / self.count - mean**2, 0.0), risk))
+        low, high = max(mean - half, risk * mean), mean + half
+        return log_scale + math.log(low), min(log_scale + math.log(high), log_bound)
 
     def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
         """Return the limits of the ratios p: those for which w (t - p) may have the expectation zero.

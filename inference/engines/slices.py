@@ -18,8 +18,22 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
 from hybridbn.inference.elimination.cutting import Cut, choose_cut
-from hybridbn.inference.elimination.ordering import MOST_TRIALS, EliminationOrder, find_order, search_order
-from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
+from hybridbn.inference.elimination.ordering import (
+    MOST_TRIALS,
+    SEARCH_EFFORT,
+    EliminationOrder,
+    find_order,
+    search_order,
+)
+from hybridbn.inference.engines import (
+    CELLS_PER_SECOND,
+    Engine,
+    EngineRequest,
+    Plan,
+    Solution,
+    describe_cost,
+    describe_seconds,
+)
 from hybridbn.inference.engines.elimination import EliminationPlan, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
@@ -30,29 +44,26 @@ from hybridbn.inference.quadrature.supports import clip_to_support, find_evidenc
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
-    "CELLS_PER_SECOND",
-    "SLICES_AT_ONCE",
     "BetterOrder",
     "DensitySums",
     "SlicePlan",
     "Slices",
     "add_slices",
-    "describe_cost",
-    "describe_seconds",
+    "count_slices_at_once",
     "index_cells",
     "is_sliceable",
     "list_kept",
     "solve_slices",
 ]
 
-CELLS_PER_SECOND = 5e7
-"""About as many table cells are computed in a second."""
-SLICES_AT_ONCE = 4096
-"""The slices of one row are solved in chunks of this many."""
+SLICES_AT_ONCE, FACTOR_BYTES = 4096, 2.0**28
+"""The slices of one row are solved in chunks of this many, or of fewer, so that their factors take no more memory."""
 WORKING_TABLES = 8
 """Messages in both directions take about as much memory as so many tables of the largest size."""
 MOST_SLICES = 2.0**40
 """More slices take longer than anybody can wait."""
+_LUCK = 1024.0
+"""Better orders that are found while variables are cut hardly save more slices than by this factor."""
 SECONDS_PER_SLICE, SECONDS_PER_GRID = 5e-6, 2e-3
 """About the time that a slice takes beside its tables, and one in which there are nodes left."""
 SECONDS_PER_COEFFICIENT = 3e-8
@@ -68,7 +79,8 @@ FIRST_CELLS, MOST_FIRST_CELLS = 6, 64
 MOST_ROUNDS = 8
 """Its grid is refined at most so often."""
 
-
+FULL_SEARCH_SECONDS = 60.0
+"""Who has less time searches less for a better order."""
 FEW_TRIALS = 12
 """Searches for a better order before `TooWide` is raised."""
 _HOPELESS = 2.0**14
@@ -95,9 +107,9 @@ class BetterOrder(Engine):
             return None
         problem.tables.searched = True
         scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
-        order = search_order(
-            scopes, problem.sizes, list_kept(problem), problem.order, FEW_TRIALS if refused else MOST_TRIALS
-        )
+        trials = FEW_TRIALS if refused else MOST_TRIALS
+        share = min(request.options.seconds_per_row / FULL_SEARCH_SECONDS, 1.0)
+        order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials, share * SEARCH_EFFORT)
         if order is problem.order:
             return None
         problem.order = order
@@ -120,26 +132,6 @@ class Slices(Engine):
             return None
         seconds = describe_seconds(plan.seconds)
         return f"beyond='slice' (exact: {plan.slices:.3g} slices, {describe_cost(seconds, plan.held_bytes)})"
-
-
-def describe_seconds(seconds: float) -> str:
-    """Return a predicted time as text.
-
-    Examples
-    --------
-    >>> describe_seconds(0.2), describe_seconds(2000), describe_seconds(1e9)
-    ('below 1 second', '33 minutes', '31.7 years')
-    """
-    for unit, size in (("years", 3.156e7), ("days", 86400.0), ("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0)):
-        if seconds >= 2 * size or (unit == "seconds" and seconds >= 1):
-            return f"{seconds / size:.3g} {unit}" if unit == "years" else f"{seconds / size:.0f} {unit}"
-    return "below 1 second"
-
-
-def describe_cost(time: str, held_bytes: float) -> str:
-    """Return the predicted cost of a row as text."""
-    about = "" if time.startswith("below") else "about "
-    return f"{about}{time} a row and {held_bytes / 2**20:.3g} MiB"
 
 
 class Part(NamedTuple):
@@ -174,6 +166,7 @@ def split_targets(request: EngineRequest, most_cells: float, *, search: bool) ->
         return None
     gridded = [number for number, name in enumerate(question.targets) if name in problem.nodes]
     together = tuple(number for number in range(len(question.targets)) if number not in gridded)
+    most_slices = min(MOST_SLICES, _LUCK * request.options.seconds_per_row / SECONDS_PER_SLICE)
     parts = []
     for numbers in [together] * (bool(together) or not gridded) + [(number,) for number in gridded]:
         own = request
@@ -181,14 +174,14 @@ def split_targets(request: EngineRequest, most_cells: float, *, search: bool) ->
             asked = replace(question, targets=tuple(question.targets[number] for number in numbers))
             asked = replace(asked, only=frozenset(problem.potentials))
             own = replace(request, question=asked, problem=problem_of(request.network, asked, request.evidence))
-        cut = _find_cut(own, most_cells, search=search)
+        cut = _find_cut(own, most_cells, most_slices, search=search)
         if cut is None or cut.slices > MOST_SLICES:
             return None
         parts.append(Part(numbers, own, cut))
     return parts
 
 
-def _find_cut(request: EngineRequest, most_cells: float, *, search: bool) -> Cut | None:
+def _find_cut(request: EngineRequest, most_cells: float, most_slices: float, *, search: bool) -> Cut | None:
     """Return the variables to cut for tables of that size; None where that can't help."""
     problem = request.problem
     sizes = {**problem.sizes, **dict.fromkeys(problem.nodes, NODES)}
@@ -202,7 +195,9 @@ def _find_cut(request: EngineRequest, most_cells: float, *, search: bool) -> Cut
         scopes = list({tuple(name for name in scope if name not in targets): None for scope in scopes})
         kept = [name for name in kept if name not in targets]
         order = find_order(scopes, sizes, kept)
-    cut = choose_cut(scopes, sizes, allowed.difference(targets), most_cells, order, kept, search=search)
+    cut = choose_cut(
+        scopes, sizes, allowed.difference(targets), most_cells, order, kept, search=search, most_slices=most_slices
+    )
     if cut is None:
         return None
     names = (*targets, *cut.names)
@@ -238,7 +233,7 @@ class SlicePlan(Plan):
         if parts is None:
             return None
         seconds = sum(predict_seconds(part) for part in parts)
-        if request.options.seconds is not None and seconds > request.options.seconds:
+        if seconds > request.options.seconds_per_row:
             return None
         order = max((part.cut.order for part in parts), key=lambda order: order.largest)
         return cls(
@@ -310,9 +305,9 @@ def _iterate_slices(
     """Yield solutions of slices of one row, with the numbers and values of the cut variables in these."""
     names = part.cut.names
     sizes = tuple(axes[name].size for name in names)
-    count = math.prod(sizes)
-    for start in range(0, count, SLICES_AT_ONCE):
-        numbers = np.arange(start, min(start + SLICES_AT_ONCE, count))
+    count, step = math.prod(sizes), count_slices_at_once(part.request.problem, names)
+    for start in range(0, count, step):
+        numbers = np.arange(start, min(start + step, count))
         codes = dict(zip(names, np.unravel_index(numbers, sizes), strict=True)) if names else {}
         values, log_weights = grids.place(codes)
         for solution in solve_slices(part.request, case, values, part.cut.order):
@@ -338,11 +333,17 @@ def count_slices(values: Mapping[str, NDArray[Any]]) -> int:
     return len(next(iter(values.values()))) if values else 1
 
 
+def count_slices_at_once(problem: Problem, cut: Collection[str]) -> int:
+    """Return how many slices are solved at once."""
+    sizes = {**problem.sizes, **dict.fromkeys([*cut, *problem.nodes], 1)}
+    cells = sum(math.prod(float(sizes[name]) for name in factor.names) for factor in problem.factors)
+    return int(min(max(FACTOR_BYTES / (8 * max(cells, 1.0)), 1), SLICES_AT_ONCE))
+
+
 def make_slices(request: EngineRequest, case: Evidence, values: Mapping[str, NDArray[Any]]) -> Evidence:
     """Return one row of evidence for each combination of values of the cut variables."""
     count = count_slices(values)
-    repeated = np.zeros(count, dtype=np.intp)
-    findings = {name: finding.take(repeated) for name, finding in case.findings.items() if name not in values}
+    findings = {name: finding.repeat(count) for name, finding in case.findings.items() if name not in values}
     for name, own in values.items():
         findings[name] = Finding(request.problem.potentials[name].child, own)
     return Evidence(findings, count, single=False)
@@ -370,7 +371,7 @@ def solve_slices(
     for name, own in values.items():
         finding = case.findings.get(name)
         if finding is not None:
-            log_weights += finding.take(np.zeros(evidence.rows, dtype=np.intp)).log_weight_of(own)
+            log_weights += finding.repeat(evidence.rows).log_weight_of(own)
     for part in solve_in_chunks(problem, evidence, request.options):
         yield replace(part, log_norm=part.log_norm + log_weights[part.rows])
 

@@ -52,11 +52,25 @@ class Posterior(ABC):
     @property
     def log_evidence(self) -> Any:
         """Logarithm of the probability (density) of the evidence."""
+        return self._rows_first(self.compute_log_evidence()[0])
+
+    @property
+    def log_evidence_bounds(self) -> tuple[Any, Any]:
+        """The lower and the upper limits of `log_evidence`, equal unless it is sampled.
+
+        The probability that it lies between them is 95 %, whatever the number of draws.
+        """
+        _, low, high = self.compute_log_evidence()
+        return self._rows_first(low), self._rows_first(high)
+
+    def compute_log_evidence(self) -> Values:
+        """Return the log probability of the evidence, its lower and its upper limits (3, rows)."""
         if callable(self._log_evidence):
             self._log_evidence = self._log_evidence()
         if self._log_evidence is None:
             raise TableError("the probability of the evidence is not known here; ask the network's log_evidence")
-        return self._rows_first(self._log_evidence)
+        values = np.asarray(self._log_evidence)
+        return values if values.ndim > 1 else np.broadcast_to(values, (3, len(values)))
 
     def __len__(self) -> int:
         if self.single:
@@ -89,7 +103,7 @@ class Posterior(ABC):
             whole = self
             clone._log_evidence = _LazyLogEvidence(whole, rows)
         else:
-            clone._log_evidence = None if self._log_evidence is None else self._log_evidence[rows]
+            clone._log_evidence = None if self._log_evidence is None else self._log_evidence[..., rows]
         return clone
 
     def _rows_first(self, values: Values) -> Any:
@@ -138,8 +152,7 @@ class _LazyLogEvidence:
         self.whole, self.rows = whole, rows
 
     def __call__(self) -> Values:
-        whole = self.whole.log_evidence
-        return np.asarray(whole)[self.rows]
+        return self.whole.compute_log_evidence()[:, self.rows]
 
 
 class DiscretePosterior(Posterior):
@@ -187,15 +200,38 @@ class DiscretePosterior(Posterior):
     def bounds(self) -> tuple[Values, Values]:
         """The lower and the upper limits of the probabilities; wider than `error` only where answers are sampled.
 
-        Each interval holds its probability with `confidence`, whatever the number of draws.
+        Each interval holds its probability with `confidence`: whatever the number of draws is, or for many draws only
+        where `asymptotic` says so.
         """
-        low, high = (self._table, self._table) if self._bounds is None else self._bounds
+        return self._widen(None if self._bounds is None else self._bounds[:2])
+
+    @property
+    def finite_sample_bounds(self) -> tuple[Values, Values]:
+        """Limits that hold with `confidence` whatever the number of draws is; `bounds`, unless these are asymptotic."""
+        return self._widen(None if self._bounds is None else self._bounds[2:])
+
+    @property
+    def asymptotic(self) -> Any:
+        """Whether `bounds` rely on the number of draws being large, because `finite_sample_bounds` are too wide to say
+        much.
+        """
+        if self._bounds is None:
+            return self._rows_first(np.zeros(len(self._error), dtype=bool))
+        differ = (self._bounds[:2] != self._bounds[2:]) & ~np.isnan(self._bounds[:2])
+        return self._rows_first(differ.any(axis=(0, 1)))
+
+    def _widen(self, limits: Values | None) -> tuple[Values, Values]:
+        """Return limits, or the probabilities, widened by the error of quadrature."""
+        low, high = (self._table, self._table) if limits is None else limits
         low, high = np.maximum(low - self._error, 0.0), np.minimum(high + self._error, 1.0)
         return np.asarray(self._rows_first(low)), np.asarray(self._rows_first(high))
 
     @property
     def confidence(self) -> float:
-        """The probability with which a probability lies within its bounds; 1 where the answer is not sampled."""
+        """The probability with which a probability lies within its bounds; 1 where the answer is not sampled.
+
+        `asymptotic` tells where it holds for a large number of draws only.
+        """
         return 1.0 if self._bounds is None else SAMPLED_CONFIDENCE
 
     def probability(self, state: Any) -> Any:
