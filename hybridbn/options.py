@@ -39,10 +39,9 @@ class Options:
         What to do where a table would take more than `max_bytes`. None: raise `TooWide`. "slice": answer for each
         combination of states of a few variables (of nodes, if they are continuous), and add up; exact, but in the worst
         case the time grows without limit. "bound": the variables that would be sliced are sampled, and
-        `posterior.bounds` tell between which limits each probability lies with a confidence of 95 %. These limits hold
-        for any number of draws, unless a warning and `posterior.asymptotic` say that they are asymptotic; then
-        `posterior.finite_sample_bounds` are those that do. `posterior.log_evidence_bounds` are limits of the log
-        probability of the evidence.
+        `posterior.bounds` tell between which limits each probability lies with a confidence of 95 %, for any number of
+        draws; `posterior.log_evidence_bounds` are limits of the log probability of the evidence. Where the bounds are
+        wide, `posterior.asymptotic_bounds` are those of a large sample, without a guarantee.
     seconds : float, optional
         About how long an answer for one row of evidence may take. With "bound", 60 by default; what fits into
         `max_bytes` and is predicted to take longer is sampled, too. With "slice", a plan that is predicted to take

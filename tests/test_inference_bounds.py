@@ -196,31 +196,28 @@ def test_networks_whose_factors_have_no_tables_are_sampled_whole():
     assert effective > 10_000
     for name in answer:
         if isinstance(net.variable(name), hb.Discrete):
-            low, high = answer[name].bounds
             slack = 3 * np.sqrt(means[name] * (1 - means[name]) / effective)
-            assert ((low - slack <= means[name]) & (means[name] <= high + slack)).all()
+            for low, high in (answer[name].bounds, answer[name].asymptotic_bounds):
+                assert ((low - slack <= means[name]) & (means[name] <= high + slack)).all()
             assert (high - low).max() < 0.05
         else:
             assert answer[name].mean() == pytest.approx(means[name], abs=0.05 * answer[name].std())
 
 
-def test_bounds_that_say_nothing_are_replaced_by_asymptotic_ones(monkeypatch):
+def test_wide_bounds_stay_and_asymptotic_ones_stand_beside_them(monkeypatch):
     net = make_grid(np.random.default_rng(5), 4)
     table = pd.DataFrame({"g33": [1, 0]})
     monkeypatch.setattr(bounds, "LOOSE", np.inf)
     certain = net.posterior("g22", table, options=BOUND)
-    assert certain.asymptotic.tolist() == [False, False]
+    np.testing.assert_array_equal(certain.asymptotic_bounds, certain.bounds)
     monkeypatch.setattr(bounds, "LOOSE", 0.0)
-    with pytest.warns(UserWarning, match=r"asymptotic.*finite_sample_bounds"):
+    with pytest.warns(UserWarning, match=r"bounds are wide.*asymptotic_bounds"):
         posterior = net.posterior("g22", {"g33": 1}, options=BOUND)
-    assert posterior.asymptotic is True
     exact = net.posterior("g22", {"g33": 1})
-    assert exact.asymptotic is False
-    low, high = posterior.bounds
+    low, high = posterior.asymptotic_bounds
     assert ((low <= exact.probabilities) & (exact.probabilities <= high) & (high - low < 0.1)).all()
-    np.testing.assert_array_equal(posterior.finite_sample_bounds, [limits[0] for limits in certain.bounds])
-    np.testing.assert_array_equal(certain.finite_sample_bounds, certain.bounds)
-    np.testing.assert_array_equal(exact.finite_sample_bounds, exact.bounds)
+    np.testing.assert_array_equal(posterior.bounds, [limits[0] for limits in certain.bounds])
+    np.testing.assert_array_equal(exact.asymptotic_bounds, exact.bounds)
 
 
 @pytest.mark.slow
@@ -234,21 +231,19 @@ def test_intervals_cover_over_seeds(monkeypatch, number):
     targets = [name for name in net if name not in evidence and isinstance(net.variable(name), hb.Discrete)]
     exact = net.posteriors(evidence, targets)
     value = exact[targets[0]].log_evidence
-    inside = {loose: [] for loose in (bounds.LOOSE, 0.0)}
-    certain = []
+    monkeypatch.setattr(bounds, "LOOSE", 0.0)
+    asymptotic, certain = [], []
     for seed in range(20):
         monkeypatch.setattr(bounds, "_SEED", seed)
-        for loose, own in inside.items():
-            monkeypatch.setattr(bounds, "LOOSE", loose)
-            sampled = net.posteriors(evidence, targets, options=BOUND)
-            for name in targets:
-                true = exact[name].probabilities
-                for kept, (low, high) in ((own, sampled[name].bounds), (certain, sampled[name].finite_sample_bounds)):
-                    kept.append(((low - 1e-9 <= true) & (true <= high + 1e-9)).all())
+        sampled = net.posteriors(evidence, targets, options=BOUND)
+        for name in targets:
+            true = exact[name].probabilities
+            for kept, (low, high) in ((asymptotic, sampled[name].asymptotic_bounds), (certain, sampled[name].bounds)):
+                kept.append(((low - 1e-9 <= true) & (true <= high + 1e-9)).all())
         low, high = sampled[targets[0]].log_evidence_bounds
         assert low <= value <= high
     assert np.mean(certain) >= 0.99
-    assert min(np.mean(own) for own in inside.values()) >= 0.95
+    assert np.mean(asymptotic) >= 0.95
 
 
 def test_the_log_probability_of_the_evidence_has_bounds():

@@ -3,8 +3,8 @@
 The variables that would be cut are drawn, from weighted mini-buckets or from their own potentials; given them
 everything else is exact, in the same batches as all slices would be (a cutset sampler: Bidyuk & Dechter 2007). No
 importance weight exceeds the upper bound of the mini-buckets, so empirical Bernstein intervals (Maurer & Pontil 2009)
-hold for any number of draws. Where that bound is so far above the weights that these intervals would say nothing, they
-are asymptotic, which is said.
+hold for any number of draws. Where that bound is so far above the weights that these intervals say nothing, which is
+said, there are those of a large sample beside them, without a guarantee.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ factor, and once more."""
 FEW_EFFECTIVE = 50.0
 """A smaller effective sample is said."""
 LOOSE = 0.1
-"""Intervals that the bound on the weights alone would make wider than twice this are asymptotic."""
+"""Where the bound on the weights alone makes intervals wider than twice this, there are asymptotic ones, too."""
 DEVIATIONS = 2.5
 """Asymptotic intervals have so many standard errors on either side."""
 _RISK = 1 - SAMPLED_CONFIDENCE
@@ -274,7 +274,7 @@ class SampleSums:
         """Return the estimate of the row, with its bounds."""
         problem = self.problem
         impossible = self.log_bound == -math.inf
-        limits, certain = self._choose_limits(impossible)
+        certain, asymptotic = self._choose_limits(impossible)
         bounds: list[Values] = []
         tables: list[Values] = []
         for number in range(len(problem.scopes)):
@@ -284,8 +284,8 @@ class SampleSums:
                 bounds.append(np.full((4, 1), np.nan))
                 continue
             own = certain.bound_ratio(moments)
-            chosen = own if limits is certain else limits.bound_ratio(moments)
-            bounds.append(np.stack([*chosen, *own])[..., None])
+            others = own if asymptotic is None else asymptotic.bound_ratio(moments)
+            bounds.append(np.stack([*own, *others])[..., None])
             share = moments.first if self.total > 0 else np.ones_like(moments.first)
             tables.append((np.full_like(share, np.nan) if impossible else share / share.sum())[..., None])
         # an estimate of zero is none: the upper bound is all that is known
@@ -298,29 +298,27 @@ class SampleSums:
         rows = np.array([row])
         return Solution(problem, rows, case, dict(problem.axes), tables, np.array([log_norm]), error, bounds, densities)
 
-    def _choose_limits(self, impossible: bool) -> tuple[BernsteinLimits | AsymptoticLimits, BernsteinLimits]:
-        """Return how the bounds are computed, and how those that hold for any number of draws; warn where these are not
-        the same, or rough.
-        """
+    def _choose_limits(self, impossible: bool) -> tuple[BernsteinLimits, AsymptoticLimits | None]:
+        """Return how the bounds are computed, and asymptotic ones where these are loose, of which a warning tells."""
         effective, count = self.effective, self.draws
         reach = math.exp(min(self.log_bound - self.log_scale, 700.0)) if self.log_scale > -math.inf else 1.0
         bernstein = BernsteinLimits(count, self.total, self.squares, reach)
         if impossible:
-            return bernstein, bernstein
+            return bernstein, None
         if effective < FEW_EFFECTIVE:
             warn_user(
                 f"the effective sample has the size {effective:.3g} of {count} draws, below {FEW_EFFECTIVE:.0f}, so the"
                 " estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
             )
-            return bernstein, bernstein
+            return bernstein, None
         if bernstein.least_width <= LOOSE:
-            return bernstein, bernstein
+            return bernstein, None
         warn_user(
-            f"the bounds are asymptotic (from an effective sample of the size {effective:.3g}): the bound on what a"
-            " draw may weigh is too far above the largest estimated weight to say more; finite_sample_bounds hold for"
-            " any number of draws",
+            "the bounds are wide, because a draw may weigh far more than the heaviest one does; asymptotic_bounds"
+            f" (from an effective sample of the size {effective:.3g}) are narrower, without a guarantee: they are wrong"
+            " where much probability lies in what was not drawn. More max_bytes= make the bounds narrower",
         )
-        return AsymptoticLimits(count, self.total, self.squares), bernstein
+        return bernstein, AsymptoticLimits(count, self.total, self.squares)
 
 
 @dataclass(frozen=True)

@@ -200,25 +200,17 @@ class DiscretePosterior(Posterior):
     def bounds(self) -> tuple[Values, Values]:
         """The lower and the upper limits of the probabilities; wider than `error` only where answers are sampled.
 
-        Each interval holds its probability with `confidence`: whatever the number of draws is, or for many draws only
-        where `asymptotic` says so.
+        Each interval holds its probability with `confidence`, whatever the number of draws is.
         """
         return self._widen(None if self._bounds is None else self._bounds[:2])
 
     @property
-    def finite_sample_bounds(self) -> tuple[Values, Values]:
-        """Limits that hold with `confidence` whatever the number of draws is; `bounds`, unless these are asymptotic."""
-        return self._widen(None if self._bounds is None else self._bounds[2:])
+    def asymptotic_bounds(self) -> tuple[Values, Values]:
+        """The limits of a large sample where `bounds` are wide, else `bounds`.
 
-    @property
-    def asymptotic(self) -> Any:
-        """Whether `bounds` rely on the number of draws being large, because `finite_sample_bounds` are too wide to say
-        much.
+        They are wrong where much probability lies in what was not drawn, of which nothing can be known then.
         """
-        if self._bounds is None:
-            return self._rows_first(np.zeros(len(self._error), dtype=bool))
-        differ = (self._bounds[:2] != self._bounds[2:]) & ~np.isnan(self._bounds[:2])
-        return self._rows_first(differ.any(axis=(0, 1)))
+        return self._widen(None if self._bounds is None else self._bounds[2:])
 
     def _widen(self, limits: Values | None) -> tuple[Values, Values]:
         """Return limits, or the probabilities, widened by the error of quadrature."""
@@ -228,10 +220,7 @@ class DiscretePosterior(Posterior):
 
     @property
     def confidence(self) -> float:
-        """The probability with which a probability lies within its bounds; 1 where the answer is not sampled.
-
-        `asymptotic` tells where it holds for a large number of draws only.
-        """
+        """The probability with which a probability lies within its bounds; 1 where the answer is not sampled."""
         return 1.0 if self._bounds is None else SAMPLED_CONFIDENCE
 
     def probability(self, state: Any) -> Any:
