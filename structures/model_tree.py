@@ -148,9 +148,9 @@ def model_tree(
     errors' shape is learned, on held-out rows.
 
     Of a table that is read in passes, a sample settles which columns are tested and where they may be cut, the effects
-    of states, the depth, the smoothing, the errors' shape and how far it trusts rows. Then the trees grow from all
-    rows, each level of all trees in one pass, which sums up products by interval. Each of several trees draws how often
-    a row counts from the row's number, so the trees do not depend on batches or workers.
+    of states, the depth, the smoothing, the errors' shape and how far it trusts rows. Then the tree grows from all
+    rows, each level in one pass, which sums up products by interval. Several trees are those of the sample, and a
+    warning tells its size.
 
     References
     ----------
@@ -262,7 +262,11 @@ class _Forest:
         if not tuned.depth:
             return build_regression_network(self.regressors)
         trees = tuned.trees
-        if self.regressors.source is not None:
+        source = self.regressors.source
+        if source is not None and self.several:
+            # the residuals' density is that of these very trees; others with it predict less well
+            source.table.sample_if_scanned("several model trees")
+        elif source is not None:
             trees = self._grow_from_all_rows(tuned)
         elif not self.several:
             trees = grow_regressions(rows, (self.weights * tuned.trust)[None], tuned.growth, self.rng)
@@ -270,14 +274,12 @@ class _Forest:
         return network, predict_left_out(self.regressors, tuned.noise, *tuned.held_out)
 
     def _grow_from_all_rows(self, tuned: _TunedForest) -> list[TreeNode[NodeRegression]]:
-        """Return trees that are grown in passes, with the tests and the depth that are best by a sample of the rows."""
+        """Return the tree that is grown in passes, with the tests and the depth that are best by a sample."""
         # what is known of the sample's own rows is not needed elsewhere
         none = np.empty(0, dtype=np.intp)
         tests = [test._replace(codes=none, left_out=none) for test in self.tests]
-        streams = [int(seed) for seed in self.rng.integers(1 << 32, size=len(tuned.trees))] if self.several else None
-        rows = scan_regressors(self.regressors, tests, tuned.judge, streams)
-        growth = replace(tuned.growth, depth=tuned.depth)
-        return grow_scanned_regressions(rows, len(streams) if streams else 1, growth, self.rng)
+        rows = scan_regressors(self.regressors, tests, tuned.judge)
+        return grow_scanned_regressions(rows, 1, replace(tuned.growth, depth=tuned.depth), self.rng)
 
     def _draw_samples(self, trees: int) -> NDArray[np.uint8]:
         """Return how often the rows occur in the samples that trees for tuning grow from, (models, rows)."""
@@ -349,8 +351,7 @@ class _Forest:
             robust, _ = self._judge(rows, growth, depth, trees, trust)
             if is_clearly_less(robust.scores, tuned.scores, self.weights):
                 # folds deal out each row once, so that one tree of them judges rows that are in none
-                judges = tuned.trees if self.several else tuned.trees[:1]
-                return robust._replace(judge=RowTrust(judges, depth, tuned.noise))
+                return robust._replace(judge=RowTrust(tuned.trees[:1], depth, tuned.noise))
         return tuned
 
     def _measure_losses(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]]) -> Values:

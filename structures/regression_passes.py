@@ -25,7 +25,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.structures.residual_mixture import ResidualMixture
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.tables import Table
-from hybridbn.tables.row_numbers import draw_row_copies
 from hybridbn.variables import Codes, Discrete, Values
 
 if TYPE_CHECKING:
@@ -88,8 +87,6 @@ class _RegressorReader:
     potentials, names, effects, centers, scales, unit, ridge : as in `Regressors`
     tests : sequence of ColumnCodes
     trust : RowTrust, optional
-    streams : sequence of int, optional
-        Of the samples with replacement that trees are grown from; by default one tree is grown from all rows.
     """
 
     roles: Mapping[str, Role]
@@ -103,7 +100,6 @@ class _RegressorReader:
     ridge: Values
     tests: Sequence[ColumnCodes]
     trust: RowTrust | None
-    streams: Sequence[int] | None
 
     def __call__(self, table: Table, first: int) -> RegressionBatch:
         """Return the rows of a batch that have a target and count."""
@@ -115,8 +111,6 @@ class _RegressorReader:
         weights = data.table.weights[None]
         if self.trust is not None:
             weights = weights * self.trust.weigh_rows(rows)
-        if self.streams is not None:
-            weights = weights * np.stack([draw_row_copies(first + used, stream) for stream in self.streams])
         return RegressionBatch(rows, weights)
 
     def _read_rows(self, data: TrainingData) -> RegressionRows:
@@ -157,7 +151,6 @@ def scan_regressors(
     regressors: Regressors,
     tests: Sequence[ColumnCodes] = (),
     trust: RowTrust | None = None,
-    streams: Sequence[int] | None = None,
 ) -> ScannedRegressionRows:
     """Return all rows of a table that is read in passes, with the regressors of a sample of them.
 
@@ -167,8 +160,6 @@ def scan_regressors(
     tests : sequence of ColumnCodes
     trust : RowTrust, optional
         By default all rows count as the table's weights say.
-    streams : sequence of int, optional
-        Of the samples with replacement that trees are grown from; by default one tree is grown from all rows.
     """
     source = regressors.source
     assert source is not None
@@ -185,7 +176,6 @@ def scan_regressors(
         regressors.ridge,
         tuple(tests),
         trust,
-        streams,
     )
     variables = [source.variable(name) for name in source.roles]
     sizes, variance = tuple(test.size for test in tests), float(np.var(regressors.target))

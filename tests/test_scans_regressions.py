@@ -82,15 +82,14 @@ def describe(trees: list[TreeNode[NodeRegression]]) -> list[tuple[Any, ...]]:
     return described
 
 
-@pytest.mark.parametrize("streams", [None, [3, 8]])
-def test_a_level_by_a_pass_is_that_of_rows_in_memory(streams: list[int] | None, tmp_path: Path) -> None:
+def test_a_level_by_a_pass_is_that_of_rows_in_memory(tmp_path: Path) -> None:
     data = make_regimes(700, 2, 0.1)
     scan = hb.scan(write(tmp_path, data), weights="w", sample=300)
     regressors = learn_regressors(*read_for_regression(scan, "y", "auto", None))
     tests = [_choose_cuts(regressors, name) for name in ("x", "u", "c")]
-    rows = scan_regressors(regressors, tests, streams=streams)
+    rows = scan_regressors(regressors, tests)
     growth, before = Growth(0.5, depth=2), scan.passes.made
-    trees = grow_scanned_regressions(rows, len(streams or [0]), growth, np.random.default_rng(0))
+    trees = grow_scanned_regressions(rows, 1, growth, np.random.default_rng(0))
     assert scan.passes.made == before + 3
     table = read_weighted(data)
     block, weights = rows.read(table.with_variables(rows.variables), 0)
@@ -121,8 +120,8 @@ def test_all_rows_have_a_say(build: Any, tmp_path: Path) -> None:
     assert abs(ours - best) < 0.5 * (best - worse)
 
 
-@pytest.mark.parametrize("options", [pytest.param(OPTIONS[0], marks=pytest.mark.slow), OPTIONS[1]])
-def test_trees_do_not_depend_on_batches(options: dict[str, Any], tmp_path: Path) -> None:
+def test_trees_do_not_depend_on_batches(tmp_path: Path) -> None:
+    options = {"max_depth": 2}
     data = make_regimes(900, 5, 0.02)
     table = read_weighted(data)
     for name in ("one", "two"):
@@ -137,11 +136,16 @@ def test_trees_do_not_depend_on_batches(options: dict[str, Any], tmp_path: Path)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", OPTIONS)
-def test_processes_take_the_passes(options: dict[str, Any], tmp_path: Path) -> None:
+def test_processes_take_the_passes(tmp_path: Path) -> None:
     data = make_regimes(900, 6, 0.02)
     pattern, table = write(tmp_path, data), read_weighted(data)
-    alone = model_tree(hb.scan(pattern, weights="w", sample=500), "y", **options)
+    alone = model_tree(hb.scan(pattern, weights="w", sample=500), "y")
     with open_pool(2) as pool:
-        shared = model_tree(hb.scan(pattern, weights="w", sample=500, backend=pool), "y", **options)
+        shared = model_tree(hb.scan(pattern, weights="w", sample=500, backend=pool), "y")
     np.testing.assert_allclose(shared.log_density(table), alone.log_density(table), rtol=1e-6, atol=1e-6)
+
+
+def test_several_trees_say_that_they_are_those_of_a_sample() -> None:
+    scan = hb.scan({name: cells for name, cells in make_regimes(300, 7).items() if name != "w"}, sample=200)
+    with pytest.warns(UserWarning, match="several model trees are learned from a sample of 200 of 300 rows"):
+        model_tree(scan, "y", trees=2, max_depth=1)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["assign_row_folds", "draw_row_copies", "hash_numbers", "mix_bits"]
+__all__ = ["assign_row_folds", "hash_numbers", "mix_bits"]
 
 STEP = np.uint64(0x9E3779B97F4A7C15)
 FOLDS = 5
-_COPIES = np.cumsum([math.exp(-1) / math.factorial(copies) for copies in range(18)])
 _ORDERS = np.array(list(itertools.permutations(range(FOLDS))), np.int8)
 
 
@@ -52,24 +50,3 @@ def assign_row_folds(numbers: NDArray[np.intp]) -> NDArray[np.intp]:
     groups, places = np.divmod(numbers, FOLDS)
     orders = hash_numbers(groups.astype(np.uint64)) % np.uint64(len(_ORDERS))
     return _ORDERS[orders.astype(np.intp), places].astype(np.intp)
-
-
-def draw_row_copies(numbers: NDArray[np.intp], stream: int) -> NDArray[np.uint8]:
-    """Draw how often rows occur in a sample with replacement, by their numbers: from a Poisson distribution of mean 1,
-    the limit of that for many rows.
-
-    Parameters
-    ----------
-    numbers : ndarray (rows,)
-    stream : int
-        Other streams give other samples.
-
-    Examples
-    --------
-    >>> copies = draw_row_copies(np.arange(1000), 7)
-    >>> copies.mean().round(2), (copies == 0).mean().round(2)
-    (np.float64(1.02), np.float64(0.37))
-    """
-    start = hash_numbers(np.array([stream], np.uint64))
-    shares = hash_numbers(numbers.astype(np.uint64) ^ start) / 2.0**64
-    return np.searchsorted(_COPIES, shares, side="right").astype(np.uint8)
