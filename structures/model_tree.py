@@ -20,6 +20,7 @@ from hybridbn.fitting.trees.regression_splits import (
     NodeRegression,
     RegressionRows,
     grow_regressions,
+    grow_scanned_regressions,
     predict_by_depth,
 )
 from hybridbn.network import Network
@@ -34,6 +35,7 @@ from hybridbn.structures.regression import (
     predict_left_out,
     read_for_regression,
 )
+from hybridbn.structures.regression_passes import RowTrust, scan_regressors
 from hybridbn.structures.residual_mixture import (
     LeftOutPredictions,
     ResidualMixture,
@@ -77,13 +79,13 @@ def learn_model_tree(
     random_state: Any = 0,
 ) -> tuple[Network, LeftOutPredictions]:
     """Return model trees, and what trees that have not seen it predict for each row."""
-    read, used = read_for_regression(data, target, potentials, weights)
+    read, used, source = read_for_regression(data, target, potentials, weights)
     for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0), ("tested", tested, 0)):
         if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
             raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
     if name is not None and name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    regressors = learn_regressors(read, used)
+    regressors = learn_regressors(read, used, source)
     forest = _Forest(regressors, int(trees), int(max_depth), int(tested), make_generator(random_state))
     return forest.build_network(name or find_unused_name(f"{target} leaf", read.roles))
 
@@ -145,6 +147,11 @@ def model_tree(
     little cost. Untested columns cost nothing: they are averaged over in closed form. The variances are scaled, and the
     errors' shape is learned, on held-out rows.
 
+    Of a table that is read in passes, a sample settles which columns are tested and where they may be cut, the effects
+    of states, the depth, the smoothing, the errors' shape and how far it trusts rows. Then the tree grows from all
+    rows, each level in one pass, which sums up products by interval. Several trees are those of the sample, and a
+    warning tells its size.
+
     References
     ----------
     Quinlan (1992), "Learning with continuous classes"; Wang & Witten (1997), "Induction of model trees for predicting
@@ -192,6 +199,12 @@ class _ColumnTest(NamedTuple):
     def size(self) -> int:
         return max(len(self.cuts) + 1, len(self.order))
 
+    def find_codes(self, filled: Values) -> NDArray[np.intp]:
+        """Return the codes of numbers (rows, 1) or shares of states (rows, states)."""
+        if isinstance(self.variable, Discrete):
+            return np.asarray(np.argsort(self.order)[np.argmax(filled, axis=1)])
+        return np.searchsorted(np.array(self.cuts), filled[:, 0], side="right")
+
     def side(self, low: int, high: int) -> Values:
         """Return which numbers, or states, the codes from low to high stand for."""
         if isinstance(self.variable, Discrete):
@@ -213,7 +226,7 @@ class _ColumnTest(NamedTuple):
 
 class _TunedForest(NamedTuple):
     """Trees, how deep they are best, what they predict for rows they have not seen (means, variances and rows), how
-    far off that is, and how much each row was trusted.
+    far off that is, how much each row was trusted, and what tells that of other rows.
     """
 
     growth: Growth
@@ -223,6 +236,7 @@ class _TunedForest(NamedTuple):
     noise: ResidualMixture
     scores: Values
     trust: Values
+    judge: RowTrust | None = None
 
 
 class _Forest:
@@ -248,10 +262,24 @@ class _Forest:
         if not tuned.depth:
             return build_regression_network(self.regressors)
         trees = tuned.trees
-        if not self.several:
+        source = self.regressors.source
+        if source is not None and self.several:
+            # the residuals' density is that of these very trees; others with it predict less well
+            source.table.sample_if_scanned("several model trees")
+        elif source is not None:
+            trees = self._grow_from_all_rows(tuned)
+        elif not self.several:
             trees = grow_regressions(rows, (self.weights * tuned.trust)[None], tuned.growth, self.rng)
         network = self._join_leaves(trees, tuned.depth, tuned.noise, name)
         return network, predict_left_out(self.regressors, tuned.noise, *tuned.held_out)
+
+    def _grow_from_all_rows(self, tuned: _TunedForest) -> list[TreeNode[NodeRegression]]:
+        """Return the tree that is grown in passes, with the tests and the depth that are best by a sample."""
+        # what is known of the sample's own rows is not needed elsewhere
+        none = np.empty(0, dtype=np.intp)
+        tests = [test._replace(codes=none, left_out=none) for test in self.tests]
+        rows = scan_regressors(self.regressors, tests, tuned.judge)
+        return grow_scanned_regressions(rows, 1, replace(tuned.growth, depth=tuned.depth), self.rng)
 
     def _draw_samples(self, trees: int) -> NDArray[np.uint8]:
         """Return how often the rows occur in the samples that trees for tuning grow from, (models, rows)."""
@@ -322,7 +350,8 @@ class _Forest:
             trees = grow_regressions(rows, self.samples * (self.weights * trust), growth, self.rng)
             robust, _ = self._judge(rows, growth, depth, trees, trust)
             if is_clearly_less(robust.scores, tuned.scores, self.weights):
-                return robust
+                # folds deal out each row once, so that one tree of them judges rows that are in none
+                return robust._replace(judge=RowTrust(tuned.trees[:1], depth, tuned.noise))
         return tuned
 
     def _measure_losses(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]]) -> Values:
@@ -391,22 +420,23 @@ def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
     if not isinstance(variable, Discrete):
         weights = data.table.weights if data.table.weighted else None
         cuts = equal_frequency(filled[:, 0], None, weights, bins=INTERVALS)
-        codes = np.searchsorted(np.array(cuts), filled[:, 0], side="right")
-        return _ColumnTest(name, variable, cuts, none, codes, codes, holes)
+        test = _ColumnTest(name, variable, cuts, none, none, none, holes)
+        codes = test.find_codes(filled)
+        return test._replace(codes=codes, left_out=codes)
     mass, mean = regressors.weights @ filled, regressors.weights @ regressors.target / regressors.weights.sum()
     own = regressors.weights * regressors.target
     sums = own @ filled
     means = (sums + PRIOR_ROWS * mean) / (mass + PRIOR_ROWS)
     order = np.argsort(means, kind="stable")
-    states = np.argmax(filled, axis=1)
-    codes = np.argsort(order)[states]
+    test = _ColumnTest(name, variable, (), order, none, none, holes)
+    states, codes = np.argmax(filled, axis=1), test.find_codes(filled)
     # where a state stands among the others, without the row
     rest = np.maximum(mass[states] - regressors.weights, 0.0) + PRIOR_ROWS
     others = (sums[states] - own + PRIOR_ROWS * mean) / rest
     below = np.searchsorted(means[order], others)
     left_out = np.where(mass[states] < FEW_ROWS, np.minimum(below - (below > codes), len(order) - 1), codes)
     left_out = codes if len(order) == 2 else left_out  # the only cut separates them in either order
-    return _ColumnTest(name, variable, (), order, codes, left_out, holes)
+    return test._replace(codes=codes, left_out=left_out)
 
 
 def _add_gains(node: TreeNode[NodeRegression], gains: Values) -> None:

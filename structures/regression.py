@@ -18,16 +18,21 @@ from hybridbn.fitting.atoms import AtomsFitter
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
-from hybridbn.fitting.trees.regression_splits import LEAST_VARIANCE
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.fitting.trees.growth import TreeNode
+from hybridbn.fitting.trees.regression_splits import (
+    LEAST_VARIANCE,
+    Growth,
+    NodeRegression,
+    grow_scanned_regressions,
+)
 from hybridbn.network import Network
-from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.chow_liu import build_tree
+from hybridbn.structures.regression_passes import RowTrust, fill_column, scan_regressors
 from hybridbn.structures.residual_mixture import (
     LeftOutPredictions,
     ResidualMixture,
@@ -87,6 +92,9 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     residuals, too. While the regression is learned, missing cells are filled with their expectation given the other
     attributes. A weighted row is left out as a whole.
 
+    Of a table that is read in passes, a sample settles the ridge, the effects of states and the residuals' density;
+    attributes are learned from all rows, and so are the slopes, in one pass.
+
     Examples
     --------
     >>> rng = np.random.default_rng(0)
@@ -100,7 +108,10 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
 
 
 def build_regression_network(regressors: Regressors) -> tuple[Network, LeftOutPredictions]:
-    """Build the network of the regression on all rows; return it and the predictions of rows left out."""
+    """Build the network of the regression on all rows; return it and the predictions of rows left out.
+
+    Where the rows are read in passes one pass sums up their products, and the rest is that of the sample.
+    """
     residuals = regressors.whole.residuals
     variance = np.array([_measure_variance(residuals)])
     rows = np.arange(len(residuals))
@@ -108,7 +119,13 @@ def build_regression_network(regressors: Regressors) -> tuple[Network, LeftOutPr
     if regressors.spread is not None:
         variances += regressors.spread @ regressors.slopes**2
     noise = fit_residual_mixture(residuals, variances, rows, regressors.weights)
-    network = build_linear_network(regressors, regressors.root[None], variance, noise)
+    root = regressors.root
+    if regressors.source is not None:
+        node = TreeNode(None, NodeRegression(root, float(variance[0]), 0.0, 0.0, np.empty(0)))
+        scanned = scan_regressors(regressors, trust=RowTrust([node], 0, noise) if regressors.robust else None)
+        (tree,) = grow_scanned_regressions(scanned, 1, Growth(0.0, depth=0), np.random.default_rng(0))
+        root = tree.statistics.coefficients
+    network = build_linear_network(regressors, root[None], variance, noise)
     return network, predict_left_out(regressors, noise, regressors.target - residuals, variances, rows)
 
 
@@ -131,8 +148,6 @@ LEAST_SLOPE = 0.25
 """Of the effects of states that are learned without a row on those of all rows."""
 LEAST_SPREAD = 1e-4
 """Attributes given another attribute have at least this standard deviation, relative to that of all rows."""
-_OPTIONS = Options(tolerance=1e-6, impossible="nan")
-"""Missing cells are filled with these options while learning, where the noise of the sample is far greater."""
 
 
 @dataclass(frozen=True)
@@ -142,7 +157,7 @@ class Regressors:
     Attributes
     ----------
     data : TrainingData
-        The rows of positive weight with an observed target.
+        The rows of positive weight with an observed target; of a sample, where there is a `source`.
     potentials : tuple of Potential
         The attributes' own densities, in the table's order.
     names : tuple of str
@@ -166,6 +181,10 @@ class Regressors:
         are no categories.
     used : ndarray of bool
         The rows of the table that these are.
+    robust : bool
+        Whether rows in the tails count less for the regression on all rows.
+    source : TrainingData, optional
+        All rows, where they are read in passes and the regressors are those of a sample.
     """
 
     data: TrainingData
@@ -183,6 +202,8 @@ class Regressors:
     spread: Values | None
     left_out: Values | None
     used: NDArray[np.bool_]
+    robust: bool
+    source: TrainingData | None
 
     @property
     def target(self) -> Values:
@@ -203,10 +224,11 @@ class Regressors:
 
 def read_for_regression(
     data: Any, target: str, potentials: Potentials, weights: Any
-) -> tuple[TrainingData, NDArray[np.bool_]]:
+) -> tuple[TrainingData, NDArray[np.bool_], TrainingData | None]:
     """Read the data of a builder whose target is a number; "auto" means "gaussian" for attributes.
 
-    Returned are the rows that have a target and count, and which ones of the table they are.
+    Returned are the rows that have a target and count, and which ones of the table they are. Of a table that is read in
+    passes these are rows of a sample, and all rows come after them.
 
     Examples
     --------
@@ -216,13 +238,15 @@ def read_for_regression(
     hybridbn.errors.NetworkError: the target 'y' is discrete, and a regression predicts a number; use naive_bayes, tan
     or nb_tree
     """
-    read = read_data_with_target(data, target, potentials, weights, "regressions")
+    read = read_data_with_target(data, target, potentials, weights)
     if isinstance(read.variable(target), Discrete):
         raise NetworkError(
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"
         )
     # normal densities of the attributes are regressions, which have no points
     read = replace(read, roles={name: _leave_points(role) for name, role in read.roles.items()})
+    source = read if len(read.sampled.table) < len(read.table) else None
+    read = read.sampled
     used = ~np.isnan(read.codes(target)) & (read.table.weights > 0)
     read = read if used.all() else read.take(np.flatnonzero(used))
     read = replace(read, roles={name: _choose_role(read, name) for name in read.roles})
@@ -230,12 +254,12 @@ def read_for_regression(
         raise TableError(
             f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.table)}"
         )
-    return read, np.asarray(used)
+    return read, np.asarray(used), None if source is None else replace(source, roles=read.roles)
 
 
-def learn_regressors(data: TrainingData, used: NDArray[np.bool_]) -> Regressors:
-    """Learn the densities of the attributes and the effects of their states."""
-    potentials, filled, spreads = _learn_attributes(data)
+def learn_regressors(data: TrainingData, used: NDArray[np.bool_], source: TrainingData | None = None) -> Regressors:
+    """Learn the densities of the attributes and the effects of states from what `read_for_regression` returns."""
+    potentials, filled, spreads = _learn_attributes(data, source)
     assert data.target is not None
     target = data.codes(data.target)
     # a power of two, so that dividing by it rounds nothing
@@ -250,17 +274,19 @@ def learn_regressors(data: TrainingData, used: NDArray[np.bool_]) -> Regressors:
             groups += [len(names)] * block.shape[1]
             names.append(name)
     columns = _join_columns(data, {name: filled[name] for name in names}, weights)
-    whole = _fit_robust_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
+    whole, robust = _fit_robust_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
     del columns
-    return _standardize_columns(data, potentials, filled, spreads, tuple(names), whole, float(unit), used)
+    regressors = _standardize_columns(data, potentials, filled, spreads, tuple(names), whole, float(unit), used)
+    return replace(regressors, robust=robust, source=source)
 
 
 MOST_ROBUST_STEPS = 5
 """Of a regression whose residuals have heavy tails, each of which trusts the rows in these less."""
 
 
-def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: NDArray[np.intp]) -> Ridge:
-    """Return a regression in which rows in the tails count less as long as that predicts left out rows clearly better.
+def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: NDArray[np.intp]) -> tuple[Ridge, bool]:
+    """Return a regression in which rows in the tails count less as long as that predicts left out rows clearly better,
+    and whether they do.
 
     The intercept is the prediction where all columns are zero.
     """
@@ -273,7 +299,7 @@ def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: 
         trust = noise.weigh_rows(ridge.residuals, variances)
         return trust, score_residuals(noise, ridge.residuals, variances, rows, len(rows))
 
-    best = fit_sparse_ridge(columns, target, weights, groups)
+    first = best = fit_sparse_ridge(columns, target, weights, groups)
     trust, scores = judge(best)
     for _ in range(MOST_ROBUST_STEPS):
         if not (trust < 1).any() or not columns.shape[1]:
@@ -285,7 +311,7 @@ def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: 
         if not is_clearly_less(own, scores, weights):
             break
         best, scores = robust, own
-    return best
+    return best, best is not first
 
 
 def _join_columns(data: TrainingData, filled: Mapping[str, Values], weights: Values) -> Values:
@@ -369,6 +395,8 @@ def _standardize_columns(
         spread,
         left_out,
         used,
+        False,
+        None,
     )
 
 
@@ -403,15 +431,20 @@ def _leave_out_effects(effects: Values, shares: Values, states: NDArray[np.intp]
 
 
 def _learn_attributes(
-    data: TrainingData,
+    data: TrainingData, source: TrainingData | None
 ) -> tuple[tuple[Potential, ...], dict[str, Values], dict[str, Values]]:
     """Learn the densities of the attributes and fill their columns: numbers (rows, 1) or shares of states (rows,
     states).
 
     Returned are also the variances of columns that have been filled (rows,).
 
-    Numbers form one tree and categories another, so that normal densities of numbers given numbers stay linear.
+    Numbers form one tree and categories another, so that normal densities of numbers given numbers stay linear. They
+    are learned from all rows that have a target, in passes too.
     """
+    assert data.target is not None
+    table = data.table if source is None else source.table
+    if source is not None and table.count_missing(data.target):
+        table = table.keep_rows(data.variable(data.target))
     potentials: dict[str, Potential] = {}
     filled: dict[str, Values] = {}
     spreads: dict[str, Values] = {}
@@ -419,32 +452,14 @@ def _learn_attributes(
         names = [name for name in data.attributes if isinstance(data.variable(name), Discrete) == discrete]
         if not names:
             continue
-        network = build_tree(TrainingData(data.table.select(names), {name: data.roles[name] for name in names}, None))
+        network = build_tree(TrainingData(table.select(names), {name: data.roles[name] for name in names}, None))
         for name in names:
             potentials[name] = network.potential(name)
-            filled[name], spread = _fill_column(network, data, name, names)
+            filled[name], spread = fill_column(network, data, name, names)
             if spread is not None:
                 spreads[name] = spread
     attributes = data.attributes
     return tuple(potentials[name] for name in attributes), {name: filled[name] for name in attributes}, spreads
-
-
-def _fill_column(network: Network, data: TrainingData, name: str, names: list[str]) -> tuple[Values, Values | None]:
-    variable, cells = data.variable(name), data.codes(name)
-    holes: NDArray[np.intp] = np.flatnonzero(cells < 0 if isinstance(variable, Discrete) else np.isnan(cells))
-    if isinstance(variable, Discrete):
-        filled = (cells[:, None] == np.arange(len(variable))).astype(np.float64)
-    else:
-        filled = np.array(cells, dtype=np.float64)[:, None] if len(holes) else cells[:, None]
-    if not len(holes):
-        return np.asarray(filled), None
-    posterior = network.posterior(name, data.table.select(names).take(holes), options=_OPTIONS)
-    spread = np.zeros(len(cells))
-    if isinstance(posterior, DiscretePosterior):
-        filled[holes] = posterior.probabilities
-    else:
-        filled[holes], spread[holes] = posterior.mean()[:, None], posterior.var()
-    return np.asarray(filled), spread
 
 
 def _leave_points(role: Role) -> Role:

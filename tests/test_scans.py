@@ -210,6 +210,17 @@ def test_naive_bayes_of_states_takes_one_pass_and_tan_two(tmp_path: Path) -> Non
     assert passes == {"naive_bayes": 1, "tan": 2}
 
 
+def test_the_moments_of_all_pairs_take_one_pass() -> None:
+    columns = np.random.default_rng(0).normal(size=(6, 50)).tolist()
+    passes = []
+    for count in (2, 6):
+        data = {f"x{number}": column for number, column in enumerate(columns[:count])}
+        scan = hb.scan(data)
+        assert same(chow_liu(scan, "gaussian"), chow_liu(hb.Table(data), "gaussian"))
+        passes.append(scan.passes.made)
+    assert passes[0] == passes[1]
+
+
 def test_many_states_leave_a_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiles, "TRACKED", 50)
     rng = np.random.default_rng(0)

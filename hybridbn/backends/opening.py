@@ -68,10 +68,11 @@ def scan(
     The first pass finds the states and ranges of the columns; it is made when they are first needed. Tables of
     probabilities and normal densities, and all structures of these, are learned exactly; tables are the same to the
     last bit as from memory, unless weights are fractions. `nb_tree` takes a few passes for each level, `mixture`,
-    `class_clusters` and expectation maximization one for each step, `augment` some for each iteration. Mixtures of
-    truncated exponentials, kernels, regressions and model trees are learned from a sample, with a warning that tells
-    its size. The sample is that of the rows whose numbers have the smallest hashes, so it does not depend on the
-    backend; a table of fewer rows is its own sample.
+    `class_clusters` and expectation maximization one for each step, `augment` some for each iteration.
+    `model_tree` takes one for each level and `regression` one in all, after a sample has settled their options.
+    Mixtures of truncated exponentials, kernels, logistic regressions and several model trees are learned from a
+    sample, with a warning that tells its size. The sample is that of the rows whose numbers have the smallest hashes,
+    so it does not depend on the backend; a table of fewer rows is its own sample.
 
     Examples
     --------

@@ -259,10 +259,13 @@ class ScanCounter(Counter):
 
     def _find_moments(self, numbers: Names, given: Names) -> Moments | None:
         for (held, by), (variables, moments) in self.scan.passes.moments.items():
-            if by != given or not self._are_mine(variables) or not set(numbers) <= set(held):
+            if by != given or not set(numbers) <= set(held):
                 continue
-            others = set(held) - set(numbers)
-            if any(self.scan.count_missing(name) for name in others):
+            # of the other columns, which this counter may not know, only missing cells matter
+            others, columns = set(held) - set(numbers), self.scan.passes.profile.columns
+            if not self._are_mine(one for one in variables if one.name not in others):
+                continue
+            if any(columns[name].missing for name in others):
                 continue
             places = [held.index(name) for name in numbers]
             chosen = np.ix_(range(len(moments.weights)), places, places)

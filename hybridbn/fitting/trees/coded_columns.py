@@ -11,21 +11,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.trees.growth import Route, Sample
+from hybridbn.fitting.trees.growth import Route, Sample, follow_routes
 from hybridbn.tables.row_numbers import assign_row_folds
 from hybridbn.variables import Codes, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["CodedColumns", "ColumnView", "ScannedColumns", "choose_grain"]
+__all__ = ["CodedColumns", "ColumnView", "Located", "ScannedColumns", "choose_grain"]
 
 Result = TypeVar("Result")
 _GRAINS = 26
@@ -170,19 +170,7 @@ class CodedColumns(ColumnView):
 
     def locate(self, routes: Sequence[Route]) -> list[Sample]:
         """Return the rows that are sent to each of some nodes."""
-        whole = self.root()
-        # by the route whose rows are divided; a route is in the memory as long as its children are
-        divided: dict[int, list[Sample]] = {}
-
-        def follow(route: Route) -> Sample:
-            if route.above is None or route.split is None:
-                return whole
-            key = id(route.split)
-            if key not in divided:
-                divided[key] = route.split.divide(self.codes[route.split.column], follow(route.above))
-            return divided[key][route.branch]
-
-        return [follow(route) for route in routes]
+        return follow_routes(routes, [self.root()], self.codes)
 
     def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
         """Return the weight by group and state (groups, states) of each column; the number after the last counts all
@@ -250,18 +238,35 @@ class ScannedColumns(ColumnView):
         self, function: Callable[[CodedColumns, Sequence[Sample]], Result], samples: Sequence[Route]
     ) -> Result:
         """Make a pass over the rows."""
-        summed: Result = self._table.sum_parts(_Located(self._read, function, tuple(samples)), self._variables)
+        summed: Result = self._table.sum_parts(Located(self._read, function, tuple(samples)), self._variables)
         return summed
 
 
-@dataclass(frozen=True)
-class _Located:
-    """Applies a function to a batch and to its rows at some nodes."""
+class LocatesRows(Protocol):
+    """A batch of rows that are sent down the branches of trees."""
 
-    read: ReadColumns
-    function: Callable[[CodedColumns, Sequence[Sample]], Any]
+    def locate(self, routes: Sequence[Route]) -> list[Sample]:
+        """Return the rows that are sent to each of some nodes."""
+
+
+@dataclass(frozen=True)
+class Located:
+    """Applies a function to a batch and to its rows at some nodes.
+
+    Attributes
+    ----------
+    read : callable
+        From a batch of rows, and the place of its first row among all, to what locates its rows.
+    function : callable
+        From that and the rows at each node to what adds up over batches.
+    routes : tuple of Route
+    """
+
+    read: Callable[[Table, int], LocatesRows]
+    function: Callable[[Any, Sequence[Sample]], Any]
     routes: tuple[Route, ...]
 
     def __call__(self, table: Table, first: int) -> Any:
+        """Return the function of the rows of a batch, the first of which has this place among all."""
         block = self.read(table, first)
         return self.function(block, block.locate(self.routes))

@@ -28,6 +28,7 @@ __all__ = [
     "Sample",
     "Split",
     "TreeNode",
+    "follow_routes",
     "grow",
     "grow_from",
     "leaves",
@@ -57,6 +58,7 @@ class Route:
     split : Split
         Of the node above.
     branch : int
+        Of the root, the number of the tree.
     """
 
     above: Route | None = None
@@ -136,6 +138,37 @@ class Split(Generic[S]):
     def shares(self) -> Values:
         """Return the part of the weight that each branch has."""
         return np.asarray(self.masses / np.cumsum(self.masses)[-1])
+
+
+def follow_routes(routes: Sequence[Route], roots: Sequence[Sample], columns: Sequence[Codes]) -> list[Sample]:
+    """Return the rows of a batch that are sent to each of some nodes.
+
+    Parameters
+    ----------
+    routes : sequence of Route
+    roots : sequence of Sample
+        The rows at the root of each tree.
+    columns : sequence of ndarray (rows,)
+
+    Examples
+    --------
+    >>> split = Split(0, np.array([0, 1, -1]), np.array([1.0, 1.0]))
+    >>> _, right = Route().divide(split, [])
+    >>> [sample.rows for sample in follow_routes([right], [Sample(np.arange(3), np.ones(3))], [np.array([1, 0, 1])])]
+    [array([0, 2])]
+    """
+    # by the split of the node above, which is in memory as long as its routes are
+    divided: dict[int, list[Sample]] = {}
+
+    def follow(route: Route) -> Sample:
+        if route.above is None or route.split is None:
+            return roots[route.branch]
+        key = id(route.split)
+        if key not in divided:
+            divided[key] = route.split.divide(columns[route.split.column], follow(route.above))
+        return divided[key][route.branch]
+
+    return [follow(route) for route in routes]
 
 
 @dataclass(eq=False)

@@ -1,21 +1,39 @@
-"""Growing trees with a linear regression at each node, every one drawn towards the regression of the node above."""
+"""Growing trees with a linear regression at each node, every one drawn towards the regression of the node above.
+
+All that is asked of the rows is sums of products, by node or by node and code, which add up over batches of rows. Rows
+in memory are one batch; where they are read in passes, one pass sums up for a whole level of all trees.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from scipy import sparse
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
-from hybridbn.fitting.trees.growth import Levels, Sample, Split, TreeNode, grow_from
-from hybridbn.variables import Codes, Values
+from hybridbn.fitting.trees.coded_columns import Located
+from hybridbn.fitting.trees.growth import Levels, Route, Sample, Split, TreeNode, follow_routes, grow_from
+from hybridbn.variables import Codes, Values, Variable
 
-__all__ = ["Growth", "NodeRegression", "RegressionRows", "grow_regressions", "predict_by_depth"]
+if TYPE_CHECKING:
+    from hybridbn.tables import Table
 
+__all__ = [
+    "Growth",
+    "NodeRegression",
+    "RegressionBatch",
+    "RegressionRows",
+    "ScannedRegressionRows",
+    "grow_regressions",
+    "grow_scanned_regressions",
+    "predict_by_depth",
+]
+
+Result = TypeVar("Result")
 LEAST_VARIANCE = 1e-18
 """Of the residuals, relative to the target's."""
 _ROWS = 4096
@@ -24,6 +42,39 @@ _NUMBERS = 1 << 20
 """Numbers in the largest temporary arrays, about."""
 _ENTRIES = 1 << 16
 """Trees grow together as long as their samples have at most so many rows."""
+
+
+class RegressionView(Protocol):
+    """Rows that regressions at the nodes of trees are learned from: in memory, or read in passes.
+
+    Attributes
+    ----------
+    sizes : tuple of int
+    ridge : ndarray (regressors,)
+    target_variance : float
+    most_numbers : int
+        In the sums that are asked for at a time, about.
+    """
+
+    most_numbers: ClassVar[int]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How many codes each test has."""
+
+    @property
+    def ridge(self) -> Values:
+        """The penalties of the regression at the root."""
+
+    @property
+    def target_variance(self) -> float:
+        """The variance of the target, about."""
+
+    def sum_products(self, samples: Sequence[Any]) -> Values:
+        """Return the moments of 1, the regressors and the target at some nodes (nodes, columns, columns)."""
+
+    def sum_products_by_code(self, samples: Sequence[Any]) -> Values:
+        """Return the sums of the products of pairs of columns by node and code (nodes, codes of all tests, pairs)."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +102,121 @@ class RegressionRows:
     ridge: Values
     spread: Values | None = None
 
+    most_numbers: ClassVar[int] = _NUMBERS
+
+    @property
+    def target_variance(self) -> float:
+        """The variance of the target."""
+        return float(np.var(self.target))
+
     def take(self, tests: Sequence[int]) -> RegressionRows:
         """Return the same with some of the tests."""
         return replace(self, codes=self.codes[:, list(tests)], sizes=tuple(self.sizes[test] for test in tests))
+
+    def sum_products(self, samples: Sequence[Sample]) -> Values:
+        """Return the moments of 1, the regressors and the target of some samples (samples, columns, columns)."""
+        columns = self.numbers.shape[1] + 2
+        moments = np.zeros((len(samples), columns, columns))
+        for own, sample in zip(moments, samples, strict=True):
+            for first in range(0, len(sample.rows), _ROWS):
+                part = slice(first, first + _ROWS)
+                own += moments_of(self._take_full(sample.rows[part]), sample.weights[part])
+        return moments
+
+    def sum_products_by_code(self, samples: Sequence[Sample]) -> Values:
+        """Return the sums of the products of pairs of columns by sample and code (samples, codes of all tests,
+        pairs).
+        """
+        rows = np.concatenate([sample.rows for sample in samples])
+        owners = np.repeat(np.arange(len(samples)), [len(sample.rows) for sample in samples])
+        weights = np.concatenate([sample.weights for sample in samples])
+        # a row may be in samples of several trees, whose products of columns are the same
+        order = np.argsort(rows, kind="stable")
+        rows, owners, weights = rows[order], owners[order], weights[order]
+        first, second = _list_pairs(self.numbers.shape[1])
+        sums = [np.zeros((len(samples) * size, len(first))) for size in self.sizes]
+        for start in range(0, len(self.target), _ROWS):
+            low, high = np.searchsorted(rows, (start, start + _ROWS))
+            if low == high:
+                continue
+            own = self._take_full(slice(start, start + _ROWS))
+            products = own[:, first]
+            products *= own[:, second]
+            pointers = np.searchsorted(rows[low:high], np.arange(start, start + len(own) + 1))
+            for test, size in enumerate(self.sizes):
+                places = owners[low:high] * size + self.codes[rows[low:high], test]
+                shares = sparse.csc_array((weights[low:high], places, pointers), shape=(len(sums[test]), len(own)))
+                sums[test] += shares @ products
+        return np.concatenate([own.reshape(len(samples), -1, len(first)) for own in sums], axis=1)
+
+    def _take_full(self, chosen: Codes | slice) -> Values:
+        """Return ones, the regressors and the target of some rows."""
+        numbers, target = self.numbers[chosen], self.target[chosen]
+        return np.column_stack((np.ones(len(target)), numbers, target))
+
+
+class RegressionBatch(NamedTuple):
+    """A batch of rows, and their weights in each tree (trees, rows)."""
+
+    rows: RegressionRows
+    weights: Values
+
+    def locate(self, routes: Sequence[Route]) -> list[Sample]:
+        """Return the rows that are sent to each of some nodes."""
+        used = [np.flatnonzero(own > 0) for own in self.weights]
+        roots = [Sample(rows, own[rows]) for rows, own in zip(used, self.weights, strict=True)]
+        return follow_routes(routes, roots, list(self.rows.codes.T))
+
+
+@dataclass(frozen=True)
+class ScannedRegressionRows:
+    """Rows that are read in passes.
+
+    Attributes
+    ----------
+    table : Table
+    variables : sequence of Variable
+        What the columns are read as.
+    read : callable
+        From a batch of rows, and the place of its first row among all, to a `RegressionBatch`.
+    sizes, ridge, target_variance : as in `RegressionView`
+    """
+
+    table: Table
+    variables: Sequence[Variable]
+    read: Callable[[Table, int], RegressionBatch]
+    sizes: tuple[int, ...]
+    ridge: Values
+    target_variance: float
+
+    most_numbers: ClassVar[int] = 1 << 23
+
+    def sum_products(self, samples: Sequence[Route]) -> Values:
+        """Return what rows in memory do, by a pass."""
+        return self._sum_over(_sum_products, samples)
+
+    def sum_products_by_code(self, samples: Sequence[Route]) -> Values:
+        """Return what rows in memory do, by a pass."""
+        return self._sum_over(_sum_products_by_code, samples)
+
+    def _sum_over(
+        self, function: Callable[[RegressionBatch, Sequence[Sample]], Values], samples: Sequence[Route]
+    ) -> Values:
+        summed: Values = self.table.sum_parts(Located(self.read, function, tuple(samples)), self.variables)
+        return summed
+
+
+def _sum_products(batch: RegressionBatch, samples: Sequence[Sample]) -> Values:
+    return batch.rows.sum_products(samples)
+
+
+def _sum_products_by_code(batch: RegressionBatch, samples: Sequence[Sample]) -> Values:
+    return batch.rows.sum_products_by_code(samples)
+
+
+def _list_pairs(regressors: int) -> tuple[Codes, Codes]:
+    """Return which of 1, the regressors and the target are multiplied."""
+    return np.triu_indices(regressors + 2)
 
 
 @dataclass(frozen=True)
@@ -135,13 +298,35 @@ def grow_regressions(
         for own in weights[first : first + together]:
             used = np.flatnonzero(own > 0)
             samples.append(Sample(used, own[used].astype(np.float64)))
-        nodes = grow_from(columns, samples, criterion, Levels())
-        for node in nodes:
-            # trees are kept, and their rows are not needed any more
-            node.sample = Sample(np.empty(0, dtype=np.intp), np.empty(0))
-            node.statistics.moments = np.empty(0)
-        trees += nodes[: len(samples)]
+        trees += _grow(columns, samples, criterion)
     return trees
+
+
+def grow_scanned_regressions(
+    rows: ScannedRegressionRows, trees: int, growth: Growth, rng: np.random.Generator
+) -> list[TreeNode[NodeRegression]]:
+    """Grow trees from rows that are read in passes: one for the roots, and one for each level of all trees.
+
+    Parameters
+    ----------
+    rows : ScannedRegressionRows
+    trees : int
+        As many as the batches that it reads have weights for.
+    growth, rng : as in `grow_regressions`
+    """
+    return _grow([], [Route(branch=number) for number in range(trees)], PenalizedSquares(rows, growth, rng))
+
+
+def _grow(
+    columns: Sequence[Codes], samples: Sequence[Sample | Route], criterion: PenalizedSquares
+) -> list[TreeNode[NodeRegression]]:
+    """Return the roots of trees that are grown together."""
+    nodes = grow_from(columns, samples, criterion, Levels())
+    for node in nodes:
+        # trees are kept, and their rows are not needed any more
+        node.sample = Sample(np.empty(0, dtype=np.intp), np.empty(0))
+        node.statistics.moments = np.empty(0)
+    return nodes[: len(samples)]
 
 
 class _Cut(NamedTuple):
@@ -161,38 +346,27 @@ class PenalizedSquares:
 
     Attributes
     ----------
-    rows : RegressionRows
+    rows : RegressionRows or ScannedRegressionRows
     growth : Growth
     rng : Generator
         Draws the tests to be tried.
     """
 
-    rows: RegressionRows
+    rows: RegressionView
     growth: Growth
     rng: np.random.Generator
 
-    def measure(self, samples: Sequence[Sample]) -> list[NodeRegression]:
+    def measure(self, samples: Sequence[Any]) -> list[NodeRegression]:
         """Return the regressions of roots; those of other nodes come with the splits."""
-        return [self._measure_root(sample) for sample in samples]
+        return [self._measure_root(moments) for moments in self.rows.sum_products(samples)]
 
-    def _measure_root(self, sample: Sample) -> NodeRegression:
-        start = np.zeros(self.rows.numbers.shape[1] + 1)
-        start[0] = sample.weights @ self.rows.target[sample.rows] / sample.weights.sum()
-        moments = np.zeros((len(start) + 1, len(start) + 1))
-        for first in range(0, len(sample.rows), _ROWS):
-            part = slice(first, first + _ROWS)
-            moments += moments_of(self._take_full(sample.rows[part]), sample.weights[part])
-        coefficients, residual, _ = regress_towards(moments, start, self.rows.ridge, 0.0)
-        mass = float(sample.weights.sum())
+    def _measure_root(self, moments: Values) -> NodeRegression:
+        coefficients, residual, _ = regress_towards(moments, np.zeros(len(moments) - 1), self.rows.ridge, 0.0)
+        mass = float(moments[0, 0])
         # a sample may be fitted exactly, but no density is a point
-        least = LEAST_VARIANCE * float(np.var(self.rows.target))
+        least = LEAST_VARIANCE * self.rows.target_variance
         variance = max(float(residual) / max(mass - 1, 1e-9), least)
         return NodeRegression(coefficients, variance, mass, float(residual), moments)
-
-    def _take_full(self, chosen: Codes | slice) -> Values:
-        """Return ones, the regressors and the target of some rows."""
-        numbers, target = self.rows.numbers[chosen], self.rows.target[chosen]
-        return np.column_stack((np.ones(len(target)), numbers, target))
 
     def best(self, nodes: Sequence[TreeNode[NodeRegression]]) -> list[Split[NodeRegression] | None]:
         """Return the best cut of each node; nodes are looked at together as far as memory allows."""
@@ -200,8 +374,8 @@ class PenalizedSquares:
         large = [node.level < growth.depth and node.statistics.mass >= 2 * growth.least for node in nodes]
         splits: dict[int, Split[NodeRegression] | None] = {}
         able = [i for i in range(len(nodes)) if large[i]]
-        columns = self.rows.numbers.shape[1] + 2
-        together = max(1, _NUMBERS // int(max(sizes.sum(), 1) * columns * (columns + 1) // 2))
+        columns = len(self.rows.ridge) + 2
+        together = max(1, self.rows.most_numbers // int(max(sizes.sum(), 1) * columns * (columns + 1) // 2))
         for first in range(0, len(able), together):
             group = able[first : first + together]
             splits |= zip(group, self._cut([nodes[i] for i in group]), strict=True)
@@ -214,40 +388,14 @@ class PenalizedSquares:
         if growth.share < 1:
             ranks = np.argsort(self.rng.random((len(nodes), count)), axis=1)
             tried = ranks < max(1, int(np.ceil(growth.share * count)))
-        below = self._sum_up_to_codes(nodes)
+        sums = self.rows.sum_products_by_code([node.sample for node in nodes])
         best: list[_Cut | None] = [None] * len(nodes)
-        for test, sums in enumerate(below):
-            self._try_test(nodes, np.flatnonzero(tried[:, test]), test, sums, best)
+        ends = np.cumsum(self.rows.sizes)
+        for test, (end, size) in enumerate(zip(ends.tolist(), self.rows.sizes, strict=True)):
+            # all rows together are on no side of a cut
+            upto = np.cumsum(sums[:, end - size : end - 1], axis=1)
+            self._try_test(nodes, np.flatnonzero(tried[:, test]), test, upto, best)
         return [self._make_split(node, cut) for node, cut in zip(nodes, best, strict=True)]
-
-    def _sum_up_to_codes(self, nodes: list[TreeNode[NodeRegression]]) -> list[Values]:
-        """Return the moments of each node's rows up to each code of each test but the last (nodes, codes, products)."""
-        rows = np.concatenate([node.sample.rows for node in nodes])
-        owners = np.repeat(np.arange(len(nodes)), [len(node.sample.rows) for node in nodes])
-        weights = np.concatenate([node.sample.weights for node in nodes])
-        # a row may be in nodes of several trees, whose products of columns are the same
-        order = np.argsort(rows, kind="stable")
-        rows, owners, weights = rows[order], owners[order], weights[order]
-        first, second = self._pairs()
-        sums = [np.zeros((len(nodes) * size, len(first))) for size in self.rows.sizes]
-        for start in range(0, len(self.rows.target), _ROWS):
-            low, high = np.searchsorted(rows, (start, start + _ROWS))
-            if low == high:
-                continue
-            own = self._take_full(slice(start, start + _ROWS))
-            products = own[:, first]
-            products *= own[:, second]
-            pointers = np.searchsorted(rows[low:high], np.arange(start, start + len(own) + 1))
-            for test, size in enumerate(self.rows.sizes):
-                places = owners[low:high] * size + self.rows.codes[rows[low:high], test]
-                shares = sparse.csc_array((weights[low:high], places, pointers), shape=(len(sums[test]), len(own)))
-                sums[test] += shares @ products
-        shaped = (own.reshape(len(nodes), -1, len(first)) for own in sums)
-        return [np.cumsum(own[:, :-1], axis=1, out=own[:, :-1]) for own in shaped]
-
-    def _pairs(self) -> tuple[Codes, Codes]:
-        """Return which columns are multiplied."""
-        return np.triu_indices(self.rows.numbers.shape[1] + 2)
 
     def _try_test(
         self, nodes: list[TreeNode[NodeRegression]], chosen: Codes, test: int, sums: Values, best: list[_Cut | None]
@@ -261,8 +409,8 @@ class PenalizedSquares:
             :, : mass.shape[1]
         ]
         places, codes = np.nonzero(occurring & (mass >= growth.least) & (mass <= total - growth.least))
-        first, second = self._pairs()
-        width = self.rows.numbers.shape[1] + 2
+        first, second = _list_pairs(len(self.rows.ridge))
+        width = len(self.rows.ridge) + 2
         block = max(1, _NUMBERS // (4 * width * width))
         ridge = np.full(width - 2, growth.ridge)
         for start in range(0, len(places), block):
