@@ -148,7 +148,7 @@ class CrossValidation(Score):
     1
     >>> net = hb.structures.hill_climb({"x": x, "y": x**2 + 0.1 * z}, "semiparametric", score=CrossValidation(5))
     >>> sorted(net.potential(name).family for name in "xy")
-    ['kernel', 'kernel']
+    ['gaussian_mixture', 'kernel']
     """
 
     folds: int = 5

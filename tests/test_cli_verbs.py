@@ -496,7 +496,7 @@ ask hybridbn completion z
 ask hybridbn fit t
 """
     done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines() == ["predict", "--structure", "tan", "gaussian", "zsh", ""]
+    assert done.stdout.splitlines() == ["predict", "--structure", "tan", "gaussian gaussian_mixture", "zsh", ""]
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])

@@ -69,6 +69,7 @@ def leave_unusable(data: Any, kept: Container[Any]) -> Any:
 
     Examples
     --------
+    >>> import warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     warnings.simplefilter("always")
     ...     print(Table(leave_unusable({"x": [1.0, 2.0], "e": [None, None]}, ())).names, len(told))

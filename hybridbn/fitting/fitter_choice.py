@@ -93,7 +93,7 @@ def list_fitter_names() -> list[str]:
     Examples
     --------
     >>> list_fitter_names()[:4]
-    ['auto', 'atoms', 'gaussian', 'kernel']
+    ['auto', 'atoms', 'gaussian', 'gaussian_mixture']
     """
     import_modules("hybridbn.fitting")
     return ["auto", *sorted(Fitter.fitters)]
