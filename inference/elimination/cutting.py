@@ -111,7 +111,8 @@ def _choose_names(
 ) -> list[str]:
     """Return the variables of the largest table that cost least for each bit that they take from the table."""
     cliques = [clique.names for clique in make_junction_tree(scopes, [*order.names, *_list_kept(scopes, order)], ())]
-    logs = np.array([sum(math.log(sizes[name]) for name in clique) for clique in cliques])
+    log_sizes = dict(zip(sizes, map(math.log, sizes.values()), strict=True))
+    logs = np.array([sum(map(log_sizes.__getitem__, clique)) for clique in cliques])
     cells = np.exp(logs - logs.max())
     candidates = [name for name in order.clique if name in allowed and sizes[name] > 1]
     if len(candidates) <= count:
@@ -131,7 +132,7 @@ def _choose_names(
 
 
 def _list_kept(scopes: Sequence[tuple[str, ...]], order: EliminationOrder) -> list[str]:
-    return sorted({name for scope in scopes for name in scope}.difference(order.names))
+    return sorted(set().union(*scopes).difference(order.names))
 
 
 def _measure(
@@ -144,11 +145,12 @@ def _measure(
             around.setdefault(name, set()).update(scope)
     total = largest = 0.0
     widest: tuple[str, ...] = ()
+    cells_of = dict(zip(sizes, map(float, sizes.values()), strict=True))
     for name in names:
         members = around.pop(name, {name})
         for other in members - {name}:
             around[other] = (around[other] | members) - {name}
-        cells = math.prod(float(sizes[other]) for other in members)
+        cells = math.prod(map(cells_of.__getitem__, members))
         total += cells
         if cells > largest:
             largest, widest = cells, tuple(sorted(members))

@@ -308,13 +308,11 @@ def make_junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], 
     home: dict[str, int] = {}
     place = {name: i for i, name in enumerate([*order, *keep])}
     for name in order:
-        members = around.pop(name, {name})
-        rest = members - {name}
+        home[name] = len(cliques)
+        rest = around.pop(name, {name}).difference(home)
         for other in rest:
             around[other] |= rest
-            around[other].discard(name)
-        home[name] = len(cliques)
-        ranked = tuple(sorted(members, key=place.__getitem__))
+        ranked = (name, *sorted(rest, key=place.__getitem__))
         cliques.append(Clique(ranked, None, ranked[1:]))
     cliques.append(Clique(keep, None))
     last = len(cliques) - 1
