@@ -32,6 +32,7 @@ from hybridbn.inference.engines.slices import (
 )
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
+from hybridbn.inference.problem import Problem
 from hybridbn.inference.proposals import Drawn, choose_drawn, draw_forward, list_tables
 from hybridbn.variables import Values
 
@@ -215,6 +216,16 @@ class SampleMoments(NamedTuple):
 
 class SampleSums:
     """Sums over draws, from which estimates and their bounds are computed; the largest weight is one."""
+
+    request: EngineRequest
+    problem: Problem
+    log_bound: float
+    log_scale: float
+    densities: DensitySums
+    moments: dict[int, SampleMoments]
+    total: float
+    squares: float
+    error: float
 
     def __init__(self, request: EngineRequest, drawn: Drawn) -> None:
         self.request, self.problem = request, request.problem

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -391,7 +391,7 @@ class SliceGrids:
         self._bounds: dict[str, Bounds] = {}
         self._rounds = 0
         self.axes: dict[str, NodeAxis] = {}
-        self.error = 0.0
+        self.error: float = 0.0
         if not names:
             return
         ranges = find_evidence_ranges(self._problem, case)
@@ -510,6 +510,11 @@ class SliceSum:
     total: float = 0.0
     log_scale: float = -math.inf
     error: float = 0.0
+    densities: DensitySums = field(init=False)
+    scopes: dict[int, tuple[str, ...]] = field(init=False)
+    gridded: list[str] = field(init=False)
+    tables: dict[int, Values] = field(init=False)
+    marginals: dict[str, Values] = field(init=False)
 
     def __post_init__(self) -> None:
         problem = self.request.problem

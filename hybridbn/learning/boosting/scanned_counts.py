@@ -93,6 +93,9 @@ class ScannedWeights:
     """The weights of a scan's rows, which follow from the steps of the rounds."""
 
     floor = FLOOR
+    table: Table
+    current: passes.RowWeights
+    number: int
 
     def __init__(self, table: Table, weights: passes.RowWeights) -> None:
         self.table, self.current = table, weights
@@ -136,6 +139,7 @@ class ScannedColumns(CountedColumns):
     """Discrete columns of a scan and a target without holes, counted by a pass in every round."""
 
     picks_rows: ClassVar[bool] = False
+    table: Table
 
     def __init__(
         self, table: Table, variables: Mapping[str, Discrete], target: Discrete, row_weights: passes.RowWeights
