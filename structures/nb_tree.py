@@ -379,8 +379,8 @@ class _TreeNetwork:
             given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
             return Case(Multinomial(variable, given, table=_confine(table, box)))
         low, high = _interval(self.tests[column], box)
-        found = self._fit_in_leaf(leaf, column, parents)
-        return Case(found.potential, low, high)
+        fitted = self._fit_in_leaf(leaf, column, parents)
+        return Case(fitted.potential, low, high)
 
     def _fit_in_leaf(self, leaf: TreeNode[Values], column: str, parents: tuple[str, ...]) -> Case:
         """Learn a potential from the rows of a leaf, or of the nearest node above where that is possible."""
@@ -475,15 +475,15 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
-def _collect_counts(found: list[TreeNode[Values]], part: slice) -> Values:
+def _collect_counts(leaves: list[TreeNode[Values]], part: slice) -> Values:
     """Return the counts of some states that each leaf's tables are learned from (leaves, classes, states).
 
     They are those of the leaf, or, if none of its rows has a value of the column, those of the nearest node above that
     has some.
     """
-    counts = np.stack([leaf.statistics[:, part] for leaf in found])
+    counts = np.stack([leaf.statistics[:, part] for leaf in leaves])
     for number in np.flatnonzero(counts.sum(axis=(1, 2)) <= 0):
-        node = found[number].parent
+        node = leaves[number].parent
         while node is not None and counts[number].sum() <= 0:
             counts[number] = node.statistics[:, part]
             node = node.parent

@@ -53,12 +53,12 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     known = {name for name, attributes in graph.nodes.items() if attributes.get("variable")}
     table = read_as_declared(leave_unusable(data, graph), graph, weights)
     _refuse_unknown(graph, table)
-    found = roles(table, None, _keep_families(graph, table, potentials))
+    role_of = roles(table, None, _keep_families(graph, table, potentials))
     nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
     families = []
     for name in nodes:
-        variable, spec = found[name]
-        parents = tuple(found[parent].variable for parent in _list_parents(graph, name))
+        variable, spec = role_of[name]
+        parents = tuple(role_of[parent].variable for parent in _list_parents(graph, name))
         families.append((fitter_of(spec, variable, parents), variable, parents))
     prepare_families(table, families)
     return Network([fitter.fit(table, variable, parents) for fitter, variable, parents in families])

@@ -306,7 +306,7 @@ def regress_classes(
         return _minimize_by_newton(problem, first, enough)
     from scipy.optimize import minimize
 
-    found = minimize(
+    minimum = minimize(
         problem.objective,
         (start if first is None else first).ravel(),
         jac=True,
@@ -319,9 +319,9 @@ def regress_classes(
             "gtol": 1e-8 if tolerance is None else tolerance,
         },
     )
-    if found.nit >= _MOST_QUASI_STEPS:
+    if minimum.nit >= _MOST_QUASI_STEPS:
         _warn_unconverged()
-    return np.asarray(found.x.reshape(start.shape))
+    return np.asarray(minimum.x.reshape(start.shape))
 
 
 @dataclass(frozen=True)

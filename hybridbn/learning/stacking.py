@@ -155,8 +155,8 @@ def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Value
 
     start = np.append(np.full(count, 1 / count), np.zeros(classes))
     bounds = [(0.0, None)] * count + [(None, None)] * classes
-    found = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-10}).x
-    return np.asarray(found[:count]), np.asarray(found[count:])
+    solution = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-10}).x
+    return np.asarray(solution[:count]), np.asarray(solution[count:])
 
 
 def calibrate_votes(ensemble: Ensemble, scores: Values, truth: Codes, weights: Values) -> Ensemble:

@@ -370,10 +370,10 @@ def estimate_probabilities(
 
     The frequencies of the whole are Laplace's, those of a cell ``(counts + prior * above) / (total + prior)``.
     """
-    found = np.empty((len(cells), states))
+    probabilities = np.empty((len(cells), states))
     for i, cell in enumerate(cells):
         counts = np.bincount(codes[cell.rows], weights[cell.rows], states)
-        above = found[cell.above] if i else np.full(states, 1.0 / states)
+        above = probabilities[cell.above] if i else np.full(states, 1.0 / states)
         pseudo = prior if i else float(states)
-        found[i] = (counts + pseudo * above) / (counts.sum() + pseudo)
-    return found[leaves]
+        probabilities[i] = (counts + pseudo * above) / (counts.sum() + pseudo)
+    return probabilities[leaves]

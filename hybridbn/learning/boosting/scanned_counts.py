@@ -96,14 +96,13 @@ class ScannedWeights:
     table: Table
     current: passes.RowWeights
     number: int
+    judge: _CountJudge | None
+    split: Split | None
 
     def __init__(self, table: Table, weights: passes.RowWeights) -> None:
         self.table, self.current = table, weights
         self.number, self.judge, self.split = 0, None, None
         self.least: float = 1.0 if weights.start is None else 0.0
-
-    judge: _CountJudge | None
-    split: Split | None
 
     def weights(self, block: slice) -> Values:
         """Refused: they are where the rows are read."""

@@ -166,8 +166,8 @@ class Kernel(Potential):
             return integrate_child(group, ends[0][which], ends[1][which])
 
         def logs_in_cells(group: KernelMixture, parents: Sequence[Values], numbers: NDArray[Any]) -> ScaledConditional:
-            found = log_conditional(group, grid_of(parents), numbers.T, cells_at)
-            return ScaledConditional(np.moveaxis(found, 0, -1), np.zeros(1))
+            logs = log_conditional(group, grid_of(parents), numbers.T, cells_at)
+            return ScaledConditional(np.moveaxis(logs, 0, -1), np.zeros(1))
 
         logs, _ = self._evaluate(axes, cells, logs_in_cells)
         top = np.max(logs, axis=tuple(range(len(self.scope))), initial=-np.inf)
