@@ -172,8 +172,13 @@ def _compare_with_points(potential: Potential, axes: dict[str, np.ndarray]) -> N
 
 def check_no_rows(example: Example) -> None:
     potential = example.potential
-    axes = {name: axis[:, :0] for name, axis in some_axes(example, np.random.default_rng(0)).items()}
-    assert potential.on(axes)[0].shape == potential.log_on(axes).shape == (3,) * len(axes) + (0,)
+    for nodes in (1, 3):
+        full = some_axes(example, np.random.default_rng(0), nodes)
+        for pattern in itertools.product((False, True), repeat=len(full)):
+            if any(pattern):
+                by_row = zip(full.items(), pattern, strict=True)
+                axes = {name: axis[:, :0] if own else axis[:, 0] for (name, axis), own in by_row}
+                assert potential.on(axes)[0].shape == potential.log_on(axes).shape == (nodes,) * len(axes) + (0,)
     none = {name: np.asarray(values)[:0] for name, values in example.given.items()}
     assert potential.ppf(np.empty(0), none).shape == (0,)
 

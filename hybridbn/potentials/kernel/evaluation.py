@@ -88,6 +88,8 @@ def evaluate_conditional(
     group: KernelMixture, axes: Sequence[Values], child: NDArray[Any], *, log: bool
 ) -> ScaledConditional:
     """Return the conditional, or its logarithm, on axes (nodes, rows or 1) of the parents and of the child."""
+    if not all(axis.shape[1] for axis in (*axes, child)):
+        return ScaledConditional(np.empty((math.prod(map(len, axes)), len(child), 0)), np.zeros(0))
     if products_are_cheaper(group, axes, child):
         return evaluate_on_product(group, axes, child, log=log)
     if rows_are_cheaper(group, axes, child):
