@@ -104,7 +104,7 @@ class TestTypes:
         "values",
         [
             pd.array(["b", "a", None], dtype="string"),
-            pd.array(["b", "a", None], dtype="str"),
+            pd.Series(["b", "a", None]).array,
             pd.array(["b", "a", None], dtype=pd.ArrowDtype(pa.string())),
             np.array(["b", "a", None], dtype=object),
             pl.Series(["b", "a", None]),

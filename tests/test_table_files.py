@@ -417,7 +417,9 @@ def test_states_of_parquet_files_are_coded_batch_by_batch(
     assert table.equals(wanted)
     assert all(table[name].dtype == np.intp for name in ("text", "levels", "whole", "wide"))
     for both in (lambda t: t.to_pandas(), lambda t: t.to_polars().to_pandas(), lambda t: t.to_arrow().to_pandas()):
-        pd.testing.assert_frame_equal(both(table)[["text", "number"]], both(wanted)[["text", "number"]])
+        # before pandas 3, what is missing in text is None or nan
+        shown, expected = (both(t)[["text", "number"]].fillna({"text": ""}) for t in (table, wanted))
+        pd.testing.assert_frame_equal(shown, expected)
     taken = table.take(np.arange(200, 400))
     assert taken.equals(wanted.take(np.arange(200, 400)))
     assert taken.with_column("text", ["new"] * 200, Discrete("text", states=("new",)))["text"].max() == 0

@@ -183,7 +183,11 @@ def test_an_adapter_of_ones_own_is_enough_for_a_new_kind_of_frame() -> None:
     assert open_frame(pair).replace(filled, {}).first == [1.0, 2.0]
 
 
-TEXTS = st.text(max_size=4) | st.text("ab\0\u00e9", min_size=6, max_size=18)
+# before version 3, pandas takes text that differs after a zero character only for the same
+ZERO = "\0" if int(pd.__version__.split(".")[0]) >= 3 else "0"
+TEXTS = st.text(max_size=4).map(lambda text: text.replace("\0", ZERO)) | st.text(
+    "ab\u00e9" + ZERO, min_size=6, max_size=18
+)
 
 
 @settings(max_examples=25, deadline=None)
