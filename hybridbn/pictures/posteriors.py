@@ -198,8 +198,8 @@ def _chart_bars(posterior: DiscretePosterior, prior: DiscretePosterior | None) -
 
 def trace_density(posterior: ContinuousPosterior, count: int) -> tuple[Values, Values]:
     """Return points over nearly all of the mass, with both sides of every jump among them, and the densities there."""
-    low, high = posterior.quantile([0.0005, 0.9995])
-    margin = 0.08 * (high - low)
+    low, high = posterior.quantile([0.0025, 0.9975])
+    margin = 0.12 * (high - low)
     knots, _ = posterior.knots()
     inner = np.append(knots[:, 0], posterior.point_cells.points)
     x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])

@@ -9,6 +9,7 @@ a number.
 
 import hybridbn as hb
 
-heart = hb.datasets.load_heart()[["age", "sex", "disease", "cholesterol", "angina"]]
-net = hb.fit("age -> disease <- sex; disease -> cholesterol <- age; disease -> angina", heart)
+heart = hb.datasets.load_heart()[["age", "sex", "disease", "rate", "angina"]]
+arcs = "age -> disease <- sex; age -> rate <- disease; disease -> angina"
+net = hb.fit(arcs, heart, potentials={"disease": "softmax"})
 net.plot()

@@ -2,12 +2,13 @@
 The same network, given evidence
 ================================
 
-Known nodes are marked, and all others show what follows: here for women of 58 with a cholesterol
-between 240 and 300.
+Known nodes are marked, and all others show what follows: here for women of 58 whose heart
+reached a rate between 100 and 120.
 """
 
 import hybridbn as hb
 
-heart = hb.datasets.load_heart()[["age", "sex", "disease", "cholesterol", "angina"]]
-net = hb.fit("age -> disease <- sex; disease -> cholesterol <- age; disease -> angina", heart)
-net.plot({"age": 58, "sex": "female", "cholesterol": hb.Interval(240, 300)})
+heart = hb.datasets.load_heart()[["age", "sex", "disease", "rate", "angina"]]
+arcs = "age -> disease <- sex; age -> rate <- disease; disease -> angina"
+net = hb.fit(arcs, heart, potentials={"disease": "softmax"})
+net.plot({"age": 58, "sex": "female", "rate": hb.Interval(100, 120)})
