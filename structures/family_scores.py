@@ -7,6 +7,7 @@ at the rows. All families that differ from a given one by a single parent are sc
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -63,7 +64,10 @@ class _Regression(NamedTuple):
 class FamilyScores:
     r"""The BIC of a column given others, in nats: :math:`\log L - \frac{k}{2} \log n`; greater is better.
 
-    A family is scored on the rows in which all its columns are observed, and its likelihood is scaled up to all rows.
+    Where cells are missing, the score of a column alone is that of its observed cells, scaled up to all rows. To it is
+    added what the column gains by its parents, in likelihood less the penalty, in the rows in which the whole family is
+    observed. So scores of families with different holes can be compared: which rows happen to be complete cancels out,
+    and few rows count as few.
 
     Parameters
     ----------
@@ -140,6 +144,27 @@ class FamilyScores:
     def _penalty(self, count: float) -> float:
         return self._half_log * count
 
+    def _log_shares(self, name: str) -> Values:
+        """Return the logarithms of the shares of a column's states."""
+        counts = self._counter.joint((name,))
+        return np.log(np.maximum(counts, 1e-300)) - math.log(max(float(counts.sum()), 1e-300))
+
+    def _has_holes(self, names: Sequence[str]) -> bool:
+        return any(self._holes[name] for name in names)
+
+    def _add_gain(self, child: str, gain: float, weight: float, parameters: float) -> float:
+        """Return the score of a column with parents by the gain in likelihood over the column alone, and in parameters,
+        on observed rows of so much weight.
+        """
+        if not weight > 0:
+            return -math.inf
+        penalty = 0.5 * math.log(max(weight, 2.0)) * parameters
+        if weight < self.total:
+            # of small samples: McQuarrie (1999); as much as the observed rows need it more than all rows
+            free = weight - parameters - 1
+            penalty *= (self.total - parameters - 1) / free * weight / self.total if free > 0 else math.inf
+        return self(child, ()) + gain - penalty
+
     # -- tables -------------------------------------------------------------------------------------------------------
 
     def _is_counted(self, name: str) -> bool:
@@ -163,6 +188,9 @@ class FamilyScores:
         starts = np.concatenate([[0], np.flatnonzero(configurations[1:] != configurations[:-1]) + 1])
         likelihood = _n_log_n(counts).sum() - _n_log_n(np.add.reduceat(counts, starts)).sum()
         size = math.prod(map(self.data.states, given))
+        if given and self._has_holes((child, *given)):
+            alone = float(counts @ self._log_shares(child)[keys % states])
+            return self._add_gain(child, float(likelihood) - alone, weight, (size - 1) * (states - 1))
         return float(likelihood) * self.total / weight - self._penalty(size * (states - 1))
 
     @cached_property
@@ -199,9 +227,13 @@ class FamilyScores:
         joint, marginal = _n_log_n(table).sum(axis=(0, 1)), _n_log_n(table.sum(axis=1)).sum(axis=0)
         weights = np.add.reduceat(table.sum(axis=(0, 1)), starts)
         likelihood = np.add.reduceat(joint - marginal, starts)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            scores = likelihood * self.total / weights - self._half_log * (size // states) * (states - 1) * sizes
-        scores[weights <= 0] = -np.inf
+        if self._whole:
+            scores = likelihood - self._half_log * (size // states) * (states - 1) * sizes
+        else:
+            alone = self._log_shares(child) @ np.add.reduceat(table.sum(axis=0), starts, axis=1)
+            more = ((size // states) * sizes - 1) * (states - 1)
+            gains = zip((likelihood - alone).tolist(), weights.tolist(), more.tolist(), strict=True)
+            scores = np.array([self._add_gain(child, *gain) for gain in gains])
         for name, score in zip(names, scores.tolist(), strict=True):
             if name != child and name not in parents:
                 result[self.column_index[name]] = score
@@ -309,8 +341,7 @@ class FamilyScores:
         variable, variables = self.data.variable(child), tuple(map(self.data.variable, given))
         if given and cells_suffice(fitter):
             gain = self._gains.measure(fitter, variable, variables)
-            likelihood = gain.likelihood * self.total / gain.weight if gain.weight > 0 else -math.inf
-            return self(child, ()) + likelihood - self._penalty(gain.parameters)
+            return self._add_gain(child, gain.likelihood, gain.weight, gain.parameters)
         if moments_suffice(fitter):
             try:
                 statistics = fitter.statistics(self.data.table, variable, variables)
@@ -318,6 +349,11 @@ class FamilyScores:
             except HybridBNError:
                 return -math.inf
             likelihood, weight = statistics.log_likelihood(regressions), float(statistics.weights.sum())
+            if given and self._has_holes((child, *given)):
+                rest = functools.reduce(lambda those, parent: those.without(parent), variables, statistics)
+                own: Any = self.data.fitter(child, ()).fit(self.data.table, variable, ())
+                more = regressions.free_parameters() - own.free_parameters()
+                return self._add_gain(child, likelihood - rest.log_likelihood(own), weight, more)
             return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
         return self._fit(child, given)[0]
 
@@ -347,8 +383,10 @@ class FamilyScores:
         variables = tuple(map(self.data.variable, given))
         statistics = fitter.statistics(self.data.table, self.data.variable(child), variables)
         regressions: Softmax = fitter.approximate(statistics, near)
-        likelihood = statistics.log_likelihood(regressions) * self.total / statistics.total
-        return likelihood - self._penalty(regressions.free_parameters()), regressions
+        gain = statistics.log_likelihood(regressions)
+        gain -= float(statistics.weights @ self._log_shares(child)[statistics.codes])
+        parameters = regressions.free_parameters() - (self.data.states(child) - 1)
+        return self._add_gain(child, gain, statistics.total, parameters), regressions
 
     def drop_useless_parents(
         self, parents: Mapping[str, Sequence[str]], is_required: Callable[[str, str], bool]
@@ -367,11 +405,11 @@ class FamilyScores:
         for child, given in kept.items():
             while self._is_estimated(child, given):
                 shorter = [tuple(n for n in given if n != name) for name in given if not is_required(child, name)]
-                scores = [self._score_fitted(child, rest) for rest in (given, *shorter)]
-                best = int(np.argmax(scores))
-                if not best:
+                scores = [self._score_fitted(child, rest) for rest in shorter]
+                # a density need not depend on a parent: as good without it is better
+                if max(scores, default=-math.inf) < self._score_fitted(child, given):
                     break
-                given = shorter[best - 1]
+                given = shorter[int(np.argmax(scores))]
             kept[child] = given
         self._change_scores.clear()
         return kept
@@ -393,13 +431,21 @@ class FamilyScores:
 
     def _score_density(self, potential: Potential) -> float:
         """Return the score of a fitted density, evaluated at the rows."""
-        values, weights = evaluate_rows(potential, self.data.in_memory, np.flatnonzero(self.weights > 0))
+        data, rows, child = self.data.in_memory, np.flatnonzero(self.weights > 0), potential.child.name
+        values, weights = evaluate_rows(potential, data, rows)
         if not len(values):
             return -math.inf
-        likelihood = float(weights @ values)
-        likelihood -= potential.optimism()
-        scaled = likelihood * self.total / float(weights.sum())
-        return scaled - self._penalty(potential.free_parameters())
+        likelihood, weight = float(weights @ values) - potential.optimism(), float(weights.sum())
+        if not (potential.parents and self._has_holes([variable.name for variable in potential.variables])):
+            return likelihood * self.total / weight - self._penalty(potential.free_parameters())
+        own = self._fit(child, ())[1]
+        if own is None:
+            return -math.inf
+        for parent in potential.parents:
+            rows = rows[_find_observed(data.codes(parent.name)[rows])]
+        values, weights = evaluate_rows(own, data, rows)
+        more = potential.free_parameters() - own.free_parameters()
+        return self._add_gain(child, likelihood - float(weights @ values) + own.optimism(), weight, more)
 
 
 def _n_log_n(counts: Values) -> Values:
@@ -420,12 +466,15 @@ def evaluate_rows(potential: Potential, data: TrainingData, rows: NDArray[np.int
     ([0.4, 0.6, 0.6], [1.0, 1.0, 1.0])
     """
     columns = {variable.name: data.codes(variable.name)[rows] for variable in potential.variables}
-    seen = [~np.isnan(column) if column.dtype.kind == "f" else column >= 0 for column in columns.values()]
-    observed = np.all(seen, axis=0)
+    observed = np.all([_find_observed(column) for column in columns.values()], axis=0)
     weights = data.table.weights[rows][observed]
     if not len(weights):
         return np.zeros(0), weights
     return _evaluate_log_density(potential, {name: column[observed] for name, column in columns.items()}), weights
+
+
+def _find_observed(column: NDArray[Any]) -> NDArray[np.bool_]:
+    return ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
 
 
 def _evaluate_log_density(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:

@@ -3,11 +3,12 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import hybridbn as hb
 from hybridbn.fitting.counters import CrossedColumns
-from hybridbn.structures import family_scores
+from hybridbn.structures import family_scores, hill_climb
 from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.training_data import read_data_without_target
 
@@ -123,12 +124,28 @@ def test_counts_with_a_configuration_are_those_of_each_column(holes):
                 np.testing.assert_allclose(found[:, start : start + size], expected, atol=1e-12)
 
 
-def test_scores_of_incomplete_tables_are_scaled_up():
+def test_a_gain_counts_as_much_as_the_rows_that_tell_of_it():
     data = {"a": ["x", "x", "y", "y", None] * 20, "b": ["u", "v", "v", None, "u"] * 20}
     scores = FamilyScores(read_data_without_target(data, "auto", None))
     seen = FamilyScores(
         read_data_without_target({name: column[:3] * 20 for name, column in data.items()}, "auto", None)
     )
-    likelihood = seen("b", ("a",)) + 0.5 * math.log(60) * 2
-    assert scores("b", ("a",)) == pytest.approx(likelihood * 100 / 60 - 0.5 * math.log(100) * 2)
+    # the density of b alone is that of all its 80 cells
+    alone = 20 * math.log(40 / 80) + 40 * math.log(40 / 80)
+    gain = seen("b", ("a",)) + 0.5 * math.log(60) * 2 - alone
+    penalty = 0.5 * math.log(60) * (100 - 2) / 100 / ((60 - 2) / 60)
+    assert scores("b", ("a",)) == pytest.approx(scores("b", ()) + gain - penalty)
+    assert scores.score_changes("b", frozenset())[0] == pytest.approx(scores("b", ("a",)))
     assert hb.Table(data).missing["b"] == 20
+
+
+@pytest.mark.parametrize("potentials", ["gaussian", "auto"])
+def test_which_rows_are_complete_is_no_reason_for_an_arc(potentials):
+    """The density of few complete rows can be much higher or lower than that of all, without any dependence."""
+    rng = np.random.default_rng(0)
+    data = {name: rng.normal(size=150) for name in "abcdefgh"} | {"k": rng.integers(0, 3, 150).astype(str)}
+    frame = pd.DataFrame(data).mask(rng.random((150, 9)) < 0.4)
+    for missing, most, least in (("available", 6, -13.5), ("em", 2, -12.5)):
+        network = hill_climb(frame, potentials=potentials, missing=missing)
+        assert network.number_of_edges() <= most
+        assert network.log_density(hb.Table(data)).mean() > least
