@@ -13,13 +13,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
 from hybridbn.inference.elimination.program import LETTERS, Compiler, Factor, Program, ProgramStep
 from hybridbn.variables import Values
 
-__all__ = ["CaseCompiler", "TooManyCells", "is_possible"]
+__all__ = ["CaseCompiler", "TooManyCells"]
 
 _SMALL = math.log(300)
 """Tables with fewer cells (log) are multiplied by einsum faster than they can be ordered."""
@@ -369,49 +368,3 @@ class CaseCompiler(Compiler):
                 for slot in set(inputs).difference(upper.values(), outputs.values()):
                     self.tables[slot] = None
         self.program.outputs.extend([outputs[scope[0]] for scope in scopes])
-
-
-def is_possible(
-    factors: Sequence[Factor], tables: Sequence[NDArray[np.bool_]], sizes: Mapping[str, int], most_cells: float
-) -> bool:
-    """Tell whether some states are possible in all tables together.
-
-    Examples
-    --------
-    >>> equal, sizes = np.eye(2, dtype=bool), {"a": 2, "b": 2}
-    >>> is_possible([Factor(("a", "b")), Factor(("b", "a"))], [equal, ~equal], sizes, 100)
-    False
-    """
-    left = dict(enumerate(tables))
-    names = [list(factor.names) for factor in factors]
-    uses: dict[str, set[int]] = {}
-    for number, scope in enumerate(names):
-        for name in scope:
-            uses.setdefault(name, set()).add(number)
-    # a name of one table only is summed out there; where everything is possible then, the table tells nothing any more
-    waiting = [name for name, numbers in uses.items() if len(numbers) == 1]
-    while waiting:
-        name = waiting.pop()
-        if len(uses.get(name, ())) != 1:
-            continue
-        (number,) = uses.pop(name)
-        scope = names[number]
-        table = np.asarray(left[number].any(axis=scope.index(name)))
-        scope.remove(name)
-        count = np.count_nonzero(table)
-        if not count:
-            return False
-        left[number] = table
-        if count == table.size:
-            del left[number]
-            for other in scope:
-                uses[other].discard(number)
-                if len(uses[other]) == 1:
-                    waiting.append(other)
-        else:
-            waiting.extend([other for other in scope if len(uses[other]) == 1])
-    if not left:
-        return True
-    rest = [Factor(tuple(names[number])) for number in left]
-    _, (possible,) = CaseCompiler(rest, list(left.values()), sizes, most_cells).compile([()])  # type: ignore[arg-type]
-    return bool(possible)
