@@ -374,7 +374,7 @@ def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collectio
                 f"{name!r} is asked for, so its value {value!r} can't be part of the evidence; leave it out, or"
                 " give what else is known of it: a likelihood, a set of states, an interval, a function"
             )
-        if _is_column(value):
+        if type(value) is not str and _is_column(value):
             raise TableError(
                 f"{name!r}: a mapping is one case, but {len(value)} values are given; for many cases give a table: a"
                 " DataFrame, or hb.Table(mapping)"
@@ -425,9 +425,13 @@ def _hold_evidence(cells: Iterable[Any]) -> bool:
 
 def _read_cells(variable: Variable, cells: Sequence[Any]) -> Finding:
     """Read values given one by one, each of any kind."""
-    if len(cells) == 1 and isinstance(cells[0], str | int | float):
-        value = variable.code(cells[0]) if isinstance(variable, Discrete) else variable.value(cells[0])
-        known = value >= 0 if isinstance(variable, Discrete) else value == value
+    if len(cells) == 1 and isinstance(cells[0], (str, int, float)):
+        if isinstance(variable, Discrete):
+            value: float = variable.code(cells[0])
+            known = value >= 0
+        else:
+            value = variable.value(cells[0])
+            known = value == value
         # what the constructor and the cached properties would find out, at ten times the cost
         finding = object.__new__(Finding)
         finding.__dict__.update(_ONE_CELL[known], variable=variable, values=np.array([value]))

@@ -10,6 +10,7 @@ from typing import Any
 from hybridbn.errors import NetworkError
 from hybridbn.inference import cache as caches
 from hybridbn.inference.elimination.possible_states import Supports, find_supports
+from hybridbn.inference.relevance import Status
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Variable
@@ -119,6 +120,11 @@ class Snapshot:
             for name, potential in self.by_name.items()
             if isinstance(potential.child, Discrete)
         }
+
+    @cached_property
+    def statuses(self) -> Mapping[str, Status]:
+        """What is known of each node without any evidence."""
+        return dict.fromkeys(self.by_name, "hidden")
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:

@@ -47,12 +47,21 @@ class Supports(NamedTuple):
 
 
 class _Constraint(NamedTuple):
-    """The supports of a family whose observed parents are at an offset, with its hidden parents and their strides."""
+    """A family some of whose parents are hidden.
+
+    Attributes
+    ----------
+    states, offset : the supports, and where those begin that belong to the observed parents
+    parents : the hidden parents and their strides
+    child : the child if other constraints mention it too, else nothing
+    known : the states of the child that its evidence, and what is below it, have left
+    """
 
     states: list[int]
     offset: int
     parents: tuple[tuple[str, int], ...]
     child: str
+    known: int
 
 
 def find_supports(table: Values) -> Supports:
@@ -104,86 +113,96 @@ def is_possible(
     families : the parents and the child, and the supports of the table; children before their parents
     codes : the observed states
     soft : for other variables, as bits, the states that evidence has not excluded
+    sizes : the number of states of each variable
 
     Examples
     --------
-    >>> copy = find_supports(np.eye(2))
+    >>> copy, sizes = find_supports(np.eye(2)), {"a": 2, "b": 2, "c": 2}
     >>> families = [(("b", "c"), copy), (("a", "b"), copy)]
-    >>> is_possible(families, {"a": 0, "c": 1}, {}, {"b": 2}), is_possible(families, {"a": 0, "c": 0}, {}, {"b": 2})
+    >>> is_possible(families, {"a": 0, "c": 1}, {}, sizes), is_possible(families, {"a": 0, "c": 0}, {}, sizes)
     (False, True)
     """
     domains = dict(soft)
     constraints: list[_Constraint] = []
+    touching: dict[str, list[int]] = {}
+    waiting: dict[int, None] = {}
     for scope, (states, strides) in families:
         child = scope[-1]
-        code = codes.get(child, -1)
-        if code < 0 and child not in domains:
-            continue  # a hidden child that no other table mentions has a possible state anyway
+        entangled = child in touching
+        if child in codes:
+            known = 1 << codes[child]
+        elif child in domains and (entangled or domains[child] + 1 != 1 << sizes[child]):
+            known = domains[child]
+        else:
+            continue  # a hidden child of which nothing else excludes states has a possible one anyway
         offset, parents = 0, []
         for name, stride in zip(scope, strides, strict=False):
-            known = codes.get(name, -1)
-            if known >= 0:
-                offset += known * stride
+            if name in codes:
+                offset += codes[name] * stride
             else:
                 parents.append((name, stride))
-        allowed = 1 << code if code >= 0 else domains[child]
+                if name not in domains:
+                    domains[name] = (1 << sizes[name]) - 1
         if not parents:
-            allowed &= states[offset]
-            if not allowed:
+            known &= states[offset]
+            if not known:
                 return False
-            if code < 0:
-                domains[child] = allowed
+            if entangled and known != domains[child]:
+                domains[child] = known
+                waiting.update(dict.fromkeys(touching[child]))
             continue
-        for name, _ in parents:
-            domains.setdefault(name, (1 << sizes[name]) - 1)
-        if len(parents) == 1 and code >= 0:
-            ((name, stride),) = parents
-            left = [state for state in _list_bits(domains[name]) if states[offset + stride * state] & allowed]
-            if not left:
-                return False
-            domains[name] = join_bits(left)
-        else:
-            domains[child] = allowed
-            constraints.append(_Constraint(states, offset, tuple(parents), child))
-    return not constraints or _search(constraints, domains)
+        constraint = _Constraint(states, offset, tuple(parents), child if entangled else "", known)
+        changed, always = _revise(constraint, domains)
+        if changed is None:
+            return False
+        for name in changed:
+            waiting.update(dict.fromkeys(touching.get(name, ())))
+        # what tells of a single variable is in its domain already
+        if not always:
+            for name in (*[name for name, _ in parents], *([child] if entangled else ())):
+                touching.setdefault(name, []).append(len(constraints))
+            constraints.append(constraint)
+    if not constraints:
+        return True
+    return _search(constraints, domains, touching, waiting)
 
 
-def _search(constraints: Sequence[_Constraint], domains: dict[str, int]) -> bool | None:
+def _search(
+    constraints: Sequence[_Constraint],
+    domains: dict[str, int],
+    touching: dict[str, list[int]],
+    waiting: Iterable[int],
+) -> bool | None:
     """Give each variable a state, depth first; parents come before their children."""
-    touching: dict[str, list[int]] = {}
-    for number, constraint in enumerate(constraints):
-        for name in (*[name for name, _ in constraint.parents], constraint.child):
-            touching.setdefault(name, []).append(number)
     fulfilled: set[int] = set()
-    if not _propagate(constraints, range(len(constraints)), domains, touching, fulfilled):
+    if not _propagate(constraints, waiting, domains, touching, fulfilled):
         return False
-    order = [
-        name
-        for number in range(len(constraints) - 1, -1, -1)
-        if number not in fulfilled
-        for name in (*[name for name, _ in constraints[number].parents], constraints[number].child)
-    ]
-    order = list(dict.fromkeys(order))
-    for name, numbers in touching.items():
-        touching[name] = [number for number in numbers if number not in fulfilled]
-    waiting = [(domains, 0, "")]
-    trials = _MOST_TRIALS + len(order)
-    while waiting:
-        domains, place, changed = waiting.pop()
-        if changed and not _propagate(constraints, touching[changed], domains, touching):
+    order: dict[str, None] = {}
+    for number in range(len(constraints) - 1, -1, -1):
+        if number not in fulfilled:
+            order.update(dict.fromkeys([name for name, _ in constraints[number].parents]))
+            if constraints[number].child:
+                order[constraints[number].child] = None
+    names = list(order)
+    left = {name: [number for number in touching[name] if number not in fulfilled] for name in names}
+    branches = [(domains, 0, "")]
+    trials = _MOST_TRIALS + len(names)
+    while branches:
+        domains, place, changed = branches.pop()
+        if changed and not _propagate(constraints, left[changed], domains, left):
             continue
-        while place < len(order) and not (mask := domains[order[place]]) & (mask - 1):
+        while place < len(names) and not (mask := domains[names[place]]) & (mask - 1):
             place += 1
-        if place == len(order):
+        if place == len(names):
             return True
         if trials <= 0:
             return None
         trials -= 1
-        name = order[place]
+        name = names[place]
         first = domains[name] & -domains[name]
-        waiting.append(({**domains, name: domains[name] ^ first}, place, name))
+        branches.append(({**domains, name: domains[name] ^ first}, place, name))
         domains[name] = first
-        waiting.append((domains, place, name))
+        branches.append((domains, place, name))
     return False
 
 
@@ -208,7 +227,7 @@ def _propagate(
         if always and fulfilled is not None:
             fulfilled.add(number)
         for name in changed:
-            for other in touching[name]:
+            for other in touching.get(name, ()):
                 if other != number and (fulfilled is None or other not in fulfilled):
                     waiting[other] = None
     return True
@@ -220,8 +239,9 @@ def _revise(constraint: _Constraint, domains: dict[str, int]) -> tuple[list[str]
     Returns the names of those whose domain has changed, None if it is empty, and whether all states that are left
     fulfill the constraint.
     """
-    states, offset, parents, child = constraint
-    known = domains[child]
+    states, offset, parents, child, known = constraint
+    if child:
+        known = domains[child]
     changed: list[str] = []
     if len(parents) == 1:
         ((name, stride),) = parents
@@ -255,6 +275,8 @@ def _revise(constraint: _Constraint, domains: dict[str, int]) -> tuple[list[str]
                     domains[name] = join_bits([own[place] for place in kept])
                     changed.append(name)
                 left = [place // count for place in left]
+    if not child:
+        return changed, always
     possible = reduce(or_, rows)
     if possible != known:
         domains[child] = possible

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,13 +21,23 @@ from hybridbn.variables import Values
 
 __all__ = ["CaseCompiler", "TooManyCells"]
 
-_SMALL = math.log(300)
+_LOG_UNIT = 2**20
+"""Logarithms of sizes are whole numbers of this part of one, so that the order in which they are added does not
+matter."""
+
+
+@lru_cache
+def _log_size(size: float) -> int:
+    return round(_LOG_UNIT * math.log(max(size, 1)))
+
+
+_SMALL = _log_size(500)
 """Tables with fewer cells (log) are multiplied by einsum faster than they can be ordered."""
-_WIDE = math.log(3e4)
+_WIDE = _log_size(3e4)
 """Where the next table has more cells (log), all heuristics are asked for the order of what is left."""
 _CELLS_PER_TRIAL = 5e4
 """With fewer cells for each variable, a better order would save less time than it takes to find."""
-_AT_ONCE = 4000
+_AT_ONCE = 16_000
 """Tables are multiplied all at once where that takes at most this many multiplications, else two by two."""
 _FEW_INPUTS = 6
 """With at most so many tables in a bucket, the products of all but one of them are cheaper than divisions."""
@@ -178,79 +189,50 @@ class CaseCompiler(Compiler):
     def _eliminate(self, keep: tuple[str, ...]) -> list[int]:
         """Sum out all names but those to keep; return the slots of the tables that are left."""
         slot_names = self.program.names
-        position: dict[str, int] = {}
-        for scope in slot_names:
-            for name in scope:
-                position.setdefault(name, len(position))
-        for name in keep:
-            position.setdefault(name, len(position))
-        names = list(position)
-        logs = [math.log(self.sizes[name]) for name in names]
-        count = len(names)
-        around = [1 << vertex for vertex in range(count)]
-        holding: list[set[int]] = [set() for _ in range(count)]
-        live: set[int] = set()
+        around: dict[str, set[str]] = {}
+        holding: dict[str, set[int]] = {}
         for slot, scope in enumerate(slot_names):
-            live.add(slot)
-            if not scope:
-                continue
-            members = [position[name] for name in scope]
-            mask = 0
-            for vertex in members:
-                mask |= 1 << vertex
-            for vertex in members:
-                around[vertex] |= mask
-                holding[vertex].add(slot)
-        kept = 0
+            for name in scope:
+                if name in around:
+                    around[name].update(scope)
+                    holding[name].add(slot)
+                else:
+                    around[name] = set(scope)
+                    holding[name] = {slot}
         for name in keep:
-            kept |= 1 << position[name]
-        if len(keep) > 1:
-            for name in keep:
-                around[position[name]] |= kept
-        scores = [0.0] * count
-        for vertex in range(count):
-            score, rest = 0.0, around[vertex]
-            while rest:
-                low = rest & -rest
-                score += logs[low.bit_length() - 1]
-                rest ^= low
-            scores[vertex] = score
-        alive = ((1 << count) - 1) & ~kept
-        given = [position[name] for name in reversed(self.order) if name in position]
+            around.setdefault(name, {name}).update(keep)
+            holding.setdefault(name, set())
+        live = set(range(len(slot_names)))
+        logs = {name: _log_size(self.sizes[name]) for name in around}
+        log_of = logs.__getitem__
+        scores = {name: sum(map(log_of, others)) for name, others in around.items()}
+        alive = around.keys() - keep
+        given = [name for name in reversed(self.order) if name in alive]
         chosen = bool(given)
-        heap = [] if chosen else [(scores[v], v) for v in range(count) if alive >> v & 1]
+        heap = [] if chosen else [(score, name) for name, score in scores.items() if name in alive]
         heapq.heapify(heap)
         while alive:
             if given:
                 vertex = given.pop()
-                if not alive >> vertex & 1:
+                if vertex not in alive:
                     continue
             else:
                 score, vertex = heapq.heappop(heap)
-                if not alive >> vertex & 1 or score != scores[vertex]:
+                if vertex not in alive or score != scores[vertex]:
                     continue
                 if score > _WIDE and not chosen:
                     chosen = True
-                    given = [position[name] for name in reversed(self._order_rest(holding, keep))]
+                    given = [*reversed(self._order_rest(holding, keep))]
                     continue
-            clique, slots = around[vertex], holding[vertex]
+            clique, slots, score = around[vertex], holding[vertex], scores[vertex]
             if not chosen:
                 clique, slots, score = self._enlarge(vertex, clique, slots, score, around, holding, logs, alive)
-                scores[vertex] = score
-            summed = 1 << vertex
-            inner, outer = [names[vertex]], []
-            rest = clique ^ summed
-            while rest:
-                low = rest & -rest
-                rest ^= low
-                other = low.bit_length() - 1
-                if low & alive and holding[other] <= slots:
-                    summed |= low
-                    inner.append(names[other])
-                else:
-                    outer.append(other)
-            alive &= ~summed
-            cells = math.exp(min(scores[vertex], 700.0))
+            # the order of a set differs from one process to another, and with it rounding would
+            inner = sorted([name for name in clique if name in alive and holding[name] <= slots])
+            rest = clique.difference(inner)
+            outer = sorted(rest)
+            alive.difference_update(inner)
+            cells = math.exp(min(score / _LOG_UNIT, 700.0))
             if cells > self.most_cells:
                 raise TooManyCells
             self.cost += cells
@@ -258,71 +240,57 @@ class CaseCompiler(Compiler):
             self.eliminated += inner
             inputs = tuple(sorted(slots))
             self._first_inner = len(slot_names)
-            output = self.multiply(inputs, tuple([names[other] for other in outer]))
+            output = self.multiply(inputs, tuple(outer))
             self.buckets.append(_Bucket(inputs, tuple(inner), output, cells))
             live -= slots
             live.add(output)
             for name in inner:
-                holding[position[name]] = set()
-            gone = sum([logs[position[name]] for name in inner])
+                holding[name] = set()
             for other in outer:
                 before = around[other]
-                around[other] = after = (before | clique) & ~summed
-                # every name summed out was a neighbor, if not in a table, of each of the others
-                score, added = scores[other], after & ~before
-                while added:
-                    low = added & -added
-                    score += logs[low.bit_length() - 1]
-                    added ^= low
-                removed = before & summed
-                if removed == summed:
-                    score -= gone
-                else:
-                    while removed:
-                        low = removed & -removed
-                        score -= logs[low.bit_length() - 1]
-                        removed ^= low
-                scores[other] = score
+                added, removed = rest - before, before.intersection(inner)
+                before |= added
+                before -= removed
+                if added or removed:
+                    scores[other] += sum(map(log_of, added)) - sum(map(log_of, removed))
                 held = holding[other]
                 held -= slots
                 held.add(output)
-                if not chosen and alive >> other & 1:
-                    heapq.heappush(heap, (score, other))
+                if not chosen and other in alive:
+                    heapq.heappush(heap, (scores[other], other))
         return sorted(live)
 
     def _enlarge(
         self,
-        vertex: int,
-        clique: int,
+        vertex: str,
+        clique: set[str],
         slots: set[int],
-        score: float,
-        around: Sequence[int],
-        holding: Sequence[set[int]],
-        logs: Sequence[float],
-        alive: int,
-    ) -> tuple[int, set[int], float]:
+        score: int,
+        around: Mapping[str, set[str]],
+        holding: Mapping[str, set[int]],
+        logs: Mapping[str, int],
+        alive: set[str],
+    ) -> tuple[set[str], set[int], int]:
         """Add the tables of neighbors to those of a vertex as long as einsum multiplies all of them in one go."""
-        rest = clique & alive & ~(1 << vertex)
-        while rest and score < _SMALL and len(slots) < _MOST_OPERANDS:
-            low = rest & -rest
-            rest ^= low
-            other = low.bit_length() - 1
-            larger, added = score, around[other] & ~clique
-            while added and larger < _SMALL:
-                bit = added & -added
-                larger += logs[bit.bit_length() - 1]
-                added ^= bit
+        if score >= _SMALL or len(slots) >= _MOST_OPERANDS:
+            return clique, slots, score
+        waiting = sorted([name for name in clique if name != vertex and name in alive])
+        while waiting:
+            other = waiting.pop()
+            added = around[other] - clique
+            larger = score + sum(map(logs.__getitem__, added))
             if larger < _SMALL:
                 more = slots | holding[other]
                 if len(more) <= _MOST_OPERANDS:
                     slots, score = more, larger
-                    rest |= around[other] & ~clique & alive
-                    clique |= around[other]
+                    if added:
+                        clique = clique | added
+                        waiting += sorted(added & alive)
         return clique, slots, score
 
-    def _order_rest(self, holding: Sequence[set[int]], keep: tuple[str, ...]) -> tuple[str, ...]:
+    def _order_rest(self, holding: Mapping[str, set[int]], keep: tuple[str, ...]) -> tuple[str, ...]:
         """Return the order in which to eliminate what is left, by the best of all heuristics."""
-        slots = set().union(*holding)
+        slots = set().union(*holding.values())
         scopes = [self.program.names[slot] for slot in slots]
         count = len({name for scope in scopes for name in scope})
         order = find_order(scopes, self.sizes, keep, max(1e5, _CELLS_PER_TRIAL * count), 100 * self.most_cells)

@@ -156,7 +156,8 @@ class CasePlan:
         self.apart: tuple[CasePlan, ...] | None = None
         self.known: dict[tuple[int, ...], bool] = {}
         kinds: dict[str, Status] = {name: "hard" if finding.hard else "soft" for name, finding in findings.items()}
-        needed = find_requisite(snapshot.pred, snapshot.succ, targets, lambda name: kinds.get(name, "hidden"))
+        statuses = {**snapshot.statuses, **kinds}
+        needed = find_requisite(snapshot.pred, snapshot.succ, targets, statuses.__getitem__)
         potentials, scopes = snapshot.by_name, snapshot.scopes
         hard = {name for name, kind in kinds.items() if kind == "hard"}
         self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
@@ -168,7 +169,7 @@ class CasePlan:
         self.risks: list[tuple[tuple[str, ...], Supports]] = []
         self.fits: bool = True
         dynamic = []
-        for name in needed:
+        for name in sorted(needed):  # sets are in another order in each process
             potential = potentials[name]
             if not isinstance(potential, Multinomial):
                 self.fits = False
