@@ -226,7 +226,7 @@ class CaseCompiler(Compiler):
                     continue
             clique, slots, score = around[vertex], holding[vertex], scores[vertex]
             if not chosen:
-                clique, slots, score = self._enlarge(vertex, clique, slots, score, around, holding, logs, alive)
+                clique, slots, score = self._enlarge(vertex, clique, slots, around, holding, scores, logs, alive)
             # the order of a set differs from one process to another, and with it rounding would
             inner = sorted([name for name in clique if name in alive and holding[name] <= slots])
             rest = clique.difference(inner)
@@ -265,18 +265,21 @@ class CaseCompiler(Compiler):
         vertex: str,
         clique: set[str],
         slots: set[int],
-        score: int,
         around: Mapping[str, set[str]],
         holding: Mapping[str, set[int]],
+        scores: Mapping[str, int],
         logs: Mapping[str, int],
         alive: set[str],
     ) -> tuple[set[str], set[int], int]:
         """Add the tables of neighbors to those of a vertex as long as einsum multiplies all of them in one go."""
+        score = scores[vertex]
         if score >= _SMALL or len(slots) >= _MOST_OPERANDS:
             return clique, slots, score
         waiting = sorted([name for name in clique if name != vertex and name in alive])
         while waiting:
             other = waiting.pop()
+            if scores[other] >= _SMALL:
+                continue  # it may have many neighbors, which are not looked at
             added = around[other] - clique
             larger = score + sum(map(logs.__getitem__, added))
             if larger < _SMALL:
