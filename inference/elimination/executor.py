@@ -293,7 +293,7 @@ class Executor:
 
     def _run(self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values]) -> NormalizedTables:
         arrays: dict[int, Values] = {}
-        scale: Values | float = 0.0
+        scale = np.zeros(1)
         static_scale = 0.0
         warm = self.program.warm
         last: int | None = None
@@ -311,9 +311,12 @@ class Executor:
                 last = number
             else:
                 arrays[number], log_scale = evaluate_source(source, axes, evidence)
-            scale = scale + log_scale
+            if np.size(log_scale) > len(scale):
+                scale = scale + log_scale
+            else:
+                scale += log_scale
         if last is not None:
-            arrays[last], scale = _split_logarithm(np.asarray(scale))
+            arrays[last], scale = _split_logarithm(scale)
         if not warm:
             self._static_scale = static_scale
         tables = [

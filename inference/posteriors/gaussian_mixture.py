@@ -78,6 +78,8 @@ class GaussianPosterior(ContinuousPosterior):
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
+        if len(self._weights) == 1:
+            return self._weights[0] * self._means[0], self._weights[0] * self._variances[0]
         mean = np.sum(self._weights * self._means, axis=0)
         return mean, np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
 
