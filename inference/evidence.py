@@ -281,7 +281,7 @@ class EvidenceReader:
         self._fixed = {
             name: potential
             for name, node in network._node.items()
-            if isinstance(potential := node.get("potential"), PointMass)
+            if type(potential := node.get("potential")) is PointMass  # isinstance asks abstract classes, slowly
         }
         """The nodes that have one value, which counts as observed."""
         if self._fixed and self._case is not None:
@@ -362,8 +362,10 @@ class EvidenceReader:
 
 def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collection[str]) -> Evidence:
     findings = {}
+    nodes = network._node
     for name, value in evidence.items():
-        if name not in network:
+        node = nodes.get(name)
+        if node is None:
             import difflib
 
             near = difflib.get_close_matches(str(name), [str(node) for node in network], n=3)
@@ -379,7 +381,10 @@ def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collectio
                 f"{name!r}: a mapping is one case, but {len(value)} values are given; for many cases give a table: a"
                 " DataFrame, or hb.Table(mapping)"
             )
-        finding = _read_cells(network.variable(name), [value])
+        variable = node.get("variable")
+        if variable is None or variable.name != name:
+            variable = network.variable(name)  # tells what is wrong
+        finding = _read_cells(variable, [value])
         if not finding.empty:
             findings[name] = finding
     return Evidence(findings, 1, single=True)
@@ -434,7 +439,9 @@ def _read_cells(variable: Variable, cells: Sequence[Any]) -> Finding:
             known = value == value
         # what the constructor and the cached properties would find out, at ten times the cost
         finding = object.__new__(Finding)
-        finding.__dict__.update(_ONE_CELL[known], variable=variable, values=np.array([value]))
+        attributes = finding.__dict__
+        attributes.update(_ONE_CELL[known])
+        attributes["variable"], attributes["values"] = variable, np.array([value])
         return finding
     return (_read_states if isinstance(variable, Discrete) else _read_numbers)(variable, cells)  # type: ignore[arg-type]
 

@@ -151,13 +151,23 @@ def is_possible(
                 domains[child] = known
                 waiting.update(dict.fromkeys(touching[child]))
             continue
+        if len(parents) == 1 and not entangled:
+            # what this tells of the only parent replaces the table
+            ((name, stride),) = parents
+            own = _list_bits(domains[name])
+            left = [state for state in own if states[offset + stride * state] & known]
+            if not left:
+                return False
+            if len(left) < len(own):
+                domains[name] = join_bits(left)
+                waiting.update(dict.fromkeys(touching.get(name, ())))
+            continue
         constraint = _Constraint(states, offset, tuple(parents), child if entangled else "", known)
         changed, always = _revise(constraint, domains)
         if changed is None:
             return False
         for name in changed:
             waiting.update(dict.fromkeys(touching.get(name, ())))
-        # what tells of a single variable is in its domain already
         if not always:
             for name in (*[name for name, _ in parents], *([child] if entangled else ())):
                 touching.setdefault(name, []).append(len(constraints))
@@ -243,42 +253,31 @@ def _revise(constraint: _Constraint, domains: dict[str, int]) -> tuple[list[str]
     if child:
         known = domains[child]
     changed: list[str] = []
-    if len(parents) == 1:
-        ((name, stride),) = parents
-        own = _list_bits(domains[name])
-        rows = [states[offset + stride * state] & known for state in own]
-        if 0 in rows:
-            own = [state for state, row in zip(own, rows, strict=True) if row]
-            if not own:
-                return None, False
-            domains[name] = join_bits(own)
-            changed.append(name)
-            rows = [row for row in rows if row]
-        always = True
-    else:
-        lists = [_list_bits(domains[name]) for name, _ in parents]
-        if math.prod(map(len, lists)) > _MOST_CONFIGURATIONS:
-            return changed, False
-        offsets = [offset]
-        for (_, stride), own in zip(parents, lists, strict=True):
-            offsets = [start + stride * state for start in offsets for state in own]
-        rows = [states[place] & known for place in offsets]
-        always = 0 not in rows
-        if not always:
-            left = [place for place, row in enumerate(rows) if row]
-            if not left:
-                return None, False
-            for (name, _), own in zip(reversed(parents), reversed(lists), strict=True):
-                count = len(own)
-                kept = {place % count for place in left}
-                if len(kept) < count:
-                    domains[name] = join_bits([own[place] for place in kept])
-                    changed.append(name)
-                left = [place // count for place in left]
+    lists = [_list_bits(domains[name]) for name, _ in parents]
+    if math.prod(map(len, lists)) > _MOST_CONFIGURATIONS:
+        return changed, False
+    offsets = [offset]
+    for (_, stride), own in zip(parents, lists, strict=True):
+        offsets = [start + stride * state for start in offsets for state in own]
+    rows = [states[place] & known for place in offsets]
+    always = 0 not in rows
+    if not always:
+        left = [place for place, row in enumerate(rows) if row]
+        if not left:
+            return None, False
+        for (name, _), own in zip(reversed(parents), reversed(lists), strict=True):
+            count = len(own)
+            kept = {place % count for place in left}
+            if len(kept) < count:
+                domains[name] = join_bits([own[place] for place in kept])
+                changed.append(name)
+            left = [place // count for place in left]
+        # a table of one variable tells nothing more than its domain
+        always = len(parents) == 1
     if not child:
         return changed, always
     possible = reduce(or_, rows)
     if possible != known:
         domains[child] = possible
         changed.append(child)
-    return changed, always and rows.count(possible) == len(rows)
+    return changed, always and rows.count(possible) + rows.count(0) == len(rows)
