@@ -195,7 +195,7 @@ def _search(
                 order[constraints[number].child] = None
     names = list(order)
     left = {name: [number for number in touching[name] if number not in fulfilled] for name in names}
-    branches = [(domains, 0, "")]
+    branches = [({name: domains[name] for name in names}, 0, "")]
     trials = _MOST_TRIALS + len(names)
     while branches:
         domains, place, changed = branches.pop()
@@ -256,10 +256,11 @@ def _revise(constraint: _Constraint, domains: dict[str, int]) -> tuple[list[str]
     lists = [_list_bits(domains[name]) for name, _ in parents]
     if math.prod(map(len, lists)) > _MOST_CONFIGURATIONS:
         return changed, False
-    offsets = [offset]
-    for (_, stride), own in zip(parents, lists, strict=True):
-        offsets = [start + stride * state for start in offsets for state in own]
-    rows = [states[place] & known for place in offsets]
+    starts = [offset]
+    for (_, stride), own in zip(parents[:-1], lists, strict=False):
+        starts = [start + stride * state for start in starts for state in own]
+    steps = [parents[-1][1] * state for state in lists[-1]]
+    rows = [states[start + step] & known for start in starts for step in steps]
     always = 0 not in rows
     if not always:
         left = [place for place, row in enumerate(rows) if row]
