@@ -143,6 +143,8 @@ class Discrete:
 
     def code(self, value: Any) -> int:
         """Return the code of one state (or of a raw number where there are cuts), ``-1`` for a missing value."""
+        if type(value) is str and (known := self._index.get(value)) is not None:
+            return known
         if is_missing(value):
             return -1
         value = plain_state(value)

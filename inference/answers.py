@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TooWide, warn_user
-from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis
+from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis, as_slice
 from hybridbn.inference.engines import EngineRequest, Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan
 from hybridbn.inference.evidence import Evidence, find_distinct_rows
@@ -154,7 +154,7 @@ class TableCollector:
             return
         if self._table is None:
             self._table = np.empty((*table.shape[:-1], self._rows))
-        self._table[..., part.rows] = table
+        self._table[..., as_slice(part.rows)] = table
 
     @property
     def table(self) -> Values:
@@ -410,7 +410,8 @@ def _solve_by(plan: Plan, request: EngineRequest, collect: Collect, compare: boo
     log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
     bounds: list[Values] = []
     for part in plan.solve(distinct):
-        log_norms[part.rows], errors[part.rows] = part.log_norm, part.error
+        where = as_slice(part.rows)
+        log_norms[where], errors[where] = part.log_norm, part.error
         for collector in collected:
             collector.add(part)
         if part.bounds is not None:

@@ -281,7 +281,7 @@ class EvidenceReader:
         self._fixed = {
             name: potential
             for name, node in network._node.items()
-            if isinstance(potential := node.get("potential"), PointMass)
+            if type(potential := node.get("potential")) is PointMass  # isinstance asks abstract classes, slowly
         }
         """The nodes that have one value, which counts as observed."""
         if self._fixed and self._case is not None:
@@ -362,8 +362,10 @@ class EvidenceReader:
 
 def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collection[str]) -> Evidence:
     findings = {}
+    nodes = network._node
     for name, value in evidence.items():
-        if name not in network:
+        node = nodes.get(name)
+        if node is None:
             import difflib
 
             near = difflib.get_close_matches(str(name), [str(node) for node in network], n=3)
@@ -374,12 +376,15 @@ def _read_case(network: Network, evidence: Mapping[Any, Any], targets: Collectio
                 f"{name!r} is asked for, so its value {value!r} can't be part of the evidence; leave it out, or"
                 " give what else is known of it: a likelihood, a set of states, an interval, a function"
             )
-        if _is_column(value):
+        if type(value) is not str and _is_column(value):
             raise TableError(
                 f"{name!r}: a mapping is one case, but {len(value)} values are given; for many cases give a table: a"
                 " DataFrame, or hb.Table(mapping)"
             )
-        finding = _read_cells(network.variable(name), [value])
+        variable = node.get("variable")
+        if variable is None or variable.name != name:
+            variable = network.variable(name)  # tells what is wrong
+        finding = _read_cells(variable, [value])
         if not finding.empty:
             findings[name] = finding
     return Evidence(findings, 1, single=True)
@@ -425,12 +430,18 @@ def _hold_evidence(cells: Iterable[Any]) -> bool:
 
 def _read_cells(variable: Variable, cells: Sequence[Any]) -> Finding:
     """Read values given one by one, each of any kind."""
-    if len(cells) == 1 and isinstance(cells[0], str | int | float):
-        value = variable.code(cells[0]) if isinstance(variable, Discrete) else variable.value(cells[0])
-        known = value >= 0 if isinstance(variable, Discrete) else value == value
+    if len(cells) == 1 and isinstance(cells[0], (str, int, float)):
+        if isinstance(variable, Discrete):
+            value: float = variable.code(cells[0])
+            known = value >= 0
+        else:
+            value = variable.value(cells[0])
+            known = value == value
         # what the constructor and the cached properties would find out, at ten times the cost
         finding = object.__new__(Finding)
-        finding.__dict__.update(_ONE_CELL[known], variable=variable, values=np.array([value]))
+        attributes = finding.__dict__
+        attributes.update(_ONE_CELL[known])
+        attributes["variable"], attributes["values"] = variable, np.array([value])
         return finding
     return (_read_states if isinstance(variable, Discrete) else _read_numbers)(variable, cells)  # type: ignore[arg-type]
 

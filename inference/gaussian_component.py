@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import Axis
 from hybridbn.inference.elimination.executor import exponentiate
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.regressions import Conditional, Regressions, solve_conditionals
+from hybridbn.inference.regressions import Conditional, OneSystem, Regressions, solve_conditionals
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Discrete, Values
 
@@ -87,6 +87,8 @@ class GaussianComponent:
     rows: bool
     static: bool
 
+    known_by_logarithm = True
+
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
         return exponentiate(self.logs(axes, evidence), self.rows)
@@ -117,6 +119,12 @@ class GaussianComponent:
 
     def marginals(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
         """Return mean and variance of closed variables, each (targets, *names, rows), as `moments` does."""
+        system = self._find_one_system(evidence)
+        if system is not None:
+            columns = [self.closed.index(name) for name in targets]
+            mean = system.mean.apply(self._list_known(evidence), columns)
+            squares = np.square(system.root[columns]).sum(axis=1)
+            return mean, np.broadcast_to(squares[:, None], mean.shape)
         mean, variance = (self._fill_array(0.0, axes, evidence, len(targets)) for _ in range(2))
         for cases, part in self._solve(evidence):
             self._write_means(mean, targets, cases, part, axes, evidence)
@@ -149,6 +157,13 @@ class GaussianComponent:
     # -- results over all configurations, points and rows ---------------------------------------------------------
 
     def _logs(self, axes: Mapping[str, Axis], evidence: Evidence, at_peak: bool) -> Values:
+        system = self._find_one_system(evidence)
+        if system is not None:
+            residuals = system.residual.apply(self._list_known(evidence))
+            logs: Values = np.einsum("ir,ir->r", residuals, residuals)
+            logs *= -0.5
+            logs += system.log_scale if at_peak else system.log_constant
+            return logs
         result = self._fill_array(-np.inf, axes, evidence)
         for cases, part in self._solve(evidence):
             constant = part.log_scale if at_peak else part.log_constant
@@ -230,6 +245,21 @@ class GaussianComponent:
         if array.shape[-1] != evidence.rows and not self.rows:
             array = np.broadcast_to(array, [*array.shape[:-1], evidence.rows])
         return array
+
+    # -- rows that share one system ---------------------------------------------------------------------------------
+
+    def _find_one_system(self, evidence: Evidence) -> OneSystem | None:
+        """Return the system of all rows if they differ in nothing but the values of variables observed in all of
+        them.
+        """
+        everything = None if self.names or not self.rows else self._all_regressions
+        if everything is None or not evidence.findings.keys().isdisjoint(self.closed):
+            return None
+        return everything.one_system
+
+    def _list_known(self, evidence: Evidence) -> Values:
+        """Return the values of the observed variables, a row each."""
+        return np.array([evidence.findings[name].values for name in self._outside]).reshape(-1, evidence.rows)
 
     # -- cases ----------------------------------------------------------------------------------------------------
 

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 from hybridbn.potentials.base import Potential, freeze
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["Conditional", "Regressions", "solve_conditionals"]
+__all__ = ["Conditional", "LinearFunctions", "OneSystem", "Regressions", "solve_conditionals"]
 
 BLOCK_NUMBERS = 1 << 20
 """Numbers in the largest temporary array, about."""
@@ -135,6 +135,59 @@ class Regressions:
             (to_mean @ rest, (to_mean[self.kind] @ offset)[..., 0]),
             (to_residual @ rest, (to_residual[self.kind] @ offset)[..., 0]),
         )
+
+    @cached_property
+    def one_system(self) -> OneSystem | None:
+        """What is made of the regressions if there is one configuration; None otherwise."""
+        if len(self.offset) > 1:
+            return None
+        prepared = self.all_hidden
+        (mean, center), (residual, rest) = prepared.mean, prepared.residual
+        together = np.column_stack([residual[0], rest[0]])
+        if len(together) > together.shape[1]:
+            # no more equations than numbers that they are made of
+            together = np.asarray(np.linalg.qr(together, mode="r"))
+        log_scale = float(_log_scale(self, np.zeros(1, dtype=np.intp))[0])
+        return OneSystem(
+            prepared.root[0],
+            log_scale,
+            log_scale + float(prepared.log_root[0]) + 0.5 * self.size * math.log(2 * math.pi),
+            LinearFunctions(mean[0], center[0]),
+            LinearFunctions(together[:, :-1], together[:, -1]),
+        )
+
+
+class LinearFunctions(NamedTuple):
+    """Linear functions of the values of some columns."""
+
+    slopes: Values
+    constant: Values
+
+    def apply(self, values: Values, which: Sequence[int] | slice = slice(None)) -> Values:
+        """Return some of the functions of values (columns, rows)."""
+        result: Values = self.slopes[which] @ values
+        result += self.constant[which][:, None]
+        return result
+
+
+class OneSystem(NamedTuple):
+    """The conditional distribution of all that may be hidden, which rows share but for what it is linear in.
+
+    Attributes
+    ----------
+    root : ndarray (hidden, hidden)
+        Times its transpose it is the covariance.
+    log_scale, log_constant : float
+        As in `Conditional`.
+    mean, residual : LinearFunctions
+        Of the observed columns.
+    """
+
+    root: Values
+    log_scale: float
+    log_constant: float
+    mean: LinearFunctions
+    residual: LinearFunctions
 
 
 class _AllHidden(NamedTuple):

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from hybridbn.errors import NetworkError
 from hybridbn.inference import cache as caches
+from hybridbn.inference.elimination.possible_states import Supports, find_supports
+from hybridbn.inference.relevance import Status
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Variable
@@ -28,6 +30,7 @@ class Snapshot:
 
     by_name: Mapping[str, Potential]
     on_growth: Callable[[], None] | None = field(default=None, repr=False)
+    _supports: dict[str, Supports] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, network: Network | Snapshot) -> Snapshot:
@@ -66,10 +69,11 @@ class Snapshot:
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
-        return _NODE_BYTES * len(self.by_name)
+        return _NODE_BYTES * len(self.by_name) + sum(each.estimate_bytes() for each in self._supports.values())
 
     def release(self) -> None:
-        """Do nothing: there are no tables."""
+        """Drop the supports of the tables."""
+        self._supports.clear()
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.by_name)
@@ -80,6 +84,19 @@ class Snapshot:
     def potential(self, name: str) -> Potential:
         """Return the potential of a node."""
         return self.by_name[name]
+
+    def find_supports(self, names: Iterable[str]) -> list[tuple[tuple[str, ...], Supports]]:
+        """Return the scopes and the supports of some nodes' tables."""
+        result, grown = [], False
+        for name in names:
+            supports = self._supports.get(name)
+            if supports is None:
+                supports = self._supports[name] = find_supports(self.by_name[name].table)  # type: ignore[attr-defined]
+                grown = True
+            result.append((self.scopes[name], supports))
+        if grown and self.on_growth is not None:
+            self.on_growth()
+        return result
 
     def variable(self, name: str) -> Variable:
         """Return the variable of a node."""
@@ -103,6 +120,11 @@ class Snapshot:
             for name, potential in self.by_name.items()
             if isinstance(potential.child, Discrete)
         }
+
+    @cached_property
+    def statuses(self) -> Mapping[str, Status]:
+        """What is known of each node without any evidence."""
+        return dict.fromkeys(self.by_name, "hidden")
 
     @cached_property
     def numbers(self) -> Mapping[str, int]:

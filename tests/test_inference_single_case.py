@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import hybridbn as hb
 from hybridbn.inference import cache as caches
 from hybridbn.inference.cache import ProblemCache
+from hybridbn.inference.elimination import possible_states
 from hybridbn.inference.elimination import single_case as core
-from hybridbn.inference.elimination.program import Factor
-from hybridbn.inference.elimination.single_case import CaseCompiler, is_possible
+from hybridbn.inference.elimination.possible_states import find_supports, is_possible, join_bits
+from hybridbn.inference.elimination.single_case import CaseCompiler
 from hybridbn.inference.engines import single_case
 from hybridbn.inference.engines.single_case import SharedCase, SingleCase
 
@@ -185,16 +186,68 @@ def test_snapshots_are_shared_until_the_network_changes(cache: ProblemCache) -> 
 @SETTINGS
 @given(st.integers(0, 2**20))
 def test_possible_states_equal_enumeration(seed: int) -> None:
+    """A network of tables with many zeros: whether evidence is possible, by the search and by elimination."""
     rng = np.random.default_rng(seed)
     sizes = {name: int(rng.integers(1, 4)) for name in "abcdef"}
-    factors = [Factor(tuple(rng.permutation(list("abcdef"))[: rng.integers(1, 4)].tolist())) for _ in range(6)]
-    tables = [rng.random([sizes[n] for n in factor.names]) < 0.5 for factor in factors]
+    scopes, tables = [], []
+    for place, name in enumerate(sizes):
+        scope = (*rng.permutation(list("abcdef")[:place])[: rng.integers(0, 4)].tolist(), name)
+        scopes.append(scope)
+        chances = rng.random([sizes[n] for n in scope])
+        tables.append((chances < 0.3) | (chances == chances.min(axis=-1, keepdims=True)))
+    codes = {name: int(rng.integers(size)) for name, size in sizes.items() if rng.random() < 0.4}
+    soft = {name: [0] for name in sizes if name not in codes and rng.random() < 0.3}
     cases_of_all = (dict(zip(sizes, case, strict=True)) for case in itertools.product(*map(range, sizes.values())))
     expected = any(
-        all(table[tuple(case[n] for n in factor.names)] for factor, table in zip(factors, tables, strict=True))
+        all(table[tuple(case[n] for n in scope)] for scope, table in zip(scopes, tables, strict=True))
         for case in cases_of_all
+        if all(case[name] == code for name, code in codes.items()) and all(case[name] in soft[name] for name in soft)
     )
-    assert is_possible(factors, tables, sizes, 1e6) == expected
+    families = [(scope, find_supports(table)) for scope, table in zip(scopes, tables, strict=True)][::-1]
+    bits = {name: join_bits(states) for name, states in soft.items()}
+    assert is_possible(families, codes, bits, sizes) == expected
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(possible_states, "_MOST_CONFIGURATIONS", 1)
+        assert is_possible(families, codes, bits, sizes) == expected
+        patch.setattr(possible_states, "_MOST_TRIALS", -100)
+        assert is_possible(families, codes, bits, sizes) in {expected, None}
+
+
+def test_contradictions_that_a_search_does_not_find_are_found_by_elimination(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A chain of exclusive ors, whose sum is observed above and below the target's part of the network."""
+    for limit in (200, -100):
+        monkeypatch.setattr(possible_states, "_MOST_TRIALS", limit)
+        network = parities(4)
+        for total in (0, 1):
+            evidence = {"s3": total, "t3": 0}
+            if total:
+                with pytest.raises(hb.ImpossibleEvidence):
+                    network.posterior("target", evidence)
+            else:
+                assert network.posterior("target", evidence).probability(0) == pytest.approx(0.3)
+
+
+def parities(count: int) -> hb.Network:
+    """Bits, their sums in two orders, and a target that none of them depends on."""
+    bits = [hb.Discrete(f"b{place}", states=(0, 1)) for place in range(count)]
+    potentials = [hb.Multinomial(bit, table=[0.5, 0.5]) for bit in bits]
+    for letter, order in (("s", bits), ("t", bits[::-1])):
+        total = order[0]
+        for place, bit in enumerate(order[1:], start=1):
+            child = hb.Discrete(f"{letter}{place}", states=(0, 1))
+            potentials.append(hb.Multinomial(child, (total, bit), table=[np.eye(2), np.eye(2)[::-1]]))
+            total = child
+    potentials.append(hb.Multinomial(hb.Discrete("target", states=(0, 1)), table=[0.3, 0.7]))
+    return hb.Network(potentials)
+
+
+@pytest.mark.parametrize("states", [3, 64, 70])
+def test_supports_are_the_positive_entries(states: int) -> None:
+    table = np.random.default_rng(states).random((2, 3, states)) < 0.5
+    supports = find_supports(table)
+    assert supports.strides == (3, 1)
+    for row, mask in zip(table.reshape(-1, states), supports.states, strict=True):
+        assert [mask >> place & 1 for place in range(states)] == row.astype(int).tolist()
 
 
 def test_the_engine_leaves_numbers_to_others() -> None:

@@ -26,9 +26,15 @@ PEER_ROWS = 200
 def pyagrum_network(folder: str, name: str) -> Any:
     import pyagrum
 
+    return pyagrum.loadBN(str(unpacked(folder, name)))
+
+
+def unpacked(folder: str, name: str) -> Path:
+    """Return the file of a network, which is written if it comes with pgmpy."""
     path = Path(folder) / f"{name}.bif"
-    path.write_bytes(gzip.decompress(shipped(name).read_bytes()))
-    return pyagrum.loadBN(str(path))
+    if not path.exists():
+        path.write_bytes(gzip.decompress(shipped(name).read_bytes()))
+    return path
 
 
 def row_by_row(peer: Any, frame: pd.DataFrame, targets: list[str]) -> dict[str, np.ndarray]:
@@ -156,9 +162,41 @@ LARGE = 30
 """Smaller networks are to be answered within a time of their own."""
 
 
-def ask_cold(name: str, questions: list[tuple[list[str], dict[str, Any]]]) -> tuple[float, float, list[Any]]:
+def make_networks(folder: str) -> list[str]:
+    """Write networks of other shapes, of which some have many zeros, and return their names."""
+    names = []
+    for nodes, states, zeros in ((40, 3, 0.3), (100, 2, 0.0), (100, 5, 0.3), (400, 3, 0.3)):
+        rng = np.random.default_rng(nodes + states)
+        near = [
+            rng.choice(np.arange(max(i - 12, 0), max(i, 1)), min(i, int(rng.integers(3))), False) for i in range(nodes)
+        ]
+        names.append(
+            write_random(folder, f"random {nodes} x {states}", [sorted(own.tolist()) for own in near], states, zeros)
+        )
+    for nodes in (40, 400):
+        names.append(write_random(folder, f"naive {nodes}", [[0] * (i > 0) for i in range(nodes)], 3, 0.0))
+        names.append(write_random(folder, f"chain {nodes}", [[i - 1] * (i > 0) for i in range(nodes)], 3, 0.2))
+    grid = [[j for j, there in ((i - 1, i % 5), (i - 5, i >= 5)) if there] for i in range(100)]
+    return [*names, write_random(folder, "grid 5 x 20", grid, 2, 0.1)]
+
+
+def write_random(folder: str, name: str, parents: list[list[int]], states: int, zeros: float) -> str:
+    """Write a network with random tables, in which about a share of the probabilities is zero."""
+    rng = np.random.default_rng(len(parents))
+    nodes = [hb.Discrete(f"n{i}", states=[f"s{k}" for k in range(states)]) for i in range(len(parents))]
+    potentials = []
+    for node, above in zip(nodes, parents, strict=True):
+        table = rng.dirichlet(np.ones(states), size=[states] * len(above))
+        if above:
+            table[(rng.random(table.shape) < zeros) & (table < table.max(axis=-1, keepdims=True))] = 0.0
+        potentials.append(hb.Multinomial(node, [nodes[i] for i in above], table=table, normalize=True))
+    hb.write_network(hb.Network(potentials), Path(folder) / f"{name}.bif")
+    return name
+
+
+def ask_cold(path: Path, questions: list[tuple[list[str], dict[str, Any]]]) -> tuple[float, float, list[Any]]:
     """Return the seconds of the first question and of the others, none of them asked before, and their answers."""
-    network = hb.read_network(shipped(name))  # plans belong to the potentials
+    network = hb.read_network(path)  # plans belong to the potentials
     first, _ = seconds(lambda: network.posterior(questions[0][0][0], questions[0][1]).probabilities)
     spent, answers = seconds(lambda: [network.posteriors(given, targets) for targets, given in questions[1:]])
     return first, spent, answers
@@ -169,13 +207,15 @@ def cold(report: Report, folder: str) -> None:
 
     pyAgrum's engines are built afresh for every question, and the better one of both counts.
     """
-    ratios: dict[str, list[float]] = {"one": [], "all": []}
-    for name in PUBLIC[:9] if report.ours else PUBLIC:
-        network = hb.read_network(shipped(name))
+    made = [] if report.ours else make_networks(folder)
+    ratios: dict[str, list[float]] = {"one": [], "all": [], "one, other shapes": []}
+    for name in PUBLIC[:9] if report.ours else (*PUBLIC, *made):
+        path = unpacked(folder, name)
+        network = hb.read_network(path)
         names = list(network)
         peer = None if report.ours else pyagrum_network(folder, name)
         for share, (what, count) in product((0.0, 0.2, 0.5), (("one", 8), ("all", 1))):
-            if what == "all" and ((share == 0 and name in TOO_WIDE_AT_ONCE) or share == 0.5):
+            if what == "all" and (name in made or (share == 0 and name in TOO_WIDE_AT_ONCE) or share == 0.5):
                 continue
             rng = np.random.default_rng(0)
             questions: list[tuple[list[str], dict[str, Any]]] = []
@@ -184,7 +224,7 @@ def cold(report: Report, folder: str) -> None:
                 given = {node: case[node] for node in rest[: round(share * len(names))]}
                 targets = [target] if what == "one" else [node for node in names if node not in given]
                 questions.append((targets, given))
-            runs = [ask_cold(name, questions) for _ in range(3)]
+            runs = [ask_cold(path, questions) for _ in range(3)]
             first, ours = (min(run[k] for run in runs) for k in (0, 1))
             row = f"{name}, {what}, cold, {share:.0%} findings"
             if peer is None:
@@ -202,7 +242,7 @@ def cold(report: Report, folder: str) -> None:
             if what == "one" and share == 0.2:
                 report.show(f"{name}, the very first query", first)
             if what == "all" or len(names) >= LARGE:
-                ratios[what].append(theirs / ours)
+                ratios[what + ", other shapes" * (name in made)].append(theirs / ours)
     for what, values in ratios.items():
         if values:
             mean = float(np.exp(np.log(values).mean()))

@@ -21,7 +21,7 @@ from abc import ABC
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
@@ -156,7 +156,7 @@ class Potential(ABC):
         for name, value in state.items():
             object.__setattr__(self, name, freeze(value) if isinstance(value, np.ndarray) else value)
 
-    @property
+    @cached_property
     def scope(self) -> tuple[str, ...]:
         """Names of the variables in the order of array dimensions: the parents, then the child."""
         return (*(parent.name for parent in self.parents), self.child.name)
@@ -412,6 +412,7 @@ class Potential(ABC):
         child, *parents = (replace(v, name=names.get(v.name, v.name)) for v in (self.child, *self.parents))
         object.__setattr__(clone, "child", child)
         object.__setattr__(clone, "parents", check_parents(child, parents))
+        vars(clone).pop("scope", None)
         return clone
 
     def __repr__(self) -> str:

@@ -108,15 +108,15 @@ class LinearGaussian(Potential):
 
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm of the density."""
-        logs = self._log_on(axes, clipped=False)
-        # only terms that overflow give NaN, or may give -inf
-        return logs if logs.min(initial=0.0) > -np.inf else self._log_on(axes, clipped=True)
+        with np.errstate(over="ignore", invalid="ignore"):
+            logs = self._log_on(axes, clipped=False)
+            # only terms that overflow give NaN, or may give -inf
+            return logs if logs.min(initial=0.0) > -np.inf else self._log_on(axes, clipped=True)
 
     def _log_on(self, axes: Axes, *, clipped: bool) -> Values:
-        with np.errstate(over="ignore", invalid="ignore"):
-            z, sd = self._standardized(axes, math.sqrt(0.5), clipped=clipped)
-            np.multiply(z, z, out=z)
-            return np.subtract(-np.log(sd) - LOG_ROOT_TWO_PI, z, out=z)
+        z, sd = self._standardized(axes, math.sqrt(0.5), clipped=clipped)
+        np.multiply(z, z, out=z)
+        return np.subtract(-np.log(sd) - LOG_ROOT_TWO_PI, z, out=z)
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child, as differences of normal cdfs that keep their digits in both tails."""
@@ -152,7 +152,7 @@ class LinearGaussian(Potential):
         mean = linear_predictor(self.intercept, self.coefficients, codes, known, clipped=clipped)
         sd = np.sqrt(self.variance)[codes]
         with np.errstate(over="ignore"):
-            z = np.asarray(arrays[self.child.name] - mean, dtype=np.float64)
+            z = _combine(np.subtract, arrays[self.child.name], mean, bool(known))
             z *= factor / sd
         return z, sd
 
@@ -341,11 +341,22 @@ def linear_predictor(
     array([31., 82.])
     """
     total = intercept[codes]
-    for j, value in enumerate(values):
-        with np.errstate(over="ignore"):
-            term = coefficients[(*codes, j)] * value
-            total = total + (np.clip(term, -LARGEST, LARGEST) if clipped else term)
+    with np.errstate(over="ignore"):
+        for j, value in enumerate(values):
+            term = np.asarray(coefficients[(*codes, j)] * value)
+            if clipped:
+                term = np.clip(term, -LARGEST, LARGEST)
+            total = _combine(np.add, total, term, True)
     return np.asarray(total)
+
+
+def _combine(operation: np.ufunc, first: Any, second: Values, overwrite: bool) -> Values:
+    """Return the result for two arrays that broadcast, in the place of the second one where that may be overwritten and
+    is large enough.
+    """
+    if overwrite and second.ndim and np.broadcast(first, second).shape == second.shape:
+        return operation(first, second, out=second)  # type: ignore[no-any-return]
+    return np.asarray(operation(first, second), dtype=np.float64)
 
 
 def log_normal_interval(low: Values, high: Values) -> Values:

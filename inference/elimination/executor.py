@@ -293,7 +293,7 @@ class Executor:
 
     def _run(self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values]) -> NormalizedTables:
         arrays: dict[int, Values] = {}
-        scale: Values | float = 0.0
+        scale = np.zeros(1)
         static_scale = 0.0
         warm = self.program.warm
         last: int | None = None
@@ -311,14 +311,19 @@ class Executor:
                 last = number
             else:
                 arrays[number], log_scale = evaluate_source(source, axes, evidence)
-            scale = scale + log_scale
+            if np.size(log_scale) > len(scale):
+                scale = scale + log_scale
+            else:
+                scale += log_scale
         if last is not None:
-            arrays[last], scale = _split_logarithm(np.asarray(scale))
+            arrays[last], scale = _split_logarithm(scale)
         if not warm:
             self._static_scale = static_scale
         tables = [
-            self._with_rows(t, s, evidence.rows) for t, s in zip(self.program.run(arrays), self.scopes, strict=True)
+            table[..., None] if table.ndim == len(scope) else table
+            for table, scope in zip(self.program.run(arrays), self.scopes, strict=True)
         ]
+        # tables that are the same in all rows have one
         total = _total(tables[0])
         sound = total > find_least_total(self.sources)
         if sound.all():
@@ -329,7 +334,11 @@ class Executor:
                 log_norm = np.log(total)
             tables[0] = normalize(tables[0])
         tables[1:] = [normalize(table) for table in tables[1:]]
-        return NormalizedTables(tables, log_norm + (scale + self._static_scale), ~sound)
+        return NormalizedTables(
+            [_repeat(table, evidence.rows) for table in tables],
+            _repeat(log_norm + (scale + self._static_scale), evidence.rows),
+            _repeat(~sound, evidence.rows),
+        )
 
     def run_in_logs(
         self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values] | None = None
@@ -345,7 +354,7 @@ class Executor:
         tables: list[Values] = []
         log_norm = np.full(evidence.rows, -np.inf)
         for scoped, scope in zip(self.program.run_log(arrays), self.scopes, strict=True):
-            scoped = self._with_rows(scoped, scope, evidence.rows)
+            scoped = _repeat(scoped[..., None] if scoped.ndim == len(scope) else scoped, evidence.rows)
             over = tuple(range(scoped.ndim - 1))
             top = scoped.max(axis=over, initial=-np.inf)
             shift = np.where(np.isfinite(top), top, 0.0)
@@ -361,11 +370,10 @@ class Executor:
         """The names of each table."""
         return self.program.scopes
 
-    @staticmethod
-    def _with_rows(table: Values, scope: Sequence[str], count: int) -> Values:
-        if table.ndim == len(scope):
-            table = table[..., None]
-        return table if table.shape[-1] == count else np.array(np.broadcast_to(table, (*table.shape[:-1], count)))
+
+def _repeat(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return an array with so many rows (last), of one that may have a single one for all of them."""
+    return array if array.shape[-1] == rows else np.array(np.broadcast_to(array, (*array.shape[:-1], rows)))
 
 
 def evaluate_source(
@@ -383,7 +391,7 @@ _ONE = freeze(np.ones(1))
 
 def _is_logarithm(source: FactorSource) -> bool:
     """Tell whether a factor is one number in each row, whose logarithm is what its potential computes."""
-    return not source.names and source.rows and isinstance(source, PotentialSource) and source.known_by_logarithm
+    return not source.names and source.rows and getattr(source, "known_by_logarithm", False)
 
 
 def _split_logarithm(logs: Values) -> tuple[Values, Values]:

@@ -31,6 +31,8 @@ UNPROMISING = 2e10
 asks for what is too wide asks for a longer search."""
 CELLS_PER_TRIAL = 2e4
 """One trial for each vertex takes about as long as eliminating this many cells."""
+CELLS_PER_HEURISTIC = 300
+"""The other heuristics are not tried where the order by weight has fewer cells for each vertex."""
 PATIENCE = 40
 """The search stops after this many trials without an improvement."""
 SEARCH_EFFORT = 2e8
@@ -99,7 +101,7 @@ def find_order(
     scopes : the variables of each factor
     sizes : number of nodes of each variable
     keep : variables that stay (the targets); their clique is counted as the last one
-    enough : other heuristics are not tried when the total cost is below this
+    enough : other heuristics are not tried when the total cost is below this, or small for so many variables
     hopeless : nor when it is above this, as no order will help
 
     Examples
@@ -111,6 +113,7 @@ def find_order(
     names, logs, neighbors = _connect([*scopes, tuple(keep)], sizes)
     kept = [names.index(name) for name in keep]
     hopeless = min(hopeless, HOPELESS)
+    enough = max(enough, CELLS_PER_HEURISTIC * len(names))
     best = _eliminate_greedily(_score_weight, list(neighbors), logs, names, kept)
     for score in (_score_fill, _score_weighted_fill):
         # neither cheap enough already, nor so expensive that no order will help

@@ -387,7 +387,7 @@ class Compiler:
 
     def cells(self, names: Iterable[str]) -> float:
         """Return the size of a table over these names."""
-        return math.prod(float(self.sizes[name]) for name in names)
+        return math.prod(map(self.sizes.__getitem__, names), start=1.0)
 
     def collect(self, cliques: list[Clique]) -> None:
         """Send messages from the leaves to the root."""

@@ -10,24 +10,34 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
 from hybridbn.inference.elimination.program import LETTERS, Compiler, Factor, Program, ProgramStep
 from hybridbn.variables import Values
 
-__all__ = ["CaseCompiler", "TooManyCells", "is_possible"]
+__all__ = ["CaseCompiler", "TooManyCells"]
 
-_SMALL = math.log(300)
+_LOG_UNIT = 2**20
+"""Logarithms of sizes are whole numbers of this part of one, so that the order in which they are added does not
+matter."""
+
+
+@lru_cache
+def _log_size(size: float) -> int:
+    return round(_LOG_UNIT * math.log(max(size, 1)))
+
+
+_SMALL = _log_size(500)
 """Tables with fewer cells (log) are multiplied by einsum faster than they can be ordered."""
-_WIDE = math.log(3e4)
+_WIDE = _log_size(3e4)
 """Where the next table has more cells (log), all heuristics are asked for the order of what is left."""
 _CELLS_PER_TRIAL = 5e4
 """With fewer cells for each variable, a better order would save less time than it takes to find."""
-_AT_ONCE = 4000
+_AT_ONCE = 16_000
 """Tables are multiplied all at once where that takes at most this many multiplications, else two by two."""
 _FEW_INPUTS = 6
 """With at most so many tables in a bucket, the products of all but one of them are cheaper than divisions."""
@@ -179,79 +189,50 @@ class CaseCompiler(Compiler):
     def _eliminate(self, keep: tuple[str, ...]) -> list[int]:
         """Sum out all names but those to keep; return the slots of the tables that are left."""
         slot_names = self.program.names
-        position: dict[str, int] = {}
-        for scope in slot_names:
-            for name in scope:
-                position.setdefault(name, len(position))
-        for name in keep:
-            position.setdefault(name, len(position))
-        names = list(position)
-        logs = [math.log(self.sizes[name]) for name in names]
-        count = len(names)
-        around = [1 << vertex for vertex in range(count)]
-        holding: list[set[int]] = [set() for _ in range(count)]
-        live: set[int] = set()
+        around: dict[str, set[str]] = {}
+        holding: dict[str, set[int]] = {}
         for slot, scope in enumerate(slot_names):
-            live.add(slot)
-            if not scope:
-                continue
-            members = [position[name] for name in scope]
-            mask = 0
-            for vertex in members:
-                mask |= 1 << vertex
-            for vertex in members:
-                around[vertex] |= mask
-                holding[vertex].add(slot)
-        kept = 0
+            for name in scope:
+                if name in around:
+                    around[name].update(scope)
+                    holding[name].add(slot)
+                else:
+                    around[name] = set(scope)
+                    holding[name] = {slot}
         for name in keep:
-            kept |= 1 << position[name]
-        if len(keep) > 1:
-            for name in keep:
-                around[position[name]] |= kept
-        scores = [0.0] * count
-        for vertex in range(count):
-            score, rest = 0.0, around[vertex]
-            while rest:
-                low = rest & -rest
-                score += logs[low.bit_length() - 1]
-                rest ^= low
-            scores[vertex] = score
-        alive = ((1 << count) - 1) & ~kept
-        given = [position[name] for name in reversed(self.order) if name in position]
+            around.setdefault(name, {name}).update(keep)
+            holding.setdefault(name, set())
+        live = set(range(len(slot_names)))
+        logs = {name: _log_size(self.sizes[name]) for name in around}
+        log_of = logs.__getitem__
+        scores = {name: sum(map(log_of, others)) for name, others in around.items()}
+        alive = around.keys() - keep
+        given = [name for name in reversed(self.order) if name in alive]
         chosen = bool(given)
-        heap = [] if chosen else [(scores[v], v) for v in range(count) if alive >> v & 1]
+        heap = [] if chosen else [(score, name) for name, score in scores.items() if name in alive]
         heapq.heapify(heap)
         while alive:
             if given:
                 vertex = given.pop()
-                if not alive >> vertex & 1:
+                if vertex not in alive:
                     continue
             else:
                 score, vertex = heapq.heappop(heap)
-                if not alive >> vertex & 1 or score != scores[vertex]:
+                if vertex not in alive or score != scores[vertex]:
                     continue
                 if score > _WIDE and not chosen:
                     chosen = True
-                    given = [position[name] for name in reversed(self._order_rest(holding, keep))]
+                    given = [*reversed(self._order_rest(holding, keep))]
                     continue
-            clique, slots = around[vertex], holding[vertex]
+            clique, slots, score = around[vertex], holding[vertex], scores[vertex]
             if not chosen:
-                clique, slots, score = self._enlarge(vertex, clique, slots, score, around, holding, logs, alive)
-                scores[vertex] = score
-            summed = 1 << vertex
-            inner, outer = [names[vertex]], []
-            rest = clique ^ summed
-            while rest:
-                low = rest & -rest
-                rest ^= low
-                other = low.bit_length() - 1
-                if low & alive and holding[other] <= slots:
-                    summed |= low
-                    inner.append(names[other])
-                else:
-                    outer.append(other)
-            alive &= ~summed
-            cells = math.exp(min(scores[vertex], 700.0))
+                clique, slots, score = self._enlarge(vertex, clique, slots, around, holding, scores, logs, alive)
+            # the order of a set differs from one process to another, and with it rounding would
+            inner = sorted([name for name in clique if name in alive and holding[name] <= slots])
+            rest = clique.difference(inner)
+            outer = sorted(rest)
+            alive.difference_update(inner)
+            cells = math.exp(min(score / _LOG_UNIT, 700.0))
             if cells > self.most_cells:
                 raise TooManyCells
             self.cost += cells
@@ -259,71 +240,60 @@ class CaseCompiler(Compiler):
             self.eliminated += inner
             inputs = tuple(sorted(slots))
             self._first_inner = len(slot_names)
-            output = self.multiply(inputs, tuple([names[other] for other in outer]))
+            output = self.multiply(inputs, tuple(outer))
             self.buckets.append(_Bucket(inputs, tuple(inner), output, cells))
             live -= slots
             live.add(output)
             for name in inner:
-                holding[position[name]] = set()
-            gone = sum([logs[position[name]] for name in inner])
+                holding[name] = set()
             for other in outer:
                 before = around[other]
-                around[other] = after = (before | clique) & ~summed
-                # every name summed out was a neighbor, if not in a table, of each of the others
-                score, added = scores[other], after & ~before
-                while added:
-                    low = added & -added
-                    score += logs[low.bit_length() - 1]
-                    added ^= low
-                removed = before & summed
-                if removed == summed:
-                    score -= gone
-                else:
-                    while removed:
-                        low = removed & -removed
-                        score -= logs[low.bit_length() - 1]
-                        removed ^= low
-                scores[other] = score
+                added, removed = rest - before, before.intersection(inner)
+                before |= added
+                before -= removed
+                if added or removed:
+                    scores[other] += sum(map(log_of, added)) - sum(map(log_of, removed))
                 held = holding[other]
                 held -= slots
                 held.add(output)
-                if not chosen and alive >> other & 1:
-                    heapq.heappush(heap, (score, other))
+                if not chosen and other in alive:
+                    heapq.heappush(heap, (scores[other], other))
         return sorted(live)
 
     def _enlarge(
         self,
-        vertex: int,
-        clique: int,
+        vertex: str,
+        clique: set[str],
         slots: set[int],
-        score: float,
-        around: Sequence[int],
-        holding: Sequence[set[int]],
-        logs: Sequence[float],
-        alive: int,
-    ) -> tuple[int, set[int], float]:
+        around: Mapping[str, set[str]],
+        holding: Mapping[str, set[int]],
+        scores: Mapping[str, int],
+        logs: Mapping[str, int],
+        alive: set[str],
+    ) -> tuple[set[str], set[int], int]:
         """Add the tables of neighbors to those of a vertex as long as einsum multiplies all of them in one go."""
-        rest = clique & alive & ~(1 << vertex)
-        while rest and score < _SMALL and len(slots) < _MOST_OPERANDS:
-            low = rest & -rest
-            rest ^= low
-            other = low.bit_length() - 1
-            larger, added = score, around[other] & ~clique
-            while added and larger < _SMALL:
-                bit = added & -added
-                larger += logs[bit.bit_length() - 1]
-                added ^= bit
+        score = scores[vertex]
+        if score >= _SMALL or len(slots) >= _MOST_OPERANDS:
+            return clique, slots, score
+        waiting = sorted([name for name in clique if name != vertex and name in alive])
+        while waiting:
+            other = waiting.pop()
+            if scores[other] >= _SMALL:
+                continue  # it may have many neighbors, which are not looked at
+            added = around[other] - clique
+            larger = score + sum(map(logs.__getitem__, added))
             if larger < _SMALL:
                 more = slots | holding[other]
                 if len(more) <= _MOST_OPERANDS:
                     slots, score = more, larger
-                    rest |= around[other] & ~clique & alive
-                    clique |= around[other]
+                    if added:
+                        clique = clique | added
+                        waiting += sorted(added & alive)
         return clique, slots, score
 
-    def _order_rest(self, holding: Sequence[set[int]], keep: tuple[str, ...]) -> tuple[str, ...]:
+    def _order_rest(self, holding: Mapping[str, set[int]], keep: tuple[str, ...]) -> tuple[str, ...]:
         """Return the order in which to eliminate what is left, by the best of all heuristics."""
-        slots = set().union(*holding)
+        slots = set().union(*holding.values())
         scopes = [self.program.names[slot] for slot in slots]
         count = len({name for scope in scopes for name in scope})
         order = find_order(scopes, self.sizes, keep, max(1e5, _CELLS_PER_TRIAL * count), 100 * self.most_cells)
@@ -369,49 +339,3 @@ class CaseCompiler(Compiler):
                 for slot in set(inputs).difference(upper.values(), outputs.values()):
                     self.tables[slot] = None
         self.program.outputs.extend([outputs[scope[0]] for scope in scopes])
-
-
-def is_possible(
-    factors: Sequence[Factor], tables: Sequence[NDArray[np.bool_]], sizes: Mapping[str, int], most_cells: float
-) -> bool:
-    """Tell whether some states are possible in all tables together.
-
-    Examples
-    --------
-    >>> equal, sizes = np.eye(2, dtype=bool), {"a": 2, "b": 2}
-    >>> is_possible([Factor(("a", "b")), Factor(("b", "a"))], [equal, ~equal], sizes, 100)
-    False
-    """
-    left = dict(enumerate(tables))
-    names = [list(factor.names) for factor in factors]
-    uses: dict[str, set[int]] = {}
-    for number, scope in enumerate(names):
-        for name in scope:
-            uses.setdefault(name, set()).add(number)
-    # a name of one table only is summed out there; where everything is possible then, the table tells nothing any more
-    waiting = [name for name, numbers in uses.items() if len(numbers) == 1]
-    while waiting:
-        name = waiting.pop()
-        if len(uses.get(name, ())) != 1:
-            continue
-        (number,) = uses.pop(name)
-        scope = names[number]
-        table = np.asarray(left[number].any(axis=scope.index(name)))
-        scope.remove(name)
-        count = np.count_nonzero(table)
-        if not count:
-            return False
-        left[number] = table
-        if count == table.size:
-            del left[number]
-            for other in scope:
-                uses[other].discard(number)
-                if len(uses[other]) == 1:
-                    waiting.append(other)
-        else:
-            waiting.extend([other for other in scope if len(uses[other]) == 1])
-    if not left:
-        return True
-    rest = [Factor(tuple(names[number])) for number in left]
-    _, (possible,) = CaseCompiler(rest, list(left.values()), sizes, most_cells).compile([()])  # type: ignore[arg-type]
-    return bool(possible)

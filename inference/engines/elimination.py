@@ -33,7 +33,7 @@ MOST_BYTES = 1 << 26
 """Chunks of 64 rows may take this much where the tables of single rows are large."""
 GRID_CELLS = 1 << 19
 """The largest table of a chunk of rows that share a grid has about this many cells."""
-MOST_ROWS = 1 << 15
+MOST_ROWS = 1 << 16
 """The largest number of rows in a chunk."""
 NEARLY = 1e-6
 """A shared grid whose estimated error is smaller approximates the probability of the evidence."""

@@ -15,8 +15,9 @@ import numpy as np
 
 from hybridbn.inference import cache as caches
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
+from hybridbn.inference.elimination.possible_states import Supports, is_possible, join_bits
 from hybridbn.inference.elimination.program import SUSPICIOUS, Factor, Program
-from hybridbn.inference.elimination.single_case import CaseCompiler, TooManyCells, is_possible
+from hybridbn.inference.elimination.single_case import CaseCompiler, TooManyCells
 from hybridbn.inference.engines import CaseAnswer, Engine, EngineRequest, Plan, estimate_rounding
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.relevance import Status, ancestors, find_requisite
@@ -155,7 +156,8 @@ class CasePlan:
         self.apart: tuple[CasePlan, ...] | None = None
         self.known: dict[tuple[int, ...], bool] = {}
         kinds: dict[str, Status] = {name: "hard" if finding.hard else "soft" for name, finding in findings.items()}
-        needed = find_requisite(snapshot.pred, snapshot.succ, targets, lambda name: kinds.get(name, "hidden"))
+        statuses = {**snapshot.statuses, **kinds}
+        needed = find_requisite(snapshot.pred, snapshot.succ, targets, statuses.__getitem__)
         potentials, scopes = snapshot.by_name, snapshot.scopes
         hard = {name for name, kind in kinds.items() if kind == "hard"}
         self.soft: list[str] = [name for name, kind in kinds.items() if kind == "soft"]
@@ -164,10 +166,10 @@ class CasePlan:
         self.sliced: list[tuple[Values, tuple[str, ...]]] = []
         self.scalars: list[tuple[Values, tuple[str, ...]]] = []
         self.soft_needed: list[str] = [name for name in self.soft if name in needed]
-        self.risks: list[tuple[Values, tuple[str, ...]]] = []
+        self.risks: list[tuple[tuple[str, ...], Supports]] = []
         self.fits: bool = True
         dynamic = []
-        for name in needed:
+        for name in sorted(needed):  # sets are in another order in each process
             potential = potentials[name]
             if not isinstance(potential, Multinomial):
                 self.fits = False
@@ -188,11 +190,10 @@ class CasePlan:
             risky = [name for name in ancestors(snapshot.pred, kinds) - needed if potentials[name].has_zeros]
             risky.sort(key=snapshot.depths.__getitem__, reverse=True)
             for name in risky:
-                potential = potentials[name]
-                if not isinstance(potential, Multinomial):
+                if not isinstance(potentials[name], Multinomial):
                     self.fits = False
                     return
-                self.risks.append((potential.table, scopes[name]))
+            self.risks = snapshot.find_supports(risky)
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
@@ -312,35 +313,25 @@ class CasePlan:
         return result
 
     def _contradicts(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
-        factors: list[Factor] = []
-        tables: list[Any] = []
-        mentioned: set[str] = set()
+        soft: dict[str, int] = {}
         for name in self.soft:
-            possible = _weigh(findings[name]) > 0
-            if not possible.all():
-                factors.append(Factor((name,)))
-                tables.append(possible)
-                mentioned.add(name)
-        # children come before their parents: a hidden one that no other table mentions has a possible state anyway
-        for table, scope in self.risks:
-            child = scope[-1]
-            if child not in codes and child not in mentioned:
-                continue
-            part = table[tuple([codes.get(name, _ALL) for name in scope])]
-            positive = np.count_nonzero(part)
-            if not positive:
-                return True
-            if positive < part.size:
-                hidden = tuple([name for name in scope if name not in codes])
-                factors.append(Factor(hidden))
-                tables.append(part > 0)
-                mentioned.update(hidden)
-        if not factors:
-            return False
+            possible = np.flatnonzero(_weigh(findings[name]) > 0)
+            if len(possible) < self.snapshot.sizes[name]:
+                soft[name] = join_bits(possible.tolist())
+        answer = is_possible(self.risks, codes, soft, self.snapshot.sizes)
+        if answer is not None:
+            return not answer
+        factors = [Factor((name,)) for name in soft]
+        tables: list[Any] = [_weigh(findings[name]) > 0 for name in soft]
+        for scope, _ in self.risks:
+            factors.append(Factor(tuple([name for name in scope if name not in codes])))
+            table = self.snapshot.by_name[scope[-1]].table  # type: ignore[attr-defined]
+            tables.append(table[tuple([codes.get(name, _ALL) for name in scope])] > 0)
         try:
-            return not is_possible(factors, tables, self.snapshot.sizes, most_cells)
+            _, (total,) = CaseCompiler(factors, tables, self.snapshot.sizes, most_cells).compile([()])
         except TooManyCells:
             return False  # contradictions that only several tables show together are overlooked
+        return not total
 
 
 def _weigh(finding: Finding) -> Values:

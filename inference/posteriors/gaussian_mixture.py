@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.inference.axes import as_slice
 from hybridbn.inference.posteriors.continuous import BLOCK, ContinuousPosterior
 from hybridbn.variables import Continuous, Values
 
@@ -55,9 +56,9 @@ class GaussianPosterior(ContinuousPosterior):
         shape = max(len(part._weights) for _, part in parts), rows
         weights, means, variances = np.zeros(shape), np.zeros(shape), np.ones(shape)
         for places, part in parts:
-            count = len(part._weights)
-            weights[:count, places], means[:count, places] = part._weights, part._means
-            variances[:count, places] = part._variances
+            count, where = len(part._weights), as_slice(places)
+            weights[:count, where], means[:count, where] = part._weights, part._means
+            variances[:count, where] = part._variances
         return cls(parts[0][1].variable, weights, means, variances, False, np.zeros(rows), None)
 
     @property
@@ -77,6 +78,8 @@ class GaussianPosterior(ContinuousPosterior):
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
+        if len(self._weights) == 1:
+            return self._weights[0] * self._means[0], self._weights[0] * self._variances[0]
         mean = np.sum(self._weights * self._means, axis=0)
         return mean, np.sum(self._weights * (self._variances + (self._means - mean) ** 2), axis=0)
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre
+from hybridbn.inference.axes import ORDER, CellAxis, as_slice, cell_points, legendre
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem
@@ -79,10 +79,10 @@ class PiecewisePosterior(ContinuousPosterior):
         cells = max(len(part._low) for _, part in parts)
         low, high, masses = np.empty((cells, rows)), np.empty((cells, rows)), np.zeros((cells * ORDER, rows))
         for places, part in parts:
-            count = len(part._low)
-            low[:count, places], low[count:, places] = part._low, part._high[-1]
-            high[:count, places], high[count:, places] = part._high, part._high[-1]
-            masses[: count * ORDER, places] = part._masses
+            count, where = len(part._low), as_slice(places)
+            low[:count, where], low[count:, where] = part._low, part._high[-1]
+            high[:count, where], high[count:, where] = part._high, part._high[-1]
+            masses[: count * ORDER, where] = part._masses
         first = parts[0][1]
         return cls(first.variable, low, high, masses, False, np.zeros(rows), None, first._point_cells)
 
