@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.errors import ImpossibleEvidence, TableError, TooWide
 from hybridbn.estimation.holes import Cells, ObservedNumbers, collect_observed_numbers, find_holes
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.inference.answers import posterior_of, solve
@@ -88,6 +88,11 @@ class Matcher(Protocol):
 
         For each time uniform numbers for each name and row are asked for.
         """
+
+    def choose(
+        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], limits: Limits
+    ) -> Mapping[str, NDArray[Any]]:
+        """Return columns of complete rows with the most probable states and frequent numbers in the holes."""
 
     @property
     def sweeps(self) -> int:
@@ -393,14 +398,35 @@ class Completion:
 
     def _most_probable_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         holes = find_holes(table)
-        with _renumber_rows(rows):
-            completed = most_probable(self.network, self._make_bounded_evidence(table, holes), None, self.options)
-        read = completed if isinstance(completed, Table) else Table(completed)
+        values = self._find_modes(table, rows)
         middle = np.full(len(table), 0.5)
-        return {
-            name: self.translate_to_table(table, name, read.coded(self.network.variable(name)), middle)
-            for name in holes
-        }
+        cells: Cells = {name: table.column(name) for name in table.names}
+        for name, missing in holes.items():
+            cells[name] = np.where(missing, self.translate_to_table(table, name, values[name], middle), cells[name])
+        if self.matcher is None:
+            return cells
+        everywhere, limits = self._matching_arguments(table)
+        return {**cells, **self.matcher.choose(cells, everywhere, limits)}
+
+    def _find_modes(self, table: Table, rows: NDArray[np.intp]) -> Mapping[str, NDArray[Any]]:
+        """Return the most probable codes and numbers of the network in each row, together.
+
+        Where that is too wide, and the options ask for an answer nevertheless, they are those of each cell by itself.
+        """
+        try:
+            with _renumber_rows(rows):
+                evidence = self._make_bounded_evidence(table, find_holes(table))
+                completed = most_probable(self.network, evidence, None, self.options)
+        except TooWide as problem:
+            if self.options.beyond is None:
+                message = f"{problem}; or say beyond='slice' for what is most probable of each cell by itself"
+                raise TooWide(message) from None
+            return {
+                name: one.probabilities.argmax(axis=1) if isinstance(one, DiscretePosterior) else np.asarray(one.mode())
+                for name, one in self.posteriors(table, rows).items()
+            }
+        read = completed if isinstance(completed, Table) else Table(completed)
+        return {name: read.coded(self.network.variable(name)) for name in find_holes(table)}
 
     # -- draws within bounds --------------------------------------------------------------------------------------
 

@@ -160,6 +160,33 @@ class ColumnMatcher:
             drawn[part] = self._draw_block(features[part], uniforms[part], low[part], high[part])
         return drawn
 
+    def choose(self, features: Values) -> Values:
+        """Return the number that most donors of a row have, NaN where more of them have numbers of their own."""
+        numbers, codes, counts = np.unique(self.values, return_inverse=True, return_counts=True)
+        chosen = np.full(len(features), np.nan)
+        size = max(_WEIGHTS // len(self.values), 1)
+        for start in range(0, len(features) if self.has_spikes else 0, size):
+            part = features[start : start + size]
+            if self.leaves is None:
+                first, last = self._window(self.regression.predict(part)[:, 0])
+                places = np.arange(len(self.values))
+                weights = ((places >= first[:, None]) & (places < last[:, None])).astype(np.float64)
+            else:
+                places = self.leaves.donors
+                cumulated = self.leaves.cumulate(self.leaves.share(self.regression.find_leaves(part)))
+                weights = np.diff(cumulated, axis=1, prepend=0.0)
+            key = np.arange(len(part))[:, None] * len(numbers) + codes[places]
+            shares = np.bincount(key.ravel(), weights.ravel(), len(part) * len(numbers)).reshape(len(part), -1)
+            alone = shares[:, counts == 1].sum(axis=1)
+            shares[:, counts == 1] = 0.0
+            chosen[start : start + size] = np.where(shares.max(axis=1) > alone, numbers[shares.argmax(axis=1)], np.nan)
+        return chosen
+
+    @property
+    def has_spikes(self) -> bool:
+        """Whether some numbers are frequent."""
+        return bool(np.isinf(self.tolerance))
+
     def _draw_block(self, features: Values, uniforms: Values, low: Values, high: Values) -> Values:
         drawn, pending = np.full(len(features), np.nan), np.arange(len(features))
         if self.leaves is None:
@@ -189,11 +216,15 @@ class ColumnMatcher:
 
     def find_near(self, predicted: Values, uniforms: Values) -> Codes:
         """Return the place of a donor with a near prediction for each row."""
+        first, last = self._window(predicted)
+        return np.asarray(first + np.floor(uniforms * (last - first)).astype(np.intp))
+
+    def _window(self, predicted: Values) -> tuple[Codes, Codes]:
+        """Return the first place of a near prediction and that behind the last one for each row."""
         left, right = (np.searchsorted(self.predictions, predicted, side) for side in _SIDES)
         first = np.clip((left + right - self.near) // 2, 0, len(self.values) - self.near)
         # all rows with the same prediction are equally near
-        first, last = np.minimum(first, left), np.maximum(first + self.near, right)
-        return np.asarray(first + np.floor(uniforms * (last - first)).astype(np.intp))
+        return np.minimum(first, left), np.maximum(first + self.near, right)
 
     def take(self, predicted: Values, chosen: Codes) -> Values:
         """Return the numbers of donors, or their residuals beside the predictions where these differ."""

@@ -147,6 +147,32 @@ class PredictiveMeanMatching:
             yield {name: current[name] for name in self.matchers if holes[name].any()}
             missing = {name: rows for name in missing if len(rows := np.flatnonzero(holes[name] & several))}
 
+    def choose(
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        limits: Callable[[str, Cells], tuple[Values, Values]],
+    ) -> dict[str, NDArray[Any]]:
+        """Return the matched columns with their most probable states and frequent numbers in what were holes.
+
+        Where no frequent number is more probable than all others together, the hole keeps what it was filled with. The
+        parameters are those of `match`.
+        """
+        features, current = _build_features(self.columns, cells), dict(cells)
+        for name, matcher in self.matchers.items():
+            rows, column = np.flatnonzero(holes[name]), np.array(cells[name])
+            if not len(rows):
+                continue
+            if isinstance(matcher, StateMatcher):
+                column[rows] = matcher.probabilities(features[rows]).argmax(axis=1)
+            else:
+                low, high = (ends[rows] for ends in limits(name, current))
+                numbers = matcher.choose(features[rows])
+                column[rows] = np.where((numbers >= low) & (numbers <= high), numbers, column[rows])
+            current[name] = column
+            _update_features(self.columns, features, name, column)
+        return {name: current[name] for name in self.matchers}
+
     @property
     def curved(self) -> tuple[str, ...]:
         """The columns whose expectation given the others is not that given the expectations of the others."""
