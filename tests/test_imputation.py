@@ -334,6 +334,34 @@ def test_the_most_probable_completion_is_that_of_the_network() -> None:
             np.testing.assert_allclose(filled.loc[hidden, name], expected[name][hidden.to_numpy()], rtol=1e-6)
 
 
+def test_a_heavy_point_is_the_most_probable_number_where_it_outweighs_all_others() -> None:
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=(2, 600))
+    true = pd.DataFrame({"x": x, "y": np.maximum(x + 0.5 * noise, 0)})
+    hidden = rng.random(600) < 0.3
+    filled = hb.impute(true.assign(y=true["y"].mask(hidden)), strategy="most_probable", random_state=0)
+    sure = hidden & (np.abs(x) > 0.5)
+    assert ((filled["y"] == 0) == (x < 0))[sure].mean() > 0.9
+
+
+def test_combinations_beyond_memory_are_refused_unless_each_cell_by_itself_is_asked_for() -> None:
+    rng = np.random.default_rng(0)
+    names = {(i, j): hb.Discrete(f"{i}{j}", states=("a", "b")) for i in range(5) for j in range(5)}
+    net = hb.Network()
+    for (i, j), variable in names.items():
+        parents = tuple(names[one] for one in ((i - 1, j), (i, j - 1)) if one in names)
+        table = rng.dirichlet([1, 1], size=(2,) * len(parents))
+        net.add(hb.Multinomial(variable, parents=parents, table=table))
+    rows = net.sample(5, random_state=0)
+    rows = rows.mask(rng.random(rows.shape) < 0.8)
+    with pytest.raises(hb.TooWide, match="beyond='slice' for what is most probable of each cell"):
+        hb.impute(rows, strategy="most_probable", network=net, max_bytes=300)
+    filled = hb.impute(rows, strategy="most_probable", network=net, max_bytes=300, beyond="slice")
+    for name in rows:
+        hidden = rows[name].isna().to_numpy()
+        assert filled.loc[hidden, name].tolist() == [*np.array(net.posterior(name, rows).mode())[hidden]]
+
+
 @pytest.mark.parametrize(
     "options",
     [

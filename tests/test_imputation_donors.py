@@ -14,6 +14,9 @@ import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
 from hybridbn.inference.conditional_gaussian import conditional_gaussian
 from hybridbn.learning.imputation.default_network import ImputationRegression, conditional_gaussian_arcs
+from hybridbn.learning.imputation.donors import choose_donors
+from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching
+from hybridbn.learning.imputation.stacked_regression import fit_stacked_regression
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 
@@ -55,6 +58,47 @@ def test_spikes_stay_spikes() -> None:
     filled = hb.impute(frame.assign(y=frame["y"].mask(hidden)), random_state=0)
     assert (filled.loc[hidden, "y"] == 0).mean() == pytest.approx(share, abs=0.1)
     assert filled["y"].min() >= 0
+
+
+def profiles(rows: int, seed: int) -> pd.DataFrame:
+    """Return rows that repeat a few combinations of skewed numbers, which no regression of one column tells."""
+    rng = np.random.default_rng(seed)
+    few = np.exp(rng.normal(scale=1.5, size=(12, 6)))
+    return pd.DataFrame(few[rng.integers(12, size=rows)], columns=list("abcdef"))
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3])
+def test_combinations_of_numbers_stay_together(rate: float) -> None:
+    true = profiles(300, 1)
+    hidden = np.random.default_rng(2).random(true.shape) < rate
+    filled = hb.impute(true.mask(hidden), random_state=0)
+    # two observed numbers of six name the combination, and three rows in four have more
+    assert (filled == true).to_numpy()[hidden].mean() > 0.8
+
+
+def test_leaves_have_the_donors_where_numbers_come_in_combinations_and_lines_go_on_beyond_them() -> None:
+    rng = np.random.default_rng(0)
+    x, noise = rng.normal(size=300), rng.exponential(size=300)
+    chosen = []
+    for features in (profiles(300, 1).to_numpy(), np.column_stack([x + 0.5 * noise, x])):
+        fit = fit_stacked_regression(features, [0], np.ones(300), rng)
+        chosen.append(choose_donors(fit, features[:, 0], features[:0]).power)
+    assert chosen[0] is not None
+    assert chosen[1] is None
+
+
+def test_models_of_earlier_versions_have_one_sweep_and_near_donors() -> None:
+    frame = profiles(120, 3)
+    network = hb.impute(frame.mask(np.random.default_rng(4).random(frame.shape) < 0.3), details=True).network
+    content = network.graph["imputation"]["matching"]
+    assert content["sweeps"] > 1
+    earlier = {name: value for name, value in content.items() if name != "sweeps"}
+    earlier["donors"] = {
+        name: {key: value for key, value in one.items() if key != "leaves"} for name, one in content["donors"].items()
+    }
+    matching = PredictiveMeanMatching.from_dict(earlier)
+    assert matching.sweeps == 1
+    assert all(getattr(matcher, "leaves", None) is None for matcher in matching.matchers.values())
 
 
 def bent(rows: int, seed: int) -> pd.DataFrame:

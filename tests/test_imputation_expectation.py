@@ -11,8 +11,9 @@ import pytest
 import hybridbn as hb
 from hybridbn.fitting.trees.randomized_trees import grow_forest
 from hybridbn.learning.imputation import data_augmentation, predictive_mean_matching
+from hybridbn.learning.imputation.curves import fit_ridges
 from hybridbn.learning.imputation.data_augmentation import DefaultLearner, has_drift
-from hybridbn.learning.imputation.stacked_regression import StackedRegression, _fit_ridges, fit_stacked_regression
+from hybridbn.learning.imputation.stacked_regression import StackedRegression, fit_stacked_regression
 
 
 def learned(rows: int, y: str) -> tuple[np.ndarray, StackedRegression, np.ndarray, float]:
@@ -70,7 +71,7 @@ def test_what_a_regression_says_without_a_row_is_what_it_says_when_that_row_is_l
     others = np.delete(features, 2, axis=1)
     target = features[:, 2] - features[:, 2].mean()
     weights = rng.integers(1, 3, size=40).astype(float)
-    ridge = _fit_ridges(others, target[:, None], weights)
+    ridge = fit_ridges(others, target[:, None], weights)
     fitted, _ = ridge.explain(others, weights, 0)
     np.testing.assert_allclose(fitted, ((others - ridge.center) @ ridge.slopes)[:, 0])
     left_out = ridge.leave_out(others, target[:, None], weights)[:, 0]

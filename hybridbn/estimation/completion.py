@@ -6,6 +6,7 @@ a uniform random number of its own, which says at what level of its distribution
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from typing import Any, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TableError
+from hybridbn.errors import ImpossibleEvidence, TableError, TooWide
 from hybridbn.estimation.holes import Cells, ObservedNumbers, collect_observed_numbers, find_holes
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.inference.answers import posterior_of, solve
@@ -55,8 +56,11 @@ _OWN_NUMBER, _MATCHED = -1, -2
 for.
 """
 
-_REPEATS = 8
+_REPEATS = 16
 """Expectations given drawn cells are averaged over so many draws."""
+
+_MORE_SWEEPS = 4
+"""and over so many sweeps of a matching in turn besides the last one."""
 
 _ALL_ATTEMPTS = 1000
 """The attempts of one draw have numbers below this."""
@@ -77,10 +81,22 @@ class Matcher(Protocol):
         self,
         cells: Cells,
         holes: Mapping[str, NDArray[np.bool_]],
-        uniforms: Callable[[str], Values],
+        uniforms: Callable[[int], Mapping[str, Values]],
         limits: Limits,
+    ) -> Iterator[Mapping[str, NDArray[Any]]]:
+        """Yield columns of complete rows with the holes filled anew, again and again.
+
+        For each time uniform numbers for each name and row are asked for.
+        """
+
+    def choose(
+        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], limits: Limits
     ) -> Mapping[str, NDArray[Any]]:
-        """Return columns of complete rows with the holes filled anew, given a uniform number for each name and row."""
+        """Return columns of complete rows with the most probable states and frequent numbers in the holes."""
+
+    @property
+    def sweeps(self) -> int:
+        """How often holes are filled anew until little is left of what they were filled with before."""
 
     @property
     def curved(self) -> Sequence[str]:
@@ -277,7 +293,8 @@ class Completion:
         cells, holes = self._draw_jointly(table, rows, levels), find_holes(table)
         if self.matcher is not None and holes:
             everywhere, limits = self._matching_arguments(table)
-            matched = self.matcher.match(cells, everywhere, levels(_MATCHED, rows).__getitem__, limits)
+            sweeps = self.matcher.match(cells, everywhere, lambda sweep: levels(_MATCHED - sweep, rows), limits)
+            *_, matched = itertools.islice(sweeps, self.matcher.sweeps)
             for name in matched.keys() & holes.keys():
                 cells[name] = np.where(holes[name], matched[name], cells[name])
         return cells
@@ -352,11 +369,16 @@ class Completion:
         places = np.arange(len(stacked))
         cells = self._draw_jointly(stacked, places, shift)
         everywhere, limits = self._matching_arguments(stacked)
-        uniforms = shift(_MATCHED, places).__getitem__
-        cells = {**cells, **self.matcher.match(cells, everywhere, uniforms, limits)}
+        sweeps = self.matcher.match(cells, everywhere, lambda sweep: shift(_MATCHED - sweep, places), limits)
+        # the errors of further sweeps cancel, too
+        count = self.matcher.sweeps if self.matcher.sweeps == 1 else self.matcher.sweeps + _MORE_SWEEPS
+        states = itertools.islice(sweeps, self.matcher.sweeps - 1, count)
+        expected = [self.matcher.expect({**cells, **matched}, everywhere, limits) for matched in states]
         return {
-            name: values.reshape(_REPEATS, len(table), *values.shape[1:]).mean(axis=0)
-            for name, values in self.matcher.expect(cells, everywhere, limits).items()
+            name: np.mean([own[name] for own in expected], axis=0)
+            .reshape(_REPEATS, len(table), *expected[0][name].shape[1:])
+            .mean(axis=0)
+            for name in expected[0]
         }
 
     def _expect_closed(
@@ -376,14 +398,35 @@ class Completion:
 
     def _most_probable_block(self, table: Table, rows: NDArray[np.intp]) -> Cells:
         holes = find_holes(table)
-        with _renumber_rows(rows):
-            completed = most_probable(self.network, self._make_bounded_evidence(table, holes), None, self.options)
-        read = completed if isinstance(completed, Table) else Table(completed)
+        values = self._find_modes(table, rows)
         middle = np.full(len(table), 0.5)
-        return {
-            name: self.translate_to_table(table, name, read.coded(self.network.variable(name)), middle)
-            for name in holes
-        }
+        cells: Cells = {name: table.column(name) for name in table.names}
+        for name, missing in holes.items():
+            cells[name] = np.where(missing, self.translate_to_table(table, name, values[name], middle), cells[name])
+        if self.matcher is None:
+            return cells
+        everywhere, limits = self._matching_arguments(table)
+        return {**cells, **self.matcher.choose(cells, everywhere, limits)}
+
+    def _find_modes(self, table: Table, rows: NDArray[np.intp]) -> Mapping[str, NDArray[Any]]:
+        """Return the most probable codes and numbers of the network in each row, together.
+
+        Where that is too wide, and the options ask for an answer nevertheless, they are those of each cell by itself.
+        """
+        try:
+            with _renumber_rows(rows):
+                evidence = self._make_bounded_evidence(table, find_holes(table))
+                completed = most_probable(self.network, evidence, None, self.options)
+        except TooWide as problem:
+            if self.options.beyond is None:
+                message = f"{problem}; or say beyond='slice' for what is most probable of each cell by itself"
+                raise TooWide(message) from None
+            return {
+                name: one.probabilities.argmax(axis=1) if isinstance(one, DiscretePosterior) else np.asarray(one.mode())
+                for name, one in self.posteriors(table, rows).items()
+            }
+        read = completed if isinstance(completed, Table) else Table(completed)
+        return {name: read.coded(self.network.variable(name)) for name in find_holes(table)}
 
     # -- draws within bounds --------------------------------------------------------------------------------------
 

@@ -77,6 +77,8 @@ _DRIFT = 4.0
 """that is as long as the square of a change is this many times what chance explains."""
 _LOST = 0.3
 """Where so little information is missing, a drift would be over before it could be told from chance."""
+_REMAINING_IN_SWEEPS, _MOST_SWEEPS = 0.1, 8
+"""Matched columns are drawn in turn until so little of what the network has drawn is left, but so often at most."""
 _REMAINING_CORRELATION = 0.15
 """The parameters of two successive draws have at most this correlation."""
 
@@ -294,7 +296,8 @@ class DataAugmentation:
             # the network that was drawn from last had left out a column
             self._completed = self._draw(network)
         if network is self.network:
-            self._matching = fit_matching(completion, self._completed, self._holes, self.rng, self.rules)
+            sweeps = self._count_rounds(_REMAINING_IN_SWEEPS, 1, _MOST_SWEEPS) if self._holes else 1
+            self._matching = fit_matching(completion, self._completed, self._holes, self.rng, self.rules, sweeps)
             matcher = self._matching.matching if self._matching else None
         else:
             matcher = self._matching.redraw(self._completed, self._holes, self.rng) if self._matching else None

@@ -145,7 +145,9 @@ def impute(
         "draw": a draw from the joint posterior of a row's missing cells, the only choice that keeps variances and
         correlations. "mean": the expected number, and the most probable state. That has the least error cell by cell,
         but variances shrink, correlations grow and every interval computed from the result is too short; it warns.
-        "most_probable": the most probable combination of a row's cells, with the same disadvantage.
+        "most_probable": the most probable combination of a row's cells, with the same disadvantage. A number is a heavy
+        point, such as zero, where that is more probable than all other numbers together. A combination that takes more
+        memory than `max_bytes` raises `TooWide`, but with `beyond` each cell gets what is most probable by itself.
     network : Network, optional
         Use it as it is, instead of learning one. Columns that it does not have must be complete or skipped. A network
         that imputation learned (`Imputation.network`, `Imputer.network_`, or ``hybridbn impute --save-model``) brings
@@ -201,7 +203,8 @@ def impute(
     random_state : int, Generator or None
     options : Options, optional
         The options of posteriors, by default ``Options(tolerance=1e-6)``; or its attributes as keywords, `tolerance`,
-        `max_bytes` and `n_jobs`, the number of threads that share the rows of large tables, with the same result.
+        `max_bytes`, `beyond`, `seconds` and `n_jobs`, the number of threads that share the rows of large tables, with
+        the same result.
 
     Returns
     -------

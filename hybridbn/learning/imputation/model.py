@@ -60,9 +60,9 @@ Fills: TypeAlias = dict[str, NDArray[Any]]
 
 _METADATA = "imputation"
 """The key of the metadata in the attributes of the network's graph."""
-_VERSION = 5
+_VERSION = 6
 """The version of the metadata's format."""
-_READ_VERSIONS = (3, 4, _VERSION)
+_READ_VERSIONS = (3, 4, 5, _VERSION)
 """Files of other versions are refused."""
 
 

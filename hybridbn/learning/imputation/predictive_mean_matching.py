@@ -16,22 +16,22 @@ lines lead, and given draws of them, averaged over these, where curves do.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.estimation.completion import Completion
+from hybridbn.learning.imputation.donors import ColumnMatcher, DonorRule, choose_donors, match_numbers
 from hybridbn.learning.imputation.goodness_of_fit import (
     FEWEST_OBSERVED,
-    SPIKE_SHARE,
     disagree,
     find_badly_described,
-    share_of_most_frequent,
 )
-from hybridbn.learning.imputation.rule_search import is_heaped
 from hybridbn.learning.imputation.rules import Rules
 from hybridbn.learning.imputation.stacked_regression import StackedFit, StackedRegression, fit_stacked_regression
 from hybridbn.tables import Table
@@ -39,81 +39,11 @@ from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["ColumnMatcher", "LearnedMatching", "PredictiveMeanMatching", "fit_matching"]
 
-_NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
-"""A number is taken from one of this many rows, or of this share of all rows if that is more."""
-_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
-"""The two sides on which `numpy.searchsorted` inserts a number."""
-_BEYOND = 2.0
-"""Numbers lie beyond the observed ones by at most this multiple of their range: curves that end earlier bend slopes."""
-_DISTANT = 0.1
-"""Differences of predictions below this many standard deviations of the residuals are neglected."""
-_ATTEMPTS = 20
-"""Numbers that are outside of their limits are drawn again this often."""
-_GOLDEN_RATIO = 0.6180339887498949
 _TESTED_ROWS = 1000
 """From so many rows of a table it is told whether a network describes a discrete column."""
 _MOST_INDICATORS = 20
 """At most this many states of a discrete column, the most frequent ones, become indicators."""
 Cells = Mapping[str, NDArray[Any]]
-
-
-@dataclass(frozen=True, eq=False)
-class ColumnMatcher:
-    """The matching of one column: the rows in which it is observed, sorted by their predictions.
-
-    Attributes
-    ----------
-    regression : StackedRegression
-    predictions, values, residuals : ndarray (rows,)
-    tolerance : float
-        Differences of predictions up to this are neglected; infinite for columns with spikes.
-    low, high : float
-        Somewhat beyond the range of all observed numbers; no drawn number lies outside.
-    """
-
-    regression: StackedRegression
-    predictions: Values
-    values: Values
-    residuals: Values
-    tolerance: float
-    low: float
-    high: float
-
-    @property
-    def is_curved(self) -> bool:
-        """Whether anything but a straight line predicts."""
-        return self.regression.is_curved
-
-    def draw(self, features: Values, uniforms: Values, low: Values | float, high: Values | float) -> Values:
-        """Draw a number within limits for each row of the features, given uniform numbers; NaN where there is none."""
-        predicted, drawn = self.regression.predict(features)[:, 0], np.full(len(features), np.nan)
-        low, high = (np.broadcast_to(ends, len(features)) for ends in (low, high))
-        pending = np.arange(len(features))
-        for attempt in range(_ATTEMPTS):
-            # multiples of the golden ratio fill the interval evenly
-            levels = np.modf(uniforms[pending] + attempt * _GOLDEN_RATIO)[0]
-            numbers = self._match(predicted[pending], levels)
-            within = (numbers >= low[pending]) & (numbers <= high[pending])
-            drawn[pending[within]] = numbers[within]
-            pending = pending[~within]
-            if not len(pending):
-                break
-        return drawn
-
-    def _match(self, predicted: Values, uniforms: Values) -> Values:
-        count = max(_NEAREST_ROWS, int(_NEAREST_SHARE * len(self.values)))
-        left, right = (np.searchsorted(self.predictions, predicted, side) for side in _SIDES)
-        first = np.clip((left + right - count) // 2, 0, len(self.values) - count)
-        # all rows with the same prediction are equally near
-        first, last = np.minimum(first, left), np.maximum(first + count, right)
-        chosen = first + np.floor(uniforms * (last - first)).astype(np.intp)
-        observed = self.values[chosen]
-        # where no row has nearly the same prediction, a row's residual is taken instead of its number
-        shifted = predicted + self.residuals[chosen]
-        shift, inside = np.abs(predicted - self.predictions[chosen]), np.clip(shifted, self.low, self.high)
-        # at the ends of the range a number of a row that is farther away than residuals are is worse than the end
-        is_taken = (shift > self.tolerance) & ((shifted == inside) | (shift > self.tolerance / _DISTANT))
-        return np.asarray(np.where(is_taken, inside, observed))
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,22 +97,26 @@ class PredictiveMeanMatching:
         In the order in which columns are drawn.
     expects : bool
         Whether the matchers tell expectations, too; those of files of version 3 leave these to the network.
+    sweeps : int
+        How often all columns are drawn in turn: once in files of versions before 6.
     """
 
     columns: Sequence[tuple[str, int]]
     matchers: Mapping[str, ColumnMatcher | StateMatcher]
     expects: bool = True
+    sweeps: int = 1
 
     def match(
         self,
         cells: Cells,
         holes: Mapping[str, NDArray[np.bool_]],
-        uniforms: Callable[[str], Values],
+        uniforms: Callable[[int], Mapping[str, Values]],
         limits: Callable[[str, Cells], tuple[Values, Values]],
-    ) -> dict[str, NDArray[Any]]:
-        """Return the matched columns, with new numbers and codes in what were holes.
+    ) -> Iterator[dict[str, NDArray[Any]]]:
+        """Yield the matched columns after each sweep, without end, with new numbers and codes in what were holes.
 
         Where no number within the limits is found, the hole keeps what it was filled with, or gets the nearest limit.
+        A row with a single hole in these columns is done after the first sweep.
 
         Parameters
         ----------
@@ -190,28 +124,54 @@ class PredictiveMeanMatching:
             Completed rows: codes and numbers.
         holes : mapping from column to ndarray of bool
         uniforms : callable
-            Returns a uniform number for each row, given a column's name.
+            Returns a uniform number for each column and row, given the number of a sweep.
         limits : callable
             Returns the least and the greatest number of each row, given a column's name and the cells.
         """
         features, current = _build_features(self.columns, cells), dict(cells)
-        matched: dict[str, NDArray[Any]] = {}
+        missing = {name: rows for name in self.matchers if len(rows := np.flatnonzero(holes[name]))}
+        several = np.add.reduce([holes[name] for name in self.matchers], axis=0, dtype=np.intp) > 1
+        for sweep in itertools.count():
+            levels = uniforms(sweep) if missing else {}
+            for name, rows in missing.items():
+                matcher, column = self.matchers[name], np.array(current[name])
+                if isinstance(matcher, StateMatcher):
+                    column[rows] = matcher.draw(features[rows], levels[name][rows])
+                else:
+                    low, high = (ends[rows] for ends in limits(name, current))
+                    numbers = matcher.draw(features[rows], levels[name][rows], low, high)
+                    column[rows] = np.where(np.isnan(numbers), np.clip(column[rows], low, high), numbers)
+                # later columns are matched given what is new in this one
+                current[name] = column
+                _update_features(self.columns, features, name, column)
+            yield {name: current[name] for name in self.matchers if holes[name].any()}
+            missing = {name: rows for name in missing if len(rows := np.flatnonzero(holes[name] & several))}
+
+    def choose(
+        self,
+        cells: Cells,
+        holes: Mapping[str, NDArray[np.bool_]],
+        limits: Callable[[str, Cells], tuple[Values, Values]],
+    ) -> dict[str, NDArray[Any]]:
+        """Return the matched columns with their most probable states and frequent numbers in what were holes.
+
+        Where no frequent number is more probable than all others together, the hole keeps what it was filled with. The
+        parameters are those of `match`.
+        """
+        features, current = _build_features(self.columns, cells), dict(cells)
         for name, matcher in self.matchers.items():
-            rows = np.flatnonzero(holes[name])
+            rows, column = np.flatnonzero(holes[name]), np.array(cells[name])
             if not len(rows):
                 continue
-            own, levels = features[rows], uniforms(name)[rows]
-            column = np.array(current[name])
             if isinstance(matcher, StateMatcher):
-                column[rows] = matcher.draw(own, levels)
+                column[rows] = matcher.probabilities(features[rows]).argmax(axis=1)
             else:
                 low, high = (ends[rows] for ends in limits(name, current))
-                numbers = matcher.draw(own, levels, low, high)
-                column[rows] = np.where(np.isnan(numbers), np.clip(column[rows], low, high), numbers)
-            # later columns are matched given what is new in this one
-            current[name] = matched[name] = column
+                numbers = matcher.choose(features[rows])
+                column[rows] = np.where((numbers >= low) & (numbers <= high), numbers, column[rows])
+            current[name] = column
             _update_features(self.columns, features, name, column)
-        return matched
+        return {name: current[name] for name in self.matchers}
 
     @property
     def curved(self) -> tuple[str, ...]:
@@ -251,6 +211,7 @@ class PredictiveMeanMatching:
             "columns": [[name, code] for name, code in self.columns],
             "order": list(self.matchers),
             "expects": self.expects,
+            "sweeps": self.sweeps,
             "states": {
                 name: {
                     "size": matcher.size,
@@ -261,34 +222,17 @@ class PredictiveMeanMatching:
                 if isinstance(matcher, StateMatcher)
             },
             "donors": {
-                name: {
-                    "expectation": matcher.regression.to_dict(),
-                    "expected": matcher.predictions,
-                    "values": matcher.values,
-                    "residuals": matcher.residuals,
-                    "tolerance": matcher.tolerance if np.isfinite(matcher.tolerance) else None,
-                    "range": [matcher.low, matcher.high],
-                }
-                for name, matcher in self.matchers.items()
-                if isinstance(matcher, ColumnMatcher)
+                name: matcher.to_dict() for name, matcher in self.matchers.items() if isinstance(matcher, ColumnMatcher)
             },
         }
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Self:
         """Return what `to_dict` was made of."""
-        # version 3 has numbers only, and for each row the number itself, less the prediction, as its residual
+        # version 3 has numbers only
         is_new = "order" in content
         matchers: dict[str, ColumnMatcher | StateMatcher] = {
-            name: ColumnMatcher(
-                StackedRegression.from_dict(saved["expectation"]),
-                np.asarray(saved["expected"]),
-                np.asarray(saved["values"]),
-                np.asarray(saved["residuals"] if is_new else saved["values"] - saved["expected"]),
-                np.inf if saved["tolerance"] is None else saved["tolerance"],
-                *saved["range"],
-            )
-            for name, saved in content["donors"].items()
+            name: ColumnMatcher.from_dict(saved) for name, saved in content["donors"].items()
         }
         for name, saved in content["states"].items() if is_new else ():
             # version 4 has a regression for each state
@@ -298,21 +242,24 @@ class PredictiveMeanMatching:
             matchers[name] = StateMatcher(saved["size"], regressions, saved["rest"])
         columns = tuple((name, code) for name, code in content["columns"])
         order = content["order"] if is_new else content["donors"]
-        return cls(columns, {name: matchers[name] for name in order}, is_new and content["expects"])
+        ordered = {name: matchers[name] for name in order}
+        return cls(columns, ordered, is_new and content["expects"], content.get("sweeps", 1))
 
 
 @dataclass(frozen=True, eq=False)
 class LearnedMatching:
-    """A matching, and the regressions that it was learned by.
+    """A matching, and the regressions and the donors that were chosen for it.
 
     Attributes
     ----------
     matching : PredictiveMeanMatching
     fits : mapping from column to StackedFit
+    donors : mapping from column of numbers to DonorRule
     """
 
     matching: PredictiveMeanMatching
     fits: Mapping[str, StackedFit]
+    donors: Mapping[str, DonorRule]
 
     def redraw(
         self, table: Table, holes: Mapping[str, NDArray[np.bool_]], rng: np.random.Generator
@@ -321,15 +268,19 @@ class LearnedMatching:
 
         Only columns with holes are matched, and what is chosen for the regressions stays.
         """
-
-        def learn(name: str, features: Values, observed: NDArray[np.bool_]) -> tuple[StackedFit, Values]:
-            rows = int(observed.sum())
-            weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
-            return self.fits[name].refit(features[observed], weights), weights
-
-        names = [name for name in self.matching.matchers if name in holes]
-        learned = _learn_in_turn(names, self.matching.columns, table, holes, rng, learn)
-        return learned.matching if names else None
+        sweeps, present = self.matching.sweeps, self.matching.matchers
+        learning = _MatchingInTurn(table, holes, self.matching.columns, rng)
+        matchers = {name: matcher for name, matcher in present.items() if name in holes}
+        for sweep in range(sweeps):
+            for name, matcher in matchers.items():
+                if sweep == sweeps - 1:
+                    observed = ~holes[name]
+                    rows = int(observed.sum())
+                    weights = np.bincount(rng.integers(rows, size=rows), minlength=rows).astype(np.float64)
+                    fit = self.fits[name].refit(learning.features[observed], weights)
+                    matchers[name] = matcher = learning.match(name, fit, weights, self.donors.get(name))
+                learning.draw(name, matcher)
+        return replace(self.matching, matchers=matchers) if matchers else None
 
 
 def fit_matching(
@@ -338,6 +289,7 @@ def fit_matching(
     holes: Mapping[str, NDArray[np.bool_]],
     rng: np.random.Generator,
     rules: Rules,
+    most_sweeps: int,
 ) -> LearnedMatching | None:
     """Learn the matching of the columns that the network describes badly; return None if there are none.
 
@@ -351,57 +303,85 @@ def fit_matching(
         The holes of the columns that had any.
     rules : Rules
         What the columns can be. Numbers of a sum are not matched, as the others tell them exactly.
+    most_sweeps : int
+        How often the columns are drawn in turn, where several have holes.
     """
     assert completion.closed is not None
     completed = {name: table.column(name) for name in table.names if name in completion.network}
     summed = {name for one in rules.sums for name in one.names}
     names = [name for name in find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
     columns = _choose_features(completed)
-    names = _find_contradicted(completion, table, holes, columns, _build_features(columns, completed)) + names
+    learning = _MatchingInTurn(table, holes, columns, rng)
+    names = _find_contradicted(completion, table, holes, columns, learning.features) + names
+    sweeps = most_sweeps if len(holes.keys() & set(names)) > 1 else 1
+    fits: dict[str, StackedFit] = {}
+    donors: dict[str, DonorRule] = {}
+    matchers: dict[str, ColumnMatcher | StateMatcher] = {}
+    for sweep in range(sweeps):
+        is_last = sweep == sweeps - 1
+        for name in names:
+            if name not in holes and not is_last:
+                continue
+            # after one, two, four, ... sweeps, as the first draws that are learned from are the worst
+            if is_last or (sweep & (sweep - 1)) == 0:
+                observed = ~holes[name] if name in holes else np.ones(len(table), dtype=bool)
+                own = [feature for feature, (other, _) in enumerate(columns) if other == name]
+                weights = np.ones(int(observed.sum()))
+                fits[name] = fit_stacked_regression(learning.features[observed], own, weights, rng)
+                if not table.is_discrete(name):
+                    donors[name] = choose_donors(fits[name], table.column(name)[observed], learning.features[~observed])
+                matchers[name] = learning.match(name, fits[name], weights, donors.get(name))
+            learning.draw(name, matchers[name])
+    ordered = {name: matchers[name] for name in names}
+    return LearnedMatching(PredictiveMeanMatching(columns, ordered, sweeps=sweeps), fits, donors) if names else None
 
-    def learn(name: str, features: Values, observed: NDArray[np.bool_]) -> tuple[StackedFit, Values]:
-        own = [feature for feature, (other, _) in enumerate(columns) if other == name]
-        weights = np.ones(int(observed.sum()))
-        return fit_stacked_regression(features[observed], own, weights, rng), weights
 
-    return _learn_in_turn(names, columns, table, holes, rng, learn) if names else None
+@dataclass(frozen=True, eq=False)
+class _MatchingInTurn:
+    """The matching of columns of a completed table, each given what the matching has made of the others.
 
-
-def _learn_in_turn(
-    names: Sequence[str],
-    columns: Sequence[tuple[str, int]],
-    table: Table,
-    holes: Mapping[str, NDArray[np.bool_]],
-    rng: np.random.Generator,
-    learn: Callable[[str, Values, NDArray[np.bool_]], tuple[StackedFit, Values]],
-) -> LearnedMatching:
-    """Learn to match some columns of a completed table, each given what the matching makes of those before it.
-
-    Parameters
+    Attributes
     ----------
+    table : Table
+    holes : mapping from column to ndarray of bool
     columns : sequence of (str, int)
         The features.
-    learn : callable
-        From a column, the features and where the column is observed to its regression and the weights of these rows.
+    rng : Generator
     """
-    features = _build_features(columns, {name: table.column(name) for name, _ in columns})
-    matchers: dict[str, ColumnMatcher | StateMatcher] = {}
-    fits = {}
-    for name in names:
-        is_missing = holes.get(name, np.zeros(len(features), dtype=bool))
-        fit, weights = learn(name, features, ~is_missing)
-        fits[name] = fit
-        uniforms = rng.random(int(is_missing.sum()))
-        column = np.array(table.column(name))
-        variable = table.variable(name)
+
+    table: Table
+    holes: Mapping[str, NDArray[np.bool_]]
+    columns: Sequence[tuple[str, int]]
+    rng: np.random.Generator
+
+    @cached_property
+    def features(self) -> Values:
+        """The features of all rows, with what was drawn last."""
+        return _build_features(self.columns, {name: self.table.column(name) for name, _ in self.columns})
+
+    def match(
+        self, name: str, fit: StackedFit, weights: Values, donors: DonorRule | None
+    ) -> ColumnMatcher | StateMatcher:
+        """Return the matching of a column from its regression and the weights of the rows where it is observed."""
+        column, variable = self.table.column(name), self.table.variable(name)
+        observed = column[~self.holes[name]] if name in self.holes else column
         if isinstance(variable, Discrete):
-            states = matchers[name] = _match_states(fit, columns, column[~is_missing], variable)
-            column[is_missing] = states.draw(features[is_missing], uniforms)
+            return _match_states(fit, self.columns, observed, variable)
+        assert donors is not None
+        return match_numbers(fit, observed, weights, donors)
+
+    def draw(self, name: str, matcher: ColumnMatcher | StateMatcher) -> None:
+        """Draw the holes of a column again."""
+        if name not in self.holes:
+            return
+        missing = self.holes[name]
+        column = np.array(self.table.column(name))
+        own, uniforms = self.features[missing], self.rng.random(int(missing.sum()))
+        if isinstance(matcher, StateMatcher):
+            column[missing] = matcher.draw(own, uniforms)
         else:
-            numbers = matchers[name] = _match_numbers(fit, column[~is_missing], weights)
-            column[is_missing] = numbers.draw(features[is_missing], uniforms, -np.inf, np.inf)
-        _update_features(columns, features, name, column)
-    return LearnedMatching(PredictiveMeanMatching(columns, matchers), fits)
+            column[missing] = matcher.draw(own, uniforms, -np.inf, np.inf)
+        _update_features(self.columns, self.features, name, column)
 
 
 def _find_contradicted(
@@ -446,21 +426,6 @@ def _update_features(columns: Sequence[tuple[str, int]], features: Values, name:
     for feature, (other, code) in enumerate(columns):
         if other == name:
             features[:, feature] = column if code < 0 else column == code
-
-
-def _match_numbers(fit: StackedFit, values: Values, weights: Values) -> ColumnMatcher:
-    """Return the matching of a column from its regression and its observed numbers, whose weights are given."""
-    training = fit.explain_training()
-    order: Codes = np.argsort(training.predictions, kind="stable").astype(np.intp)
-    order = np.repeat(order, weights[order].astype(np.intp))
-    residuals = training.residuals[order]
-    has_spikes = share_of_most_frequent(values[order]) > SPIKE_SHARE or is_heaped(values)
-    tolerance = np.inf if has_spikes else _DISTANT * float(np.std(residuals))
-    low, high = float(values.min()), float(values.max())
-    room = _BEYOND * (high - low)
-    return ColumnMatcher(
-        fit.regression, training.predictions[order], values[order], residuals, tolerance, low - room, high + room
-    )
 
 
 def _choose_features(cells: Cells) -> tuple[tuple[str, int], ...]:

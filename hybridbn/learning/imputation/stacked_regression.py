@@ -9,7 +9,6 @@ regressions, and out-of-bag predictions of the forest. A part that adds next to 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -17,48 +16,35 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from hybridbn.fitting.ridge import GeneralizedCrossValidation, Spectrum
 from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
+from hybridbn.learning.imputation.curves import (
+    KNOTS,
+    MOST_LEVERAGE,
+    PART_PRICE,
+    Curves,
+    Ridges,
+    choose_curves,
+    fit_ridges,
+)
 from hybridbn.variables import Codes, Values
 
 __all__ = [
-    "Curves",
     "StackedFit",
     "StackedRegression",
     "TrainingPredictions",
-    "find_curvature",
     "fit_stacked_regression",
 ]
 
-_RIDGES = np.geomspace(0.1, 1e4, 16)
-"""Candidates for the ridge penalty, in rows; the one with the least generalized cross-validation error is taken."""
 _WIDTHS = (0.2, 1.0)
 """Candidates for the standard deviation of a curve's slopes, relative to that of straight ones."""
 _SPLINE = 0.3
 """The same for splines, relative to squares and products."""
-_PART_PRICE = 5.0
-"""The gain in log-likelihood that curves or a forest need: where lines are straight, these flatten their ends."""
 _LEAST_GAIN = 0.002
-"""In large tables they need this gain in the logarithm of the residuals' standard deviation."""
+"""In large tables, curves or a forest need this gain in the logarithm of the residuals' standard deviation."""
 _MOST_SHARED = 4000
 """The forest and the shares are learned from so many rows at most."""
-_BLOCK = 16384
-"""Rows whose curves are in memory at the same time."""
-_MOST_LEVERAGE = 0.95
-"""The leverage of a row is limited to this, as its leave-one-out prediction would be arbitrary otherwise."""
 _MOST_FEATURES = 100
 """Only so many columns, those with the greatest correlations, predict another one."""
-_KNOTS = (0.05, 0.35, 0.65, 0.95)
-"""The knots of a spline are these quantiles."""
-_ROWS_PER_BEND = 10
-"""There is at most one spline or product for so many rows, as more would follow single rows; the columns with the
-greatest slopes come first."""
-_MOST_CURVED = 20
-"""So many columns get splines and squares."""
-_LIMIT = 6.0
-"""Before they are multiplied, columns are limited to so many standard deviations, as outliers would decide else."""
-_MOST_MULTIPLIED = 8
-"""So many columns are multiplied with each other."""
 
 
 class TrainingPredictions(NamedTuple):
@@ -75,61 +61,6 @@ class TrainingPredictions(NamedTuple):
 
     predictions: Values
     residuals: Values
-
-
-@dataclass(frozen=True, eq=False)
-class Curves:
-    """Cubic splines of some columns, straight beyond their outermost knots, and squares and products of columns.
-
-    Attributes
-    ----------
-    center, scale : ndarray (columns,)
-        Columns are standardized with these first.
-    curved : ndarray (splines,)
-        The columns that have splines.
-    knots : ndarray (splines, knots)
-        In standardized units.
-    pairs : ndarray (pairs, 2)
-        The columns that are multiplied, some with themselves.
-    """
-
-    center: Values
-    scale: Values
-    curved: Codes
-    knots: Values
-    pairs: Codes
-
-    def expand(self, columns: Values) -> Values:
-        """Return the splines and the products of rows (rows, splines * (knots - 2) + pairs).
-
-        Examples
-        --------
-        >>> one = Curves(np.zeros(2), np.ones(2), np.array([0]), np.array([[0.0, 1.0, 2.0]]), np.array([[0, 1]]))
-        >>> one.expand(np.array([[0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]))
-        array([[0.  , 0.  ],
-               [0.25, 2.  ],
-               [1.5 , 4.  ],
-               [3.  , 6.  ]])
-        """
-        standard = (columns - self.center) / self.scale
-        limited = np.clip(standard, -_LIMIT, _LIMIT)
-        first, second = self.pairs.T
-        products = limited[:, first] * limited[:, second]
-        beyond = np.maximum(standard[:, self.curved, None] - self.knots, 0.0)
-        beyond = beyond * beyond * beyond
-        inner, before_last, last = self.knots[:, :-2], self.knots[:, -2:-1], self.knots[:, -1:]
-        width = last - before_last
-        # natural cubic splines: beyond the last knot the cubes cancel
-        bent = (
-            beyond[..., :-2]
-            - beyond[..., -2:-1] * (last - inner) / width
-            + beyond[..., -1:] * (before_last - inner) / width
-        ) / (last - self.knots[:, :1]) ** 2
-        return np.concatenate([bent.reshape(len(columns), inner.size), products], axis=1)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content for a file: arrays."""
-        return {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +108,10 @@ class StackedRegression:
                     prediction[:, output] += np.einsum("rj,j->r", part, own)
         return np.asarray(prediction + self.share * self.forest.predict(columns) if self.share.any() else prediction)
 
+    def find_leaves(self, features: Values) -> Codes:
+        """Return the leaf of each row of the features in each tree of the forest (trees, rows)."""
+        return self.forest.find_leaves(_asked(features[:, self.others]))
+
     def to_dict(self) -> dict[str, Any]:
         """Return the content for a file: numbers and arrays."""
         content = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
@@ -191,7 +126,7 @@ class StackedRegression:
             others = content["others"]
             center, slopes = content["center"][others], content["slopes"][others]
             none = np.zeros(0, dtype=np.intp)
-            straight = Curves(center, np.ones(len(others)), none, np.zeros((0, len(_KNOTS))), none.reshape(0, 2))
+            straight = Curves(center, np.ones(len(others)), none, np.zeros((0, len(KNOTS))), none.reshape(0, 2))
             content = {
                 **{name: content[name] for name in ("constant", "others", "share", "forest")},
                 **{"slopes": slopes, "curves": straight.to_dict(), "bends": np.zeros(0)},
@@ -240,13 +175,13 @@ def fit_stacked_regression(
     columns, own = features[:, others], features[:, list(targets)]
     mean = np.average(own, axis=0, weights=weights)
     centered = own - mean
-    line = _fit_ridges(columns, centered, weights)
-    curves = _choose_curves(columns, line, centered, len(columns) // _ROWS_PER_BEND)
+    line = fit_ridges(columns, centered, weights)
+    curves = choose_curves(columns, line, centered)
     # squares and products before splines, which are straight where nothing is observed
     relative = np.repeat([1.0, _SPLINE, 1.0], [columns.shape[1], curves.knots[:, 2:].size, len(curves.pairs)])
     is_bent = np.arange(len(relative)) >= columns.shape[1]
     widths = [np.where(is_bent, width, 1.0) * relative for width in _WIDTHS]
-    curve = _fit_ridges(columns, centered, weights, curves, widths)
+    curve = fit_ridges(columns, centered, weights, curves, widths)
     seen = np.flatnonzero(weights > 0)
     if len(seen) > _MOST_SHARED:
         seen = np.sort(rng.choice(seen, _MOST_SHARED, replace=False))
@@ -265,32 +200,6 @@ def fit_stacked_regression(
     )
 
 
-def find_curvature(columns: Values, target: Values, residuals: Values) -> bool:
-    """Return whether splines and products of columns tell what lines leave of a target.
-
-    Parameters
-    ----------
-    columns : ndarray (rows, columns)
-    target, residuals : ndarray (rows,)
-
-    Examples
-    --------
-    >>> x, noise = np.random.default_rng(0).normal(size=(2, 300))
-    >>> [find_curvature(x[:, None], y, y - x) for y in (x + noise, x + np.sin(3 * x) + noise)]
-    [False, True]
-    """
-    weights = np.ones(len(target))
-    centered = (target - target.mean())[:, None]
-    line = _fit_ridges(columns, centered, weights)
-    curves = _choose_curves(columns, line, centered, len(columns) // _ROWS_PER_BEND)
-    # what lines say of these rows, and what the network's lines leave, which may depend on categories, too
-    told = line.explain(columns, weights, 0)[0] + residuals
-    told = (told - told.mean())[:, None]
-    line, bent = _fit_ridges(columns, told, weights), _fit_ridges(columns, told, weights, curves)
-    squares = [np.square(told - one.leave_out(columns, told, weights)).sum() + 1e-300 for one in (line, bent)]
-    return bool(0.5 * len(told) * np.log(squares[0] / squares[1]) > _PART_PRICE)
-
-
 def _asked(columns: Values) -> Values:
     """Return what trees ask about; a column alone is expected to be its mean."""
     return columns if columns.shape[1] else np.zeros((len(columns), 1))
@@ -307,7 +216,7 @@ class StackedFit:
     columns, targets : ndarray (rows, others), (rows, outputs)
     mean : ndarray (outputs,)
     weights : ndarray (rows,)
-    line, curve : _Ridges
+    line, curve : Ridges
     shares : ndarray (3, outputs)
         Of the line, of the curves and of the forest.
     forest : Forest
@@ -323,8 +232,8 @@ class StackedFit:
     targets: Values
     mean: Values
     weights: Values
-    line: _Ridges
-    curve: _Ridges
+    line: Ridges
+    curve: Ridges
     shares: Values
     forest: Forest
     seen: Codes
@@ -386,6 +295,19 @@ class StackedFit:
             self.forest,
         )
 
+    def find_leaves(self, rows: Codes) -> Codes:
+        """Return the leaf of each of some rows in each tree of the forest (trees, rows)."""
+        return self.forest.find_leaves(_asked(self.columns[rows]))
+
+    def predict_left_out(self, rows: Codes) -> Values:
+        """Return the predictions of the first target in some rows that the forest was grown from, each without it."""
+        parts = [
+            part.leave_out(self.columns[rows], self.targets[rows] - self.mean, self.weights[rows])[:, 0]
+            for part in (self.line, self.curve)
+        ]
+        parts.append(self._out_of_bag[np.searchsorted(self.seen, rows), 0])
+        return np.asarray(self._constant[0] + self.shares[:, 0] @ np.array(parts))
+
     def explain_training(self) -> TrainingPredictions:
         """Return what the regression says of the first target in the rows that it was learned from."""
         forest = np.zeros(len(self.columns))
@@ -398,7 +320,7 @@ class StackedFit:
         fitted, leverage = zip(*parts, strict=True)
         shares = self.shares[:, 0]
         predictions = self._constant[0] + shares[0] * fitted[0] + shares[1] * fitted[1] + shares[2] * forest
-        kept = 1 - np.minimum(shares[0] * leverage[0] + shares[1] * leverage[1], _MOST_LEVERAGE)
+        kept = 1 - np.minimum(shares[0] * leverage[0] + shares[1] * leverage[1], MOST_LEVERAGE)
         return TrainingPredictions(predictions, (self.targets[:, 0] - predictions) / np.sqrt(kept))
 
 
@@ -414,33 +336,6 @@ def _choose_others(features: Values, targets: Sequence[int], weights: Values, ex
     return np.sort(others[np.argsort(-correlations[others], kind="stable")[:_MOST_FEATURES]])
 
 
-def _choose_curves(columns: Values, line: _Ridges, targets: Values, most: int) -> Curves:
-    """Return the splines and the products of the columns that matter most."""
-    scale = np.where(line.scale > 0, line.scale, 1.0)
-    deviations = np.maximum(targets.std(axis=0), 1e-300)
-    importance = np.argsort(-np.abs(line.slopes * scale[:, None] / deviations).max(axis=1), kind="stable")
-    standard = (columns - line.center) / scale
-    curved, knots = [], []
-    # a square, and the knots less two
-    for column in importance[: min(_MOST_CURVED, most // (len(_KNOTS) - 1))].tolist():
-        own = np.quantile(standard[:, column], _KNOTS) if len(columns) else np.zeros(len(_KNOTS))
-        if np.diff(own).min() > 1e-3:
-            curved.append(column)
-            knots.append(own)
-    # squares go on where splines are straight; that of an indicator is the indicator
-    pairs = [(column, column) for column in curved]
-    room = most - len(curved) * (len(_KNOTS) - 1)
-    multiplied = max((k for k in range(1, _MOST_MULTIPLIED + 1) if k * (k - 1) // 2 <= room), default=1)
-    pairs += itertools.combinations(sorted(importance[:multiplied].tolist()), 2)
-    return Curves(
-        line.center,
-        scale,
-        np.array(curved, dtype=np.intp),
-        np.array(knots).reshape(len(curved), len(_KNOTS)),
-        np.array(pairs, dtype=np.intp).reshape(-1, 2),
-    )
-
-
 def _find_shares(predictions: Values, target: Values, weights: Values, rows: float) -> Values:
     """Return the weights of the line, of the curves and of the forest.
 
@@ -454,7 +349,7 @@ def _find_shares(predictions: Values, target: Values, weights: Values, rows: flo
     roots = np.sqrt(weights)
     columns, goal = roots[:, None] * predictions, roots * target
     least = 1e-12 * float(np.linalg.norm(goal)) + 1e-300
-    price = max(_PART_PRICE / rows, _LEAST_GAIN)
+    price = max(PART_PRICE / rows, _LEAST_GAIN)
     best, best_loss = np.array([1.0, 0.0, 0.0]), np.inf
     for chosen in ((0,), (1,), (0, 1), (2,), (0, 2), (1, 2), (0, 1, 2)):
         own = list(chosen)
@@ -466,134 +361,3 @@ def _find_shares(predictions: Values, target: Values, weights: Values, rows: flo
         if shares.min() >= 0 and loss < best_loss - 1e-12:
             best, best_loss = shares, loss
     return best
-
-
-@dataclass(frozen=True, eq=False)
-class _Ridges:
-    """Ridge regressions of centered targets on the same columns, and on curves of these.
-
-    Attributes
-    ----------
-    center, scale : ndarray (columns,)
-        Of the columns, and of the curves.
-    slopes : ndarray (columns, targets)
-    roots : sequence of ndarray (columns, columns)
-        For each target: the products of a row's deviations with these are the roots of its leverage.
-    total : float
-        The sum of the weights.
-    penalties : sequence of (ndarray (columns,), float)
-        For each target: what columns are divided by, and the penalty of the squares of their slopes then.
-    curves : Curves, optional
-    """
-
-    center: Values
-    scale: Values
-    slopes: Values
-    roots: Sequence[Values]
-    total: float
-    penalties: Sequence[tuple[Values, float]]
-    curves: Curves | None
-
-    def refit(self, columns: Values, targets: Values, weights: Values) -> _Ridges:
-        """Return the regressions of other rows with the same penalties."""
-        return _solve_ridges(_Moments.of(columns, targets, weights, self.curves), self.penalties, self.curves)
-
-    def explain(self, columns: Values, weights: Values, target: int) -> tuple[Values, Values]:
-        """Return the prediction of each row for a target, and the row's leverage."""
-        fitted, leverage = np.empty(len(columns)), np.empty(len(columns))
-        for start in range(0, len(columns), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            deviations = _expand(columns[part], self.curves) - self.center
-            fitted[part] = deviations @ self.slopes[:, target]
-            rotated = deviations @ self.roots[target]
-            leverage[part] = weights[part] * (np.einsum("rj,rj->r", rotated, rotated) + 1 / self.total)
-        return fitted, np.minimum(leverage, _MOST_LEVERAGE)
-
-    def leave_out(self, columns: Values, targets: Values, weights: Values) -> Values:
-        """Return the predictions of the targets in each row without that row (rows, targets)."""
-        left_out = np.empty(targets.shape)
-        for target in range(targets.shape[1]):
-            fitted, leverage = self.explain(columns, weights, target)
-            left_out[:, target] = targets[:, target] - (targets[:, target] - fitted) / (1 - leverage)
-        return left_out
-
-
-def _expand(columns: Values, curves: Curves | None) -> Values:
-    return columns if curves is None else np.concatenate([columns, curves.expand(columns)], axis=1)
-
-
-class _Moments(NamedTuple):
-    """Weighted means of columns and products of what columns and targets differ from theirs."""
-
-    total: float
-    center: Values
-    gram: Values
-    across: Values
-    squares: Values
-
-    @classmethod
-    def of(cls, columns: Values, targets: Values, weights: Values, curves: Curves | None) -> _Moments:
-        """Collect the moments of rows whose targets are centered."""
-        total = float(weights.sum())
-        size = columns.shape[1] if curves is None else _expand(columns[:1], curves).shape[1]
-        # near the means, so that centering loses no digits
-        near = np.concatenate([np.average(columns, axis=0, weights=weights), np.zeros(size - columns.shape[1])])
-        gram, sums, across = np.zeros((size, size)), np.zeros(size), np.zeros((size, targets.shape[1]))
-        for start in range(0, len(columns), _BLOCK):
-            part = slice(start, start + _BLOCK)
-            block = _expand(columns[part], curves) - near
-            weighted = block * weights[part, None]
-            gram += weighted.T @ block
-            sums += weighted.sum(axis=0)
-            across += weighted.T @ targets[part]
-        gram -= np.outer(sums, sums) / total
-        across -= np.outer(sums, weights @ targets) / total
-        return cls(total, near + sums / total, gram, across, weights @ targets**2)
-
-    @property
-    def deviation(self) -> Values:
-        return np.sqrt(np.maximum(np.diag(self.gram), 0.0) / self.total)
-
-    def spectrum(self, scales: Values, target: int | slice) -> Spectrum:
-        """Decompose the products of columns in units of their own."""
-        across = self.across[:, target]
-        return Spectrum.of(self.gram / np.outer(scales, scales), (across.T / scales).T)
-
-
-def _fit_ridges(
-    columns: Values,
-    targets: Values,
-    weights: Values,
-    curves: Curves | None = None,
-    widths: Sequence[Values | float] = (1.0,),
-) -> _Ridges:
-    """Fit ridge regressions to centered targets.
-
-    Parameters
-    ----------
-    curves : Curves, optional
-        Of the columns, which predict, too.
-    widths : sequence
-        Expected sizes of standardized slopes; the best ones are taken for each target.
-    """
-    moments = _Moments.of(columns, targets, weights, curves)
-    scales = [np.where(moments.deviation > 0, moments.deviation, 1.0) / width for width in widths]
-    spectra = [moments.spectrum(own, slice(None)) for own in scales]
-    criterion = GeneralizedCrossValidation(moments.total)
-    penalties = []
-    for target, square in enumerate(moments.squares.tolist()):
-        own = [spectrum._replace(along=spectrum.along[:, target]) for spectrum in spectra]
-        losses = np.array([criterion.losses(spectrum, square, _RIDGES) for spectrum in own])
-        best, place = np.unravel_index(np.argmin(losses), losses.shape)
-        penalties.append((scales[best], float(_RIDGES[place])))
-    return _solve_ridges(moments, penalties, curves)
-
-
-def _solve_ridges(moments: _Moments, penalties: Sequence[tuple[Values, float]], curves: Curves | None) -> _Ridges:
-    """Return the ridge regressions with a penalty for each target."""
-    slopes, roots = np.empty(moments.across.shape), []
-    for target, (scales, ridge) in enumerate(penalties):
-        spectrum = moments.spectrum(scales, target)
-        slopes[:, target] = spectrum.slopes(ridge) / scales
-        roots.append(spectrum.vectors / np.sqrt(spectrum.values + ridge) / scales[:, None])
-    return _Ridges(moments.center, moments.deviation, slopes, roots, moments.total, penalties, curves)
