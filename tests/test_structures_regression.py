@@ -10,9 +10,11 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
+from hybridbn.fitting.trees.regression_splits import Growth, RegressionRows, grow_regressions
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures import model_tree, regression
-from hybridbn.structures.model_tree import learn_model_tree
+from hybridbn.structures.model_tree import _measure_tails, learn_model_tree
+from hybridbn.structures.regression import learn_regressors, read_for_regression
 
 SEVERAL = partial(model_tree, trees=5)
 
@@ -251,6 +253,31 @@ def test_columns_that_are_tested():
     ):  # one number at most where there are holes, the complete one if there is one
         net = model_tree(data, "y", **options)
         assert set(net.predecessors("y leaf") if "y leaf" in net else ()) <= expected
+
+
+@pytest.mark.parametrize("relevant", [1, 5])
+def test_as_many_numbers_are_tested_as_pays(relevant):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, size=(200, 5))
+    y = 10 * np.abs(x[:, :relevant]).sum(axis=1) + rng.normal(size=200)
+    net = model_tree({**{f"x{i}": column for i, column in enumerate(x.T)}, "y": y}, "y", trees=10, max_depth=3)
+    assert sorted(net.predecessors("y leaf")) == [f"x{i}" for i in range(relevant)]
+
+
+def test_slopes_along_heavy_tails_change_less():
+    rng = np.random.default_rng(0)
+    x, side = rng.normal(size=(300, 2)), np.arange(300) % 2
+    data = {"x": x[:, 0], "far": np.sinh(2 * x[:, 1]), "y": x[:, 0] + x[:, 1] + rng.normal(size=300)}
+    regressors = learn_regressors(*read_for_regression(data, "y", "auto", None))
+    tails = _measure_tails(regressors)
+    np.testing.assert_allclose(tails, np.maximum(np.mean(regressors.numbers**4, axis=0) / 3, 1))
+    assert tails[1] > 3 > tails[0]
+    rows = RegressionRows(x, x.sum(axis=1) * (1 + side), side[:, None], (2,), np.zeros(2))
+    growth = Growth(np.array([0.0, 1000.0]), level=0.0, depth=1)
+    (tree,) = grow_regressions(rows, np.ones((1, 300)), growth, rng)
+    free, drawn = np.abs(tree.children[1].statistics.coefficients - tree.children[0].statistics.coefficients)[1:]
+    assert free > 0.9
+    assert drawn < 0.3
 
 
 def test_discretized_numbers_are_categories():

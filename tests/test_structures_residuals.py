@@ -14,7 +14,12 @@ from hybridbn.structures.calibration import calibrate_intervals, summarize_level
 from hybridbn.structures.model_tree import learn_model_tree
 from hybridbn.structures.racing import Race
 from hybridbn.structures.regression import learn_regression
-from hybridbn.structures.residual_mixture import ResidualMixture, fit_residual_mixture, score_residuals
+from hybridbn.structures.residual_mixture import (
+    ResidualMixture,
+    fit_residual_mixture,
+    is_clearly_less,
+    score_residuals,
+)
 from hybridbn.structures.selective import crps
 from hybridbn.structures.training_data import read_data_with_target
 
@@ -35,6 +40,14 @@ def test_a_few_wrong_targets_do_not_bend_the_line(seed):
     fresh = line(seed=seed + 10)
     predicted = net.posterior("y", hb.Table(fresh).drop("y")).median()
     assert np.sqrt(np.mean((predicted - fresh["y"]) ** 2)) < 0.4
+
+
+def test_scores_are_clearly_less_by_two_standard_errors():
+    rng = np.random.default_rng(0)
+    noise, weights = rng.normal(size=100), np.ones(100)
+    noise = (noise - noise.mean()) / noise.std() / 10  # a standard error of 0.01
+    for gain, clear in ((0.015, False), (0.025, True)):
+        assert is_clearly_less(np.zeros(100), gain + noise, weights) == clear
 
 
 def test_rows_of_normal_residuals_are_all_trusted():

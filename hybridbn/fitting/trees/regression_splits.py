@@ -225,7 +225,7 @@ class Growth:
 
     Attributes
     ----------
-    ridge : float
+    ridge : float or ndarray (regressors,)
         As if so many rows spoke for each slope of the node above.
     level : float
         As if so many rows spoke for the prediction of the node above in the middle of the node's rows.
@@ -239,7 +239,7 @@ class Growth:
         Of the tests, drawn anew at each node, which are tried.
     """
 
-    ridge: float
+    ridge: Values | float
     level: float = 3.0
     depth: int = 4
     least: float = 5.0
