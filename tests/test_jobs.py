@@ -10,6 +10,8 @@ import hybridbn as hb
 from hybridbn.fitting import column_groups
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.fitting.counting import Groups
+from hybridbn.inference.engines import elimination
+from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.jobs import get_jobs, share_passes
 from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, nb_tree, pc_stable, tan
 
@@ -61,6 +63,27 @@ def test_expectations_are_computed_by_threads():
     arcs = [("c0", "c1"), ("c1", "c2")]
     one, two = (write(hb.fit(arcs, table, missing="em", n_jobs=n_jobs)) for n_jobs in (1, 2))
     assert one == two
+
+
+@pytest.mark.parametrize("target", ["x0", "c1"])
+def test_closed_marginals_are_computed_by_threads(monkeypatch, target):
+    monkeypatch.setattr(elimination, "MOST_ROWS", 500)
+    table = make_data(True, False)[1].take(np.arange(3000))
+    network = hb.fit([("c1", "x0"), ("x0", "x1"), ("c1", "c2")], table, "gaussian")
+    computing, marginals = set(), GaussianComponent.marginals
+
+    def note_thread(*arguments):
+        computing.add(threading.current_thread())
+        return marginals(*arguments)
+
+    monkeypatch.setattr(GaussianComponent, "marginals", note_thread)
+    one, two, three = (
+        network.posteriors(table.drop([target]), [target, "x1"], n_jobs=n_jobs) for n_jobs in (None, 2, 3)
+    )
+    for other in (two, three):
+        assert np.array_equal(one["x1"].mean(), other["x1"].mean())
+        assert np.array_equal(one["x1"].var(), other["x1"].var())
+    assert len(computing) > 2
 
 
 @pytest.mark.parametrize("persistent", [False, True])
