@@ -8,6 +8,7 @@ import os
 import pickle
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import wraps
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
@@ -17,7 +18,15 @@ from hybridbn.errors import TableError
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
-__all__ = ["check_jobs", "get_jobs", "run_in_executor", "run_in_processes", "run_in_threads", "share_passes"]
+__all__ = [
+    "check_jobs",
+    "get_jobs",
+    "run_in_executor",
+    "run_in_processes",
+    "run_in_threads",
+    "share_passes",
+    "use_jobs",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -72,16 +81,30 @@ def share_passes(function: Callable[Parameters, Result]) -> Callable[Parameters,
 
     @wraps(function)
     def call(*args: Parameters.args, **options: Parameters.kwargs) -> Result:
-        n_jobs = options.get("n_jobs")
-        if n_jobs is None:
+        with use_jobs(options.get("n_jobs")):
             return function(*args, **options)
-        token = _THREADS.set(check_jobs(n_jobs))
-        try:
-            return function(*args, **options)
-        finally:
-            _THREADS.reset(token)
 
     return call
+
+
+@contextmanager
+def use_jobs(n_jobs: Any) -> Iterator[None]:
+    """Let passes inside be shared by so many threads; None leaves it to who said so before.
+
+    Examples
+    --------
+    >>> with use_jobs(2):
+    ...     get_jobs()
+    2
+    """
+    if n_jobs is None:
+        yield
+        return
+    token = _THREADS.set(check_jobs(n_jobs))
+    try:
+        yield
+    finally:
+        _THREADS.reset(token)
 
 
 def run_in_threads(function: Callable[[Item], Result], items: Iterable[Item], jobs: int) -> Iterator[Result]:

@@ -8,8 +8,8 @@ solved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -26,6 +26,7 @@ from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
 from hybridbn.inference.quadrature.modes import describe_blank_functions
+from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -202,16 +203,17 @@ class _NodeCollector(DensityCollector):
     def __init__(self, potential: Potential, number: int, rows: int, most_bytes: float) -> None:
         super().__init__(rows, most_bytes)
         assert isinstance(potential.child, Continuous)
-        self._variable, self._point_cells, self._number = potential.child, potential.point_cells, number
+        self._variable, self._point_cells, self.number = potential.child, potential.point_cells, number
+
+    def compute(self, part: Solution) -> Mapping[int, ContinuousPosterior]:
+        """Return the density of some rows."""
+        grid = node_axis_of(part.axes, self._variable.name)
+        table = part.tables[self.number]
+        return {self.number: PiecewisePosterior.of(self._variable, grid.low, grid.high, table, self._point_cells)}
 
     def add(self, part: Solution) -> None:
-        if part.densities is not None and self._number in part.densities:
-            self.add_density(part.rows, part.densities[self._number])
-            return
-        grid = node_axis_of(part.axes, self._variable.name)
-        table = part.tables[self._number]
-        density = PiecewisePosterior.of(self._variable, grid.low, grid.high, table, self._point_cells)
-        self.add_density(part.rows, density)
+        assert part.densities is not None
+        self.add_density(part.rows, part.densities[self.number])
 
 
 class _ComponentCollector:
@@ -219,21 +221,26 @@ class _ComponentCollector:
 
     def __init__(self, problem: Problem, targets: Mapping[str, tuple[int, DensityCollector]]) -> None:
         self._targets = targets
+        self.number = min(number for number, _ in targets.values())
         self._variables = {name: _continuous(problem, name) for name in targets}
 
-    def add(self, part: Solution) -> None:
-        if part.densities is not None:
-            for number, collector in self._targets.values():
-                collector.add_density(part.rows, part.densities[number])
-            return
+    def compute(self, part: Solution) -> Mapping[int, ContinuousPosterior]:
+        """Return the densities of some rows."""
         component = part.problem.component_of[next(iter(self._targets))]
         means, variances = component.marginals(tuple(self._targets), part.axes, part.evidence)
-        for (name, (number, collector)), mean, variance in zip(self._targets.items(), means, variances, strict=True):
+        densities = {}
+        for (name, (number, _)), mean, variance in zip(self._targets.items(), means, variances, strict=True):
             table = part.tables[number]
             weights, mean, variance = (
                 np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1]) for array in (table, mean, variance)
             )
-            collector.add_density(part.rows, GaussianPosterior.of(self._variables[name], weights, mean, variance))
+            densities[number] = GaussianPosterior.of(self._variables[name], weights, mean, variance)
+        return densities
+
+    def add(self, part: Solution) -> None:
+        assert part.densities is not None
+        for number, collector in self._targets.values():
+            collector.add_density(part.rows, part.densities[number])
 
 
 class _ComponentDensityCollector(DensityCollector):
@@ -261,6 +268,22 @@ def collect_marginals(
         else:
             collectors.append(TableCollector(number, rows))
     return [*collectors, *(_ComponentCollector(problem, targets) for targets in components.values())]
+
+
+def _add_densities(parts: Iterator[Solution], collected: Sequence[Collector], jobs: int) -> Iterator[Solution]:
+    """Yield solutions with the densities that collectors compute; threads that share the rows compute them, too."""
+    computers = [collector for collector in collected if isinstance(collector, _NodeCollector | _ComponentCollector)]
+    if not computers:
+        return parts
+
+    def compute(part: Solution) -> Solution:
+        densities = dict(part.densities or {})
+        for computer in computers:
+            if computer.number not in densities:
+                densities |= computer.compute(part)
+        return replace(part, densities=densities)
+
+    return run_in_threads(compute, parts, jobs)
 
 
 def _continuous(problem: Problem, name: str) -> Continuous:
@@ -337,7 +360,7 @@ class _DensitySolver:
         collected = collect_marginals(problem, self._question, len(rows), most_bytes=np.inf)
         evidence = self._evidence.take(rows, len(rows))
         request = EngineRequest(self._network, problem, self._question, evidence, self._options)
-        for part in choose_plan(request).solve(evidence):
+        for part in _add_densities(choose_plan(request).solve(evidence), collected, self._options.jobs):
             for collector in collected:
                 collector.add(part)
         collector = collected[self._number]
@@ -409,7 +432,7 @@ def _solve_by(plan: Plan, request: EngineRequest, collect: Collect, compare: boo
     collected = collect(problem, question, distinct.rows)
     log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
     bounds: list[Values] = []
-    for part in plan.solve(distinct):
+    for part in _add_densities(plan.solve(distinct), collected, options.jobs):
         where = as_slice(part.rows)
         log_norms[where], errors[where] = part.log_norm, part.error
         for collector in collected:

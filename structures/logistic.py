@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,9 +12,11 @@ from numpy.typing import NDArray
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.atoms import AtomsFitter
+from hybridbn.fitting.base import run_over_table
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.softmax import regress_classes
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -21,7 +24,7 @@ from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.selective import assign_folds
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.variables import Codes, Continuous, Discrete, Values
 
 __all__ = ["learn_logistic", "logistic"]
 
@@ -63,6 +66,7 @@ def learn_logistic(
 
 
 @builder(takes_target=Discrete, held_out=learn_logistic)
+@share_passes
 def logistic(
     data: Any,
     target: str,
@@ -70,6 +74,7 @@ def logistic(
     weights: Any = None,
     *,
     random_state: Any = 0,
+    n_jobs: int | None = None,
 ) -> Network:
     r"""Build naive Bayes whose parameters are those of a multinomial logistic regression.
 
@@ -88,6 +93,9 @@ def logistic(
         Numbers have normal densities, or are cut into intervals: "auto", "gaussian", "multinomial".
     random_state : int, Generator or None
         Deals rows to folds, in which the penalty is chosen.
+    n_jobs : int, optional
+        Threads that share the folds of a large table (-1: as many as there are processors), with the same result; by
+        default one.
 
     Returns
     -------
@@ -190,19 +198,23 @@ class _Regression:
         best, chosen, told = np.inf, RIDGES[0], np.empty(0)
         for ridge in RIDGES:
             logs = np.empty((count, len(self.target)))
-            for part in range(parts.max() + 1):
-                test, rows = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
-                first[part] = self._regress(rows, ridge, first[part])
-                logs[test] = self._predict(first[part], test)
+            first = list(run_over_table(partial(self._regress_fold, parts, ridge), enumerate(first), self.data.table))
+            for part, parameters in enumerate(first):
+                test = np.flatnonzero(parts == part)
+                logs[test] = self._predict(parameters, test)
             loss = float(-logs[np.arange(count), self.classes] @ self.weights)
             if loss >= best:
                 break
             gain, best, chosen, told = best - loss, loss, ridge, np.exp(logs)
             if gain < WORTHWHILE * self.weights.sum():
                 break
-        return self._regress(np.arange(count), chosen, first[0]), told
+        return self._regress(np.arange(count), first[0], chosen), told
 
-    def _regress(self, rows: NDArray[np.intp], ridge: float, first: Values) -> Values:
+    def _regress_fold(self, parts: Codes, ridge: float, fold: tuple[int, Values]) -> Values:
+        """Return the parameters learned from the rows outside of a fold, from those of another penalty."""
+        return self._regress(np.flatnonzero(parts != fold[0]), fold[1], ridge)
+
+    def _regress(self, rows: NDArray[np.intp], first: Values, ridge: float) -> Values:
         """Return the parameters learned from some rows."""
         tolerance = TOLERANCE * float(self.weights[rows].sum())
         design, targets = (np.ascontiguousarray(own[rows].T) for own in (self.design, self.wanted))

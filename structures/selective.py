@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.base import run_over_table
 from hybridbn.fitting.fitter_choice import Potentials, roles
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import builder
@@ -38,6 +40,7 @@ _GAIN = 1e-9
 
 
 @builder
+@share_passes
 def selective_naive_bayes(
     data: Any,
     target: str,
@@ -47,6 +50,7 @@ def selective_naive_bayes(
     loss: Loss | None = None,
     folds: int = 5,
     random_state: Any = 0,
+    n_jobs: int | None = None,
 ) -> Network:
     """Build naive Bayes with the attributes that improve prediction (a filter-wrapper).
 
@@ -64,6 +68,9 @@ def selective_naive_bayes(
         Number of folds. Each has rows of all classes, or of the whole range of a number, as far as possible.
     random_state : int, Generator or None
         Assigns the rows to folds.
+    n_jobs : int, optional
+        Threads that share the folds of a large table (-1: as many as there are processors), with the same result; by
+        default one. They call `loss` at the same time.
 
     Returns
     -------
@@ -161,10 +168,14 @@ def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, 
     parts = assign_folds(data.codes(target), min(folds, len(data.table)), rng)
     training = [data.take(np.flatnonzero(parts != part)) for part in range(parts.max() + 1)]
     ranked = [name for name in ranked if all(varies(part, name) for part in training)]
-    fitted_folds = [
-        _fit_fold(data, part, np.flatnonzero(parts == i), target, ranked) for i, part in enumerate(training)
-    ]
-    return _add_attributes(ranked, lambda names: _compute_loss(fitted_folds, names, target, loss))
+    fitted_folds = list(
+        run_over_table(
+            lambda i: _fit_fold(data, training[i], np.flatnonzero(parts == i), target, ranked),
+            range(len(training)),
+            data.table,
+        )
+    )
+    return _add_attributes(ranked, lambda names: _compute_loss(fitted_folds, names, target, loss, data.table))
 
 
 def _add_attributes(ranked: Sequence[str], measure: Callable[[Sequence[str]], float]) -> set[str]:
@@ -284,14 +295,14 @@ def _discretize_again(data: TrainingData, target: str) -> TrainingData:
     )
 
 
-def _compute_loss(folds: Sequence[_Fold], names: Sequence[str], target: str, loss: Loss) -> float:
-    """Return the mean loss with these attributes over all held-out rows; infinite if a row is impossible."""
-    total, weight = 0.0, 0.0
-    for fold in folds:
+def _compute_loss(folds: Sequence[_Fold], names: Sequence[str], target: str, loss: Loss, table: Table) -> float:
+    """Return the mean loss with these attributes over all held-out rows of a table; infinite if a row is impossible."""
+
+    def add_losses(fold: _Fold) -> float:
         network = Network([fold.network.potential(name) for name in (target, *names)])
         rows = fold.rows.select([target, *names])
         posterior = network.posterior(target, rows, options=_OPTIONS)
-        losses = loss(posterior, fold.truth)
-        total += float(losses @ fold.weights)
-        weight += float(fold.weights.sum())
-    return total / weight if np.isfinite(total) else np.inf
+        return float(loss(posterior, fold.truth) @ fold.weights)
+
+    total = sum(run_over_table(add_losses, folds, table))
+    return total / sum(float(fold.weights.sum()) for fold in folds) if np.isfinite(total) else np.inf

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError, warn_user
-from hybridbn.fitting.base import Fitter, prepare_families
+from hybridbn.fitting.base import Fitter, prepare_families, run_over_table
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Counter, Counts
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
@@ -281,20 +281,16 @@ def fit_network(
         ],
     )
     statistics = count_families(data, missing, counter)
-    return Network(
-        [
-            (
-                known[child, *given]
-                if child not in missing
-                else (
-                    data.fitter(child, given).potential(statistics.pop(child))
-                    if child in statistics
-                    else data.fit(child, given)
-                )
-            )
-            for child, given in parents.items()
-        ]
-    )
+
+    def fit(child: str) -> Potential:
+        given = parents[child]
+        if child not in missing:
+            return known[child, *given]
+        if child in statistics:
+            return data.fitter(child, given).potential(statistics.pop(child))
+        return data.fit(child, given)
+
+    return Network(list(run_over_table(fit, parents, data.table)))
 
 
 def count_families(

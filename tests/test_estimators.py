@@ -25,6 +25,7 @@ import hybridbn as hb
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimators import HybridClassifier, HybridRegressor
 from hybridbn.fitting import GaussianFitter, MaximumLikelihood, MultinomialFitter
+from hybridbn.jobs import get_jobs
 from hybridbn.structures import kdb, naive_bayes, tan
 
 # the default learns several networks, which takes longer and is tested beside `hb.stack` and `automatic`
@@ -398,3 +399,24 @@ def test_predictions_come_with_standard_deviations() -> None:
     np.testing.assert_array_equal(points, model.predict(x[:, None]))
     np.testing.assert_allclose(deviations, model.predict_distribution(x[:, None]).std())
     assert (deviations > 0).all()
+
+
+def test_threads_share_passes_of_fit_and_rows_of_predictions():
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    seen = []
+
+    def build(table, target, potentials="gaussian"):
+        seen.append(get_jobs())
+        return naive_bayes(table, target, potentials)
+
+    one, two = (HybridClassifier(build, n_jobs=n_jobs).fit(x, y) for n_jobs in (None, 2))
+    assert seen == [1, 2]
+    assert get_jobs() == 1
+    assert np.array_equal(one.predict_proba(x), two.predict_proba(x))
+    assert two._options.n_jobs == 2
+    model = HybridRegressor(build, n_jobs=3).fit(x, x[:, 0] + rng.normal(size=60))
+    assert len(model.calibration_) == 60
+    assert set(seen[2:]) == {3}
+    with pytest.raises(hb.TableError, match="n_jobs"):
+        HybridClassifier(n_jobs=0).fit(x, y)

@@ -7,13 +7,32 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.fitting import column_groups
+from hybridbn.fitting import column_groups, counting
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.fitting.counting import Groups
+from hybridbn.inference.engines import elimination
+from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.jobs import get_jobs, share_passes
-from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, nb_tree, pc_stable, tan
+from hybridbn.structures import (
+    chow_liu,
+    hill_climb,
+    kdb,
+    logistic,
+    naive_bayes,
+    nb_tree,
+    pc_stable,
+    selective_naive_bayes,
+    tan,
+)
 
 ROWS = 40_000
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch):
+    """Tables of some blocks."""
+    for module in (column_groups, counting):
+        monkeypatch.setattr(module, "ROWS", 2**15)
 
 
 def make_data(holes, weighted):
@@ -49,6 +68,9 @@ def test_builders_learn_the_same_with_any_number_of_threads(holes, weighted):
         partial(hill_climb, table, missing="available", restarts=1),
         partial(pc_stable, table),
         partial(nb_tree, table, "c0", max_depth=2),
+        partial(nb_tree, table.select(["c0", "c1", "c2"]), "c0"),
+        partial(selective_naive_bayes, table.select(["c0", "c1"]), "c0", folds=2),
+        partial(logistic, table.select(["c0", "c1"]), "c0"),
     ]
     for learn in learners:
         one, two, three = (write(learn(n_jobs=n_jobs)) for n_jobs in (None, 2, 3))
@@ -61,6 +83,27 @@ def test_expectations_are_computed_by_threads():
     arcs = [("c0", "c1"), ("c1", "c2")]
     one, two = (write(hb.fit(arcs, table, missing="em", n_jobs=n_jobs)) for n_jobs in (1, 2))
     assert one == two
+
+
+@pytest.mark.parametrize("target", ["x0", "c1"])
+def test_closed_marginals_are_computed_by_threads(monkeypatch, target):
+    monkeypatch.setattr(elimination, "MOST_ROWS", 500)
+    table = make_data(True, False)[1].take(np.arange(3000))
+    network = hb.fit([("c1", "x0"), ("x0", "x1"), ("c1", "c2")], table, "gaussian")
+    computing, marginals = set(), GaussianComponent.marginals
+
+    def note_thread(*arguments):
+        computing.add(threading.current_thread())
+        return marginals(*arguments)
+
+    monkeypatch.setattr(GaussianComponent, "marginals", note_thread)
+    one, two, three = (
+        network.posteriors(table.drop([target]), [target, "x1"], n_jobs=n_jobs) for n_jobs in (None, 2, 3)
+    )
+    for other in (two, three):
+        assert np.array_equal(one["x1"].mean(), other["x1"].mean())
+        assert np.array_equal(one["x1"].var(), other["x1"].var())
+    assert len(computing) > 2
 
 
 @pytest.mark.parametrize("persistent", [False, True])
@@ -82,6 +125,16 @@ def test_all_requests_of_a_counter_are_shared(weighted, persistent):
         lambda c: np.concatenate([table.ravel() for table in c.by_group(groups, [("c0", "c1"), ("c2",)])]),
     ):
         assert np.array_equal(ask(one), ask(two))
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_counts_are_those_of_numpy(weighted):
+    rng = np.random.default_rng(2)
+    for rows, size, kind in ((10, 3, np.int8), (70_000, 3, np.int64), (70_000, 40_000, np.int32), (1, 1, np.intp)):
+        codes = rng.integers(0, size, rows).astype(kind)
+        weights = rng.random(rows) if weighted else None
+        expected = np.bincount(codes, weights, size)
+        assert np.allclose(column_groups.count_codes(codes, weights, size), expected, rtol=1e-13, atol=0)
 
 
 def test_two_threads_count_at_the_same_time(monkeypatch):

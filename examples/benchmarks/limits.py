@@ -3,9 +3,9 @@
 Each case runs in a fresh process on one thread, so nothing is compiled or cached before it. Data are made and modules
 imported before the clock starts, but their memory counts where a limit is one of the process. A factor is the figure
 over its limit: at most one is wanted. Limits without a unit compare with other work in the same process: a peer, plain
-numpy, an exponent of growth, or the share of time in which the interpreter's lock is held while two threads count
-(which takes py-spy). Cases whose peer is not installed are left out. With ``--rows`` large tables get that many rows.
-Unix only.
+numpy, an exponent of growth, or the share of time in which the interpreter's lock is held while two threads work (of
+which threads.py tells more). Cases whose peer is not installed are left out. With ``--rows`` large tables get that many
+rows. Unix only.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import json
 import math
 import os
 import resource
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import threads
 from rows import Report, parser, seconds, shipped
 
 import hybridbn as hb
@@ -226,22 +226,11 @@ def classify(rows: int, work: str) -> tuple[float, ...]:
     return (seconds(lambda: jobs[work](models[0]), 50)[0] / seconds(lambda: jobs[work](models[1]), 50)[0],)
 
 
-def hold_lock(rows: int) -> tuple[float, ...]:
-    """Return the share of samples in which a thread holds the interpreter's lock while two threads count."""
-    spy = shutil.which("py-spy")
-    if spy is None:
-        raise ImportError("py-spy is not installed")
-    data = {f"x{j:02}": np.random.default_rng(j).integers(0, 5, 1_000_000, dtype=np.int8) for j in range(COLUMNS)}
-    table = hb.Table(data, discrete=list(data))
-    structures.tan(table, "x00", n_jobs=2)
-    with tempfile.TemporaryDirectory() as folder:
-        samples = Path(folder, "samples.txt")
-        options = ["--gil", "--rate", "100", "--duration", "5", "--format", "raw", "--output", str(samples)]
-        watcher = subprocess.Popen([spy, "record", *options, "--pid", str(os.getpid())], stdout=subprocess.DEVNULL)
-        while watcher.poll() is None:
-            structures.tan(table, "x00", n_jobs=2)
-        held = sum(int(line.rpartition(" ")[2]) for line in samples.read_text().splitlines())
-    return (held / 500,)
+def hold_lock(rows: int, work: str) -> tuple[float, ...]:
+    """Return the share of time in which a thread holds the interpreter's lock while two threads work."""
+    job = threads.CASES[work]()
+    job(2)
+    return (threads.share_of_lock(partial(job, 2)),)
 
 
 CASES: dict[str, Case] = {
@@ -303,7 +292,7 @@ CASES: dict[str, Case] = {
     "log_density of text, 2e5, beside lookups": Case(log_density_of_text, "x", (4.0,)),
     "classifier, 1e3 rows, fit, beside a peer": Case(partial(classify, work="fit"), "x", (1.0,)),
     "classifier, 1e3 rows, predict, beside a peer": Case(partial(classify, work="predict"), "x", (1.0,)),
-    "lock held while two threads count": Case(hold_lock, "x", (0.6,)),
+    **{f"lock held, {work}": Case(partial(hold_lock, work=work), "x", (threads.LIMIT,)) for work in threads.CASES},
 }
 
 

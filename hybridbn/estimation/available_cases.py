@@ -16,7 +16,7 @@ from hybridbn.errors import NetworkError, warn_user
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.holes import Cells, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels
-from hybridbn.fitting.base import prepare_families
+from hybridbn.fitting.base import Fitter, prepare_families, run_over_table
 from hybridbn.fitting.fitter_choice import Potentials, fitter_of, roles, spec_of
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.network import Network
@@ -61,7 +61,12 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
         parents = tuple(role_of[parent].variable for parent in _list_parents(graph, name))
         families.append((fitter_of(spec, variable, parents), variable, parents))
     prepare_families(table, families)
-    return Network([fitter.fit(table, variable, parents) for fitter, variable, parents in families])
+
+    def fit(family: tuple[Fitter, Variable, tuple[Variable, ...]]) -> Potential:
+        fitter, variable, parents = family
+        return fitter.fit(table, variable, parents)
+
+    return Network(list(run_over_table(fit, families, table)))
 
 
 def leave_unusable(data: Any, kept: Container[Any]) -> Any:

@@ -5,7 +5,8 @@ posteriors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Self, TypeAlias
+from functools import wraps
+from typing import Any, Self, TypeAlias, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -27,6 +28,7 @@ from hybridbn.estimators.inputs import (
 from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.estimators.streaming import Stream
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -36,7 +38,9 @@ from hybridbn.tables import Table
 from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import Values, Variable, shorten
 
-__all__ = ["Builder", "HybridEstimator"]
+__all__ = ["Builder", "HybridEstimator", "share_fit"]
+
+Fit = TypeVar("Fit", bound=Callable[..., Any])
 
 Builder: TypeAlias = "Callable[..., Network] | nx.DiGraph[Any] | Iterable[tuple[str, str]] | str"
 """A builder such as `tan`, a partial of one or its name; or a structure that is kept: a Network, any directed graph or
@@ -46,6 +50,17 @@ a list of arcs.
 
 _KEPT = 2**20
 """Bytes of statistics that `fit` keeps for `partial_fit`: any tables and moments, but not the rows of a large table."""
+
+
+def share_fit(fit: Fit) -> Fit:
+    """Let the passes of an estimator's method be shared by as many threads as its parameter `n_jobs` tells."""
+
+    @wraps(fit)
+    def call(self: HybridEstimator, *args: Any, **keywords: Any) -> Any:
+        with use_jobs(self.n_jobs):
+            return fit(self, *args, **keywords)
+
+    return call  # type: ignore[return-value]  # the same arguments
 
 
 class HybridEstimator(BaseEstimator):
@@ -63,6 +78,7 @@ class HybridEstimator(BaseEstimator):
     missing: str
     tolerance: float
     max_bytes: float
+    n_jobs: int | None
 
     network_: Network
     feature_names_in_: NDArray[Any]
@@ -258,4 +274,4 @@ class HybridEstimator(BaseEstimator):
 
     @property
     def _options(self) -> Options:
-        return Options(tolerance=self.tolerance, max_bytes=self.max_bytes)
+        return Options(tolerance=self.tolerance, max_bytes=self.max_bytes, n_jobs=self.n_jobs)

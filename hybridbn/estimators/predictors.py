@@ -15,7 +15,7 @@ from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimators.base import Builder, HybridEstimator
+from hybridbn.estimators.base import Builder, HybridEstimator, share_fit
 from hybridbn.estimators.inputs import (
     HandleUnknown,
     add_class_column,
@@ -30,6 +30,7 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, check_level
+from hybridbn.jobs import use_jobs
 from hybridbn.learning.boosting import boost
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.stacking import calibrate_votes, stack
@@ -89,8 +90,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         How holes of the features in `fit` are treated: each family is learned from the rows in which it is observed, or
         the arcs are found so and the parameters by expectation maximization. In prediction, missing cells are
         marginalized exactly.
-    tolerance, max_bytes : float
-        As in `Network.posterior`.
+    tolerance, max_bytes, n_jobs
+        As in `Network.posterior`; the threads share passes over the rows in `fit`, too.
 
     Attributes
     ----------
@@ -151,6 +152,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         missing: Literal["available", "em"] = "available",
         tolerance: float = 1e-9,
         max_bytes: float = 2.0 * 2**30,
+        n_jobs: int | None = None,
     ) -> None:
         self.builder = builder
         self.potentials = potentials
@@ -164,7 +166,9 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         self.missing = missing
         self.tolerance = tolerance
         self.max_bytes = max_bytes
+        self.n_jobs = n_jobs
 
+    @share_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the network from features and classes.
 
@@ -356,7 +360,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
 
     Parameters
     ----------
-    builder, potentials, discrete, continuous, target, handle_unknown, missing, tolerance, max_bytes
+    builder, potentials, discrete, continuous, target, handle_unknown, missing, tolerance, max_bytes, n_jobs
         As in `HybridClassifier`. The target itself can't be discretized.
     point : {"mean", "median"}
         What `predict` returns: the mean has the least squared error, the median the least absolute one.
@@ -410,6 +414,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         missing: Literal["available", "em"] = "available",
         tolerance: float = 1e-9,
         max_bytes: float = 2.0 * 2**30,
+        n_jobs: int | None = None,
     ) -> None:
         self.builder = builder
         self.potentials = potentials
@@ -422,7 +427,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         self.missing = missing
         self.tolerance = tolerance
         self.max_bytes = max_bytes
+        self.n_jobs = n_jobs
 
+    @share_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the network from features and targets.
 
@@ -536,7 +543,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             return []
         if self._levels is None:
             assert self._training is not None
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), use_jobs(self.n_jobs):
                 warnings.simplefilter("ignore")
                 table, build, potentials = self._without(*self._looked_through(self._training))
                 families = "auto" if potentials is None else potentials

@@ -65,8 +65,11 @@ def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[fl
     ((), (0.0,), (0.5, 1.0))
     """
     seen = ~np.isnan(values) if weights is None else ~np.isnan(values) & (weights > 0)
-    distinct, owner = np.unique(values[seen], return_inverse=True)
-    counts = np.bincount(owner, None if weights is None else weights[seen])
+    if weights is None:
+        distinct, counts = np.unique(values[seen], return_counts=True)  # sorts the values alone, which is faster
+    else:
+        distinct, owner = np.unique(values[seen], return_inverse=True)
+        counts = np.bincount(owner, weights[seen])
     rows, size = float(counts.sum()), len(distinct)
     if rows < LEAST_ROWS or size < 2:
         return ()

@@ -6,10 +6,10 @@ Statistics of disjoint sets of rows add up, so streaming, weights, boosting and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +17,20 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Names, select_complete_rows
+from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.potentials.base import Potential, check_parents
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["Fitter", "Observed", "RowStatistics", "Statistics", "observed", "prepare_families"]
+__all__ = ["Fitter", "Observed", "RowStatistics", "Statistics", "observed", "prepare_families", "run_over_table"]
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_SHARED_ROWS = 2**15
+"""With fewer rows, threads would wait for each other longer than they save."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -235,6 +242,20 @@ class RowStatistics(Statistics):
         """Collect them from a table."""
         columns, weights, total = observed(table, child, parents)
         return cls(child=child, parents=tuple(parents), total=total, columns=columns, weights=weights)
+
+
+def run_over_table(function: Callable[[Item], Result], items: Iterable[Item], table: Table) -> Iterator[Result]:
+    """Yield what a function learns of each item, a family or a fold, from a table; threads share the items if the table
+    is a large one in memory.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> list(run_over_table(str.upper, "ab", hb.Table({"a": [1.0], "b": [2.0]})))
+    ['A', 'B']
+    """
+    jobs = get_jobs() if len(table) >= _SHARED_ROWS and not table.is_scanned else 1
+    return run_in_threads(function, items, jobs)
 
 
 def prepare_families(table: Table, families: Iterable[tuple[Fitter, Variable, tuple[Variable, ...]]]) -> None:

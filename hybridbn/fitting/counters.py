@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.column_groups import PaddedColumn, count_codes
 from hybridbn.fitting.counting import (
     Counter,
     Counts,
@@ -129,8 +130,8 @@ class NumpyCounter(Counter):
         if self._persistent:
             tables = self._count_crossed(chosen, target)
         else:
-            codes = [self.columns[name] for name in chosen]
-            tables = single_counts(codes, states, self._encode(target), math.prod(shape), self.weights, self._jobs)
+            codes = [self._pad((name,)) for name in chosen]
+            tables = single_counts(codes, states, self._pad(target), math.prod(shape), self.weights, self._jobs)
         return Counts(
             {
                 (*target, name): table.reshape(*shape, size)
@@ -144,9 +145,9 @@ class NumpyCounter(Counter):
 
     def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
         """Count groups of columns with each other, some at a time."""
-        codes, states = [self.columns[name] for name in names], [self.sizes[name] for name in names]
+        codes, states = [self._pad((name,)) for name in names], [self.sizes[name] for name in names]
         shape = self.shape(given)
-        condition = self._encode(given) if given else None
+        condition = self._pad(given) if given else None
         for tables in pair_count_batches(codes, states, condition, math.prod(shape), self.weights, jobs=self._jobs):
             yield Counts(
                 {
@@ -185,7 +186,7 @@ class NumpyCounter(Counter):
             tables = []
             for code, size in zip(codes, sizes, strict=True):
                 code += keys * size
-                tables.append(np.asarray(np.bincount(code, weights, groups.size * size), float))
+                tables.append(count_codes(code, weights, groups.size * size))
             return tables
 
         # a bincount starts from zeros, so large tables of picked rows want large blocks
@@ -212,16 +213,24 @@ class NumpyCounter(Counter):
 
     def _count_one(self, names: Names) -> Values:
         columns, weights = self._select_complete(names)
-        return joint_counts(columns, self.shape(names), weights, self._jobs)
+        shape = self.shape(names)
+        complete = [PaddedColumn(column, size, holes=False) for column, size in zip(columns, shape, strict=True)]
+        return joint_counts(complete, shape, weights, self._jobs)
 
     def _count_holes(self, names: Names) -> Values:
+        shape = self.shape(names, holes=True)
         codes = [
             np.where(self.columns[name] < 0, np.intp(self.sizes[name]), self.columns[name])
             if name in self.incomplete
             else self.columns[name]
             for name in names
         ]
-        return joint_counts(codes, self.shape(names, holes=True), self.weights, self._jobs)
+        padded = [PaddedColumn(column, size, holes=False) for column, size in zip(codes, shape, strict=True)]
+        return joint_counts(padded, shape, self.weights, self._jobs)
+
+    def _pad(self, names: Names) -> PaddedColumn:
+        """Return the joint configurations of some columns as one."""
+        return PaddedColumn(self._encode(names), math.prod(self.shape(names)), not self.incomplete.isdisjoint(names))
 
     def _encode(self, names: Names) -> Codes:
         """Return each row's joint configuration of some columns, -1 where a cell is missing."""
@@ -393,6 +402,7 @@ def counter_of(table: Any, variables: Iterable[Variable], jobs: int | None = Non
         {variable.name: len(variable) for variable in variables if isinstance(variable, Discrete)},
         table.weights if table.weighted else None,
         get_jobs() if jobs is None else jobs,
+        incomplete=frozenset(variable.name for variable in variables if table.count_missing(variable.name)),
     )
 
 
@@ -465,8 +475,8 @@ class CrossedColumns:
         def count(group: _JointCodes) -> None:
             codes = configuration * group.size
             codes += group.codes if rows is None else group.codes[rows]
-            table = np.bincount(codes, weights, size * group.size).reshape(size, group.size)
-            result[:, group.part] = table if group.margins is None else table.astype(float) @ group.margins
+            table = count_codes(codes, weights, size * group.size).reshape(size, group.size)
+            result[:, group.part] = table if group.margins is None else table @ group.margins
 
         for _ in run_in_threads(count, self._group_columns(level), self._jobs):
             pass

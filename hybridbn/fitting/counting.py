@@ -16,7 +16,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ from hybridbn.fitting.column_groups import (
     ColumnGroups,
     PaddedColumn,
     combine_codes,
+    count_codes,
     drop_padding,
     group_columns,
     indicate_states,
@@ -273,7 +274,9 @@ _FEW_CELLS = 2**12
 """A grouped table of pairs may have so many cells, however few rows there are."""
 
 
-def joint_counts(codes: Sequence[Column], sizes: Sequence[int], weights: Values | None = None, jobs: int = 1) -> Values:
+def joint_counts(
+    codes: Sequence[Column | PaddedColumn], sizes: Sequence[int], weights: Values | None = None, jobs: int = 1
+) -> Values:
     """Return the weight of each joint configuration of some columns.
 
     Parameters
@@ -298,25 +301,26 @@ def joint_counts(codes: Sequence[Column], sizes: Sequence[int], weights: Values 
     array([[1., 0.],
            [1., 1.]])
     """
-    columns = [PaddedColumn(column, size) for column, size in zip(codes, sizes, strict=True)]
+    columns = [PaddedColumn.of(column, size) for column, size in zip(codes, sizes, strict=True)]
     padded = tuple(column.size for column in columns)
     size = math.prod(padded)
     rows = len(columns[0].codes) if columns else 0
     # A bincount starts from zeros, so a large table wants large blocks.
     block = max(ROWS, 4 * size)
+    kind = np.int32 if size <= ROWS else np.intp
 
-    def count(start: int) -> NDArray[Any]:
+    def count(start: int) -> Values:
         part = slice(start, start + block)
-        keys = combine_codes([column.block(part) for column in columns], padded)
+        keys = combine_codes([column.block(part, kind) for column in columns], padded)
         own = None if weights is None else weights[part]
         if own is None and size > len(keys):
             own = np.ones(len(keys))  # a table of floats is not converted to one
-        return np.bincount(keys, own, size)
+        return count_codes(keys, own, size)
 
     counts: Values | None = None
     for table in run_in_threads(count, range(0, rows, block), jobs):
         if counts is None:
-            counts = table.astype(float, copy=False)
+            counts = table
         else:
             counts += table
     return drop_padding((np.zeros(size) if counts is None else counts).reshape(padded), sizes)
@@ -336,9 +340,9 @@ def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: in
 
 
 def single_counts(
-    codes: Sequence[Column],
+    codes: Sequence[Column | PaddedColumn],
     sizes: Sequence[int],
-    target_codes: Column,
+    target_codes: Column | PaddedColumn,
     target_size: int,
     weights: Values | None = None,
     jobs: int = 1,
@@ -415,9 +419,9 @@ def pair_counts(
 
 
 def pair_count_batches(
-    codes: Sequence[Column],
+    codes: Sequence[Column | PaddedColumn],
     sizes: Sequence[int],
-    target_codes: Column | None,
+    target_codes: Column | PaddedColumn | None,
     target_size: int,
     weights: Values | None,
     most_cells: int = _BATCH_CELLS,
@@ -467,8 +471,8 @@ def count_occurring(configuration: Codes, weights: Values | None, size: int) -> 
     """
     if size > _SPARSE * max(len(configuration), 256):
         keys, inverse = np.unique(configuration, return_inverse=True)
-        return keys, np.bincount(inverse.reshape(-1), weights, len(keys)).astype(float)
-    counts = np.bincount(configuration, weights, size).astype(float)
+        return keys, count_codes(inverse.reshape(-1), weights, len(keys))
+    counts = count_codes(configuration, weights, size)
     keys = np.flatnonzero(counts)
     return keys, counts[keys]
 
@@ -495,11 +499,11 @@ def central_moments(
     values: Sequence[Values], cells: Codes, size: int, weights: Values | None, jobs: int = 1
 ) -> tuple[Values, Values, Values]:
     """Return weight, means (cells, columns) and centered products (cells, columns, columns) of each cell."""
-    n = np.bincount(cells, weights, size).astype(np.float64)
+    n = count_codes(cells, weights, size)
     safe = np.where(n > 0, n, 1.0)
 
     def sums(numbers: Values) -> Values:
-        return np.asarray(np.bincount(cells, numbers if weights is None else numbers * weights, size), np.float64)
+        return count_codes(cells, numbers if weights is None else numbers * weights, size)
 
     def center(column: Values) -> tuple[Values, Values]:
         # the second pass removes what rounding of the first left in the mean

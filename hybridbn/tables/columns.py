@@ -70,7 +70,7 @@ class Column:
     variable, or from `source`.
     """
 
-    __slots__ = ("_base", "_cells", "_unknown_missing", "name", "source", "variable")
+    __slots__ = ("_base", "_cells", "_holes", "_unknown_missing", "name", "source", "variable")
 
     def __init__(
         self,
@@ -86,6 +86,7 @@ class Column:
         self.variable: Variable | None = variable
         self.source: ColumnSource | None = source
         self._cells = cells
+        self._holes: int | None = None
         self._base = base
         self._unknown_missing = unknown_missing
 
@@ -100,6 +101,15 @@ class Column:
         if self._cells is None:
             self._cells = self._read()
         return self._cells
+
+    @property
+    def holes(self) -> int:
+        """The number of missing cells, which are counted once."""
+        if self._holes is None:
+            cells = self.cells
+            complete = cells.states is not None and cells.array.min(initial=0) >= 0
+            self._holes = 0 if complete else int(np.count_nonzero(cells.missing))
+        return self._holes
 
     def _read(self) -> Cells:
         variable, source = self.variable, self.source
@@ -267,7 +277,7 @@ def read_usable_columns(
         except UnsupportedType as error:
             reasons[name] = error.reason
             continue
-        if len(column.cells.array) and column.cells.missing.all():
+        if len(column.cells.array) and column.holes == len(column.cells.array):
             reasons[name] = "no value"
         else:
             usable[name] = column

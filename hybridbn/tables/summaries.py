@@ -70,7 +70,7 @@ class TableSummaries:
 
     def count_missing(self, name: str) -> int:
         """Return the number of missing cells of a column."""
-        return int(np.count_nonzero(self._find_column(name).cells.missing))
+        return self._find_column(name).holes
 
     def value_range(self, name: str) -> tuple[float, float]:
         """Return the least and the greatest number of a column in rows of positive weight; (inf, -inf) without any.

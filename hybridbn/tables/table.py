@@ -546,7 +546,7 @@ class Table(TableSummaries):
         """Return a column's numbers of states and missing cells and its first states, without reading lazy columns."""
         if column.is_read:
             states = column.cells.states
-            missing = f"{int(np.count_nonzero(column.cells.missing)):,} missing"
+            missing = f"{column.holes:,} missing"
         else:
             states = column.variable.states if isinstance(column.variable, Discrete) else None
             missing = "not read"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -37,8 +38,8 @@ _CELLS = 2**18
 """Terms of a mixture that are looked up at a time, so that they stay in the cache."""
 _BLOCK = 2**20
 """Leaves and rows that are looked at together."""
-_ROWS = 32768
-"""Rows that are scored at a time, so that they stay in the cache."""
+_SCORES = 2**15
+"""Rows times classes that are scored at a time, so that they stay in the cache."""
 _SOLVED = 1 << 16
 """Rows of a solution."""
 
@@ -79,17 +80,22 @@ class NaiveBayesTables:
         """
         classes = len(self.target)
         scores = np.empty((classes, rows))
-        # the last row is looked up by the code -1
-        tables = {name: np.vstack([self.logs[name], np.zeros(classes)]).T.copy() for name in codes if name in self.logs}
-        for start in range(0, rows, _ROWS):
-            part = slice(start, start + _ROWS)
-            block = scores[:, part]
-            block[:] = self.prior[:, None]
-            for name, table in tables.items():
-                own = codes[name][part]
-                for code in range(classes):
-                    block[code] += table[code].take(own, mode="wrap")
+        tables = [(codes[name], table) for name, table in self._padded.items() if name in codes]
+        step = max(_SCORES // classes, 1)
+        for start in range(0, rows, step):
+            part = slice(start, start + step)
+            # the classes of a row stand together, so that they are looked up together
+            block = np.repeat(self.prior[None], len(range(rows)[part]), axis=0)
+            for column, table in tables:
+                block += table.take(column[part], axis=0, mode="wrap")
+            scores[:, part] = block.T
         return scores
+
+    @cached_property
+    def _padded(self) -> dict[str, Values]:
+        """The logarithms with a last row, which is looked up by the code -1."""
+        zeros = np.zeros(len(self.target))
+        return {name: np.vstack([logs, zeros]) for name, logs in self.logs.items()}
 
 
 @dataclass(frozen=True)

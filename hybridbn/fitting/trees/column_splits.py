@@ -19,6 +19,7 @@ from hybridbn.errors import TooWide
 from hybridbn.fitting.counting import Groups
 from hybridbn.fitting.trees.coded_columns import CodedColumns, ColumnView, ScannedColumns, choose_grain
 from hybridbn.fitting.trees.growth import Levels, Sample, Split, TreeNode, grow_from
+from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.tables.row_numbers import FOLDS
 from hybridbn.variables import Codes, Values
 
@@ -45,6 +46,8 @@ LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
 TIE = 1e-12
 """Relative to the variance above, smaller differences are rounding."""
+_LOOKED_UP = 2**14
+"""Rows whose logs are summed up together: they stay in the cache."""
 LEAST_SHARE = 0.25
 """Both sides of a cut have at least so much of the weight that a node needs to be split."""
 
@@ -380,7 +383,8 @@ def _sum_errors_of(block: CodedColumns, sample: Sample, trial: _Trial, counts: V
     place, target = keys // trial.classes, block.target[sample.rows]
     whole = counts[:size].reshape(shape)
     whole = whole.sum(axis=1, keepdims=True) - whole
-    logs = np.log(whole + prior / trial.classes).reshape(-1, trial.classes)[place]
+    first = np.log(whole + prior / trial.classes).reshape(-1, trial.classes)
+    tables: list[tuple[Codes, int, Values]] = []
     begin = size
     for number, states in zip(trial.columns, trial.sizes, strict=True):
         own = counts[begin : begin + size * states].reshape(*shape, states)
@@ -389,16 +393,29 @@ def _sum_errors_of(block: CodedColumns, sample: Sample, trial: _Trial, counts: V
         share = own.sum(axis=2, keepdims=True) + 1.0
         smooth = own + prior * share / share.sum(axis=-1, keepdims=True)
         table = np.log(smooth / smooth.sum(axis=-1, keepdims=True)).reshape(-1, trial.classes, states)
-        column = block.codes[number][sample.rows]
-        seen = np.flatnonzero(column >= 0)
-        if len(seen) == len(column):
-            # no copies of what is indexed
-            logs += table[place, :, column]
-        else:
-            logs[seen] += table[place[seen], :, column[seen]]
+        # the logs of all classes stand together; the last are those of a missing cell
+        logs_of = np.concatenate([np.moveaxis(table, 1, 2).reshape(-1, trial.classes), np.zeros((1, trial.classes))])
+        tables.append((block.codes[number], states, logs_of))
+    logs, wrong = np.empty((len(place), trial.classes)), np.zeros(len(place), dtype=bool)
+
+    def add_logs(start: int) -> None:
+        part = slice(start, start + _LOOKED_UP)
+        own = logs[part]
+        own[:] = first.take(place[part], axis=0)
+        for column, states, table in tables:
+            codes = column[sample.rows[part]]
+            index = np.where(codes < 0, len(table) - 1, place[part] * states + codes)
+            own += table.take(index, axis=0)
+        if not trial.wide:
+            wrong[part] = own.argmax(axis=1) != target[part]
+
+    for _ in run_in_threads(add_logs, range(0, len(place), _LOOKED_UP), get_jobs()):
+        pass
     for number in trial.wide:
         _add_logs_of_occurring(logs, block.codes[number][sample.rows], block.sizes[number], keys, shape, sample, prior)
-    return float(sample.weights[logs.argmax(axis=1) != target].sum())
+    if trial.wide:
+        wrong = logs.argmax(axis=1) != target
+    return float(sample.weights[wrong].sum())
 
 
 def _add_logs_of_occurring(
