@@ -104,6 +104,12 @@ class GaussianComponent:
     def moments(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> ComponentMoments:
         """Return the mean and covariance of closed variables given the axes' points and the evidence."""
         count = len(targets)
+        system = self._find_one_system(evidence)
+        if system is not None:
+            columns = [self.closed.index(name) for name in targets]
+            roots = system.root[columns]
+            products = np.broadcast_to((roots @ roots.T)[..., None], (count, count, evidence.rows))
+            return ComponentMoments(system.mean.apply(self._list_known(evidence), columns), products)
         mean, covariance = (
             self._fill_array(0.0, axes, evidence, count),
             self._fill_array(0.0, axes, evidence, count, count),
@@ -119,12 +125,9 @@ class GaussianComponent:
 
     def marginals(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
         """Return mean and variance of closed variables, each (targets, *names, rows), as `moments` does."""
-        system = self._find_one_system(evidence)
-        if system is not None:
-            columns = [self.closed.index(name) for name in targets]
-            mean = system.mean.apply(self._list_known(evidence), columns)
-            squares = np.square(system.root[columns]).sum(axis=1)
-            return mean, np.broadcast_to(squares[:, None], mean.shape)
+        if self._find_one_system(evidence) is not None:
+            moments = self.moments(targets, axes, evidence)
+            return moments.mean, np.einsum("iir->ir", moments.covariance)
         mean, variance = (self._fill_array(0.0, axes, evidence, len(targets)) for _ in range(2))
         for cases, part in self._solve(evidence):
             self._write_means(mean, targets, cases, part, axes, evidence)

@@ -18,6 +18,7 @@ from inference_tools import pgmpy_file
 from scipy import linalg, stats
 
 import hybridbn as hb
+from hybridbn.inference import gaussian_component
 
 CLOSE = 1e-10
 
@@ -196,6 +197,26 @@ def test_tables_with_holes():
         for name in set(evidence) & set(together):  # what is observed is known
             assert together[name].mean()[i] == pytest.approx(evidence[name], rel=1e-12)
             assert together[name].var()[i] == pytest.approx(0, abs=1e-12)
+
+
+def test_tables_of_complete_rows_are_linear_functions_of_them(monkeypatch):
+    """Where all rows lack the same variables, no system is solved for them."""
+    net = random_gaussian(np.random.default_rng(4), 9, 3)
+    names, mean, covariance = joint_normal(net)
+    table = net.sample(40, random_state=1)
+    monkeypatch.setattr(gaussian_component, "solve_conditionals", None)
+    for hidden in (["x1"], ["x0", "x8"], ["x0", "x3", "x4", "x5"]):
+        known = table.drop(columns=hidden)
+        posteriors, best = net.posteriors(known, hidden), net.most_probable(known)
+        logs = net.log_evidence(known)
+        for row, case in enumerate(known.to_dict("records")):
+            left, center, spread, log_evidence = conditioned(names, mean, covariance, case)
+            assert logs[row] == pytest.approx(log_evidence, abs=CLOSE)
+            for name in hidden:
+                place = left.index(name)
+                assert posteriors[name].mean()[row] == pytest.approx(center[place], abs=CLOSE)
+                assert posteriors[name].var()[row] == pytest.approx(spread[place, place], rel=CLOSE)
+                assert best[name][row] == pytest.approx(center[place], abs=CLOSE)
 
 
 def test_joint_posteriors():
