@@ -97,6 +97,11 @@ class GaussianComponent:
         """Return the log density of the rest with the closed variables integrated out."""
         return self._logs(axes, evidence, at_peak=False)
 
+    def add_logs(self, axes: Mapping[str, Axis], evidence: Evidence, total: Values) -> float:
+        """Add the logarithms (rows,) to a total, but for the number that is returned."""
+        total += self.logs(axes, evidence)
+        return 0.0
+
     def maximize_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the log density of the rest with the closed variables at their most probable values."""
         return self._logs(axes, evidence, at_peak=True)

@@ -202,6 +202,13 @@ class Potential(ABC):
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(values) + log_scale)
 
+    def add_log_on(self, axes: Axes, total: Values) -> float:
+        """Add the logarithm of the density at one point of each variable in each row to a total (rows,), but for the
+        number that is returned; what overflows may be NaN.
+        """
+        total += self.log_on(axes).reshape(-1)
+        return 0.0
+
     def __call__(self, **values: Any) -> Values | float:
         """Evaluate at values of all variables, given by name; arrays broadcast against each other.
 

@@ -118,6 +118,15 @@ class LinearGaussian(Potential):
         np.multiply(z, z, out=z)
         return np.subtract(-np.log(sd) - LOG_ROOT_TWO_PI, z, out=z)
 
+    def add_log_on(self, axes: Axes, total: Values) -> float:
+        """Add the logarithm of the density to a total, without the constant where that is the same in all rows."""
+        if self._discrete:
+            return super().add_log_on(axes, total)
+        z, sd = self._standardized(axes, math.sqrt(0.5), clipped=False)
+        np.multiply(z, z, out=z)
+        total -= z.reshape(-1)
+        return -math.log(sd) - LOG_ROOT_TWO_PI
+
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child, as differences of normal cdfs that keep their digits in both tails."""
         z, _ = self._standardized({**axes, self.child.name: edges})

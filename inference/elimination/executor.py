@@ -147,6 +147,13 @@ class PotentialSource:
         logs = self._drop_observed(self.potential.log_on(self.points(axes, evidence)))
         return np.where(evidence.findings[child].observed, logs, 0.0) if self.masked else logs
 
+    def add_logs(self, axes: Mapping[str, Axis], evidence: Evidence, total: Values) -> float:
+        """Add the logarithms (rows,) to a total, but for the number that is returned; what overflows may be NaN."""
+        if self.masked:
+            total += self.logs(axes, evidence)
+            return 0.0
+        return self.potential.add_log_on(self.points(axes, evidence), total)
+
     def _drop_observed(self, array: Values) -> Values:
         """Drop the dimensions of observed variables."""
         scope = self.potential.scope
@@ -293,10 +300,10 @@ class Executor:
 
     def _run(self, axes: Mapping[str, Axis], evidence: Evidence, logs: Mapping[int, Values]) -> NormalizedTables:
         arrays: dict[int, Values] = {}
-        scale = np.zeros(1)
+        scale: Values | float = 0.0
         static_scale = 0.0
         warm = self.program.warm
-        last: int | None = None
+        numbers: list[Any] = []
         for number, source in enumerate(self.sources):
             if source.static:
                 if not warm:
@@ -306,17 +313,14 @@ class Executor:
             if number in logs:
                 arrays[number], log_scale = exponentiate(logs[number], rows=True)
             elif _is_logarithm(source):
-                # all of these are looked through together
-                arrays[number], log_scale = _ONE, source.logs(axes, evidence)
-                last = number
+                numbers.append(source)
+                arrays[number], last = _ONE, number
+                continue
             else:
                 arrays[number], log_scale = evaluate_source(source, axes, evidence)
-            if np.size(log_scale) > len(scale):
-                scale = scale + log_scale
-            else:
-                scale += log_scale
-        if last is not None:
-            arrays[last], scale = _split_logarithm(scale)
+            scale = scale + log_scale
+        if numbers:
+            arrays[last], scale = _split_logarithm(scale + _sum_logs(numbers, axes, evidence))
         if not warm:
             self._static_scale = static_scale
         tables = [
@@ -392,6 +396,17 @@ _ONE = freeze(np.ones(1))
 def _is_logarithm(source: FactorSource) -> bool:
     """Tell whether a factor is one number in each row, whose logarithm is what its potential computes."""
     return not source.names and source.rows and getattr(source, "known_by_logarithm", False)
+
+
+def _sum_logs(sources: Sequence[Any], axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+    """Return the sum of factors that are one number in each row, known by its logarithm."""
+    total = np.zeros(evidence.rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total += sum([source.add_logs(axes, evidence, total) for source in sources])
+    # all of them are looked through together
+    if total.min(initial=0.0) > -np.inf:
+        return total
+    return np.asarray(sum([source.logs(axes, evidence) for source in sources]))
 
 
 def _split_logarithm(logs: Values) -> tuple[Values, Values]:
