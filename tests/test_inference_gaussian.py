@@ -423,3 +423,22 @@ def test_regressions_of_occurring_configurations_alone_give_the_same(monkeypatch
     net = copy.deepcopy(net)  # nothing is kept of its potentials
     for before, now in zip(kept, answers(), strict=True):
         np.testing.assert_allclose(now, before, rtol=1e-10)
+
+
+def test_rows_whose_predictions_overflow_are_no_nan():
+    x, y, z = (hb.Continuous(name) for name in "xyz")
+    net = hb.Network(
+        [
+            hb.LinearGaussian(x, intercept=0, coefficients=[], variance=1),
+            hb.LinearGaussian(y, (x,), intercept=0, coefficients=[1e200], variance=1e300),
+            hb.LinearGaussian(z, (x, y), intercept=0, coefficients=[1e200, -1e200], variance=1),
+        ]
+    )
+    table = pd.DataFrame({"x": [1e-200, 1e200, 1e-200], "y": [2e-200, 1e200, 0.0], "z": [0.5, 0.0, 1.0]})
+    logs = net.log_density(table)
+    expected = [net.log_density(table[row : row + 1])[0] for row in range(3)]
+    assert not np.isnan(logs).any()
+    np.testing.assert_allclose(logs[[0, 2]], np.array(expected)[[0, 2]], rtol=1e-12)
+    assert logs[1] == expected[1]
+    rest = stats.norm.logpdf(1e-200) + stats.norm.logpdf(2e-200, 1.0, 1e150)
+    assert logs[0] == pytest.approx(rest + stats.norm.logpdf(0.5, 1 - 2, 1), rel=1e-12)
