@@ -209,7 +209,9 @@ class CaseCompiler(Compiler):
         alive = around.keys() - keep
         given = [name for name in reversed(self.order) if name in alive]
         chosen = bool(given)
-        heap = [] if chosen else [(score, name) for name, score in scores.items() if name in alive]
+        # of equal scores, what stands first in the network goes first
+        rank = {name: place for place, name in enumerate(around)}
+        heap = [] if chosen else [(score, rank[name], name) for name, score in scores.items() if name in alive]
         heapq.heapify(heap)
         while alive:
             if given:
@@ -217,7 +219,7 @@ class CaseCompiler(Compiler):
                 if vertex not in alive:
                     continue
             else:
-                score, vertex = heapq.heappop(heap)
+                score, _, vertex = heapq.heappop(heap)
                 if vertex not in alive or score != scores[vertex]:
                     continue
                 if score > _WIDE and not chosen:
@@ -257,7 +259,7 @@ class CaseCompiler(Compiler):
                 held -= slots
                 held.add(output)
                 if not chosen and other in alive:
-                    heapq.heappush(heap, (scores[other], other))
+                    heapq.heappush(heap, (scores[other], rank[other], other))
         return sorted(live)
 
     def _enlarge(

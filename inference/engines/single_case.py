@@ -169,7 +169,7 @@ class CasePlan:
         self.risks: list[tuple[tuple[str, ...], Supports]] = []
         self.fits: bool = True
         dynamic = []
-        for name in sorted(needed):  # sets are in another order in each process
+        for name in sorted(needed, key=snapshot.depths.__getitem__):
             potential = potentials[name]
             if not isinstance(potential, Multinomial):
                 self.fits = False
