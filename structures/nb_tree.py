@@ -4,6 +4,7 @@ leaf.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -48,6 +49,8 @@ INTERVALS = 8
 """Of a number column, for tests in a tree with a continuous target."""
 LEAST_ROWS = 2.0
 """At least two branches have so much weight, unless it is said how much."""
+_DENSE = 4
+"""Counts of which one in so many is not zero are kept as they are."""
 
 
 @builder(hidden=(Discrete,))
@@ -292,6 +295,7 @@ class _TreeNetwork:
         self.statistics: dict[tuple[int, tuple[str, ...]], Statistics] = {}
         self.columns = list(self.tests)
         self.leaves = leaves(root)
+        self.counts = _LeafCounts(self.leaves)
         # for each column that is tested the leaves below its tests, with their parts of its range
         self.boxes: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
         for number, leaf in enumerate(self.leaves):
@@ -305,7 +309,7 @@ class _TreeNetwork:
         potentials: list[Potential] = [Multinomial(self.hidden, table=mass / mass.sum())]
         target, fitter = self.data.variable(self.target), self.data.fitter(self.target, ())
         if isinstance(target, Discrete) and counts_suffice(fitter):
-            counts = _collect_counts(self.leaves, slice(-1, None))[:, :, 0]
+            counts = self.counts.collect(slice(self.starts[-1], None))[:, :, 0]
             own = Multinomial(target, (self.hidden,), table=fitter.tables(counts))
             potentials += [own, *(self._tabulate(place, own.table) for place in range(len(self.columns)))]
         else:
@@ -322,7 +326,7 @@ class _TreeNetwork:
         fitter = self.data.fitter(column, (self.target,))
         if not (isinstance(variable, Discrete) and counts_suffice(fitter)):
             return self._build_cases(place)
-        own = _collect_counts(self.leaves, slice(*self.starts[place : place + 2]))
+        own = self.counts.collect(slice(*self.starts[place : place + 2]))
         if not own.any(axis=(1, 2)).all():
             return self._build_cases(place)
         below = np.array([bool(leaf.boxes) for leaf in self.leaves])
@@ -475,19 +479,50 @@ def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
     return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
-def _collect_counts(leaves: list[TreeNode[Values]], part: slice) -> Values:
-    """Return the counts of some states that each leaf's tables are learned from (leaves, classes, states).
+class _LeafCounts:
+    """The counts of all states at each leaf (classes, states).
 
-    They are those of the leaf, or, if none of its rows has a value of the column, those of the nearest node above that
-    has some.
+    Where few are not zero, they alone are kept, and the leaves lose theirs but for the masses of the classes.
     """
-    counts = np.stack([leaf.statistics[:, part] for leaf in leaves])
-    for number in np.flatnonzero(counts.sum(axis=(1, 2)) <= 0):
-        node = leaves[number].parent
-        while node is not None and counts[number].sum() <= 0:
-            counts[number] = node.statistics[:, part]
-            node = node.parent
-    return counts
+
+    def __init__(self, tree_leaves: list[TreeNode[Values]]) -> None:
+        self.leaves = tree_leaves
+        self.shape = (len(tree_leaves), *tree_leaves[0].statistics.shape)
+        self.entries: tuple[NDArray[Any], ...] | None = None
+        occurring = sum(np.count_nonzero(leaf.statistics) for leaf in tree_leaves)
+        if _DENSE * occurring > math.prod(self.shape):
+            return
+        places = [np.nonzero(leaf.statistics) for leaf in tree_leaves]
+        owner = np.repeat(np.arange(len(places)), [len(classes) for classes, _ in places])
+        classes, states = (np.concatenate(part) for part in zip(*places, strict=True))
+        own = [leaf.statistics[place] for leaf, place in zip(tree_leaves, places, strict=True)]
+        self.entries = owner, classes, states, np.concatenate(own)
+        for leaf in tree_leaves:
+            leaf.statistics = leaf.statistics[:, -1:].copy()
+        # the nodes of a level share memory
+        for node in {id(node): node for leaf in tree_leaves for node in _list_way_up(leaf)[1:]}.values():
+            node.statistics = node.statistics.copy()
+
+    def collect(self, part: slice) -> Values:
+        """Return the counts of some states that each leaf's tables are learned from (leaves, classes, states).
+
+        They are those of the leaf, or, if none of its rows has a value of the column, those of the nearest node above
+        that has some.
+        """
+        if self.entries is None:
+            counts = np.stack([leaf.statistics[:, part] for leaf in self.leaves])
+        else:
+            begin, end, _ = part.indices(self.shape[-1])
+            owner, classes, states, own = self.entries
+            inside = (states >= begin) & (states < end)
+            counts = np.zeros((*self.shape[:2], end - begin))
+            counts[owner[inside], classes[inside], states[inside] - begin] = own[inside]
+        for number in np.flatnonzero(counts.sum(axis=(1, 2)) <= 0):
+            node = self.leaves[number].parent
+            while node is not None and counts[number].sum() <= 0:
+                counts[number] = node.statistics[:, part]
+                node = node.parent
+        return counts
 
 
 def _make_uninformative(table: Values, unseen: NDArray[np.bool_], classes: Values) -> Values:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import multiprocessing
 import os
 import resource
 import subprocess
@@ -87,20 +88,27 @@ def all_marginals(rows: int) -> tuple[float, ...]:
     return time_work(lambda: network.posteriors)
 
 
-def count_parquet(rows: int, text: bool) -> tuple[float, ...]:
+def write_parquet(path: Path, names: list[str], rows: int, text: bool) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    rng, names = np.random.default_rng(0), ["y", *(f"x{j:02}" for j in range(COLUMNS))]
-    states = pa.array(list("abcde"))
+    rng, states = np.random.default_rng(0), pa.array(list("abcde"))
+    schema = pa.schema([(name, pa.dictionary(pa.int32(), pa.string()) if text else pa.int8()) for name in names])
+    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+        for start in range(0, rows, 250_000):
+            codes = rng.integers(0, 5, (len(names), min(250_000, rows - start)), dtype=np.int8)
+            columns = [pa.DictionaryArray.from_arrays(pa.array(c.astype(np.int32)), states) for c in codes]
+            writer.write_table(pa.table(columns if text else [pa.array(c) for c in codes], schema))
+
+
+def count_parquet(rows: int, text: bool) -> tuple[float, ...]:
+    names = ["y", *(f"x{j:02}" for j in range(COLUMNS))]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "table.parquet")
-        schema = pa.schema([(name, pa.dictionary(pa.int32(), pa.string()) if text else pa.int8()) for name in names])
-        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-            for start in range(0, rows, 250_000):
-                codes = rng.integers(0, 5, (len(names), min(250_000, rows - start)), dtype=np.int8)
-                columns = [pa.DictionaryArray.from_arrays(pa.array(c.astype(np.int32)), states) for c in codes]
-                writer.write_table(pa.table(columns if text else [pa.array(c) for c in codes], schema))
+        # in a process of its own, which keeps the memory that it takes
+        writer = multiprocessing.get_context("fork").Process(target=write_parquet, args=(path, names, rows, text))
+        writer.start()
+        writer.join()
         return time_work(lambda: lambda: structures.naive_bayes(hb.scan(path, discrete=() if text else names), "y"))
 
 

@@ -176,18 +176,16 @@ class NumpyCounter(Counter):
         read = [self._join((name,)) for name in groups.reads]
         rows = self._rows if groups.rows is None else len(groups.rows)
 
-        def count(start: int) -> list[Values]:
+        def count(start: int) -> Iterator[Values]:
             part = slice(start, min(start + block, rows))
             picked = part if groups.rows is None else groups.rows[part]
             codes = [column[picked].astype(np.intp) for column in joined]
             keys, weights = groups.assign(part, codes, [column[picked].astype(np.intp) for column in read])
             if weights is None and self.weights is not None:
                 weights = self.weights[picked]
-            tables = []
             for code, size in zip(codes, sizes, strict=True):
                 code += keys * size
-                tables.append(count_codes(code, weights, groups.size * size))
-            return tables
+                yield count_codes(code, weights, groups.size * size)
 
         # a bincount starts from zeros, so large tables of picked rows want large blocks
         block = (
@@ -196,7 +194,9 @@ class NumpyCounter(Counter):
             else max(_PICKED // max(len(families), 1), 4 * groups.size * max(sizes, default=1))
         )
         totals = [np.zeros(groups.size * size) for size in sizes]
-        for tables in run_in_threads(count, range(0, rows, block), self._jobs):
+        # one thread holds one table of a block at a time
+        work = count if self._jobs == 1 else lambda start: list(count(start))
+        for tables in run_in_threads(work, range(0, rows, block), self._jobs):
             for total, table in zip(totals, tables, strict=True):
                 total += table
         return [total.reshape(groups.size, -1) for total in totals]

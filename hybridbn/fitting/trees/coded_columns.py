@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["CodedColumns", "ColumnView", "Located", "ScannedColumns", "choose_grain"]
 
 Result = TypeVar("Result")
+_BATCH_CELLS = 2**21
+"""Columns with so many counts (16 MiB) are counted together."""
 _GRAINS = 26
 """Weights of shares of rows are multiples of the mean weight over two to this power, so that sums of up to 2**27 of
 them are exact, in whatever order they are added.
@@ -189,8 +191,14 @@ class CodedColumns(ColumnView):
         if self.classes:
             keys = keys * classes + self.target[rows]
         groups = Groups.of(keys, len(samples) * classes, weights, rows)
-        counts = self.count_groups(groups, range(len(self._names)))
-        return np.concatenate(counts, axis=1).reshape(len(samples), classes, -1)
+        ends = np.cumsum([*self.sizes, 1])
+        result = np.empty((groups.size, ends[-1]))
+        # few columns at a time, so that there are not two copies of large counts
+        batch = ends * groups.size // _BATCH_CELLS
+        for columns in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(batch)) + 1):
+            for column, own in zip(columns, self.count_groups(groups, columns.tolist()), strict=True):
+                result[:, ends[column] - own.shape[1] : ends[column]] = own
+        return result.reshape(len(samples), classes, -1)
 
 
 def _count_samples(block: CodedColumns, samples: Sequence[Sample]) -> Values:
