@@ -323,8 +323,8 @@ def fit_matching(
         for name in names:
             if name not in holes and not is_last:
                 continue
-            # after one, two, four, ... sweeps, as the first draws that are learned from are the worst
-            if is_last or (sweep & (sweep - 1)) == 0:
+            # again after two, four, ... sweeps, as the first draws that are learned from are the worst
+            if name not in matchers or (sweep > 1 and sweep & (sweep - 1) == 0):
                 observed = ~holes[name] if name in holes else np.ones(len(table), dtype=bool)
                 own = [feature for feature, (other, _) in enumerate(columns) if other == name]
                 weights = np.ones(int(observed.sum()))
