@@ -38,37 +38,28 @@ __all__ = ["Completion", "Matcher"]
 
 Bounds: TypeAlias = Mapping[str, tuple[float, float]]
 """For columns of numbers the least and the greatest one."""
-
 Orders: TypeAlias = Sequence[tuple[str, str]]
 """Pairs of columns of numbers, the first of which is never greater than the second."""
 
 _NUMBERS = 2_000_000
 """The largest array has about this many numbers: one for each row and state of a block."""
-
 _MOST_ROWS = 1 << 15
 """Blocks of more rows would leave threads without work."""
-
 _ATTEMPTS = 50
 """Rows that break a bound are drawn again this often before the bound is made part of the draw."""
-
 _OWN_NUMBER, _MATCHED = -1, -2
 """The numbers of attempts at which the levels of observed numbers in an interval, and of matched numbers, are asked
 for.
 """
-
 _REPEATS = 16
 """Expectations given drawn cells are averaged over so many draws."""
-
 _MORE_SWEEPS = 4
 """and over so many sweeps of a matching in turn besides the last one."""
-
 _ALL_ATTEMPTS = 1000
 """The attempts of one draw have numbers below this."""
 
-
 Limits: TypeAlias = Callable[[str, Mapping[str, NDArray[Any]]], tuple[Values, Values]]
 """From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
-
 
 _BlockWork: TypeAlias = Callable[["Completion", Table, NDArray[np.intp]], Mapping[str, NDArray[Any]]]
 """From a completion, some rows and their numbers to whole columns of these rows."""

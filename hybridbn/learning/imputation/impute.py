@@ -178,8 +178,10 @@ def impute(
         column have, if these are six at most and there are at least 20 numbers; for whole numbers see `integers`.
     donors : bool
         Predictive mean matching: with a learned network of linear regressions without hidden nodes, numbers that these
-        describe badly (skewed, with spikes, along curves) are drawn again given all other cells of their rows. They
-        become the observed number of a row for which a regression and a forest predict the same.
+        describe badly (skewed, with spikes, along curves) are drawn again given all other cells of their rows, in turn
+        and several times where several are missing. They become the observed number of a row for which a regression and
+        a forest predict the same, or of one that shares leaves of the forest, where held-out rows say that this is
+        better.
     rules : bool
         Imputed numbers are what numbers of their column can be: not below zero where none is, not above one or a
         hundred where these end the scale. Where at least 50 rows show it, and chance would hardly make all of them do

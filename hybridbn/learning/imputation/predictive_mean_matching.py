@@ -3,11 +3,12 @@
 A normal distribution around the right expectation keeps means, variances and regressions, whatever the true shape. But
 it puts values where none can be, below zero or between spikes, and a straight line misses curves. So after the joint
 draw of a row's missing cells such numbers are drawn again, one column after the other, given all other cells: each
-becomes the number of an observed row with nearly the same prediction. One pass is enough, as it starts from joint
-draws; in small tables a longer chain would strengthen dependences for which few cells give evidence. Where observed
-rows are sparse, the difference of the predictions is added, not far beyond the observed range, as slopes would come out
-too small otherwise. Each of several draws learns and takes its numbers from a bootstrap sample of the observed rows
-(Rubin's approximate Bayesian bootstrap), as intervals would be too short otherwise.
+becomes the number of an observed row with nearly the same prediction, or of one in the same leaves of a forest, where
+this foretells held-out rows better (see `donors`). Where several such cells of a row are missing, they are drawn in
+turn and again, the more often the more is missing, as what the network has drawn of the others may be wrong. Where
+observed rows are sparse, the difference of the predictions is added, not far beyond the observed range, as slopes would
+come out too small otherwise. Each of several draws learns and takes its numbers from a bootstrap sample of the observed
+rows (Rubin's approximate Bayesian bootstrap), as intervals would be too short otherwise.
 
 Discrete columns whose observed states contradict the network are drawn again, too, by probabilities that are predicted
 in the same way. The expectation of a cell is what is predicted given the expectations of the others, where straight
@@ -322,8 +323,8 @@ def fit_matching(
         for name in names:
             if name not in holes and not is_last:
                 continue
-            # after one, two, four, ... sweeps, as the first draws that are learned from are the worst
-            if is_last or (sweep & (sweep - 1)) == 0:
+            # again after two, four, ... sweeps, as the first draws that are learned from are the worst
+            if name not in matchers or (sweep > 1 and sweep & (sweep - 1) == 0):
                 observed = ~holes[name] if name in holes else np.ones(len(table), dtype=bool)
                 own = [feature for feature, (other, _) in enumerate(columns) if other == name]
                 weights = np.ones(int(observed.sum()))
