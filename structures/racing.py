@@ -22,7 +22,7 @@ from hybridbn.structures.training_data import TrainingData
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["BuildAndFamily", "Race", "describe_candidate"]
+__all__ = ["BuildAndFamily", "Race", "describe_candidate", "list_usable"]
 
 BuildAndFamily: TypeAlias = tuple[Build, Any]
 """A builder and the potentials that are passed to it."""
@@ -156,7 +156,7 @@ class Race:
     def _learn(self, build: Build, family: Any, part: int) -> Network:
         """Return the network learned from all folds but one."""
         training = self.data.table.take(self.rows[self.parts != part])
-        columns = [name for name in training.names if name == self.target or _is_usable(training, name)]
+        columns = list_usable(training, self.target)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
             build = build.drop([name for name in training.names if name not in columns])
@@ -248,6 +248,18 @@ class Race:
 
     def _mean(self, values: Values, rows: NDArray[np.bool_]) -> float:
         return float(self.weights[rows] @ values[rows] / self.weights[rows].sum())
+
+
+def list_usable(table: Table, target: str) -> list[str]:
+    """Return the target and the columns with two numbers, or a state that occurs twice; builders may refuse others.
+
+    Examples
+    --------
+    >>> table = Table({"x": [1.0, 1.0, 2.0], "same": [5.0, 5.0, 5.0], "id": ["a", "b", "c"], "y": ["no", "no", "yes"]})
+    >>> list_usable(table, "y")
+    ['x', 'y']
+    """
+    return [name for name in table.names if name == target or _is_usable(table, name)]
 
 
 def _is_usable(table: Table, name: str) -> bool:

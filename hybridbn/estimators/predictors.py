@@ -37,6 +37,7 @@ from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.calibration import calibrate_intervals, widen_level
+from hybridbn.structures.racing import list_usable
 from hybridbn.structures.selective import assign_folds
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -299,13 +300,11 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         learn = partial(
             boost,
             target=self.target_name_,
-            build=build,
             rounds=self.boost,  # type: ignore[arg-type]  # boost() refuses what is no number
-            potentials=potentials,
             priors=priors,
             options=self._options,
         )
-        ensemble = learn(table)
+        ensemble = learn(table, build=build, potentials=potentials)
         codes = table.column(self.target_name_)
         if not self.calibrated or np.bincount(codes, minlength=len(states)).min() < _CALIBRATION_FOLDS:
             return ensemble
@@ -316,7 +315,13 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             warnings.simplefilter("ignore")  # those of all rows have been said
             for part in range(_CALIBRATION_FOLDS):
                 test = np.flatnonzero(parts == part)
-                part_of_all = learn(table.take(np.flatnonzero(parts != part)))
+                training = table.take(np.flatnonzero(parts != part))
+                usable = list_usable(training, self.target_name_)
+                families = potentials
+                if isinstance(families, Mapping):
+                    families = {name: family for name, family in families.items() if name in usable}
+                own_build = build.drop([name for name in table.names if name not in usable])
+                part_of_all = learn(training.select(usable), build=own_build, potentials=families)
                 scores[test] = part_of_all.scores(features.take(test), options=replace(self._options, impossible="nan"))
         return calibrate_votes(ensemble, scores, codes, table.weights)
 
