@@ -53,15 +53,22 @@ class Drawn(NamedTuple):
 
 
 def choose_drawn(
-    request: EngineRequest, kept: Iterable[str], most_cells: float, table_cells: float, *, search: bool
+    request: EngineRequest,
+    kept: Iterable[str],
+    most_cells: float,
+    most_total: float,
+    table_cells: float,
+    effort: float,
 ) -> Drawn | None:
-    """Return the variables to draw until the tables of the others have at most `most_cells`; None where that can't
+    """Return the variables to draw until the tables of the others have at most `most_cells` each; None where that can't
     be done.
 
     Parameters
     ----------
     kept : variables that are eliminated last
+    most_total : of all tables together, if that can be done
     table_cells : the most cells of a table that is known to the proposal
+    effort : of the search, see `choose_cut`
     """
     problem, sizes = request.problem, request.problem.sizes
     states = {name for name, axis in problem.axes.items() if isinstance(axis, StateAxis)}
@@ -100,7 +107,9 @@ def choose_drawn(
         scopes = list({tuple(name for name in scope if name not in drawn): None for scope in scopes})
         kept = [name for name in kept if name not in drawn]
         order = find_order(scopes, sizes, kept)
-    cut = choose_cut(scopes, sizes, states - drawn, most_cells, order, tuple(kept), search=search)
+    cut = choose_cut(
+        scopes, sizes, states - drawn, most_cells, order, tuple(kept), most_total=most_total, effort=effort
+    )
     if cut is None or not (cut.names or drawn):
         return None
     add_above(cut.names)

@@ -17,7 +17,7 @@ from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_abo
 from hybridbn.inference.elimination.ordering import find_order
 from hybridbn.inference.engines import bounds
 
-BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.1)
+BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -325,3 +325,28 @@ def test_cuts_that_certainly_give_too_many_slices_are_not_searched_for():
     assert cut is not None
     assert (len(cut.names), cut.slices, cut.order.largest) == (36, 2.0**36, pytest.approx(16))
     assert choose_cut(scopes, sizes, names, 16, order, most_slices=2**35) is None
+
+
+def test_draws_stop_when_the_time_is_over(monkeypatch):
+    net, counts = make_grid(np.random.default_rng(5), 4), []
+    monkeypatch.setattr(bounds, "FEWEST", 16)
+    solution = bounds.SampleSums.solution
+    monkeypatch.setattr(
+        bounds.SampleSums, "solution", lambda sums, *given: counts.append(sums.draws) or solution(sums, *given)
+    )
+    net.posterior("g22", {"g33": 1}, options=BOUND)
+    ticks = iter(range(1000))
+    monkeypatch.setattr(bounds.time, "process_time", lambda: 1e6 + next(ticks))
+    net.posterior("g22", {"g33": 1}, options=BOUND)
+    # the first chunk is all that there is
+    assert counts[1] < counts[0] / 2
+
+
+def test_cuts_go_on_until_all_tables_together_are_small():
+    scopes = [(f"a{i}", f"b{i}") for i in range(6)]
+    sizes = {name: 4 for scope in scopes for name in scope}
+    order = find_order(scopes, sizes, ())
+    assert choose_cut(scopes, sizes, set(sizes), 16, order).names == ()
+    cut = choose_cut(scopes, sizes, set(sizes), 16, order, most_total=60)
+    assert len(cut.names) >= 4
+    assert cut.order.total <= 60

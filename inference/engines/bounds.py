@@ -28,6 +28,7 @@ from hybridbn.inference.engines.slices import (
     index_cells,
     is_sliceable,
     list_kept,
+    plan_effort,
     solve_slices,
 )
 from hybridbn.inference.evidence import Evidence
@@ -50,19 +51,24 @@ BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
 BUCKET_CELLS_PER_SECOND = 2.0**17
 """Mini-buckets have at most this many cells for each second that is allowed."""
-BUCKET_WORK_PER_SECOND = 2.0**22
-"""All mini-buckets together have at most this many cells for each second that is allowed: that takes half of it."""
+BUCKET_WORK_PER_SECOND = 2.0**21
+"""All mini-buckets together have at most this many cells for each second that is allowed: a quarter of it."""
 TABLE_CELLS, SMALL_TABLE = 2.0**25, 2.0**12
 """Factors with more cells count by their largest values, where that does not take more memory than is allowed; those
 with fewer cells than the second number don't."""
 HELD_BYTES_PER_CELL = 32
 """The memory that is allowed for each cell of all mini-buckets together."""
+DRAWING = 0.6
+"""The part of the time that draws take by the plan; the rest is for the search of what to draw and for mini-buckets."""
 FEWEST, MOST, MOST_FORWARD = 256, 200_000, 2_000_000
 """There are at least and at most so many draws; more where variables are drawn from their own potentials, without
 tables, which is fast and needs many."""
-ENOUGH, FEWER_CELLS = 4096, 32.0
-"""Where there is no time for that many draws, more variables are drawn: until the tables of a draw are smaller by this
-factor, and once more."""
+ENOUGH = 4096
+"""Where there is no time for that many draws, more variables are drawn, so that the tables of a draw are smaller."""
+LATENESS, LATE_SECONDS = 1.2, 0.3
+"""There are no more draws after this part of the time and so many seconds more."""
+PARTS = 8
+"""There are at least about so many chunks of draws, after each of which the time is looked at."""
 FEW_EFFECTIVE = 50.0
 """A smaller effective sample is said."""
 LOOSE = 0.1
@@ -109,51 +115,56 @@ class BoundPlan(Plan):
     @classmethod
     def of(cls, request: EngineRequest, *, search: bool = True) -> BoundPlan | None:
         """Choose the variables to draw, and how many draws fit into the time."""
-        problem, options, question = request.problem, request.options, request.question
-        most_cells = min(CELLS_PER_DRAW, options.max_bytes / 64)
-        seconds = replace(options, beyond="bound").seconds_per_row
-        bucket_cells = max(min(BUCKET_CELLS, options.max_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
+        problem, question = request.problem, request.question
+        options = replace(request.options, beyond="bound")
+        seconds, most_bytes = options.seconds_per_row, options.max_bytes
+        bucket_cells = max(min(BUCKET_CELLS, most_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
         if not is_sliceable(request):
             return None
-        while True:
-            drawn = choose_drawn(request, list_kept(problem), most_cells, _table_cells_of(request), search=search)
-            if drawn is None or (drawn.forward and (question.joint or question.over)):
-                return None
-            most, each = MOST, SECONDS_PER_DRAW
-            if drawn.forward:
-                most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
-            draws = int(min(max(seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), most))
-            if draws >= min(ENOUGH, seconds / each) or most_cells < FEWER_CELLS:
-                break
-            most_cells /= FEWER_CELLS
+        most_cells, effort = min(CELLS_PER_DRAW, most_bytes / 64), plan_effort(options) if search else 0.0
+        # tables of which a draw takes less time than it takes beside them need not be smaller
+        most_seconds = max(DRAWING * seconds / ENOUGH - SECONDS_PER_DRAW, SECONDS_PER_DRAW)
+        most_total = DRAWN_CELLS_PER_SECOND * most_seconds
+        drawn = choose_drawn(request, list_kept(problem), most_cells, most_total, _table_cells_of(request), effort)
+        if drawn is None or (drawn.forward and (question.joint or question.over)):
+            return None
+        most, each = MOST, SECONDS_PER_DRAW
+        if drawn.forward:
+            most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
+        draws = DRAWING * seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND)
+        draws = int(min(max(draws, FEWEST), most))
         largest = drawn.order.largest
         held = 32 * (bucket_cells + largest)
         return cls(request, drawn, draws, bucket_cells, largest, drawn.order.clique, held, draws * drawn.order.total)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solution of each row."""
+        started = self.request.started
         for row in range(evidence.rows):
-            yield self._solve_row(row, evidence.take(slice(row, row + 1), 1))
+            yield self._solve_row(row, evidence.take(slice(row, row + 1), 1), started)
+            started = time.process_time()
 
     def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
         """Return the values that are drawn, weighted by their importance."""
         return self._weigh(case)
 
     def _weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]]:
-        for part, values, log_probability, counts in self._draw(case, SampleSums(self.request, self.drawn)):
+        sums = SampleSums(self.request, self.drawn)
+        for part, values, log_probability, counts in self._draw(case, sums, time.process_time()):
             logs = part.log_norm - log_probability + np.log(counts)
             yield {name: own[part.rows] for name, own in values.items()}, logs
 
-    def _solve_row(self, row: int, case: Evidence) -> Solution:
+    def _solve_row(self, row: int, case: Evidence, started: float) -> Solution:
         sums = SampleSums(self.request, self.drawn)
-        for part, values, log_probability, counts in self._draw(case, sums):
+        for part, values, log_probability, counts in self._draw(case, sums, started):
             sums.add(part, values, log_probability, counts)
         return sums.solution(row, case)
 
-    def _draw(self, case: Evidence, sums: SampleSums) -> Iterator[_DrawnPart]:
+    def _draw(self, case: Evidence, sums: SampleSums, started: float) -> Iterator[_DrawnPart]:
         """Yield solutions of draws for one row, and tell the sums the bound on their weights and their number."""
-        # of the processor, so that a busy machine changes no answers
-        latest = time.process_time() + 1.5 * self.request.options.seconds_per_row * self.request.options.jobs
+        # of the processor, so that a busy machine changes no answers; nor does a plan that is a little too short
+        options = self.request.options
+        latest = started + (LATENESS * options.seconds_per_row + LATE_SECONDS) * options.jobs
         problem, drawn = self.request.problem, self.drawn
         kept = [name for name in list_kept(problem) if name not in drawn.names]
         tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request))
@@ -166,7 +177,7 @@ class BoundPlan(Plan):
         sums.log_bound = proposal.log_bound if bounded else math.inf
         forward = draw_forward(problem, case, drawn)
         rng = np.random.default_rng(_SEED)
-        step = count_slices_at_once(problem, drawn.names)
+        step = min(count_slices_at_once(problem, drawn.names), max(self.draws // PARTS, FEWEST))
         for start in range(0, self.draws, step):
             count = min(step, self.draws - start)
             values, log_probability = proposal.draw(count, rng, forward)
@@ -178,7 +189,7 @@ class BoundPlan(Plan):
             sums.draws += count
             for part in solve_slices(self.request, case, distinct, drawn.order):
                 yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
-            # what the plan estimates wrongly may take longer, but not without end
+            # what the plan estimates wrongly must not take longer
             if time.process_time() > latest:
                 break
 
@@ -286,6 +297,11 @@ class SampleSums:
         problem = self.problem
         impossible = self.log_bound == -math.inf
         certain, asymptotic = self._choose_limits(impossible)
+        # all tables at once, because there may be many small ones
+        flat = SampleMoments(*(np.concatenate([np.zeros(0), *map(np.ravel, each)]) for each in self._stack()))
+        own = certain.bound_ratio(flat)
+        limits = np.stack([*own, *(own if asymptotic is None else asymptotic.bound_ratio(flat))])
+        start = 0
         bounds: list[Values] = []
         tables: list[Values] = []
         for number in range(len(problem.scopes)):
@@ -294,9 +310,9 @@ class SampleSums:
                 tables.append(np.ones(1))
                 bounds.append(np.full((4, 1), np.nan))
                 continue
-            own = certain.bound_ratio(moments)
-            others = own if asymptotic is None else asymptotic.bound_ratio(moments)
-            bounds.append(np.stack([*own, *others])[..., None])
+            stop = start + moments.first.size
+            bounds.append(limits[:, start:stop].reshape(4, *moments.first.shape, 1))
+            start = stop
             share = moments.first if self.total > 0 else np.ones_like(moments.first)
             tables.append((np.full_like(share, np.nan) if impossible else share / share.sum())[..., None])
         # an estimate of zero is none: the upper bound is all that is known
@@ -308,6 +324,10 @@ class SampleSums:
         densities = {} if impossible else self.densities.posteriors(self.effective)
         rows = np.array([row])
         return Solution(problem, rows, case, dict(problem.axes), tables, np.array([log_norm]), error, bounds, densities)
+
+    def _stack(self) -> Iterator[tuple[Values, ...]]:
+        """Yield the first, the mixed and the second moments of all tables."""
+        return iter(zip(*self.moments.values(), strict=True)) if self.moments else iter([()] * 3)
 
     def _choose_limits(self, impossible: bool) -> tuple[BernsteinLimits, AsymptoticLimits | None]:
         """Return how the bounds are computed, and asymptotic ones where these are loose, of which a warning tells."""

@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
-from hybridbn.inference.elimination.cutting import Cut, choose_cut
+from hybridbn.inference.elimination.cutting import CUT_EFFORT, Cut, choose_cut
 from hybridbn.inference.elimination.ordering import (
+    EFFORT_PER_SECOND,
     MOST_TRIALS,
     SEARCH_EFFORT,
     EliminationOrder,
@@ -41,6 +42,7 @@ from hybridbn.inference.posteriors.weighted_mixture import WeightedMixture
 from hybridbn.inference.problem import Problem, problem_of
 from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
+from hybridbn.options import Options
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
@@ -53,6 +55,7 @@ __all__ = [
     "index_cells",
     "is_sliceable",
     "list_kept",
+    "plan_effort",
     "solve_slices",
 ]
 
@@ -79,12 +82,17 @@ FIRST_CELLS, MOST_FIRST_CELLS = 6, 64
 MOST_ROUNDS = 8
 """Its grid is refined at most so often."""
 
-FULL_SEARCH_SECONDS = 60.0
-"""Who has less time searches less for a better order."""
+PLANNING, MOST_PLANNING_SECONDS = 0.1, 10.0
+"""The search for a better order takes at most this part of the time, and no longer, and so does that for a cut."""
 FEW_TRIALS = 12
 """Searches for a better order before `TooWide` is raised."""
 _HOPELESS = 2.0**14
 """A table that is too large by more than this factor will not fit in any order, so none is searched for."""
+
+
+def plan_effort(options: Options) -> float:
+    """Return the effort of a search that takes no more than its part of the time."""
+    return EFFORT_PER_SECOND * min(PLANNING * options.seconds_per_row, MOST_PLANNING_SECONDS)
 
 
 def list_kept(problem: Problem) -> tuple[str, ...]:
@@ -107,9 +115,8 @@ class BetterOrder(Engine):
             return None
         problem.tables.searched = True
         scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
-        trials = FEW_TRIALS if refused else MOST_TRIALS
-        share = min(request.options.seconds_per_row / FULL_SEARCH_SECONDS, 1.0)
-        order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials, share * SEARCH_EFFORT)
+        trials, effort = (FEW_TRIALS, SEARCH_EFFORT) if refused else (MOST_TRIALS, plan_effort(request.options))
+        order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials, effort)
         if order is problem.order:
             return None
         problem.order = order
@@ -195,8 +202,9 @@ def _find_cut(request: EngineRequest, most_cells: float, most_slices: float, *, 
         scopes = list({tuple(name for name in scope if name not in targets): None for scope in scopes})
         kept = [name for name in kept if name not in targets]
         order = find_order(scopes, sizes, kept)
+    effort = min(plan_effort(request.options), CUT_EFFORT) if search else 0.0
     cut = choose_cut(
-        scopes, sizes, allowed.difference(targets), most_cells, order, kept, search=search, most_slices=most_slices
+        scopes, sizes, allowed.difference(targets), most_cells, order, kept, most_slices=most_slices, effort=effort
     )
     if cut is None:
         return None
