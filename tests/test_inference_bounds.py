@@ -350,3 +350,20 @@ def test_cuts_go_on_until_all_tables_together_are_small():
     cut = choose_cut(scopes, sizes, set(sizes), 16, order, most_total=60)
     assert len(cut.names) >= 4
     assert cut.order.total <= 60
+
+
+def test_draws_stop_when_the_wanted_error_is_reached(monkeypatch):
+    net, counts = make_grid(np.random.default_rng(5), 4), []
+    monkeypatch.setattr(bounds, "FEWEST", 16)
+    solution = bounds.SampleSums.solution
+    monkeypatch.setattr(
+        bounds.SampleSums, "solution", lambda sums, *given: counts.append(sums.draws) or solution(sums, *given)
+    )
+    exact = net.posterior("g22", {"g33": 1}).probabilities
+    long = hb.Options(max_bytes=700, beyond="bound", seconds=2)
+    for tolerance in (0.3, 0.1):
+        posterior = net.posterior("g22", {"g33": 1}, options=long, tolerance=tolerance)
+        low, high = posterior.bounds
+        assert ((low <= exact) & (exact <= high)).all()
+        assert max((high - posterior.probabilities).max(), (posterior.probabilities - low).max()) <= tolerance
+    assert counts[0] < counts[1]

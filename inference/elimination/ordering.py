@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     import random
 
 __all__ = [
-    "EFFORT_PER_SECOND",
     "SEARCH_EFFORT",
     "Clique",
     "EliminationOrder",
     "assign_factors",
     "find_drawing_order",
     "find_order",
+    "limit_effort",
     "make_junction_tree",
     "search_order",
 ]
@@ -40,6 +40,8 @@ SEARCH_EFFORT = 2e8
 """The search for a better order stops at this number of vertices times the cubes of the widths, if not earlier."""
 EFFORT_PER_SECOND = 5e8
 """About so much of that is done in a second."""
+PLANNING, MOST_PLANNING_SECONDS = 0.1, 10.0
+"""A search takes at most this part of the time that is allowed, and no longer."""
 MOST_PAIRS = 3e5
 """There is no search where the squares of the numbers of neighbors add up to more: a single trial would take long."""
 NOISE = 0.3
@@ -201,6 +203,17 @@ def search_order(
         if spent > effort:
             break
     return best
+
+
+def limit_effort(seconds: float) -> float:
+    """Return the effort of a search for those who have so much time.
+
+    Examples
+    --------
+    >>> limit_effort(2) < limit_effort(20) < limit_effort(1e9) == limit_effort(float("inf"))
+    True
+    """
+    return EFFORT_PER_SECOND * min(PLANNING * seconds, MOST_PLANNING_SECONDS)
 
 
 def find_drawing_order(

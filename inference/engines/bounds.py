@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
 from hybridbn.inference.elimination.mini_buckets import bound_within
+from hybridbn.inference.elimination.ordering import limit_effort
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, describe_cost, describe_seconds
 from hybridbn.inference.engines.slices import (
     DensitySums,
@@ -28,7 +29,6 @@ from hybridbn.inference.engines.slices import (
     index_cells,
     is_sliceable,
     list_kept,
-    plan_effort,
     solve_slices,
 )
 from hybridbn.inference.evidence import Evidence
@@ -121,7 +121,7 @@ class BoundPlan(Plan):
         bucket_cells = max(min(BUCKET_CELLS, most_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
         if not is_sliceable(request):
             return None
-        most_cells, effort = min(CELLS_PER_DRAW, most_bytes / 64), plan_effort(options) if search else 0.0
+        most_cells, effort = min(CELLS_PER_DRAW, most_bytes / 64), limit_effort(seconds) if search else 0.0
         # tables of which a draw takes less time than it takes beside them need not be smaller
         most_seconds = max(DRAWING * seconds / ENOUGH - SECONDS_PER_DRAW, SECONDS_PER_DRAW)
         most_total = DRAWN_CELLS_PER_SECOND * most_seconds
@@ -149,13 +149,13 @@ class BoundPlan(Plan):
         return self._weigh(case)
 
     def _weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]]:
-        sums = SampleSums(self.request, self.drawn)
+        sums = SampleSums(self.request, self.drawn, self.draws)
         for part, values, log_probability, counts in self._draw(case, sums, time.process_time()):
             logs = part.log_norm - log_probability + np.log(counts)
             yield {name: own[part.rows] for name, own in values.items()}, logs
 
     def _solve_row(self, row: int, case: Evidence, started: float) -> Solution:
-        sums = SampleSums(self.request, self.drawn)
+        sums = SampleSums(self.request, self.drawn, self.draws)
         for part, values, log_probability, counts in self._draw(case, sums, started):
             sums.add(part, values, log_probability, counts)
         return sums.solution(row, case)
@@ -190,7 +190,7 @@ class BoundPlan(Plan):
             for part in solve_slices(self.request, case, distinct, drawn.order):
                 yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
             # what the plan estimates wrongly must not take longer
-            if time.process_time() > latest:
+            if time.process_time() > latest or sums.is_accurate():
                 break
 
 
@@ -238,10 +238,14 @@ class SampleSums:
     squares: float
     error: float
 
-    def __init__(self, request: EngineRequest, drawn: Drawn) -> None:
+    def __init__(self, request: EngineRequest, drawn: Drawn, most_draws: int) -> None:
         self.request, self.problem = request, request.problem
         self.log_bound = math.inf
         self.draws = 0
+        # bounds that are looked at before draws stop share the risk
+        wanted = request.options.tolerance > _spread_by_range(1.0, _RISK / 2, MOST)
+        self._looks = max(math.ceil(math.log2(most_draws / FEWEST)), 0) + 1 if wanted else 1
+        self._next_look: float = FEWEST if wanted else math.inf
         self.log_scale = -math.inf
         self.densities = DensitySums(request, drawn.names, sampled=True)
         sizes = self.problem.sizes
@@ -292,13 +296,26 @@ class SampleSums:
         """The size of the effective sample."""
         return self.total**2 / self.squares if self.squares > 0 else 0.0
 
+    def is_accurate(self) -> bool:
+        """Tell whether no limit is further from its estimate than the wanted error, each time that there are twice as
+        many draws.
+        """
+        if self.draws < self._next_look or self.effective < FEW_EFFECTIVE:
+            return False
+        self._next_look = 2 * self.draws
+        flat = self._flatten()
+        estimates = flat.first / self.total
+        low, high = self._limit_certainly().bound_ratio(flat)
+        return bool(
+            np.max(np.maximum(estimates - low, high - estimates), initial=0.0) <= self.request.options.tolerance
+        )
+
     def solution(self, row: int, case: Evidence) -> Solution:
         """Return the estimate of the row, with its bounds."""
         problem = self.problem
         impossible = self.log_bound == -math.inf
         certain, asymptotic = self._choose_limits(impossible)
-        # all tables at once, because there may be many small ones
-        flat = SampleMoments(*(np.concatenate([np.zeros(0), *map(np.ravel, each)]) for each in self._stack()))
+        flat = self._flatten()
         own = certain.bound_ratio(flat)
         limits = np.stack([*own, *(own if asymptotic is None else asymptotic.bound_ratio(flat))])
         start = 0
@@ -325,15 +342,20 @@ class SampleSums:
         rows = np.array([row])
         return Solution(problem, rows, case, dict(problem.axes), tables, np.array([log_norm]), error, bounds, densities)
 
-    def _stack(self) -> Iterator[tuple[Values, ...]]:
-        """Yield the first, the mixed and the second moments of all tables."""
-        return iter(zip(*self.moments.values(), strict=True)) if self.moments else iter([()] * 3)
+    def _flatten(self) -> SampleMoments:
+        """Return the moments of all tables at once, because there may be many small ones."""
+        kinds = zip(*self.moments.values(), strict=True) if self.moments else [[np.zeros(0)]] * 3
+        return SampleMoments(*(np.concatenate([np.ravel(table) for table in tables]) for tables in kinds))
+
+    def _limit_certainly(self) -> BernsteinLimits:
+        """Return the limits that hold for any number of draws."""
+        reach = math.exp(min(self.log_bound - self.log_scale, 700.0)) if self.log_scale > -math.inf else 1.0
+        return BernsteinLimits(self.draws, self.total, self.squares, reach, _RISK / self._looks)
 
     def _choose_limits(self, impossible: bool) -> tuple[BernsteinLimits, AsymptoticLimits | None]:
         """Return how the bounds are computed, and asymptotic ones where these are loose, of which a warning tells."""
         effective, count = self.effective, self.draws
-        reach = math.exp(min(self.log_bound - self.log_scale, 700.0)) if self.log_scale > -math.inf else 1.0
-        bernstein = BernsteinLimits(count, self.total, self.squares, reach)
+        bernstein = self._limit_certainly()
         if impossible:
             return bernstein, None
         if effective < FEW_EFFECTIVE:
@@ -375,6 +397,11 @@ class AsymptoticLimits:
         return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
+def _spread_by_range(reach: float, risk: float, count: int) -> float:
+    """Return how far the mean of numbers between zero and `reach` may be from its expectation if they don't vary."""
+    return 7 * reach * math.log(2 / risk) / (3 * max(count - 1, 1))
+
+
 @dataclass(frozen=True)
 class BernsteinLimits:
     """Limits of ratios of means that hold for any number of draws, if no weight exceeds `reach` (Maurer & Pontil 2009).
@@ -383,25 +410,27 @@ class BernsteinLimits:
     ----------
     count, total, squares : as in `AsymptoticLimits`
     reach : in units of the largest weight drawn
+    risk : that a limit does not hold
     """
 
     count: int
     total: float
     squares: float
     reach: float
+    risk: float = _RISK
 
     @property
     def least_width(self) -> float:
         """Half the width of the limits of a ratio whose values don't differ between draws."""
         return self._deviate(0.0) * self.count / self.total if self.total > 0 else math.inf
 
-    def _deviate(self, variance: Any, risk: float = _RISK / 2) -> Any:
-        """Return how far a mean may be from its expectation on either side, but with the probability `risk` (theorem
-        4).
+    def _deviate(self, variance: Any, risk: float | None = None) -> Any:
+        """Return how far a mean may be from its expectation on either side, but with the probability `risk`, by default
+        half of that of both sides (theorem 4).
         """
-        level = math.log(2 / risk)
-        spread = np.sqrt(2 * np.asarray(variance) * level / self.count)
-        return spread + 7 * self.reach * level / (3 * max(self.count - 1, 1))
+        risk = self.risk / 2 if risk is None else risk
+        spread = np.sqrt(2 * np.asarray(variance) * math.log(2 / risk) / self.count)
+        return spread + _spread_by_range(self.reach, risk, self.count)
 
     def bound_log_mean(self, log_scale: float, log_bound: float) -> tuple[float, float]:
         """Return the limits of the logarithm of the expected weight."""
@@ -409,7 +438,7 @@ class BernsteinLimits:
             return -math.inf, log_bound
         mean = self.total / self.count
         # two limits by the variance, and below that of Markov: a mean is k times its expectation with at most 1 / k
-        risk = _RISK / 3
+        risk = self.risk / 3
         half = float(self._deviate(max(self.squares / self.count - mean**2, 0.0), risk))
         low, high = max(mean - half, risk * mean), mean + half
         return log_scale + math.log(low), min(log_scale + math.log(high), log_bound)

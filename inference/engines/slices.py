@@ -18,14 +18,8 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
 from hybridbn.inference.elimination.cutting import CUT_EFFORT, Cut, choose_cut
-from hybridbn.inference.elimination.ordering import (
-    EFFORT_PER_SECOND,
-    MOST_TRIALS,
-    SEARCH_EFFORT,
-    EliminationOrder,
-    find_order,
-    search_order,
-)
+from hybridbn.inference.elimination import ordering
+from hybridbn.inference.elimination.ordering import EliminationOrder, find_order, limit_effort, search_order
 from hybridbn.inference.engines import (
     CELLS_PER_SECOND,
     Engine,
@@ -42,7 +36,6 @@ from hybridbn.inference.posteriors.weighted_mixture import WeightedMixture
 from hybridbn.inference.problem import Problem, problem_of
 from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
-from hybridbn.options import Options
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
@@ -55,7 +48,6 @@ __all__ = [
     "index_cells",
     "is_sliceable",
     "list_kept",
-    "plan_effort",
     "solve_slices",
 ]
 
@@ -82,17 +74,10 @@ FIRST_CELLS, MOST_FIRST_CELLS = 6, 64
 MOST_ROUNDS = 8
 """Its grid is refined at most so often."""
 
-PLANNING, MOST_PLANNING_SECONDS = 0.1, 10.0
-"""The search for a better order takes at most this part of the time, and no longer, and so does that for a cut."""
 FEW_TRIALS = 12
 """Searches for a better order before `TooWide` is raised."""
 _HOPELESS = 2.0**14
 """A table that is too large by more than this factor will not fit in any order, so none is searched for."""
-
-
-def plan_effort(options: Options) -> float:
-    """Return the effort of a search that takes no more than its part of the time."""
-    return EFFORT_PER_SECOND * min(PLANNING * options.seconds_per_row, MOST_PLANNING_SECONDS)
 
 
 def list_kept(problem: Problem) -> tuple[str, ...]:
@@ -115,7 +100,11 @@ class BetterOrder(Engine):
             return None
         problem.tables.searched = True
         scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
-        trials, effort = (FEW_TRIALS, SEARCH_EFFORT) if refused else (MOST_TRIALS, plan_effort(request.options))
+        trials, effort = (
+            (FEW_TRIALS, ordering.SEARCH_EFFORT)
+            if refused
+            else (ordering.MOST_TRIALS, limit_effort(request.options.seconds_per_row))
+        )
         order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials, effort)
         if order is problem.order:
             return None
@@ -202,7 +191,7 @@ def _find_cut(request: EngineRequest, most_cells: float, most_slices: float, *, 
         scopes = list({tuple(name for name in scope if name not in targets): None for scope in scopes})
         kept = [name for name in kept if name not in targets]
         order = find_order(scopes, sizes, kept)
-    effort = min(plan_effort(request.options), CUT_EFFORT) if search else 0.0
+    effort = min(limit_effort(request.options.seconds_per_row), CUT_EFFORT) if search else 0.0
     cut = choose_cut(
         scopes, sizes, allowed.difference(targets), most_cells, order, kept, most_slices=most_slices, effort=effort
     )
