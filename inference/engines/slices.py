@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
-from hybridbn.inference.elimination.cutting import CUT_EFFORT, Cut, choose_cut
 from hybridbn.inference.elimination import ordering
+from hybridbn.inference.elimination.cutting import CUT_EFFORT, Cut, choose_cut
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order, limit_effort, search_order
 from hybridbn.inference.engines import (
     CELLS_PER_SECOND,
