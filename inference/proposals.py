@@ -115,7 +115,7 @@ def choose_drawn(
     add_above(cut.names)
     if any(not problem.potentials[name].normalized for name in forward):
         return None
-    names = cut.names
+    names = (*sorted(drawn.difference(cut.names)), *cut.names)
     if forward:
         names = tuple(name for name in reversed(sort_topologically(problem.potentials)) if name in drawn)
     order = cut.order._replace(names=tuple(name for name in cut.order.names if name not in drawn))
@@ -127,12 +127,17 @@ def _count_work(component: GaussianComponent, sizes: Mapping[str, int]) -> float
     return math.prod(float(sizes[name]) for name in component.names) * (len(component.closed) + 1) ** 2
 
 
-def list_tables(problem: Problem, case: Evidence, drawn: Drawn, most_cells: float) -> tuple[list[LogTable], bool]:
-    """Return the logarithms of all factors for one row, or of their largest values; and whether all have one."""
+def list_tables(
+    problem: Problem, case: Evidence, drawn: Drawn, most_cells: float, *, maximize: bool = False
+) -> tuple[list[LogTable], bool]:
+    """Return the logarithms of all factors for one row, or of their largest values; and whether all have one.
+
+    With `maximize`, linear Gaussian variables are at their most probable values.
+    """
     tables: list[LogTable] = []
     bounded, sizes = True, problem.sizes
     for source in problem.sources:
-        for table in _list_tables(problem, sizes, source, case, drawn, most_cells):
+        for table in _list_tables(problem, sizes, source, case, drawn, most_cells, maximize=maximize):
             bounded &= table is not None
             if table is not None:
                 tables.append(table)
@@ -146,6 +151,8 @@ def _list_tables(
     case: Evidence,
     drawn: Drawn,
     most_cells: float,
+    *,
+    maximize: bool,
 ) -> list[LogTable | None]:
     """Return the tables whose product a factor never exceeds, with None for a factor that may be any number."""
     has_axes = problem.axes.keys() >= set(source.names)
@@ -154,8 +161,8 @@ def _list_tables(
     if isinstance(source, GaussianComponent):
         if not has_axes or drawn.forward.intersection(source.closed) or _count_work(source, sizes) > most_cells:
             # what is not observed has the mass one
-            observed = [p for p in source.potentials if _is_observed(p.child.name, case)]
-            return [_bound_potential(problem, potential, case, most_cells) for potential in observed]
+            counted = [p for p in source.potentials if maximize or _is_observed(p.child.name, case)]
+            return [_bound_potential(problem, potential, case, most_cells) for potential in counted]
     elif isinstance(source, PotentialSource):
         child = source.potential.child.name
         if child in drawn.forward and not _is_observed(child, case):
@@ -164,7 +171,10 @@ def _list_tables(
             return [_bound_potential(problem, source.potential, case, most_cells)]
     elif isinstance(source, LikelihoodSource) and not has_axes:
         return [None]
-    logs = source.logs(problem.axes, case)
+    if maximize and isinstance(source, GaussianComponent):
+        logs = source.maximize_logs(problem.axes, case)
+    else:
+        logs = source.logs(problem.axes, case)
     return [LogTable(source.names, logs[..., 0] if logs.ndim > len(source.names) else logs)]
 
 

@@ -10,6 +10,8 @@ changing the product (Liu & Ihler 2011, "Bounding the partition function using H
 the mini-buckets' conditionals, weighted by w, is a distribution to draw from; the ratio of the product to it never
 exceeds the bound (Liu, Fisher & Ihler 2015, "Probabilistic variational bounds for graphical models"). A factor with the
 weight one beside others with the weight zero makes a variable that is drawn from that factor alone.
+
+Maxima in the place of sums are bounded by the products of the mini-buckets' maxima, the limit of all weights at zero.
 """
 
 from __future__ import annotations
@@ -29,6 +31,9 @@ __all__ = ["Draw", "LogTable", "MiniBucket", "Proposal", "bound_from_above", "bo
 Draw: TypeAlias = Callable[[Values, Mapping[str, NDArray[Any]]], tuple[NDArray[Any], Values]]
 """From uniform numbers and the values drawn before to the values of a variable and their log densities."""
 
+
+_Combine: TypeAlias = Callable[[Values, tuple[int, ...]], Values]
+"""From logarithms and dimensions to those of the sums, or the largest ones, over these dimensions."""
 
 _SHARES = 4.0
 """A variable may take so many times the work or the memory that is left for each variable, since many take little."""
@@ -108,14 +113,18 @@ def bound_within(
     forward: Collection[str],
     most_held: float,
     most_work: float = math.inf,
+    *,
+    maximize: bool = False,
 ) -> Proposal:
     """Return what `bound_from_above` does, with mini-buckets so small that no more than `most_held` cells are held."""
     while most_cells > 1:
         try:
-            return bound_from_above(tables, sizes, order, drawn, most_cells, forward, most_held, most_work)
+            return bound_from_above(
+                tables, sizes, order, drawn, most_cells, forward, most_held, most_work, maximize=maximize
+            )
         except TooManyCells:
             most_cells /= 4
-    return bound_from_above(tables, sizes, order, drawn, 1.0, forward)
+    return bound_from_above(tables, sizes, order, drawn, 1.0, forward, maximize=maximize)
 
 
 def bound_from_above(
@@ -127,6 +136,8 @@ def bound_from_above(
     forward: Collection[str] = (),
     most_held: float = math.inf,
     most_work: float = math.inf,
+    *,
+    maximize: bool = False,
 ) -> Proposal:
     """Return an upper bound on the sum of the product of tables, and the proposal for the variables eliminated last.
 
@@ -137,6 +148,7 @@ def bound_from_above(
         tables count by their largest values
     most_held : where more cells would be held, `TooManyCells` is raised
     most_work : mini-buckets get smaller where all of them together would have many more cells
+    maximize : whether the bound is on the largest product, not on the sum
 
     Examples
     --------
@@ -148,6 +160,7 @@ def bound_from_above(
     waiting: dict[str, list[LogTable]] = {name: [] for name in (*order, *drawn)}
     position = {name: i for i, name in enumerate(waiting)}
     constant, held = 0.0, 0
+    combine = _max_over if maximize else _sum_over
 
     def send(table: LogTable) -> None:
         nonlocal constant, held
@@ -172,12 +185,12 @@ def bound_from_above(
             inputs = [LogTable((name,), np.zeros(sizes[name]))]
         share = min(most_work, max(most_held - held, 0.0) if name in chosen else math.inf) * _SHARES / left
         groups = _group_tables(inputs, sizes, most_cells, share)
-        parts = _match_marginals(name, _multiply_groups(name, groups, sizes))
+        parts = _match_marginals(name, _multiply_groups(name, groups, sizes), combine)
         most_work -= sum(part.table.logs.size for part in parts)
         held -= sum(table.logs.size for table in inputs)
         inputs.clear()
         for part in parts:
-            send(LogTable(part.table.names[:-1], part.weight * _sum_last(part.table.logs)))
+            send(LogTable(part.table.names[:-1], part.weight * combine(part.table.logs, (part.table.logs.ndim - 1,))))
         if name in chosen:
             buckets.append((name, parts))
             held += sum(part.table.logs.size for part in parts)
@@ -244,7 +257,7 @@ def _spread(table: LogTable, names: Sequence[str]) -> Values:
     return spread
 
 
-def _match_marginals(name: str, parts: tuple[MiniBucket, ...]) -> tuple[MiniBucket, ...]:
+def _match_marginals(name: str, parts: tuple[MiniBucket, ...], combine: _Combine) -> tuple[MiniBucket, ...]:
     """Return the mini-buckets with equal marginals of the names that they share; their product is the same."""
     if len(parts) == 1:
         return parts
@@ -253,7 +266,7 @@ def _match_marginals(name: str, parts: tuple[MiniBucket, ...]) -> tuple[MiniBuck
     marginals = []
     for part in parts:
         over = tuple(i for i, other in enumerate(part.table.names) if other not in shared)
-        marginals.append(_sum_over(part.table.logs, over))
+        marginals.append(combine(part.table.logs, over))
     # the weights add up to one, so that the mean is weighted by them
     with np.errstate(invalid="ignore"):
         mean = sum(part.weight * marginal for part, marginal in zip(parts, marginals, strict=True))
@@ -276,5 +289,5 @@ def _sum_over(logs: Values, over: tuple[int, ...]) -> Values:
         return np.asarray(np.log(np.exp(logs - top).sum(axis=over)) + np.squeeze(top, over))
 
 
-def _sum_last(logs: Values) -> Values:
-    return _sum_over(logs, (logs.ndim - 1,))
+def _max_over(logs: Values, over: tuple[int, ...]) -> Values:
+    return np.asarray(logs.max(axis=over))

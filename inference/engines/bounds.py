@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
-from hybridbn.inference.elimination.mini_buckets import bound_within
+from hybridbn.inference.elimination.mini_buckets import Proposal, bound_within
 from hybridbn.inference.elimination.ordering import limit_effort
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, describe_cost, describe_seconds
 from hybridbn.inference.engines.slices import (
@@ -37,7 +37,7 @@ from hybridbn.inference.problem import Problem
 from hybridbn.inference.proposals import Drawn, choose_drawn, draw_forward, list_tables
 from hybridbn.variables import Values
 
-__all__ = ["SampledBounds"]
+__all__ = ["BoundPlan", "SampledBounds"]
 
 CELLS_PER_DRAW = 2.0**15
 """Variables are cut until the tables of one draw have at most this many cells, so that there can be many draws."""
@@ -137,6 +137,41 @@ class BoundPlan(Plan):
         held = 32 * (bucket_cells + largest)
         return cls(request, drawn, draws, bucket_cells, largest, drawn.order.clique, held, draws * drawn.order.total)
 
+    def make_proposal(self, case: Evidence, *, maximize: bool = False) -> tuple[Proposal, float]:
+        """Return what the variables are drawn from in one row, and a bound on the logarithm of all weights; with
+        `maximize` these are the largest products instead of the sums of products.
+        """
+        problem, drawn, options = self.request.problem, self.drawn, self.request.options
+        kept = [name for name in list_kept(problem) if name not in drawn.names]
+        tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request), maximize=maximize)
+        proposal = bound_within(
+            tables,
+            problem.sizes,
+            [*drawn.order.names, *kept],
+            drawn.names,
+            self.bucket_cells,
+            drawn.forward,
+            options.max_bytes / HELD_BYTES_PER_CELL,
+            options.seconds_per_row * BUCKET_WORK_PER_SECOND,
+            maximize=maximize,
+        )
+        return proposal, proposal.log_bound if bounded else math.inf
+
+    def find_end(self, started: float) -> float:
+        """Return until when there are draws for a row that was begun at `started`."""
+        # of the processor, so that a busy machine changes no answers; nor does a plan that is a little too short
+        options = self.request.options
+        return started + (LATENESS * options.seconds_per_row + LATE_SECONDS) * options.jobs
+
+    def split_draws(self, started: float) -> Iterator[int]:
+        """Yield the numbers of draws to make at a time, as long as there is time, which began at `started`."""
+        latest = self.find_end(started)
+        step = min(count_slices_at_once(self.request.problem, self.drawn.names), max(self.draws // PARTS, FEWEST))
+        for start in range(0, self.draws, step):
+            yield min(step, self.draws - start)
+            if time.process_time() > latest:
+                break
+
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solution of each row."""
         started = self.request.started
@@ -162,24 +197,11 @@ class BoundPlan(Plan):
 
     def _draw(self, case: Evidence, sums: SampleSums, started: float) -> Iterator[_DrawnPart]:
         """Yield solutions of draws for one row, and tell the sums the bound on their weights and their number."""
-        # of the processor, so that a busy machine changes no answers; nor does a plan that is a little too short
-        options = self.request.options
-        latest = started + (LATENESS * options.seconds_per_row + LATE_SECONDS) * options.jobs
-        problem, drawn = self.request.problem, self.drawn
-        kept = [name for name in list_kept(problem) if name not in drawn.names]
-        tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request))
-        order = [*drawn.order.names, *kept]
-        most_held = self.request.options.max_bytes / HELD_BYTES_PER_CELL
-        most_work = self.request.options.seconds_per_row * BUCKET_WORK_PER_SECOND
-        proposal = bound_within(
-            tables, problem.sizes, order, drawn.names, self.bucket_cells, drawn.forward, most_held, most_work
-        )
-        sums.log_bound = proposal.log_bound if bounded else math.inf
-        forward = draw_forward(problem, case, drawn)
+        drawn = self.drawn
+        proposal, sums.log_bound = self.make_proposal(case)
+        forward = draw_forward(self.request.problem, case, drawn)
         rng = np.random.default_rng(_SEED)
-        step = min(count_slices_at_once(problem, drawn.names), max(self.draws // PARTS, FEWEST))
-        for start in range(0, self.draws, step):
-            count = min(step, self.draws - start)
+        for count in self.split_draws(started):
             values, log_probability = proposal.draw(count, rng, forward)
             first, counts = np.arange(count), np.ones(count, dtype=np.intp)
             if not forward:
@@ -189,8 +211,7 @@ class BoundPlan(Plan):
             sums.draws += count
             for part in solve_slices(self.request, case, distinct, drawn.order):
                 yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
-            # what the plan estimates wrongly must not take longer
-            if time.process_time() > latest or sums.is_accurate():
+            if sums.is_accurate():
                 break
 
 

@@ -39,6 +39,7 @@ from hybridbn.inference.quadrature.supports import clip_to_support, find_evidenc
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
+    "WORKING_TABLES",
     "BetterOrder",
     "DensitySums",
     "SlicePlan",
@@ -48,7 +49,10 @@ __all__ = [
     "index_cells",
     "is_sliceable",
     "list_kept",
+    "make_slices",
+    "prepare_slices",
     "solve_slices",
+    "weigh_slices",
 ]
 
 SLICES_AT_ONCE, FACTOR_BYTES = 4096, 2.0**28
@@ -346,6 +350,17 @@ def make_slices(request: EngineRequest, case: Evidence, values: Mapping[str, NDA
     return Evidence(findings, count, single=False)
 
 
+def weigh_slices(case: Evidence, values: Mapping[str, NDArray[Any]]) -> Values:
+    """Return the logarithms of the weights that soft evidence gives to combinations of values."""
+    count = count_slices(values)
+    logs = np.zeros(count)
+    for name, own in values.items():
+        finding = case.findings.get(name)
+        if finding is not None:
+            logs += finding.repeat(count).log_weight_of(own)
+    return logs
+
+
 def prepare_slices(
     request: EngineRequest, evidence: Evidence, names: Collection[str], order: EliminationOrder
 ) -> Problem:
@@ -364,11 +379,7 @@ def solve_slices(
     """Yield the solutions of some slices of one row, with soft evidence on the cut variables in their probabilities."""
     evidence = make_slices(request, case, values)
     problem = prepare_slices(request, evidence, values, order)
-    log_weights = np.zeros(evidence.rows)
-    for name, own in values.items():
-        finding = case.findings.get(name)
-        if finding is not None:
-            log_weights += finding.repeat(evidence.rows).log_weight_of(own)
+    log_weights = weigh_slices(case, values)
     for part in solve_in_chunks(problem, evidence, request.options):
         yield replace(part, log_norm=part.log_norm + log_weights[part.rows])
 
