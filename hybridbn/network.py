@@ -452,8 +452,8 @@ class Network(DirectedGraph):
         >>> a, b = hb.Discrete("a", states=(0, 1)), hb.Discrete("b", states=(0, 1))
         >>> p = hb.Multinomial(b, parents=(a,), table=[[0.5, 0.5], [0.1, 0.9]])
         >>> net = hb.Network([hb.Multinomial(a, table=[0.6, 0.4]), p])
-        >>> net.most_probable(names=["a"]), net.most_probable(return_bounds=True)
-        ({'a': 0}, ({'a': 1, 'b': 1}, (-1.02165..., -1.02165...)))
+        >>> net.most_probable(), net.most_probable(names=["a"]), net.most_probable({"a": 0, "b": 0}, return_bounds=True)
+        ({'a': 1, 'b': 1}, {'a': 0}, ({}, (-1.2039728043259361, -1.2039728043259361)))
         """
         from hybridbn.inference.most_probable import most_probable
 

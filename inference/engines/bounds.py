@@ -19,11 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
+from hybridbn.inference.density_sums import DensitySums
 from hybridbn.inference.elimination.mini_buckets import Proposal, bound_within
 from hybridbn.inference.elimination.ordering import limit_effort
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, describe_cost, describe_seconds
 from hybridbn.inference.engines.slices import (
-    DensitySums,
     add_slices,
     count_slices_at_once,
     index_cells,
