@@ -2,9 +2,9 @@
 
 The variables that would be cut are drawn, from weighted mini-buckets or from their own potentials; given them
 everything else is exact, in the same batches as all slices would be (a cutset sampler: Bidyuk & Dechter 2007). No
-importance weight exceeds the upper bound of the mini-buckets, so empirical Bernstein intervals (Maurer & Pontil 2009)
-hold for any number of draws. Where that bound is so far above the weights that these intervals say nothing, which is
-said, there are those of a large sample beside them, without a guarantee.
+importance weight exceeds the upper bound of the mini-buckets, so there are intervals that hold for any number of draws
+(see `hybridbn.inference.sample_limits`). Where that bound is so far above the weights that these intervals are wide,
+which is said, there are those of a large sample beside them, without a guarantee.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
 from hybridbn.inference.problem import Problem
 from hybridbn.inference.proposals import Drawn, choose_drawn, draw_forward, list_tables
+from hybridbn.inference.sample_limits import AsymptoticLimits, BettingLimits, SampleMoments, estimate_tail
 from hybridbn.variables import Values
 
 __all__ = ["BoundPlan", "SampledBounds"]
@@ -73,11 +74,9 @@ FEW_EFFECTIVE = 50.0
 """A smaller effective sample is said."""
 LOOSE = 0.1
 """Where the bound on the weights alone makes intervals wider than twice this, there are asymptotic ones, too."""
-DEVIATIONS = 2.5
-"""Asymptotic intervals have so many standard errors on either side."""
-_RISK = 1 - SAMPLED_CONFIDENCE
+HEAVY = 0.7
+"""There are none where the tail of the weights has a larger shape."""
 _SEED = 0
-_BISECTIONS = 40
 
 
 class SampledBounds(Engine):
@@ -184,13 +183,13 @@ class BoundPlan(Plan):
         return self._weigh(case)
 
     def _weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]]:
-        sums = SampleSums(self.request, self.drawn, self.draws)
+        sums = SampleSums(self.request, self.drawn)
         for part, values, log_probability, counts in self._draw(case, sums, time.process_time()):
             logs = part.log_norm - log_probability + np.log(counts)
             yield {name: own[part.rows] for name, own in values.items()}, logs
 
     def _solve_row(self, row: int, case: Evidence, started: float) -> Solution:
-        sums = SampleSums(self.request, self.drawn, self.draws)
+        sums = SampleSums(self.request, self.drawn)
         for part, values, log_probability, counts in self._draw(case, sums, started):
             sums.add(part, values, log_probability, counts)
         return sums.solution(row, case)
@@ -232,20 +231,6 @@ def _table_cells_of(request: EngineRequest) -> float:
     return min(TABLE_CELLS, max(SMALL_TABLE, request.options.max_bytes / 16))
 
 
-class SampleMoments(NamedTuple):
-    """For a table over a scope, the sums over draws of weight times value, and of the products of their squares."""
-
-    first: Values
-    mixed: Values
-    second: Values
-
-    def rescale(self, factor: float) -> None:
-        """Multiply all weights by a factor."""
-        self.first.__imul__(factor)
-        self.mixed.__imul__(factor**2)
-        self.second.__imul__(factor**2)
-
-
 class SampleSums:
     """Sums over draws, from which estimates and their bounds are computed; the largest weight is one."""
 
@@ -259,14 +244,12 @@ class SampleSums:
     squares: float
     error: float
 
-    def __init__(self, request: EngineRequest, drawn: Drawn, most_draws: int) -> None:
+    def __init__(self, request: EngineRequest, drawn: Drawn) -> None:
         self.request, self.problem = request, request.problem
         self.log_bound = math.inf
         self.draws = 0
-        # bounds that are looked at before draws stop share the risk
-        wanted = request.options.tolerance > _spread_by_range(1.0, _RISK / 2, MOST)
-        self._looks = max(math.ceil(math.log2(most_draws / FEWEST)), 0) + 1 if wanted else 1
-        self._next_look: float = FEWEST if wanted else math.inf
+        self._next_look = FEWEST
+        self._logs: list[Values] = []
         self.log_scale = -math.inf
         self.densities = DensitySums(request, drawn.names, sampled=True)
         sizes = self.problem.sizes
@@ -284,6 +267,7 @@ class SampleSums:
         logs = part.log_norm - log_probability
         # no weight exceeds the bound but for rounding
         logs = np.minimum(logs, self.log_bound)
+        self._logs.append(np.repeat(logs, counts))
         self._rescale(float(logs.max(initial=-math.inf)))
         weights = np.exp(logs - self.log_scale) if self.log_scale > -math.inf else np.zeros(len(logs))
         possible = np.flatnonzero(weights)
@@ -368,124 +352,35 @@ class SampleSums:
         kinds = zip(*self.moments.values(), strict=True) if self.moments else [[np.zeros(0)]] * 3
         return SampleMoments(*(np.concatenate([np.ravel(table) for table in tables]) for tables in kinds))
 
-    def _limit_certainly(self) -> BernsteinLimits:
+    def _limit_certainly(self) -> BettingLimits:
         """Return the limits that hold for any number of draws."""
-        reach = math.exp(min(self.log_bound - self.log_scale, 700.0)) if self.log_scale > -math.inf else 1.0
-        return BernsteinLimits(self.draws, self.total, self.squares, reach, _RISK / self._looks)
+        reach = math.exp(min(self.log_bound - self.log_scale, 300.0)) if self.log_scale > -math.inf else 1.0
+        return BettingLimits(self.draws, self.total, self.squares, reach, 1 - SAMPLED_CONFIDENCE)
 
-    def _choose_limits(self, impossible: bool) -> tuple[BernsteinLimits, AsymptoticLimits | None]:
+    def _choose_limits(self, impossible: bool) -> tuple[BettingLimits, AsymptoticLimits | None]:
         """Return how the bounds are computed, and asymptotic ones where these are loose, of which a warning tells."""
-        effective, count = self.effective, self.draws
-        bernstein = self._limit_certainly()
+        effective, certain = self.effective, self._limit_certainly()
         if impossible:
-            return bernstein, None
+            return certain, None
         if effective < FEW_EFFECTIVE:
             warn_user(
-                f"the effective sample has the size {effective:.3g} of {count} draws, below {FEW_EFFECTIVE:.0f}, so the"
-                " estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
+                f"the effective sample has the size {effective:.3g} of {self.draws} draws, below {FEW_EFFECTIVE:.0f},"
+                " so the estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
             )
-            return bernstein, None
-        if bernstein.least_width <= LOOSE:
-            return bernstein, None
+            return certain, None
+        if certain.least_width <= LOOSE:
+            return certain, None
+        tail = estimate_tail(np.concatenate(self._logs))
+        if tail > HEAVY:
+            warn_user(
+                f"a few draws weigh most (their tail has the shape {tail:.2g}, above {HEAVY}), and much probability may"
+                " lie in what was not drawn, so the estimates are rough; look at their bounds, or allow more seconds="
+                " or max_bytes=",
+            )
+            return certain, None
         warn_user(
             "the bounds are wide, because a draw may weigh far more than the heaviest one does; asymptotic_bounds"
             f" (from an effective sample of the size {effective:.3g}) are narrower, without a guarantee: they are wrong"
             " where much probability lies in what was not drawn. More max_bytes= make the bounds narrower",
         )
-        return bernstein, AsymptoticLimits(count, self.total, self.squares)
-
-
-@dataclass(frozen=True)
-class AsymptoticLimits:
-    """Normal limits of ratios of means, as if one draw more, as heavy as the heaviest, had the worst value.
-
-    Attributes
-    ----------
-    count : the number of draws
-    total, squares : the sums of their weights, the largest of which is one, and of the squares of these
-    """
-
-    count: int
-    total: float
-    squares: float
-
-    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
-        """Return the limits of the ratios."""
-        p = moments.first / self.total
-        squares = np.maximum(moments.second - 2 * p * moments.mixed + p**2 * self.squares, 0.0)
-        half = DEVIATIONS * np.sqrt(squares) / self.total
-        low, high = moments.first / (self.total + 1) - half, (moments.first + 1) / (self.total + 1) + half
-        return np.maximum(low, 0.0), np.minimum(high, 1.0)
-
-
-def _spread_by_range(reach: float, risk: float, count: int) -> float:
-    """Return how far the mean of numbers between zero and `reach` may be from its expectation if they don't vary."""
-    return 7 * reach * math.log(2 / risk) / (3 * max(count - 1, 1))
-
-
-@dataclass(frozen=True)
-class BernsteinLimits:
-    """Limits of ratios of means that hold for any number of draws, if no weight exceeds `reach` (Maurer & Pontil 2009).
-
-    Attributes
-    ----------
-    count, total, squares : as in `AsymptoticLimits`
-    reach : in units of the largest weight drawn
-    risk : that a limit does not hold
-    """
-
-    count: int
-    total: float
-    squares: float
-    reach: float
-    risk: float = _RISK
-
-    @property
-    def least_width(self) -> float:
-        """Half the width of the limits of a ratio whose values don't differ between draws."""
-        return self._deviate(0.0) * self.count / self.total if self.total > 0 else math.inf
-
-    def _deviate(self, variance: Any, risk: float | None = None) -> Any:
-        """Return how far a mean may be from its expectation on either side, but with the probability `risk`, by default
-        half of that of both sides (theorem 4).
-        """
-        risk = self.risk / 2 if risk is None else risk
-        spread = np.sqrt(2 * np.asarray(variance) * math.log(2 / risk) / self.count)
-        return spread + _spread_by_range(self.reach, risk, self.count)
-
-    def bound_log_mean(self, log_scale: float, log_bound: float) -> tuple[float, float]:
-        """Return the limits of the logarithm of the expected weight."""
-        if self.total == 0:
-            return -math.inf, log_bound
-        mean = self.total / self.count
-        # two limits by the variance, and below that of Markov: a mean is k times its expectation with at most 1 / k
-        risk = self.risk / 3
-        half = float(self._deviate(max(self.squares / self.count - mean**2, 0.0), risk))
-        low, high = max(mean - half, risk * mean), mean + half
-        return log_scale + math.log(low), min(log_scale + math.log(high), log_bound)
-
-    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
-        """Return the limits of the ratios p: those for which w (t - p) may have the expectation zero.
-
-        Values t are between 0 and 1, so that w (t - p) has the range of the weights w.
-        """
-        count = self.count
-        estimate = np.clip(moments.first / self.total, 0.0, 1.0) if self.total > 0 else np.full_like(moments.first, 0.5)
-        first, mixed, second = (moment / count for moment in moments)
-        mean, square = self.total / count, self.squares / count
-
-        def is_possible(p: Values) -> NDArray[np.bool_]:
-            center = first - p * mean
-            variance = np.maximum(second - 2 * p * mixed + p**2 * square - center**2, 0.0) * count / max(count - 1, 1)
-            return np.asarray(np.abs(center) <= self._deviate(variance))
-
-        limits = []
-        for end in (0.0, 1.0):
-            inside, outside = estimate, np.full_like(estimate, end)
-            reached = is_possible(outside)
-            for _ in range(_BISECTIONS):
-                middle = (inside + outside) / 2
-                fine = is_possible(middle)
-                inside, outside = np.where(fine, middle, inside), np.where(fine, outside, middle)
-            limits.append(np.where(reached, end, outside))
-        return limits[0], limits[1]
+        return certain, AsymptoticLimits(self.total, self.squares)
