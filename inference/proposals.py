@@ -29,7 +29,7 @@ from hybridbn.inference.quadrature.supports import sort_topologically
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Drawn", "choose_drawn", "draw_forward", "list_tables"]
+__all__ = ["Drawn", "choose_drawn", "draw_all", "draw_forward", "list_tables"]
 
 LARGEST_COMPONENT = 200
 """The linear Gaussian variables of a larger component are drawn one by one, because a solution takes a cube of time."""
@@ -120,6 +120,16 @@ def choose_drawn(
         names = tuple(name for name in reversed(sort_topologically(problem.potentials)) if name in drawn)
     order = cut.order._replace(names=tuple(name for name in cut.order.names if name not in drawn))
     return Drawn(names, frozenset(forward), order)
+
+
+def draw_all(request: EngineRequest) -> Drawn | None:
+    """Return all variables, which are drawn in a good order for mini-buckets; None where they are not all discrete."""
+    problem = request.problem
+    names = problem.order.names
+    kept = tuple(name for name in problem.axes if name not in set(names))
+    if problem.component_of or not all(isinstance(axis, StateAxis) for axis in problem.axes.values()) or problem.nodes:
+        return None
+    return Drawn((*names, *kept), frozenset(), EliminationOrder((), 0.0, 1.0, ()))
 
 
 def _count_work(component: GaussianComponent, sizes: Mapping[str, int]) -> float:

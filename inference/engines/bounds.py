@@ -34,7 +34,7 @@ from hybridbn.inference.engines.slices import (
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.proposals import Drawn, choose_drawn, draw_forward, list_tables
+from hybridbn.inference.proposals import Drawn, choose_drawn, draw_all, draw_forward, list_tables
 from hybridbn.inference.sample_limits import AsymptoticLimits, BettingLimits, SampleMoments, estimate_tail
 from hybridbn.variables import Values
 
@@ -42,7 +42,7 @@ __all__ = ["BoundPlan", "SampledBounds"]
 
 CELLS_PER_DRAW = 2.0**15
 """Variables are cut until the tables of one draw have at most this many cells, so that there can be many draws."""
-DRAWN_CELLS_PER_SECOND = 8e7
+DRAWN_CELLS_PER_SECOND = 5e7
 """About as many cells of all draws are computed in a second."""
 SECONDS_PER_DRAW = 5e-5
 """About the time that a draw takes beside its tables."""
@@ -136,6 +136,16 @@ class BoundPlan(Plan):
         held = 32 * (bucket_cells + largest)
         return cls(request, drawn, draws, bucket_cells, largest, drawn.order.clique, held, draws * drawn.order.total)
 
+    def draw_all(self) -> BoundPlan | None:
+        """Return the plan to draw all variables; None where they are not all discrete."""
+        drawn = draw_all(self.request)
+        if drawn is None:
+            return None
+        problem = self.request.problem
+        draws = DRAWING * self.request.options.seconds_per_row
+        draws /= SECONDS_PER_FACTOR * (len(problem.factors) + len(drawn.names))
+        return replace(self, drawn=drawn, draws=int(min(max(draws, FEWEST), MOST)))
+
     def make_proposal(self, case: Evidence, *, maximize: bool = False) -> tuple[Proposal, float]:
         """Return what the variables are drawn from in one row, and a bound on the logarithm of all weights; with
         `maximize` these are the largest products instead of the sums of products.
@@ -183,32 +193,47 @@ class BoundPlan(Plan):
         return self._weigh(case)
 
     def _weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]]:
-        sums = SampleSums(self.request, self.drawn)
-        for part, values, log_probability, counts in self._draw(case, sums, time.process_time()):
+        sampler = _Sampler.of(self, case)
+        for part, values, log_probability, counts in sampler.draw(time.process_time()):
             logs = part.log_norm - log_probability + np.log(counts)
             yield {name: own[part.rows] for name, own in values.items()}, logs
 
     def _solve_row(self, row: int, case: Evidence, started: float) -> Solution:
-        sums = SampleSums(self.request, self.drawn)
-        for part, values, log_probability, counts in self._draw(case, sums, started):
-            sums.add(part, values, log_probability, counts)
-        return sums.solution(row, case)
+        sampler = _Sampler.of(self, case)
+        for part, values, log_probability, counts in sampler.draw(started):
+            sampler.sums.add(part, values, log_probability, counts)
+        return sampler.sums.solution(row, case)
 
-    def _draw(self, case: Evidence, sums: SampleSums, started: float) -> Iterator[_DrawnPart]:
-        """Yield solutions of draws for one row, and tell the sums the bound on their weights and their number."""
-        drawn = self.drawn
-        proposal, sums.log_bound = self.make_proposal(case)
-        forward = draw_forward(self.request.problem, case, drawn)
+
+class _Sampler:
+    """Draws for one row, and their sums."""
+
+    def __init__(self, plan: BoundPlan, case: Evidence) -> None:
+        self._plan, self._case = plan, case
+        self._proposal, log_bound = plan.make_proposal(case)
+        self.sums = SampleSums(plan.request, plan.drawn, log_bound)
+
+    @classmethod
+    def of(cls, plan: BoundPlan, case: Evidence) -> _Sampler:
+        """Return the sampler whose limits will be narrower: of the planned variables, or of all."""
+        samplers = [cls(one, case) for one in (plan, plan.draw_all()) if one is not None]
+        # limits narrow as draws get more, and are as wide as the bound on their weights is high
+        return min(samplers, key=lambda sampler: sampler.sums.log_bound - math.log(sampler._plan.draws))
+
+    def draw(self, started: float) -> Iterator[_DrawnPart]:
+        """Yield solutions of draws, and tell the sums their number."""
+        request, drawn, sums = self._plan.request, self._plan.drawn, self.sums
+        forward = draw_forward(request.problem, self._case, drawn)
         rng = np.random.default_rng(_SEED)
-        for count in self.split_draws(started):
-            values, log_probability = proposal.draw(count, rng, forward)
+        for count in self._plan.split_draws(started):
+            values, log_probability = self._proposal.draw(count, rng, forward)
             first, counts = np.arange(count), np.ones(count, dtype=np.intp)
             if not forward:
                 stacked = np.array([values[name] for name in drawn.names])
                 _, first, counts = np.unique(stacked, axis=1, return_index=True, return_counts=True)
             distinct = {name: values[name][first] for name in drawn.names}
             sums.draws += count
-            for part in solve_slices(self.request, case, distinct, drawn.order):
+            for part in solve_slices(request, self._case, distinct, drawn.order):
                 yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
             if sums.is_accurate():
                 break
@@ -244,9 +269,9 @@ class SampleSums:
     squares: float
     error: float
 
-    def __init__(self, request: EngineRequest, drawn: Drawn) -> None:
+    def __init__(self, request: EngineRequest, drawn: Drawn, log_bound: float) -> None:
         self.request, self.problem = request, request.problem
-        self.log_bound = math.inf
+        self.log_bound = log_bound
         self.draws = 0
         self._next_look = FEWEST
         self._logs: list[Values] = []
