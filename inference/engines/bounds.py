@@ -48,6 +48,8 @@ SECONDS_PER_DRAW = 5e-5
 """About the time that a draw takes beside its tables."""
 SECONDS_PER_FACTOR = 1e-7
 """About the time that a draw takes for each factor where variables are drawn from their own potentials."""
+FACTORS_MORE = 50
+"""A draw of all variables takes as much longer as with so many more factors."""
 BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
 BUCKET_CELLS_PER_SECOND = 2.0**17
@@ -142,8 +144,8 @@ class BoundPlan(Plan):
         if drawn is None:
             return None
         problem = self.request.problem
-        draws = DRAWING * self.request.options.seconds_per_row
-        draws /= SECONDS_PER_FACTOR * (len(problem.factors) + len(drawn.names))
+        each = SECONDS_PER_FACTOR * (len(problem.factors) + len(drawn.names) + FACTORS_MORE)
+        draws = DRAWING * self.request.options.seconds_per_row / each
         return replace(self, drawn=drawn, draws=int(min(max(draws, FEWEST), MOST)))
 
     def make_proposal(self, case: Evidence, *, maximize: bool = False) -> tuple[Proposal, float]:
