@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from hybridbn.variables import Values
 
-__all__ = ["Draw", "LogTable", "MiniBucket", "Proposal", "bound_from_above", "bound_within"]
+__all__ = ["Draw", "LogTable", "MiniBucket", "Proposal", "bound_from_above", "bound_within", "find_possible"]
 
 Draw: TypeAlias = Callable[[Values, Mapping[str, NDArray[Any]]], tuple[NDArray[Any], Values]]
 """From uniform numbers and the values drawn before to the values of a variable and their log densities."""
@@ -58,6 +58,8 @@ class Proposal(NamedTuple):
 
     log_bound: float
     buckets: tuple[tuple[str, tuple[MiniBucket, ...]], ...]
+    states: Mapping[str, NDArray[np.intp]] = MappingProxyType({})
+    """Those that the tables have of their variables, where these are not all."""
 
     def draw(
         self, count: int, rng: np.random.Generator, forward: Mapping[str, Draw] = MappingProxyType({})
@@ -68,11 +70,12 @@ class Proposal(NamedTuple):
         ----------
         forward : the functions that draw the variables without mini-buckets
         """
-        codes: dict[str, NDArray[Any]] = {}
+        values: dict[str, NDArray[Any]] = {}
+        codes: dict[str, NDArray[np.intp]] = {}
         log_probability = np.zeros(count)
         for name, parts in self.buckets:
             if name in forward:
-                codes[name], logs = forward[name](rng.random(count), codes)
+                values[name], logs = forward[name](rng.random(count), values)
                 log_probability += logs
                 continue
             shares = np.sum([part.weight * _condition(part.table, codes, count) for part in parts], axis=0)
@@ -82,10 +85,10 @@ class Proposal(NamedTuple):
             cumulated = np.cumsum(shares, axis=1)
             levels = rng.random((count, 1)) * cumulated[:, -1:]
             chosen = (levels >= cumulated).sum(axis=1)
-            chosen = np.minimum(chosen, shares.shape[1] - 1)
-            codes[name] = chosen
-            log_probability += np.log(shares[np.arange(count), chosen] / cumulated[:, -1])
-        return codes, log_probability
+            codes[name] = np.minimum(chosen, shares.shape[1] - 1)
+            values[name] = self.states[name][codes[name]] if name in self.states else codes[name]
+            log_probability += np.log(shares[np.arange(count), codes[name]] / cumulated[:, -1])
+        return values, log_probability
 
 
 def _condition(table: LogTable, codes: Mapping[str, NDArray[Any]], count: int) -> Values:
@@ -98,6 +101,56 @@ def _condition(table: LogTable, codes: Mapping[str, NDArray[Any]], count: int) -
     values = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
     total = values.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(values, total, out=np.zeros_like(values), where=total > 0))
+
+
+def find_possible(
+    tables: Sequence[LogTable], sizes: Mapping[str, int], whole: Collection[str] = ()
+) -> tuple[list[LogTable], dict[str, NDArray[np.intp]]]:
+    """Return tables without the states that other tables make impossible, and the states that are left.
+
+    A state is possible as long as each table has a cell for it with possible states of the others (arc consistency).
+
+    Parameters
+    ----------
+    whole : variables of which all states are kept; one is kept of each
+
+    Examples
+    --------
+    >>> tables = [LogTable(("a",), np.zeros(2)), LogTable(("a", "b"), np.where(np.eye(2, 3), 0.0, -np.inf))]
+    >>> left, states = find_possible(tables, {"a": 2, "b": 3})
+    >>> left[1].logs.shape, {name: known.tolist() for name, known in states.items()}
+    ((2, 2), {'b': [0, 1]})
+    """
+    possible = {name: np.ones(size, dtype=np.bool_) for name, size in sizes.items()}
+    supports = [np.isfinite(table.logs) for table in tables]
+    touching: dict[str, list[int]] = {}
+    for number, table in enumerate(tables):
+        for name in table.names:
+            touching.setdefault(name, []).append(number)
+    waiting = {number for number, support in enumerate(supports) if not support.all()}
+    while waiting:
+        number = waiting.pop()
+        names, support = tables[number].names, supports[number]
+        if not support.any():
+            break
+        for axis, name in enumerate(names):
+            shape = [-1 if other == axis else 1 for other in range(len(names))]
+            support = support & possible[name].reshape(shape)
+        supports[number] = support
+        for axis, name in enumerate(names):
+            left = support.any(axis=tuple(other for other in range(len(names)) if other != axis))
+            if name not in whole and left.any() and (left < possible[name]).any():
+                possible[name] &= left
+                waiting.update(touching[name])
+    states = {name: np.flatnonzero(left) for name, left in possible.items() if not left.all()}
+    smaller = []
+    for table in tables:
+        logs = table.logs
+        for axis, name in enumerate(table.names):
+            if name in states:
+                logs = logs.take(states[name], axis=axis)
+        smaller.append(LogTable(table.names, logs))
+    return smaller, states
 
 
 class TooManyCells(Exception):

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
 from hybridbn.inference.density_sums import DensitySums
-from hybridbn.inference.elimination.mini_buckets import Proposal, bound_within
+from hybridbn.inference.elimination.mini_buckets import Proposal, bound_within, find_possible
 from hybridbn.inference.elimination.ordering import limit_effort
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, describe_cost, describe_seconds
 from hybridbn.inference.engines.slices import (
@@ -155,9 +155,10 @@ class BoundPlan(Plan):
         problem, drawn, options = self.request.problem, self.drawn, self.request.options
         kept = [name for name in list_kept(problem) if name not in drawn.names]
         tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request), maximize=maximize)
+        tables, states = find_possible(tables, problem.sizes, drawn.forward)
         proposal = bound_within(
             tables,
-            problem.sizes,
+            {**problem.sizes, **{name: len(own) for name, own in states.items()}},
             [*drawn.order.names, *kept],
             drawn.names,
             self.bucket_cells,
@@ -166,7 +167,7 @@ class BoundPlan(Plan):
             options.seconds_per_row * BUCKET_WORK_PER_SECOND,
             maximize=maximize,
         )
-        return proposal, proposal.log_bound if bounded else math.inf
+        return proposal._replace(states=states), proposal.log_bound if bounded else math.inf
 
     def find_end(self, started: float) -> float:
         """Return until when there are draws for a row that was begun at `started`."""
