@@ -71,11 +71,12 @@ class Proposal(NamedTuple):
         forward : the functions that draw the variables without mini-buckets
         """
         values: dict[str, NDArray[Any]] = {}
-        codes: dict[str, NDArray[np.intp]] = {}
+        codes: dict[str, NDArray[Any]] = {}
         log_probability = np.zeros(count)
         for name, parts in self.buckets:
             if name in forward:
                 values[name], logs = forward[name](rng.random(count), values)
+                codes[name] = values[name]
                 log_probability += logs
                 continue
             shares = np.sum([part.weight * _condition(part.table, codes, count) for part in parts], axis=0)
