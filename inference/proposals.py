@@ -96,7 +96,7 @@ def choose_drawn(
     for component in {id(part): part for part in problem.component_of.values()}.values():
         if len(component.closed) > LARGEST_COMPONENT:
             wanted.update(component.closed)
-        if _count_work(component, sizes) > most_cells:
+        if component.count_work(sizes) > most_cells:
             wanted.update(states.intersection(component.names))
     if not wanted.issubset(problem.potentials):
         return None
@@ -132,11 +132,6 @@ def draw_all(request: EngineRequest) -> Drawn | None:
     return Drawn((*names, *kept), frozenset(), EliminationOrder((), 0.0, 1.0, ()))
 
 
-def _count_work(component: GaussianComponent, sizes: Mapping[str, int]) -> float:
-    """Return about how many cells of other tables take as long as the component's."""
-    return math.prod(float(sizes[name]) for name in component.names) * (len(component.closed) + 1) ** 2
-
-
 def list_tables(
     problem: Problem, case: Evidence, drawn: Drawn, most_cells: float, *, maximize: bool = False
 ) -> tuple[list[LogTable], bool]:
@@ -169,7 +164,7 @@ def _list_tables(
     if isinstance(source, WeightSource):
         return []
     if isinstance(source, GaussianComponent):
-        if not has_axes or drawn.forward.intersection(source.closed) or _count_work(source, sizes) > most_cells:
+        if not has_axes or drawn.forward.intersection(source.closed) or source.count_work(sizes) > most_cells:
             # what is not observed has the mass one
             counted = [p for p in source.potentials if maximize or _is_observed(p.child.name, case)]
             return [_bound_potential(problem, potential, case, most_cells) for potential in counted]

@@ -63,9 +63,6 @@ _LUCK = 1024.0
 """Better orders that are found while variables are cut hardly save more slices than by this factor."""
 SECONDS_PER_SLICE, SECONDS_PER_GRID = 5e-6, 2e-3
 """About the time that a slice takes beside its tables, and one in which there are nodes left."""
-SECONDS_PER_COEFFICIENT = 3e-8
-"""About the time that the linear Gaussian variables take in each of their configurations, for the square of their
-number."""
 GRIDS_OF_A_ROW = 3
 """About as many grids are tried for the cut continuous variables of one row."""
 NODES, CUT_NODES = 600, 144
@@ -318,8 +315,7 @@ def predict_seconds(part: Part) -> float:
     seconds = part.cut.total / CELLS_PER_SECOND
     sizes = {**part.request.problem.sizes, **dict.fromkeys(part.request.problem.nodes, CUT_NODES)}
     for component in {id(other): other for other in part.request.problem.component_of.values()}.values():
-        configurations = math.prod(float(sizes[name]) for name in component.names)
-        seconds += configurations * (len(component.closed) + 1) ** 2 * SECONDS_PER_COEFFICIENT
+        seconds += component.count_work(sizes) / CELLS_PER_SECOND
     nodes = part.request.problem.nodes
     if nodes:
         left = len(nodes) - len(set(nodes).intersection(part.cut.names))
