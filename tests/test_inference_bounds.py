@@ -367,3 +367,39 @@ def test_draws_stop_when_the_wanted_error_is_reached(monkeypatch):
         assert ((low <= exact) & (exact <= high)).all()
         assert max((high - posterior.probabilities).max(), (posterior.probabilities - low).max()) <= tolerance
     assert counts[0] < counts[1]
+
+
+def test_tables_know_states_that_are_drawn_from_potentials(monkeypatch):
+    """d has no table, because of x, and is drawn for y; g is drawn from the table that it has with d."""
+    rng = np.random.default_rng(0)
+    x, y = hb.Continuous("x"), hb.Continuous("y")
+    d, k, g, h = (hb.Discrete(name, (0, 1)) for name in "dkgh")
+    net = hb.Network(
+        [
+            hb.LinearGaussian(x, intercept=0.0, variance=1.0),
+            hb.Softmax(d, (x,), intercept=[0.0, 0.5], coefficients=[[0.0], [1.0]]),
+            hb.LinearGaussian(y, (d,), intercept=[0.0, 1.0], variance=[1.0, 2.0]),
+            hb.Softmax(k, (y,), intercept=[0.0, 0.5], coefficients=[[0.0], [1.0]]),
+            hb.Multinomial(g, (d,), table=rng.dirichlet(np.ones(2), size=2)),
+            hb.Multinomial(h, (g, d), table=rng.dirichlet(np.ones(2), size=(2, 2))),
+        ]
+    )
+    evidence = {"h": 1, "k": 0}
+    exact = net.posterior("d", evidence).probabilities
+    monkeypatch.setattr(bounds, "CELLS_PER_DRAW", 1)
+    low, high = net.posterior("d", evidence, max_bytes=3000, beyond="bound", seconds=0.2).bounds
+    assert ((low <= exact) & (exact <= high) & (high - low < 0.2)).all()
+
+
+def test_linear_gaussian_components_take_time_too():
+    rng, net = np.random.default_rng(0), make_mixed(np.random.default_rng(9), 4)
+    numbers = [hb.Continuous(f"w{i}") for i in range(30)]
+    for i, number in enumerate(numbers):
+        above = [net.variable("g00"), net.variable("g22"), *numbers[max(i - 1, 0) : i]]
+        slopes = rng.normal(size=(2, 2, len(above) - 2))
+        net.add(
+            hb.LinearGaussian(number, above, intercept=np.zeros((2, 2)), coefficients=slopes, variance=np.ones((2, 2)))
+        )
+    with pytest.raises(hb.TooWide, match="takes about"):
+        net.posterior("g22", {"w29": 0.3}, beyond="slice", seconds=3e-5)
+    assert net.posterior("g22", {"g33": 1}, beyond="slice", seconds=3e-5).confidence == 1.0
