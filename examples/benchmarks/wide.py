@@ -108,7 +108,7 @@ def ask(
     Without `exact`, what fits is answered as with slices, if that is predicted to be fast enough.
     """
     for regime, part in ((None, 0.25), ("slice", 0.5), ("bound", 0.5))[not exact :]:
-        seconds = {"slice": SLICE_SECONDS, "bound": 0.5 * allowed}.get(str(regime))
+        seconds = {"slice": SLICE_SECONDS, "bound": 0.7 * allowed}.get(str(regime))
         options = hb.Options(max_bytes=part * gib * 2**30, beyond=regime, seconds=seconds)  # type: ignore[arg-type]
         try:
             return regime or "exact", network.posteriors(evidence, targets, options=options)

@@ -61,7 +61,7 @@ TABLE_CELLS, SMALL_TABLE = 2.0**25, 2.0**12
 with fewer cells than the second number don't."""
 HELD_BYTES_PER_CELL = 32
 """The memory that is allowed for each cell of all mini-buckets together."""
-DRAWING = 0.6
+DRAWING = 0.7
 """The part of the time that draws take by the plan; the rest is for the search of what to draw and for mini-buckets."""
 FEWEST, MOST, MOST_FORWARD = 256, 200_000, 2_000_000
 """There are at least and at most so many draws; more where variables are drawn from their own potentials, without
