@@ -360,7 +360,7 @@ def main() -> None:
     parser.add_argument("--mixed", type=float, metavar="DRAWS")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--observed", type=int, default=6)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.mixed:
         print("family     seed regime  seconds effective  largest     mean  coverage  width  largest shift")
         for family in MIXED:
