@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import networkx as nx
 
@@ -323,7 +323,6 @@ class Network(DirectedGraph):
     def posterior(  # type: ignore[overload-overlap]  # a name is a sequence of letters
         self, target: str, evidence: Any = None, *, options: Options | None = None, **keywords: Unpack[OptionKeywords]
     ) -> DiscretePosterior | ContinuousPosterior: ...
-
     @overload
     def posterior(
         self,
@@ -333,7 +332,6 @@ class Network(DirectedGraph):
         options: Options | None = None,
         **keywords: Unpack[OptionKeywords],
     ) -> JointPosterior: ...
-
     def posterior(
         self,
         target: str | Sequence[str],
@@ -348,14 +346,11 @@ class Network(DirectedGraph):
         ----------
         target : name, or sequence of names for a joint posterior
         evidence : mapping or table, optional
-        options : Options, optional
-            Or its attributes as keywords: `tolerance`, `max_bytes` and `impossible`.
 
         Examples
         --------
         >>> import hybridbn as hb
-        >>> sick = hb.Discrete("sick", states=("no", "yes"))
-        >>> fever = hb.Continuous("fever")
+        >>> sick, fever = hb.Discrete("sick", states=("no", "yes")), hb.Continuous("fever")
         >>> net = hb.Network([
         ...     hb.Multinomial(sick, table=[0.9, 0.1]),
         ...     hb.LinearGaussian(fever, parents=(sick,), intercept=[36.8, 38.5], variance=[0.1, 0.5]),
@@ -364,8 +359,7 @@ class Network(DirectedGraph):
         <posterior of 'sick': 'no': 0.01893, 'yes': 0.9811>
         >>> round(net.posterior("sick", {"fever": hb.Interval(37.5)})["yes"], 4)
         0.884
-        >>> import pandas as pd
-        >>> net.posterior("sick", pd.DataFrame({"fever": [36.5, None, 39.0]}))["yes"].round(3)
+        >>> net.posterior("sick", hb.Table({"fever": [36.5, None, 39.0]}))["yes"].round(3)
         array([0.001, 0.1  , 1.   ])
         """
         from hybridbn.inference.queries import posterior
@@ -414,7 +408,6 @@ class Network(DirectedGraph):
         options: Options | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> dict[str, Any]: ...
-
     @overload
     def most_probable(
         self,
@@ -424,37 +417,48 @@ class Network(DirectedGraph):
         options: Options | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> Frame: ...
-
+    @overload
+    def most_probable(
+        self,
+        evidence: Any = None,
+        names: Any = None,
+        *,
+        return_bounds: Literal[True],
+        options: Options | None = None,
+        **keywords: Unpack[PrecisionKeywords],
+    ) -> tuple[Any, tuple[Any, Any]]: ...
     def most_probable(
         self,
         evidence: Any = None,
         names: Sequence[str] | None = None,
         *,
+        return_bounds: bool = False,
         options: Options | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> Any:
         """Return the most probable values of all hidden variables together, or of some with the others summed out.
 
-        A mapping of evidence gives a dict, a table gives a frame of the same kind (pandas, polars, arrow, `Table`). The
-        answer is exact for discrete and linear Gaussian networks; where other continuous variables are hidden it is the
-        result of a mode search that begins at the posterior's mass. A row of probability zero raises
-        `ImpossibleEvidence`.
+        A mapping of evidence gives a dict, a table a frame of the same kind (pandas, polars, arrow, `Table`). It is
+        exact for discrete and linear Gaussian networks, the result of a mode search that begins at the posterior's mass
+        where other continuous variables are hidden, and with ``beyond="bound"`` the best that is found in `seconds`. A
+        row of probability zero raises `ImpossibleEvidence`.
+
+        With `return_bounds` there are limits of the largest log probability beside the answer: the lower one is that of
+        the answer, the upper one is the same where that is exact, and infinite after a mode search.
 
         Examples
         --------
         >>> import hybridbn as hb
         >>> a, b = hb.Discrete("a", states=(0, 1)), hb.Discrete("b", states=(0, 1))
-        >>> net = hb.Network([
-        ...     hb.Multinomial(a, table=[0.6, 0.4]),
-        ...     hb.Multinomial(b, parents=(a,), table=[[0.5, 0.5], [0.1, 0.9]]),
-        ... ])
-        >>> net.most_probable(), net.most_probable(names=["a"])
-        ({'a': 1, 'b': 1}, {'a': 0})
+        >>> p = hb.Multinomial(b, parents=(a,), table=[[0.5, 0.5], [0.1, 0.9]])
+        >>> net = hb.Network([hb.Multinomial(a, table=[0.6, 0.4]), p])
+        >>> net.most_probable(), net.most_probable(names=["a"]), net.most_probable({"a": 0, "b": 0}, return_bounds=True)
+        ({'a': 1, 'b': 1}, {'a': 0}, ({}, (-1.2039728043259361, -1.2039728043259361)))
         """
         from hybridbn.inference.most_probable import most_probable
 
         chosen = resolve_options("most_probable", options, keywords, impossible="raise")
-        return most_probable(self, evidence, names, chosen)
+        return most_probable(self, evidence, names, chosen, return_bounds=return_bounds)
 
     @overload
     def sample(
@@ -466,7 +470,6 @@ class Network(DirectedGraph):
         options: Options | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> pandas.DataFrame: ...
-
     @overload
     def sample(
         self,
@@ -477,7 +480,6 @@ class Network(DirectedGraph):
         options: Options | None = None,
         **keywords: Unpack[PrecisionKeywords],
     ) -> Frame: ...
-
     def sample(
         self,
         n: int = 1,

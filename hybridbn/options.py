@@ -27,7 +27,8 @@ class Options:
     Attributes
     ----------
     tolerance : float
-        Wanted error of probabilities where quadrature is needed; closed forms are exact up to rounding.
+        Wanted error of probabilities where quadrature is needed; closed forms are exact up to rounding. What is sampled
+        stops as soon as no bound is further from its probability, if that is before the time is over.
     max_bytes : float
         Largest table that elimination may make before `TooWide` is raised.
     impossible : {"raise", "nan"}

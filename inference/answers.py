@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from time import process_time
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -409,8 +410,9 @@ def solve(
     `collect` returns the collectors of solutions; by default they keep what the posterior of each target needs.
     Without `compare`, rows are known to differ.
     """
+    started = process_time()
     problem = problem_of(network, question, read)
-    request = EngineRequest(network, problem, question, read, options)
+    request = EngineRequest(network, problem, question, read, options, started)
     plan = choose_plan(request)
     try:
         return _solve_by(plan, request, collect, compare)

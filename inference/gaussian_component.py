@@ -102,6 +102,10 @@ class GaussianComponent:
         total += self.logs(axes, evidence)
         return 0.0
 
+    def count_work(self, sizes: Mapping[str, int]) -> float:
+        """Return about how many cells of other tables take as long as this factor."""
+        return math.prod(float(sizes[name]) for name in self.names) * (len(self.closed) + 1) ** 2
+
     def maximize_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the log density of the rest with the closed variables at their most probable values."""
         return self._logs(axes, evidence, at_peak=True)

@@ -22,13 +22,15 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import TooWide
 from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
 from hybridbn.inference.axes import Axis, NodeAxis
 from hybridbn.inference.elimination.executor import WeightSource
+from hybridbn.inference.elimination.ordering import EliminationOrder
 from hybridbn.inference.engines import too_wide
 from hybridbn.inference.engines.elimination import EliminationPlan, split_rows
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.gaussian_component import GaussianComponent
+from hybridbn.inference.maximization import complete_beyond, list_logs
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.quadrature.grids import place_nodes
@@ -57,10 +59,15 @@ TableFunction: TypeAlias = Callable[[Mapping[str, Axis], Evidence, Mapping[str, 
 
 
 def most_probable(
-    network: Network, evidence: Any = None, names: Sequence[str] | None = None, options: Options | None = None
+    network: Network,
+    evidence: Any = None,
+    names: Sequence[str] | None = None,
+    options: Options | None = None,
+    *,
+    return_bounds: bool = False,
 ) -> Any:
     """Return the most probable values of all hidden variables, or of some: a dict, or for a table the same kind of
-    frame.
+    frame; with `return_bounds` a pair of this and of the limits of the log probability.
     """
     options = options or Options()
     network.check()
@@ -72,11 +79,19 @@ def most_probable(
         targets = [name for name in network if status_of(read.finding(name)) != "hard"]
         shown = targets if read.single else list(network)
     completed: dict[str, NDArray[Any]] = {}
+    log_bounds = None
     # a target that was set has its value
     wanted = [name for name in targets if status_of(read.finding(name)) != "hard"]
     if wanted and read.rows:
-        search = _maximize_all if names is None else _maximize_targets
-        completed = search(network, read, wanted, options)
+        if names is None:
+            try:
+                completed = _maximize_all(network, read, wanted, options)
+            except TooWide as refused:
+                if options.beyond is None:
+                    raise
+                completed, log_bounds = _maximize_beyond(network, read, wanted, options, refused)
+        else:
+            completed = _maximize_targets(network, read, wanted, options)
         if names is not None or not _has_closed_form(network):
             completed = _sharpen(network, read, completed, options)
     for name in shown:
@@ -86,8 +101,41 @@ def most_probable(
     variables = [network.variable(name) for name in shown]
     if read.single:
         columns = Table.from_arrays(variables, completed).to_dict()
-        return {name: values[0].item() if values.dtype != object else values[0] for name, values in columns.items()}
-    return reader.answer(variables, completed)
+        answer = {name: values[0].item() if values.dtype != object else values[0] for name, values in columns.items()}
+    else:
+        answer = reader.answer(variables, completed)
+    if not return_bounds:
+        return answer
+    low = _log_value(network, read, {name: completed[name] for name in wanted}, options)
+    if log_bounds is None:
+        log_bounds = low if _has_closed_form(network) else np.full(read.rows, np.inf)
+    high = np.maximum(low, log_bounds)
+    return answer, (float(low[0]), float(high[0])) if read.single else (low, high)
+
+
+def _log_value(network: Network, read: Evidence, completed: Mapping[str, NDArray[Any]], options: Options) -> Values:
+    """Return the log probability of the evidence together with values of other variables."""
+    logs, findings = np.zeros(read.rows), dict(read.findings)
+    for name, values in completed.items():
+        finding = findings.get(name)
+        if finding is not None and not finding.plain:
+            logs += np.where(finding.observed, 0.0, finding.log_weight_of(values))
+        findings[name] = Finding(network.variable(name), values)
+    return logs + log_evidence_of(network, Evidence(findings, read.rows, single=False), options)
+
+
+def _maximize_beyond(
+    network: Network, read: Evidence, targets: Sequence[str], options: Options, refused: TooWide
+) -> tuple[dict[str, NDArray[Any]], Values]:
+    """Maximize over everything that is hidden where that is too wide; return the largest log probabilities, too."""
+    exactly = replace(options, beyond=None)
+
+    def maximize(case: Evidence, order: EliminationOrder) -> tuple[dict[str, NDArray[Any]], Values]:
+        hidden = [name for name in targets if status_of(case.finding(name)) != "hard"]
+        completed = _maximize_all(network, case, hidden, exactly, order)
+        return completed, _log_value(network, case, completed, exactly)
+
+    return complete_beyond(network, read, maximize, options, refused)
 
 
 def _has_closed_form(network: Network) -> bool:
@@ -139,25 +187,17 @@ def _sharpen(
 
 
 def _maximize_all(
-    network: Network, read: Evidence, targets: Sequence[str], options: Options
+    network: Network, read: Evidence, targets: Sequence[str], options: Options, order: EliminationOrder | None = None
 ) -> dict[str, NDArray[Any]]:
     """Maximize over everything that is hidden."""
     batch = Evidence(read.findings, read.rows, single=False)
     problem = problem_of(network, Question(tuple(targets), all_of=True, pointwise=True), batch)
-    skip = {number for number, source in enumerate(problem.sources) if isinstance(source, WeightSource)}
+    if order is not None and set(order.names) == set(problem.order.names):
+        problem.order = order
     result: dict[str, NDArray[Any]] = {}
 
     def tables(axes: Mapping[str, Axis], part: Evidence, settled: Mapping[str, Values]) -> list[Values]:
-        arrays = {}
-        for number, source in enumerate(problem.sources):
-            if number in skip:
-                name = source.names[0]
-                arrays[number] = settled[name] if name in settled else np.zeros((axes[name].size, part.rows))
-            elif isinstance(source, GaussianComponent):
-                arrays[number] = source.maximize_logs(axes, part)
-            else:
-                arrays[number] = source.logs(axes, part)
-        return problem.executor.program.run_log(arrays, "max")
+        return problem.executor.program.run_log(list_logs(problem, axes, part, settled), "max")
 
     first_tied = np.full(read.rows, len(targets))
     for rows, part, axes, best, tied in _search(problem, batch, options, tables):

@@ -29,7 +29,7 @@ from hybridbn.inference.quadrature.supports import sort_topologically
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Drawn", "choose_drawn", "draw_forward", "list_tables"]
+__all__ = ["Drawn", "choose_drawn", "draw_all", "draw_forward", "list_tables"]
 
 LARGEST_COMPONENT = 200
 """The linear Gaussian variables of a larger component are drawn one by one, because a solution takes a cube of time."""
@@ -53,15 +53,22 @@ class Drawn(NamedTuple):
 
 
 def choose_drawn(
-    request: EngineRequest, kept: Iterable[str], most_cells: float, table_cells: float, *, search: bool
+    request: EngineRequest,
+    kept: Iterable[str],
+    most_cells: float,
+    most_total: float,
+    table_cells: float,
+    effort: float,
 ) -> Drawn | None:
-    """Return the variables to draw until the tables of the others have at most `most_cells`; None where that can't
+    """Return the variables to draw until the tables of the others have at most `most_cells` each; None where that can't
     be done.
 
     Parameters
     ----------
     kept : variables that are eliminated last
+    most_total : of all tables together, if that can be done
     table_cells : the most cells of a table that is known to the proposal
+    effort : of the search, see `choose_cut`
     """
     problem, sizes = request.problem, request.problem.sizes
     states = {name for name, axis in problem.axes.items() if isinstance(axis, StateAxis)}
@@ -89,7 +96,7 @@ def choose_drawn(
     for component in {id(part): part for part in problem.component_of.values()}.values():
         if len(component.closed) > LARGEST_COMPONENT:
             wanted.update(component.closed)
-        if _count_work(component, sizes) > most_cells:
+        if component.count_work(sizes) > most_cells:
             wanted.update(states.intersection(component.names))
     if not wanted.issubset(problem.potentials):
         return None
@@ -100,30 +107,42 @@ def choose_drawn(
         scopes = list({tuple(name for name in scope if name not in drawn): None for scope in scopes})
         kept = [name for name in kept if name not in drawn]
         order = find_order(scopes, sizes, kept)
-    cut = choose_cut(scopes, sizes, states - drawn, most_cells, order, tuple(kept), search=search)
+    cut = choose_cut(
+        scopes, sizes, states - drawn, most_cells, order, tuple(kept), most_total=most_total, effort=effort
+    )
     if cut is None or not (cut.names or drawn):
         return None
     add_above(cut.names)
     if any(not problem.potentials[name].normalized for name in forward):
         return None
-    names = cut.names
+    names = (*sorted(drawn.difference(cut.names)), *cut.names)
     if forward:
         names = tuple(name for name in reversed(sort_topologically(problem.potentials)) if name in drawn)
     order = cut.order._replace(names=tuple(name for name in cut.order.names if name not in drawn))
     return Drawn(names, frozenset(forward), order)
 
 
-def _count_work(component: GaussianComponent, sizes: Mapping[str, int]) -> float:
-    """Return about how many cells of other tables take as long as the component's."""
-    return math.prod(float(sizes[name]) for name in component.names) * (len(component.closed) + 1) ** 2
+def draw_all(request: EngineRequest) -> Drawn | None:
+    """Return all variables, which are drawn in a good order for mini-buckets; None where they are not all discrete."""
+    problem = request.problem
+    names = problem.order.names
+    kept = tuple(name for name in problem.axes if name not in set(names))
+    if problem.component_of or not all(isinstance(axis, StateAxis) for axis in problem.axes.values()) or problem.nodes:
+        return None
+    return Drawn((*names, *kept), frozenset(), EliminationOrder((), 0.0, 1.0, ()))
 
 
-def list_tables(problem: Problem, case: Evidence, drawn: Drawn, most_cells: float) -> tuple[list[LogTable], bool]:
-    """Return the logarithms of all factors for one row, or of their largest values; and whether all have one."""
+def list_tables(
+    problem: Problem, case: Evidence, drawn: Drawn, most_cells: float, *, maximize: bool = False
+) -> tuple[list[LogTable], bool]:
+    """Return the logarithms of all factors for one row, or of their largest values; and whether all have one.
+
+    With `maximize`, linear Gaussian variables are at their most probable values.
+    """
     tables: list[LogTable] = []
     bounded, sizes = True, problem.sizes
     for source in problem.sources:
-        for table in _list_tables(problem, sizes, source, case, drawn, most_cells):
+        for table in _list_tables(problem, sizes, source, case, drawn, most_cells, maximize=maximize):
             bounded &= table is not None
             if table is not None:
                 tables.append(table)
@@ -137,16 +156,18 @@ def _list_tables(
     case: Evidence,
     drawn: Drawn,
     most_cells: float,
+    *,
+    maximize: bool,
 ) -> list[LogTable | None]:
     """Return the tables whose product a factor never exceeds, with None for a factor that may be any number."""
     has_axes = problem.axes.keys() >= set(source.names)
     if isinstance(source, WeightSource):
         return []
     if isinstance(source, GaussianComponent):
-        if not has_axes or drawn.forward.intersection(source.closed) or _count_work(source, sizes) > most_cells:
+        if not has_axes or drawn.forward.intersection(source.closed) or source.count_work(sizes) > most_cells:
             # what is not observed has the mass one
-            observed = [p for p in source.potentials if _is_observed(p.child.name, case)]
-            return [_bound_potential(problem, potential, case, most_cells) for potential in observed]
+            counted = [p for p in source.potentials if maximize or _is_observed(p.child.name, case)]
+            return [_bound_potential(problem, potential, case, most_cells) for potential in counted]
     elif isinstance(source, PotentialSource):
         child = source.potential.child.name
         if child in drawn.forward and not _is_observed(child, case):
@@ -155,7 +176,10 @@ def _list_tables(
             return [_bound_potential(problem, source.potential, case, most_cells)]
     elif isinstance(source, LikelihoodSource) and not has_axes:
         return [None]
-    logs = source.logs(problem.axes, case)
+    if maximize and isinstance(source, GaussianComponent):
+        logs = source.maximize_logs(problem.axes, case)
+    else:
+        logs = source.logs(problem.axes, case)
     return [LogTable(source.names, logs[..., 0] if logs.ndim > len(source.names) else logs)]
 
 

@@ -17,7 +17,7 @@ from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_abo
 from hybridbn.inference.elimination.ordering import find_order
 from hybridbn.inference.engines import bounds
 
-BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.1)
+BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.2)
 
 
 @pytest.fixture(autouse=True)
@@ -325,3 +325,81 @@ def test_cuts_that_certainly_give_too_many_slices_are_not_searched_for():
     assert cut is not None
     assert (len(cut.names), cut.slices, cut.order.largest) == (36, 2.0**36, pytest.approx(16))
     assert choose_cut(scopes, sizes, names, 16, order, most_slices=2**35) is None
+
+
+def test_draws_stop_when_the_time_is_over(monkeypatch):
+    net, counts = make_grid(np.random.default_rng(5), 4), []
+    monkeypatch.setattr(bounds, "FEWEST", 16)
+    solution = bounds.SampleSums.solution
+    monkeypatch.setattr(
+        bounds.SampleSums, "solution", lambda sums, *given: counts.append(sums.draws) or solution(sums, *given)
+    )
+    net.posterior("g22", {"g33": 1}, options=BOUND)
+    ticks = iter(range(1000))
+    monkeypatch.setattr(bounds.time, "process_time", lambda: 1e6 + next(ticks))
+    net.posterior("g22", {"g33": 1}, options=BOUND)
+    # the first chunk is all that there is
+    assert counts[1] < counts[0] / 2
+
+
+def test_cuts_go_on_until_all_tables_together_are_small():
+    scopes = [(f"a{i}", f"b{i}") for i in range(6)]
+    sizes = {name: 4 for scope in scopes for name in scope}
+    order = find_order(scopes, sizes, ())
+    assert choose_cut(scopes, sizes, set(sizes), 16, order).names == ()
+    cut = choose_cut(scopes, sizes, set(sizes), 16, order, most_total=60)
+    assert len(cut.names) >= 4
+    assert cut.order.total <= 60
+
+
+def test_draws_stop_when_the_wanted_error_is_reached(monkeypatch):
+    net, counts = make_grid(np.random.default_rng(5), 4), []
+    monkeypatch.setattr(bounds, "FEWEST", 16)
+    solution = bounds.SampleSums.solution
+    monkeypatch.setattr(
+        bounds.SampleSums, "solution", lambda sums, *given: counts.append(sums.draws) or solution(sums, *given)
+    )
+    exact = net.posterior("g22", {"g33": 1}).probabilities
+    long = hb.Options(max_bytes=700, beyond="bound", seconds=2)
+    for tolerance in (0.2, 0.03):
+        posterior = net.posterior("g22", {"g33": 1}, options=long, tolerance=tolerance)
+        low, high = posterior.bounds
+        assert ((low <= exact) & (exact <= high)).all()
+        assert max((high - posterior.probabilities).max(), (posterior.probabilities - low).max()) <= tolerance
+    assert counts[0] < counts[1]
+
+
+def test_tables_know_states_that_are_drawn_from_potentials(monkeypatch):
+    """d has no table, because of x, and is drawn for y; g is drawn from the table that it has with d."""
+    rng = np.random.default_rng(0)
+    x, y = hb.Continuous("x"), hb.Continuous("y")
+    d, k, g, h = (hb.Discrete(name, (0, 1)) for name in "dkgh")
+    net = hb.Network(
+        [
+            hb.LinearGaussian(x, intercept=0.0, variance=1.0),
+            hb.Softmax(d, (x,), intercept=[0.0, 0.5], coefficients=[[0.0], [1.0]]),
+            hb.LinearGaussian(y, (d,), intercept=[0.0, 1.0], variance=[1.0, 2.0]),
+            hb.Softmax(k, (y,), intercept=[0.0, 0.5], coefficients=[[0.0], [1.0]]),
+            hb.Multinomial(g, (d,), table=rng.dirichlet(np.ones(2), size=2)),
+            hb.Multinomial(h, (g, d), table=rng.dirichlet(np.ones(2), size=(2, 2))),
+        ]
+    )
+    evidence = {"h": 1, "k": 0}
+    exact = net.posterior("d", evidence).probabilities
+    monkeypatch.setattr(bounds, "CELLS_PER_DRAW", 1)
+    low, high = net.posterior("d", evidence, max_bytes=3000, beyond="bound", seconds=0.2).bounds
+    assert ((low <= exact) & (exact <= high) & (high - low < 0.2)).all()
+
+
+def test_linear_gaussian_components_take_time_too():
+    rng, net = np.random.default_rng(0), make_mixed(np.random.default_rng(9), 4)
+    numbers = [hb.Continuous(f"w{i}") for i in range(30)]
+    for i, number in enumerate(numbers):
+        above = [net.variable("g00"), net.variable("g22"), *numbers[max(i - 1, 0) : i]]
+        slopes = rng.normal(size=(2, 2, len(above) - 2))
+        net.add(
+            hb.LinearGaussian(number, above, intercept=np.zeros((2, 2)), coefficients=slopes, variance=np.ones((2, 2)))
+        )
+    with pytest.raises(hb.TooWide, match="takes about"):
+        net.posterior("g22", {"w29": 0.3}, beyond="slice", seconds=3e-5)
+    assert net.posterior("g22", {"g33": 1}, beyond="slice", seconds=3e-5).confidence == 1.0

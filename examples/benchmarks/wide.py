@@ -3,9 +3,10 @@
 Run ``python examples/benchmarks/wide.py FOLDER [PROBLEM ...]`` with a folder that holds ``NAME.uai.xz``, ``NAME.evid``
 and ``NAME.mar.xz`` (task MAR). Every problem is asked in a process of its own, within ``--seconds`` of CPU time and
 ``--gib`` of memory. "exact" fits, "slice" is exact, too, and "bound" is sampled: then the table says how many of the
-published marginals lie within the intervals (of 95 %) and how wide these are. Hellinger distances are means over the
-variables, beside those of loopy belief propagation on the same factors; with ``--peers`` pyAgrum's approximations
-follow.
+published marginals lie within the intervals (of 95 %) and how wide these are, first for those that hold for any number
+of draws, then for the asymptotic ones. Hellinger distances are means over the variables, beside those of loopy belief
+propagation on the same factors; with ``--peers`` the mean and largest errors of pyAgrum's loopy belief propagation,
+Gibbs sampling and importance sampling follow. What is in the file of ``--results`` is not asked again.
 
 ``python examples/benchmarks/wide.py --mixed 1e7`` asks three families of mixed networks instead, beside as many draws
 weighted by their likelihood: a 30 x 30 grid of tables, Gaussians and logistic nodes, a conditional Gaussian network of
@@ -15,6 +16,7 @@ weighted by their likelihood: a 30 x 30 grid of tables, Gaussians and logistic n
 from __future__ import annotations
 
 import argparse
+import json
 import lzma
 import math
 import resource
@@ -30,8 +32,13 @@ import numpy as np
 import hybridbn as hb
 from hybridbn.formats.networks.uai import parse_uai, read_uai_evidence
 
-HEADER = "problem              regime  seconds    MiB  largest     mean  hellinger    loopy  coverage  width"
-SLICE_SECONDS = 60.0
+HEADER = (
+    "problem             regime seconds    MiB  largest     mean hellinger    loopy coverage width"
+    " asymptotic coverage width"
+)
+PEERS = ("LoopyBeliefPropagation", "GibbsSampling", "ImportanceSampling")
+PEER_SECONDS = 60.0
+SLICE_SECONDS = 90.0
 """Slices that are predicted to take longer are left to sampling."""
 
 
@@ -93,10 +100,15 @@ def hellinger(one: np.ndarray, other: np.ndarray) -> float:
     return math.sqrt(max(1 - float(np.sqrt(one * other).sum()), 0.0))
 
 
-def ask(network: hb.Network, evidence: dict[str, Any], targets: list[str], allowed: float, gib: float) -> Any:
-    """Return the regime that answers, and the posteriors; tables take a part of the memory of the process only."""
-    for regime, part in ((None, 0.25), ("slice", 0.5), ("bound", 0.5)):
-        seconds = {"slice": SLICE_SECONDS, "bound": 0.5 * allowed}.get(str(regime))
+def ask(
+    network: hb.Network, evidence: dict[str, Any], targets: list[str], allowed: float, gib: float, *, exact: bool = True
+) -> Any:
+    """Return the regime that answers, and the posteriors; tables take a part of the memory of the process only.
+
+    Without `exact`, what fits is answered as with slices, if that is predicted to be fast enough.
+    """
+    for regime, part in ((None, 0.25), ("slice", 0.5), ("bound", 0.5))[not exact :]:
+        seconds = {"slice": SLICE_SECONDS, "bound": 0.7 * allowed}.get(str(regime))
         options = hb.Options(max_bytes=part * gib * 2**30, beyond=regime, seconds=seconds)  # type: ignore[arg-type]
         try:
             return regime or "exact", network.posteriors(evidence, targets, options=options)
@@ -114,25 +126,24 @@ def report(folder: Path, name: str, allowed: float, gib: float) -> None:
         regime, posteriors = ask(network, evidence, list(published), allowed, gib)
     spent = time.process_time() - start
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    if not posteriors:
-        print(f"{name:20} {'too wide':>8} {spent:7.1f} {memory:6.0f}")
-        return
-    loopy = propagate_loopily(network, evidence)
-    errors = [float(np.abs(posteriors[n].probabilities - m).max()) for n, m in published.items()]
-    ours = np.mean([hellinger(posteriors[n].probabilities, m) for n, m in published.items()])
-    theirs = np.mean([hellinger(loopy[n], m) for n, m in published.items()])
-    limits = [(*posteriors[n].bounds, m) for n, m in published.items() if len(m) > 1]
-    # published digits are rounded
-    inside = np.concatenate([(low - 1e-5 <= m) & (m <= high + 1e-5) for low, high, m in limits])
-    width = np.concatenate([high - low for low, high, _ in limits])
-    print(
-        f"{name:20} {regime:>6} {spent:8.1f} {memory:6.0f} {max(errors):8.2g} {np.mean(errors):8.2g} {ours:10.2g}"
-        f" {theirs:8.2g} {inside.mean():9.3f} {width.mean():6.3f}"
-    )
+    row: dict[str, Any] = {"name": name, "regime": regime, "seconds": spent, "mib": memory}
+    if posteriors:
+        loopy = propagate_loopily(network, evidence)
+        errors = [float(np.abs(posteriors[n].probabilities - m).max()) for n, m in published.items()]
+        row["largest"], row["mean"] = max(errors), float(np.mean(errors))
+        row["hellinger"] = float(np.mean([hellinger(posteriors[n].probabilities, m) for n, m in published.items()]))
+        row["loopy"] = float(np.mean([hellinger(loopy[n], m) for n, m in published.items()]))
+        for kind in ("", "asymptotic_"):
+            limits = [(*getattr(posteriors[n], kind + "bounds"), m) for n, m in published.items() if len(m) > 1]
+            # published digits are rounded
+            inside = np.concatenate([(low - 1e-5 <= m) & (m <= high + 1e-5) for low, high, m in limits])
+            row[kind + "coverage"] = float(inside.mean())
+            row[kind + "width"] = float(np.concatenate([high - low for low, high, _ in limits]).mean())
+    print(json.dumps(row))
 
 
-def report_peers(folder: Path, name: str) -> None:
-    """Print the largest and mean errors of pyAgrum's approximations."""
+def report_peer(folder: Path, name: str, engine: str) -> None:
+    """Print the largest and mean error of one of pyAgrum's approximations."""
     import pyagrum
 
     network, evidence, marginals = read_problem(folder, name)
@@ -143,21 +154,64 @@ def report_peers(folder: Path, name: str) -> None:
         potential = network.potential(node)
         for parent in potential.scope[:-1]:
             peer.addArc(parent, node)
-        peer.cpt(node)[:] = potential.table.transpose(  # type: ignore[attr-defined]
-            [*reversed(range(len(potential.scope) - 1)), len(potential.scope) - 1]
+        axes = [*reversed(range(len(potential.scope) - 1)), len(potential.scope) - 1]
+        peer.cpt(node)[:] = np.ascontiguousarray(potential.table.transpose(axes))  # type: ignore[attr-defined]
+    inference = getattr(pyagrum, engine)(peer)
+    inference.setEvidence(evidence)
+    if hasattr(inference, "setMaxTime"):
+        inference.setMaxTime(PEER_SECONDS)
+    inference.makeInference()
+    errors = [
+        float(np.abs(inference.posterior(f"var_{i}").toarray() - marginal).max())
+        for i, marginal in enumerate(marginals)
+        if f"var_{i}" not in evidence
+    ]
+    print(json.dumps({f"{engine}_mean": float(np.mean(errors)), f"{engine}_largest": max(errors)}))
+
+
+def format_row(row: dict[str, Any]) -> str:
+    """Return a line of the table."""
+    if "failed" in row:
+        return f"{row['name']:20} failed: {row['failed']}"
+    line = f"{row['name']:20} {row['regime']:>5} {row['seconds']:7.1f} {row['mib']:6.0f}"
+    if "mean" in row:
+        line += (
+            f" {row['largest']:8.2g} {row['mean']:8.2g} {row['hellinger']:9.2g} {row['loopy']:8.2g}"
+            f" {row['coverage']:8.3f} {row['width']:5.3f} {row['asymptotic_coverage']:19.3f}"
+            f" {row['asymptotic_width']:5.3f}"
         )
-    for engine in (pyagrum.LoopyBeliefPropagation, pyagrum.GibbsSampling, pyagrum.ImportanceSampling):
-        inference = engine(peer)
-        inference.setEvidence(evidence)
-        if hasattr(inference, "setMaxTime"):
-            inference.setMaxTime(60)
-        inference.makeInference()
-        errors = [
-            float(np.abs(inference.posterior(f"var_{i}").toarray() - marginal).max())
-            for i, marginal in enumerate(marginals)
-            if f"var_{i}" not in evidence
-        ]
-        print(f"  {engine.__name__:24} largest {max(errors):.2g} mean {np.mean(errors):.2g}")
+    for engine in PEERS:
+        if f"{engine}_mean" in row:
+            line += f"  {engine} {row[engine + '_mean']:.2g} {row[engine + '_largest']:.2g}"
+        elif engine in row:
+            line += f"  {engine} {row[engine]}"
+    return line
+
+
+def run_alone(command: list[str], seconds: float, gib: float) -> dict[str, Any]:
+    """Return what a process of this script prints, within limits of time and memory, or how it failed."""
+
+    def limit() -> None:
+        cpu, memory = int(1.5 * seconds) + 60, int(gib * 2**30)
+        resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
+        resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+
+    command = [sys.executable, __file__, *command]
+    done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
+    if done.stdout.strip():
+        row: dict[str, Any] = json.loads(done.stdout)
+        return row
+    return {"failed": (done.stderr.strip().splitlines() or [f"exit {done.returncode}"])[-1]}
+
+
+def ask_problem(folder: Path, name: str, given: argparse.Namespace) -> dict[str, Any]:
+    """Return the row of a problem, with those of the peers that are wanted."""
+    command = [str(folder), name, "--seconds", str(given.seconds), "--gib", str(given.gib), "--alone"]
+    row = {"name": name, **run_alone([*command, "hybridbn"], given.seconds, given.gib)}
+    for engine in PEERS if given.peers else ():
+        answer = run_alone([*command, engine], given.seconds, given.gib)
+        row |= {engine: answer["failed"]} if "failed" in answer else answer
+    return row
 
 
 def make_gaussian(rng: np.random.Generator, name: str, parents: list[Any]) -> Any:
@@ -273,7 +327,7 @@ def report_mixed(family: str, seed: int, observed: int, draws: int, allowed: flo
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*(effective sample|estimate)")
-        regime, posteriors = ask(network, evidence, hidden, allowed, gib)
+        regime, posteriors = ask(network, evidence, hidden, allowed, gib, exact=False)
     spent = time.process_time() - start
     reference, effective = weigh_by_likelihood(network, evidence, draws)
     errors, inside, width, shifts = [], [], [], []
@@ -301,11 +355,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=120.0)
     parser.add_argument("--gib", type=float, default=2.0)
     parser.add_argument("--peers", action="store_true")
-    parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--results", type=Path, help="a file of rows that are known; new ones are added")
+    parser.add_argument("--alone", choices=["hybridbn", *PEERS], help=argparse.SUPPRESS)
     parser.add_argument("--mixed", type=float, metavar="DRAWS")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--observed", type=int, default=6)
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     if given.mixed:
         print("family     seed regime  seconds effective  largest     mean  coverage  width  largest shift")
         for family in MIXED:
@@ -314,23 +369,23 @@ def main() -> None:
         return
     if given.folder is None:
         parser.error("name the folder of the problems, or ask for --mixed networks")
-    if given.alone:
+    if given.alone == "hybridbn":
         report(given.folder, given.problems[0], given.seconds, given.gib)
         return
+    if given.alone:
+        report_peer(given.folder, given.problems[0], given.alone)
+        return
+    known: dict[str, dict[str, Any]] = {}
+    if given.results is not None and given.results.exists():
+        known = {row["name"]: row for row in map(json.loads, given.results.read_text().splitlines())}
     print(HEADER, flush=True)
     for name in given.problems or sorted(path.name.removesuffix(".uai.xz") for path in given.folder.glob("*.uai.xz")):
-        command = [sys.executable, __file__, str(given.folder), name, "--alone"]
-        command += ["--seconds", str(given.seconds), "--gib", str(given.gib)]
-
-        def limit() -> None:
-            cpu, memory = int(1.5 * given.seconds) + 60, int(given.gib * 2**30)
-            resource.setrlimit(resource.RLIMIT_CPU, (cpu, cpu))
-            resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
-
-        done = subprocess.run(command, preexec_fn=limit, capture_output=True, text=True, check=False)
-        print(done.stdout.rstrip() or f"{name:20} failed: {done.stderr.strip().splitlines()[-1:]}", flush=True)
-        if given.peers:
-            report_peers(given.folder, name)
+        if name not in known:
+            known[name] = ask_problem(given.folder, name, given)
+            if given.results is not None:
+                with given.results.open("a") as file:
+                    file.write(json.dumps(known[name]) + "\n")
+        print(format_row(known[name]), flush=True)
 
 
 if __name__ == "__main__":

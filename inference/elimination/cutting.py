@@ -12,28 +12,27 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from scipy.sparse import csr_matrix
 
 from hybridbn.inference.elimination.ordering import (
-    SEARCH_EFFORT,
     EliminationOrder,
     make_junction_tree,
     search_order,
 )
 
-__all__ = ["Cut", "choose_cut"]
+__all__ = ["CUT_EFFORT", "Cut", "choose_cut"]
 
+CUT_EFFORT = 2e9
+"""Searches for better orders while variables are cut stop at this effort, as `search_order` counts it, if not
+earlier."""
 _TRIALS_PER_CUT = 2
 """Searches for a better order after a variable is cut."""
 _FEW_CUTS = 8
 """After more cuts, the order is searched for again only after each so many."""
-_BITS_AT_ONCE = 32
-"""One more variable is cut at a time for each so many bits by which the largest table is too large."""
-_BITS_AT_ONCE_IN_PREDICTIONS = 1
-"""The same where only the cost is to be predicted, which must not take long itself."""
 _TRIALS_AT_LAST = 20
 """Searches for a better order after all cuts."""
-_EFFORT = 2e8
-"""So many variables are cut at a time that all rounds together look at about so many pairs of neighbors."""
+_TIE = 1e-12
+"""Rates that differ by less are the same."""
 
 
 class Cut(NamedTuple):
@@ -57,14 +56,19 @@ def choose_cut(
     order: EliminationOrder,
     keep: Sequence[str] = (),
     *,
-    search: bool = True,
+    most_total: float = math.inf,
     most_slices: float = math.inf,
+    effort: float = CUT_EFFORT,
 ) -> Cut | None:
     """Return the variables to cut until no table has more than `most_cells`; None where those allowed don't suffice, or
     where that certainly takes more than `most_slices`.
 
-    Variables to keep are eliminated last, and are not part of the order. Without `search` the order of the others stays
-    as it is, which is fast and good enough for a prediction.
+    Parameters
+    ----------
+    keep : variables that are eliminated last, and are not part of the order
+    most_total : more variables are cut, as long as there are some, until all tables together have at most so many cells
+    effort : of the search for better orders; without any the order of the others stays as it is, which is fast and good
+        enough for a prediction
 
     Examples
     --------
@@ -75,60 +79,76 @@ def choose_cut(
     (1, 10.0, 100.0)
     """
     cut: list[str] = []
-    slices = 1.0
-    while order.largest > most_cells:
+    slices, left = 1.0, effort / 2
+    while order.largest > most_cells or order.total > most_total:
         # a variable divides the largest table by no more than the number of its states
         if slices * (order.largest / most_cells) > most_slices:
             return None
-        excess = math.log2(min(order.largest, 1e300) / most_cells)
-        bits = float(_BITS_AT_ONCE_IN_PREDICTIONS)
-        if search:
-            rounds = _EFFORT / (len(order.names) * len(order.clique) ** 2 + 1)
-            bits = min(max(rounds / (1 + math.log(1 + excess)), bits), _BITS_AT_ONCE)
-        names = _choose_names(scopes, sizes, allowed, order, max(1, int(excess / bits)))
+        trial = _count_trial(order)
+        many = len(cut) >= _FEW_CUTS or left < trial
+        names = _Cliques(scopes, sizes, order).choose_names(allowed, most_cells, most_total, _FEW_CUTS if many else 1)
         if not names:
-            return None
+            if order.largest > most_cells:
+                return None
+            break
         cut += names
         slices *= math.prod(float(sizes[name]) for name in names)
         scopes = list({tuple(other for other in scope if other not in names): None for scope in scopes})
         keep = [other for other in keep if other not in names]
         order = _measure(scopes, sizes, [other for other in order.names if other not in names], keep)
-        fast = 10 * len(order.names) * len(order.clique) ** 3 < SEARCH_EFFORT
-        if search and fast and (len(cut) < _FEW_CUTS or len(cut) % _FEW_CUTS == 0):
+        if left >= trial:
             order = search_order(scopes, sizes, keep, order, _TRIALS_PER_CUT)
-    if cut and search:
-        better = search_order(scopes, sizes, keep, order, _TRIALS_AT_LAST)
+            left -= _TRIALS_PER_CUT * trial
+    if cut and effort:
+        better = search_order(scopes, sizes, keep, order, _TRIALS_AT_LAST, effort / 2)
         order = better if better.largest <= most_cells else order
     return Cut(tuple(cut), slices, order)
 
 
-def _choose_names(
-    scopes: Sequence[tuple[str, ...]],
-    sizes: Mapping[str, int],
-    allowed: Collection[str],
-    order: EliminationOrder,
-    count: int,
-) -> list[str]:
-    """Return the variables of the largest table that cost least for each bit that they take from the table."""
-    cliques = [clique.names for clique in make_junction_tree(scopes, [*order.names, *_list_kept(scopes, order)], ())]
-    log_sizes = dict(zip(sizes, map(math.log, sizes.values()), strict=True))
-    logs = np.array([sum(map(log_sizes.__getitem__, clique)) for clique in cliques])
-    cells = np.exp(logs - logs.max())
-    candidates = [name for name in order.clique if name in allowed and sizes[name] > 1]
-    if len(candidates) <= count:
-        return candidates
-    total = cells.sum()
-    smaller = dict.fromkeys(candidates, 0.0)
-    for clique, part in zip(cliques, cells, strict=True):
-        for name in clique:
-            if name in smaller:
-                smaller[name] += float(part)
+def _count_trial(order: EliminationOrder) -> float:
+    """Return about the effort of one search for a better order."""
+    return len(order.names) * float(len(order.clique)) ** 3
 
-    def rate(name: str) -> tuple[float, str]:
-        states = sizes[name]
-        return math.log((total * states - (states - 1) * smaller[name]) / total) / math.log(states), name
 
-    return sorted(candidates, key=rate)[:count]
+class _Cliques:
+    """The tables of an elimination, which get smaller when variables are cut, in the same order."""
+
+    def __init__(self, scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int], order: EliminationOrder) -> None:
+        cliques = make_junction_tree(scopes, [*order.names, *_list_kept(scopes, order)], ())
+        self._names = sorted({name for clique in cliques for name in clique.names})
+        position = {name: i for i, name in enumerate(self._names)}
+        members = [[position[name] for name in clique.names] for clique in cliques]
+        columns = np.array([i for clique in members for i in clique], dtype=np.intp)
+        starts = np.cumsum([0, *map(len, members)])
+        self._holds = csr_matrix((np.ones(len(columns)), columns, starts), (len(members), len(self._names)))
+        self._logs = np.log([max(sizes[name], 1) for name in self._names])
+
+    def choose_names(self, allowed: Collection[str], most_cells: float, most_total: float, count: int) -> list[str]:
+        """Return variables to cut, one after the other the one of the largest table that costs least for each bit that
+        it takes from the tables.
+        """
+        usable = np.array([name in allowed for name in self._names], dtype=bool) & (self._logs > 0)
+        left, chosen = self._logs.copy(), list[str]()
+        while len(chosen) < count:
+            logs = self._holds @ left
+            cells = np.exp(np.minimum(logs, 700.0))
+            largest = int(logs.argmax())
+            if cells[largest] <= most_cells and cells.sum() <= most_total:
+                break
+            start, stop = self._holds.indptr[largest : largest + 2]
+            members = self._holds.indices[start:stop]
+            candidates = members[usable[members]]
+            if not len(candidates):
+                break
+            shares = np.exp(logs - logs[largest])
+            held = (self._holds[:, candidates].T @ shares) / shares.sum()
+            growth = np.exp(left[candidates])
+            rates = np.log(growth - (growth - 1) * held) / left[candidates]
+            # the first of the best ones by name
+            best = candidates[rates <= rates.min() + _TIE].min()
+            chosen.append(self._names[best])
+            usable[best], left[best] = False, 0.0
+        return chosen
 
 
 def _list_kept(scopes: Sequence[tuple[str, ...]], order: EliminationOrder) -> list[str]:

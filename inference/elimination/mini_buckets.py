@@ -10,6 +10,8 @@ changing the product (Liu & Ihler 2011, "Bounding the partition function using H
 the mini-buckets' conditionals, weighted by w, is a distribution to draw from; the ratio of the product to it never
 exceeds the bound (Liu, Fisher & Ihler 2015, "Probabilistic variational bounds for graphical models"). A factor with the
 weight one beside others with the weight zero makes a variable that is drawn from that factor alone.
+
+Maxima in the place of sums are bounded by the products of the mini-buckets' maxima, the limit of all weights at zero.
 """
 
 from __future__ import annotations
@@ -24,11 +26,14 @@ from numpy.typing import NDArray
 
 from hybridbn.variables import Values
 
-__all__ = ["Draw", "LogTable", "MiniBucket", "Proposal", "bound_from_above", "bound_within"]
+__all__ = ["Draw", "LogTable", "MiniBucket", "Proposal", "bound_from_above", "bound_within", "find_possible"]
 
 Draw: TypeAlias = Callable[[Values, Mapping[str, NDArray[Any]]], tuple[NDArray[Any], Values]]
 """From uniform numbers and the values drawn before to the values of a variable and their log densities."""
 
+
+_Combine: TypeAlias = Callable[[Values, tuple[int, ...]], Values]
+"""From logarithms and dimensions to those of the sums, or the largest ones, over these dimensions."""
 
 _SHARES = 4.0
 """A variable may take so many times the work or the memory that is left for each variable, since many take little."""
@@ -53,6 +58,8 @@ class Proposal(NamedTuple):
 
     log_bound: float
     buckets: tuple[tuple[str, tuple[MiniBucket, ...]], ...]
+    states: Mapping[str, NDArray[np.intp]] = MappingProxyType({})
+    """Those that the tables have of their variables, where these are not all."""
 
     def draw(
         self, count: int, rng: np.random.Generator, forward: Mapping[str, Draw] = MappingProxyType({})
@@ -63,11 +70,13 @@ class Proposal(NamedTuple):
         ----------
         forward : the functions that draw the variables without mini-buckets
         """
+        values: dict[str, NDArray[Any]] = {}
         codes: dict[str, NDArray[Any]] = {}
         log_probability = np.zeros(count)
         for name, parts in self.buckets:
             if name in forward:
-                codes[name], logs = forward[name](rng.random(count), codes)
+                values[name], logs = forward[name](rng.random(count), values)
+                codes[name] = values[name]
                 log_probability += logs
                 continue
             shares = np.sum([part.weight * _condition(part.table, codes, count) for part in parts], axis=0)
@@ -77,10 +86,10 @@ class Proposal(NamedTuple):
             cumulated = np.cumsum(shares, axis=1)
             levels = rng.random((count, 1)) * cumulated[:, -1:]
             chosen = (levels >= cumulated).sum(axis=1)
-            chosen = np.minimum(chosen, shares.shape[1] - 1)
-            codes[name] = chosen
-            log_probability += np.log(shares[np.arange(count), chosen] / cumulated[:, -1])
-        return codes, log_probability
+            codes[name] = np.minimum(chosen, shares.shape[1] - 1)
+            values[name] = self.states[name][codes[name]] if name in self.states else codes[name]
+            log_probability += np.log(shares[np.arange(count), codes[name]] / cumulated[:, -1])
+        return values, log_probability
 
 
 def _condition(table: LogTable, codes: Mapping[str, NDArray[Any]], count: int) -> Values:
@@ -93,6 +102,56 @@ def _condition(table: LogTable, codes: Mapping[str, NDArray[Any]], count: int) -
     values = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
     total = values.sum(axis=1, keepdims=True)
     return np.asarray(np.divide(values, total, out=np.zeros_like(values), where=total > 0))
+
+
+def find_possible(
+    tables: Sequence[LogTable], sizes: Mapping[str, int], whole: Collection[str] = ()
+) -> tuple[list[LogTable], dict[str, NDArray[np.intp]]]:
+    """Return tables without the states that other tables make impossible, and the states that are left.
+
+    A state is possible as long as each table has a cell for it with possible states of the others (arc consistency).
+
+    Parameters
+    ----------
+    whole : variables of which all states are kept; one is kept of each
+
+    Examples
+    --------
+    >>> tables = [LogTable(("a",), np.zeros(2)), LogTable(("a", "b"), np.where(np.eye(2, 3), 0.0, -np.inf))]
+    >>> left, states = find_possible(tables, {"a": 2, "b": 3})
+    >>> left[1].logs.shape, {name: known.tolist() for name, known in states.items()}
+    ((2, 2), {'b': [0, 1]})
+    """
+    possible = {name: np.ones(size, dtype=np.bool_) for name, size in sizes.items()}
+    supports = [np.isfinite(table.logs) for table in tables]
+    touching: dict[str, list[int]] = {}
+    for number, table in enumerate(tables):
+        for name in table.names:
+            touching.setdefault(name, []).append(number)
+    waiting = {number for number, support in enumerate(supports) if not support.all()}
+    while waiting:
+        number = waiting.pop()
+        names, support = tables[number].names, supports[number]
+        if not support.any():
+            break
+        for axis, name in enumerate(names):
+            shape = [-1 if other == axis else 1 for other in range(len(names))]
+            support = support & possible[name].reshape(shape)
+        supports[number] = support
+        for axis, name in enumerate(names):
+            left = support.any(axis=tuple(other for other in range(len(names)) if other != axis))
+            if name not in whole and left.any() and (left < possible[name]).any():
+                possible[name] &= left
+                waiting.update(touching[name])
+    states = {name: np.flatnonzero(left) for name, left in possible.items() if not left.all()}
+    smaller = []
+    for table in tables:
+        logs = table.logs
+        for axis, name in enumerate(table.names):
+            if name in states:
+                logs = logs.take(states[name], axis=axis)
+        smaller.append(LogTable(table.names, logs))
+    return smaller, states
 
 
 class TooManyCells(Exception):
@@ -108,14 +167,18 @@ def bound_within(
     forward: Collection[str],
     most_held: float,
     most_work: float = math.inf,
+    *,
+    maximize: bool = False,
 ) -> Proposal:
     """Return what `bound_from_above` does, with mini-buckets so small that no more than `most_held` cells are held."""
     while most_cells > 1:
         try:
-            return bound_from_above(tables, sizes, order, drawn, most_cells, forward, most_held, most_work)
+            return bound_from_above(
+                tables, sizes, order, drawn, most_cells, forward, most_held, most_work, maximize=maximize
+            )
         except TooManyCells:
             most_cells /= 4
-    return bound_from_above(tables, sizes, order, drawn, 1.0, forward)
+    return bound_from_above(tables, sizes, order, drawn, 1.0, forward, maximize=maximize)
 
 
 def bound_from_above(
@@ -127,6 +190,8 @@ def bound_from_above(
     forward: Collection[str] = (),
     most_held: float = math.inf,
     most_work: float = math.inf,
+    *,
+    maximize: bool = False,
 ) -> Proposal:
     """Return an upper bound on the sum of the product of tables, and the proposal for the variables eliminated last.
 
@@ -137,6 +202,7 @@ def bound_from_above(
         tables count by their largest values
     most_held : where more cells would be held, `TooManyCells` is raised
     most_work : mini-buckets get smaller where all of them together would have many more cells
+    maximize : whether the bound is on the largest product, not on the sum
 
     Examples
     --------
@@ -148,6 +214,7 @@ def bound_from_above(
     waiting: dict[str, list[LogTable]] = {name: [] for name in (*order, *drawn)}
     position = {name: i for i, name in enumerate(waiting)}
     constant, held = 0.0, 0
+    combine = _max_over if maximize else _sum_over
 
     def send(table: LogTable) -> None:
         nonlocal constant, held
@@ -172,12 +239,12 @@ def bound_from_above(
             inputs = [LogTable((name,), np.zeros(sizes[name]))]
         share = min(most_work, max(most_held - held, 0.0) if name in chosen else math.inf) * _SHARES / left
         groups = _group_tables(inputs, sizes, most_cells, share)
-        parts = _match_marginals(name, _multiply_groups(name, groups, sizes))
+        parts = _match_marginals(name, _multiply_groups(name, groups, sizes), combine)
         most_work -= sum(part.table.logs.size for part in parts)
         held -= sum(table.logs.size for table in inputs)
         inputs.clear()
         for part in parts:
-            send(LogTable(part.table.names[:-1], part.weight * _sum_last(part.table.logs)))
+            send(LogTable(part.table.names[:-1], part.weight * combine(part.table.logs, (part.table.logs.ndim - 1,))))
         if name in chosen:
             buckets.append((name, parts))
             held += sum(part.table.logs.size for part in parts)
@@ -244,7 +311,7 @@ def _spread(table: LogTable, names: Sequence[str]) -> Values:
     return spread
 
 
-def _match_marginals(name: str, parts: tuple[MiniBucket, ...]) -> tuple[MiniBucket, ...]:
+def _match_marginals(name: str, parts: tuple[MiniBucket, ...], combine: _Combine) -> tuple[MiniBucket, ...]:
     """Return the mini-buckets with equal marginals of the names that they share; their product is the same."""
     if len(parts) == 1:
         return parts
@@ -253,7 +320,7 @@ def _match_marginals(name: str, parts: tuple[MiniBucket, ...]) -> tuple[MiniBuck
     marginals = []
     for part in parts:
         over = tuple(i for i, other in enumerate(part.table.names) if other not in shared)
-        marginals.append(_sum_over(part.table.logs, over))
+        marginals.append(combine(part.table.logs, over))
     # the weights add up to one, so that the mean is weighted by them
     with np.errstate(invalid="ignore"):
         mean = sum(part.weight * marginal for part, marginal in zip(parts, marginals, strict=True))
@@ -276,5 +343,5 @@ def _sum_over(logs: Values, over: tuple[int, ...]) -> Values:
         return np.asarray(np.log(np.exp(logs - top).sum(axis=over)) + np.squeeze(top, over))
 
 
-def _sum_last(logs: Values) -> Values:
-    return _sum_over(logs, (logs.ndim - 1,))
+def _max_over(logs: Values, over: tuple[int, ...]) -> Values:
+    return np.asarray(logs.max(axis=over))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -18,6 +18,7 @@ __all__ = [
     "assign_factors",
     "find_drawing_order",
     "find_order",
+    "limit_effort",
     "make_junction_tree",
     "search_order",
 ]
@@ -37,6 +38,10 @@ PATIENCE = 40
 """The search stops after this many trials without an improvement."""
 SEARCH_EFFORT = 2e8
 """The search for a better order stops at this number of vertices times the cubes of the widths, if not earlier."""
+EFFORT_PER_SECOND = 5e8
+"""About so much of that is done in a second."""
+PLANNING, MOST_PLANNING_SECONDS = 0.1, 10.0
+"""A search takes at most this part of the time that is allowed, and no longer."""
 MOST_PAIRS = 3e5
 """There is no search where the squares of the numbers of neighbors add up to more: a single trial would take long."""
 NOISE = 0.3
@@ -52,7 +57,41 @@ class EliminationOrder(NamedTuple):
     clique: tuple[str, ...]
 
 
-Score = Callable[[int, list[int], list[float], list[float]], float]
+class _LogSizes:
+    """Logarithms of the sizes of vertices, and their sums over vertices that are given as bits."""
+
+    def __init__(self, logs: list[float]) -> None:
+        self.logs = logs
+        vertices: dict[float, int] = {}
+        for vertex, log in enumerate(logs):
+            vertices[log] = vertices.get(log, 0) | 1 << vertex
+        self._vertices = [(log, mask) for log, mask in vertices.items() if log > 0]
+
+    def add_up(self, mask: int) -> float:
+        """Return the sum."""
+        # there are often few distinct sizes, and counting bits is fast
+        if mask.bit_count() > len(self._vertices):
+            return sum([log * (mask & equal).bit_count() for log, equal in self._vertices])
+        return sum([self.logs[vertex] for vertex in _iterate_bits(mask)])
+
+
+class _Score(NamedTuple):
+    """What a greedy search minimizes: the log size of the next table, or the edges that the next elimination adds.
+
+    Attributes
+    ----------
+    fill : whether edges count
+    weighted : whether an edge counts by the product of its end points' log sizes
+    generator : of the noise that breaks ties and leads to orders that the greedy choice misses; None without noise
+    """
+
+    fill: bool
+    weighted: bool = False
+    generator: random.Random | None = None
+
+    def add_noise(self, value: float) -> float:
+        """Return a score with noise."""
+        return value if self.generator is None else value * (1 + NOISE * self.generator.random())
 
 
 def _iterate_bits(mask: int) -> Iterable[int]:
@@ -62,29 +101,18 @@ def _iterate_bits(mask: int) -> Iterable[int]:
         mask ^= low
 
 
-def _score_weight(vertex: int, around: list[int], logs: list[float], weights: list[float]) -> float:
-    """Return the log size of the table that eliminating the vertex would create."""
-    return weights[vertex]
-
-
-def _score_fill(vertex: int, around: list[int], logs: list[float], weights: list[float]) -> float:
-    """Return twice the number of edges that eliminating the vertex would add."""
-    clique = around[vertex]
-    size = clique.bit_count()
-    inside = sum((around[other] & clique).bit_count() for other in _iterate_bits(clique))
-    return size * (size - 1) - inside
-
-
-def _score_weighted_fill(vertex: int, around: list[int], logs: list[float], weights: list[float]) -> float:
-    """Return the sum of the products of the end points' log sizes over the edges that eliminating the vertex would
-    add.
+def _measure_fill(vertex: int, known: int, around: list[int], sizes: _LogSizes) -> float:
+    """Return what the edges count that eliminating a vertex would add, if those of `known` are neighbors of each
+    other.
     """
     clique = around[vertex]
-    score = 0.0
-    for other in _iterate_bits(clique):
+    inside, outside = clique & known, clique & ~known
+    twice = 0.0
+    for other in _iterate_bits(outside):
         missing = clique & ~around[other] & ~(1 << other)
-        score += logs[other] * sum(logs[end] for end in _iterate_bits(missing))
-    return score
+        if missing:
+            twice += sizes.logs[other] * (sizes.add_up(missing & outside) + 2 * sizes.add_up(missing & inside))
+    return twice / 2
 
 
 def find_order(
@@ -114,8 +142,8 @@ def find_order(
     kept = [names.index(name) for name in keep]
     hopeless = min(hopeless, HOPELESS)
     enough = max(enough, CELLS_PER_HEURISTIC * len(names))
-    best = _eliminate_greedily(_score_weight, list(neighbors), logs, names, kept)
-    for score in (_score_fill, _score_weighted_fill):
+    best = _eliminate_greedily(_Score(fill=False), list(neighbors), logs, names, kept)
+    for score in (_Score(fill=True), _Score(fill=True, weighted=True)):
         # neither cheap enough already, nor so expensive that no order will help
         if enough < best.total < hopeless:
             best = min(best, _eliminate_greedily(score, list(neighbors), logs, names, kept), key=_cost)
@@ -129,7 +157,7 @@ def find_order(
     generator = random.Random(0)
     last_improvement = 0
     for number in range(trials):
-        noisy_score = _add_noise(_score_weight if number % 3 else _score_fill, generator)
+        noisy_score = _Score(fill=number % 3 == 0, generator=generator)
         order = _eliminate_greedily(noisy_score, list(neighbors), logs, names, kept)
         if order.total < best.total:
             best, last_improvement = order, number
@@ -165,8 +193,8 @@ def search_order(
     if sum(around.bit_count() ** 2 for around in neighbors) > MOST_PAIRS:
         return first
     for number in range(trials):
-        score = _score_fill if number % 4 == 3 else _score_weighted_fill
-        order = _eliminate_greedily(_add_noise(score, generator), list(neighbors), logs, names, kept)
+        score = _Score(fill=True, weighted=number % 4 != 3, generator=generator)
+        order = _eliminate_greedily(score, list(neighbors), logs, names, kept)
         spent += len(names) * len(order.clique) ** 3
         if order.total < best.total:
             best, last_improvement = order, number
@@ -175,6 +203,17 @@ def search_order(
         if spent > effort:
             break
     return best
+
+
+def limit_effort(seconds: float) -> float:
+    """Return the effort of a search for those who have so much time.
+
+    Examples
+    --------
+    >>> limit_effort(2) < limit_effort(20) < limit_effort(1e9) == limit_effort(float("inf"))
+    True
+    """
+    return EFFORT_PER_SECOND * min(PLANNING * seconds, MOST_PLANNING_SECONDS)
 
 
 def find_drawing_order(
@@ -193,7 +232,7 @@ def find_drawing_order(
     names, logs, neighbors = _connect([*scopes, *((name,) for name in drawn)], sizes)
     position = {name: i for i, name in enumerate(names)}
     last = [position[name] for name in drawn]
-    first = _eliminate_greedily(_score_weight, neighbors, logs, names, last, joint=False)
+    first = _eliminate_greedily(_Score(fill=False), neighbors, logs, names, last, joint=False)
     rank = {vertex: i for i, vertex in enumerate(last)}
     total, largest, widest = first.total, first.largest, first.clique
     tables: list[tuple[str, ...]] = []
@@ -229,31 +268,25 @@ def _cost(order: EliminationOrder) -> float:
     return order.total
 
 
-def _add_noise(score: Score, generator: random.Random) -> Score:
-    """Return the score with random noise, which breaks ties and leads to orders that the greedy choice misses."""
-
-    def score_with_noise(vertex: int, around: list[int], logs: list[float], weights: list[float]) -> float:
-        return score(vertex, around, logs, weights) * (1 + NOISE * generator.random())
-
-    return score_with_noise
-
-
 def _eliminate_greedily(
-    score: Score, around: list[int], logs: list[float], names: list[str], kept: list[int], *, joint: bool = True
+    score: _Score, around: list[int], logs: list[float], names: list[str], kept: list[int], *, joint: bool = True
 ) -> EliminationOrder:
     """Eliminate all vertices but those to keep, whose joint table counts as the last one if it is wanted; `around` is
     changed to the neighbors that are left.
     """
     alive = ((1 << len(names)) - 1) & ~sum(1 << k for k in kept)
-    # the log size of each vertex with its neighbors, kept up to date rather than computed again
-    weights = [log + sum(logs[other] for other in _iterate_bits(around[v])) for v, log in enumerate(logs)]
-    current = {vertex: score(vertex, around, logs, weights) for vertex in _iterate_bits(alive)}
+    sizes = _LogSizes(logs)
+    costs = sizes if score.weighted else _LogSizes([1.0] * len(logs))
+    # the log size of each vertex with its neighbors, and its fill, are kept up to date rather than computed again
+    weights = [log + sizes.add_up(around[v]) for v, log in enumerate(logs)]
+    fills = [_measure_fill(v, 0, around, costs) if score.fill and alive >> v & 1 else 0.0 for v in range(len(logs))]
+    values = fills if score.fill else weights
+    current = {vertex: score.add_noise(values[vertex]) for vertex in _iterate_bits(alive)}
     heap = [(value, vertex) for vertex, value in current.items()]
     heapq.heapify(heap)
     order: list[str] = []
     total = largest = 0.0
     widest: tuple[str, ...] = ()
-    local = score is not _score_weight
     while heap:
         value, vertex = heapq.heappop(heap)
         if not alive >> vertex & 1 or value != current[vertex]:
@@ -266,24 +299,40 @@ def _eliminate_greedily(
         order.append(names[vertex])
         alive &= ~(1 << vertex)
         touched = clique
+        if score.fill:
+            touched |= _count_new_edges(clique, alive & ~clique, around, costs, fills)
         for other in _iterate_bits(clique):
             before = around[other]
             around[other] = after = (before | clique) & ~(1 << other) & ~(1 << vertex)
             added = after & ~before
             weights[other] -= logs[vertex]
             if added:
-                weights[other] += sum(logs[end] for end in _iterate_bits(added))
-                if local:
-                    touched |= after
+                weights[other] += sizes.add_up(added)
         for other in _iterate_bits(touched & alive):
-            fresh = score(other, around, logs, weights)
-            if fresh != current[other]:
-                current[other] = fresh
-                heapq.heappush(heap, (fresh, other))
+            if score.fill and clique >> other & 1:
+                fills[other] = _measure_fill(other, clique, around, costs)
+            if score.generator is None and values[other] == current[other]:
+                continue
+            current[other] = score.add_noise(values[other])
+            heapq.heappush(heap, (current[other], other))
     last = math.exp(min(sum(logs[k] for k in kept), 700.0)) if joint else 0.0
     if last > largest:
         largest, widest = last, tuple(names[k] for k in kept)
     return EliminationOrder(tuple(order), total + last, largest, widest)
+
+
+def _count_new_edges(clique: int, others: int, around: list[int], costs: _LogSizes, fills: list[float]) -> int:
+    """Take the edges that make a clique of some vertices from the fill of `others`; return those which they concern."""
+    concerned = 0
+    for first in _iterate_bits(clique):
+        later = clique & ~around[first] & ~((2 << first) - 1)
+        for second in _iterate_bits(later):
+            common = around[first] & around[second] & others
+            concerned |= common
+            cost = costs.logs[first] * costs.logs[second]
+            for other in _iterate_bits(common):
+                fills[other] -= cost
+    return concerned
 
 
 @dataclass

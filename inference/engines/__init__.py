@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
+from time import process_time
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -51,6 +52,7 @@ class EngineRequest:
     Attributes
     ----------
     problem : the compiled question
+    started : when it was asked, by the processor's clock
     """
 
     network: Network | Snapshot
@@ -58,6 +60,7 @@ class EngineRequest:
     question: Question
     evidence: Evidence
     options: Options
+    started: float = field(default_factory=process_time)
 
 
 @dataclass

@@ -2,9 +2,9 @@
 
 The variables that would be cut are drawn, from weighted mini-buckets or from their own potentials; given them
 everything else is exact, in the same batches as all slices would be (a cutset sampler: Bidyuk & Dechter 2007). No
-importance weight exceeds the upper bound of the mini-buckets, so empirical Bernstein intervals (Maurer & Pontil 2009)
-hold for any number of draws. Where that bound is so far above the weights that these intervals say nothing, which is
-said, there are those of a large sample beside them, without a guarantee.
+importance weight exceeds the upper bound of the mini-buckets, so there are intervals that hold for any number of draws
+(see `hybridbn.inference.sample_limits`). Where that bound is so far above the weights that these intervals are wide,
+which is said, there are those of a large sample beside them, without a guarantee.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
-from hybridbn.inference.elimination.mini_buckets import bound_within
+from hybridbn.inference.density_sums import DensitySums
+from hybridbn.inference.elimination.mini_buckets import Proposal, bound_within, find_possible
+from hybridbn.inference.elimination.ordering import limit_effort
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, describe_cost, describe_seconds
 from hybridbn.inference.engines.slices import (
-    DensitySums,
     add_slices,
     count_slices_at_once,
     index_cells,
@@ -33,45 +34,51 @@ from hybridbn.inference.engines.slices import (
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
 from hybridbn.inference.problem import Problem
-from hybridbn.inference.proposals import Drawn, choose_drawn, draw_forward, list_tables
+from hybridbn.inference.proposals import Drawn, choose_drawn, draw_all, draw_forward, list_tables
+from hybridbn.inference.sample_limits import AsymptoticLimits, BettingLimits, SampleMoments, estimate_tail
 from hybridbn.variables import Values
 
-__all__ = ["SampledBounds"]
+__all__ = ["BoundPlan", "SampledBounds"]
 
 CELLS_PER_DRAW = 2.0**15
 """Variables are cut until the tables of one draw have at most this many cells, so that there can be many draws."""
-DRAWN_CELLS_PER_SECOND = 8e7
+DRAWN_CELLS_PER_SECOND = 5e7
 """About as many cells of all draws are computed in a second."""
 SECONDS_PER_DRAW = 5e-5
 """About the time that a draw takes beside its tables."""
 SECONDS_PER_FACTOR = 1e-7
 """About the time that a draw takes for each factor where variables are drawn from their own potentials."""
+FACTORS_MORE = 50
+"""A draw of all variables takes as much longer as with so many more factors."""
 BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
 BUCKET_CELLS_PER_SECOND = 2.0**17
 """Mini-buckets have at most this many cells for each second that is allowed."""
-BUCKET_WORK_PER_SECOND = 2.0**22
-"""All mini-buckets together have at most this many cells for each second that is allowed: that takes half of it."""
+BUCKET_WORK_PER_SECOND = 2.0**21
+"""All mini-buckets together have at most this many cells for each second that is allowed: a quarter of it."""
 TABLE_CELLS, SMALL_TABLE = 2.0**25, 2.0**12
 """Factors with more cells count by their largest values, where that does not take more memory than is allowed; those
 with fewer cells than the second number don't."""
 HELD_BYTES_PER_CELL = 32
 """The memory that is allowed for each cell of all mini-buckets together."""
+DRAWING = 0.7
+"""The part of the time that draws take by the plan; the rest is for the search of what to draw and for mini-buckets."""
 FEWEST, MOST, MOST_FORWARD = 256, 200_000, 2_000_000
 """There are at least and at most so many draws; more where variables are drawn from their own potentials, without
 tables, which is fast and needs many."""
-ENOUGH, FEWER_CELLS = 4096, 32.0
-"""Where there is no time for that many draws, more variables are drawn: until the tables of a draw are smaller by this
-factor, and once more."""
+ENOUGH = 4096
+"""Where there is no time for that many draws, more variables are drawn, so that the tables of a draw are smaller."""
+LATENESS, LATE_SECONDS = 1.2, 0.3
+"""There are no more draws after this part of the time and so many seconds more."""
+PARTS = 8
+"""There are at least about so many chunks of draws, after each of which the time is looked at."""
 FEW_EFFECTIVE = 50.0
 """A smaller effective sample is said."""
 LOOSE = 0.1
 """Where the bound on the weights alone makes intervals wider than twice this, there are asymptotic ones, too."""
-DEVIATIONS = 2.5
-"""Asymptotic intervals have so many standard errors on either side."""
-_RISK = 1 - SAMPLED_CONFIDENCE
+HEAVY = 0.7
+"""There are none where the tail of the weights has a larger shape."""
 _SEED = 0
-_BISECTIONS = 40
 
 
 class SampledBounds(Engine):
@@ -109,77 +116,129 @@ class BoundPlan(Plan):
     @classmethod
     def of(cls, request: EngineRequest, *, search: bool = True) -> BoundPlan | None:
         """Choose the variables to draw, and how many draws fit into the time."""
-        problem, options, question = request.problem, request.options, request.question
-        most_cells = min(CELLS_PER_DRAW, options.max_bytes / 64)
-        seconds = replace(options, beyond="bound").seconds_per_row
-        bucket_cells = max(min(BUCKET_CELLS, options.max_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
+        problem, question = request.problem, request.question
+        options = replace(request.options, beyond="bound")
+        seconds, most_bytes = options.seconds_per_row, options.max_bytes
+        bucket_cells = max(min(BUCKET_CELLS, most_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
         if not is_sliceable(request):
             return None
-        while True:
-            drawn = choose_drawn(request, list_kept(problem), most_cells, _table_cells_of(request), search=search)
-            if drawn is None or (drawn.forward and (question.joint or question.over)):
-                return None
-            most, each = MOST, SECONDS_PER_DRAW
-            if drawn.forward:
-                most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
-            draws = int(min(max(seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND), FEWEST), most))
-            if draws >= min(ENOUGH, seconds / each) or most_cells < FEWER_CELLS:
-                break
-            most_cells /= FEWER_CELLS
+        most_cells, effort = min(CELLS_PER_DRAW, most_bytes / 64), limit_effort(seconds) if search else 0.0
+        # tables of which a draw takes less time than it takes beside them need not be smaller
+        most_seconds = max(DRAWING * seconds / ENOUGH - SECONDS_PER_DRAW, SECONDS_PER_DRAW)
+        most_total = DRAWN_CELLS_PER_SECOND * most_seconds
+        drawn = choose_drawn(request, list_kept(problem), most_cells, most_total, _table_cells_of(request), effort)
+        if drawn is None or (drawn.forward and (question.joint or question.over)):
+            return None
+        most, each = MOST, SECONDS_PER_DRAW
+        if drawn.forward:
+            most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
+        draws = DRAWING * seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND)
+        draws = int(min(max(draws, FEWEST), most))
         largest = drawn.order.largest
         held = 32 * (bucket_cells + largest)
         return cls(request, drawn, draws, bucket_cells, largest, drawn.order.clique, held, draws * drawn.order.total)
 
+    def draw_all(self) -> BoundPlan | None:
+        """Return the plan to draw all variables; None where they are not all discrete."""
+        drawn = draw_all(self.request)
+        if drawn is None:
+            return None
+        problem = self.request.problem
+        each = SECONDS_PER_FACTOR * (len(problem.factors) + len(drawn.names) + FACTORS_MORE)
+        draws = DRAWING * self.request.options.seconds_per_row / each
+        return replace(self, drawn=drawn, draws=int(min(max(draws, FEWEST), MOST)))
+
+    def make_proposal(self, case: Evidence, *, maximize: bool = False) -> tuple[Proposal, float]:
+        """Return what the variables are drawn from in one row, and a bound on the logarithm of all weights; with
+        `maximize` these are the largest products instead of the sums of products.
+        """
+        problem, drawn, options = self.request.problem, self.drawn, self.request.options
+        kept = [name for name in list_kept(problem) if name not in drawn.names]
+        tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request), maximize=maximize)
+        tables, states = find_possible(tables, problem.sizes, drawn.forward)
+        proposal = bound_within(
+            tables,
+            {**problem.sizes, **{name: len(own) for name, own in states.items()}},
+            [*drawn.order.names, *kept],
+            drawn.names,
+            self.bucket_cells,
+            drawn.forward,
+            options.max_bytes / HELD_BYTES_PER_CELL,
+            options.seconds_per_row * BUCKET_WORK_PER_SECOND,
+            maximize=maximize,
+        )
+        return proposal._replace(states=states), proposal.log_bound if bounded else math.inf
+
+    def find_end(self, started: float) -> float:
+        """Return until when there are draws for a row that was begun at `started`."""
+        # of the processor, so that a busy machine changes no answers; nor does a plan that is a little too short
+        options = self.request.options
+        return started + (LATENESS * options.seconds_per_row + LATE_SECONDS) * options.jobs
+
+    def split_draws(self, started: float) -> Iterator[int]:
+        """Yield the numbers of draws to make at a time, as long as there is time, which began at `started`."""
+        latest = self.find_end(started)
+        step = min(count_slices_at_once(self.request.problem, self.drawn.names), max(self.draws // PARTS, FEWEST))
+        for start in range(0, self.draws, step):
+            yield min(step, self.draws - start)
+            if time.process_time() > latest:
+                break
+
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solution of each row."""
+        started = self.request.started
         for row in range(evidence.rows):
-            yield self._solve_row(row, evidence.take(slice(row, row + 1), 1))
+            yield self._solve_row(row, evidence.take(slice(row, row + 1), 1), started)
+            started = time.process_time()
 
     def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
         """Return the values that are drawn, weighted by their importance."""
         return self._weigh(case)
 
     def _weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]]:
-        for part, values, log_probability, counts in self._draw(case, SampleSums(self.request, self.drawn)):
+        sampler = _Sampler.of(self, case)
+        for part, values, log_probability, counts in sampler.draw(time.process_time()):
             logs = part.log_norm - log_probability + np.log(counts)
             yield {name: own[part.rows] for name, own in values.items()}, logs
 
-    def _solve_row(self, row: int, case: Evidence) -> Solution:
-        sums = SampleSums(self.request, self.drawn)
-        for part, values, log_probability, counts in self._draw(case, sums):
-            sums.add(part, values, log_probability, counts)
-        return sums.solution(row, case)
+    def _solve_row(self, row: int, case: Evidence, started: float) -> Solution:
+        sampler = _Sampler.of(self, case)
+        for part, values, log_probability, counts in sampler.draw(started):
+            sampler.sums.add(part, values, log_probability, counts)
+        return sampler.sums.solution(row, case)
 
-    def _draw(self, case: Evidence, sums: SampleSums) -> Iterator[_DrawnPart]:
-        """Yield solutions of draws for one row, and tell the sums the bound on their weights and their number."""
-        # of the processor, so that a busy machine changes no answers
-        latest = time.process_time() + 1.5 * self.request.options.seconds_per_row * self.request.options.jobs
-        problem, drawn = self.request.problem, self.drawn
-        kept = [name for name in list_kept(problem) if name not in drawn.names]
-        tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request))
-        order = [*drawn.order.names, *kept]
-        most_held = self.request.options.max_bytes / HELD_BYTES_PER_CELL
-        most_work = self.request.options.seconds_per_row * BUCKET_WORK_PER_SECOND
-        proposal = bound_within(
-            tables, problem.sizes, order, drawn.names, self.bucket_cells, drawn.forward, most_held, most_work
-        )
-        sums.log_bound = proposal.log_bound if bounded else math.inf
-        forward = draw_forward(problem, case, drawn)
+
+class _Sampler:
+    """Draws for one row, and their sums."""
+
+    def __init__(self, plan: BoundPlan, case: Evidence) -> None:
+        self._plan, self._case = plan, case
+        self._proposal, log_bound = plan.make_proposal(case)
+        self.sums = SampleSums(plan.request, plan.drawn, log_bound)
+
+    @classmethod
+    def of(cls, plan: BoundPlan, case: Evidence) -> _Sampler:
+        """Return the sampler whose limits will be narrower: of the planned variables, or of all."""
+        samplers = [cls(one, case) for one in (plan, plan.draw_all()) if one is not None]
+        # limits narrow as draws get more, and are as wide as the bound on their weights is high
+        return min(samplers, key=lambda sampler: sampler.sums.log_bound - math.log(sampler._plan.draws))
+
+    def draw(self, started: float) -> Iterator[_DrawnPart]:
+        """Yield solutions of draws, and tell the sums their number."""
+        request, drawn, sums = self._plan.request, self._plan.drawn, self.sums
+        forward = draw_forward(request.problem, self._case, drawn)
         rng = np.random.default_rng(_SEED)
-        step = count_slices_at_once(problem, drawn.names)
-        for start in range(0, self.draws, step):
-            count = min(step, self.draws - start)
-            values, log_probability = proposal.draw(count, rng, forward)
+        for count in self._plan.split_draws(started):
+            values, log_probability = self._proposal.draw(count, rng, forward)
             first, counts = np.arange(count), np.ones(count, dtype=np.intp)
             if not forward:
                 stacked = np.array([values[name] for name in drawn.names])
                 _, first, counts = np.unique(stacked, axis=1, return_index=True, return_counts=True)
             distinct = {name: values[name][first] for name in drawn.names}
             sums.draws += count
-            for part in solve_slices(self.request, case, distinct, drawn.order):
+            for part in solve_slices(request, self._case, distinct, drawn.order):
                 yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
-            # what the plan estimates wrongly may take longer, but not without end
-            if time.process_time() > latest:
+            if sums.is_accurate():
                 break
 
 
@@ -200,20 +259,6 @@ def _table_cells_of(request: EngineRequest) -> float:
     return min(TABLE_CELLS, max(SMALL_TABLE, request.options.max_bytes / 16))
 
 
-class SampleMoments(NamedTuple):
-    """For a table over a scope, the sums over draws of weight times value, and of the products of their squares."""
-
-    first: Values
-    mixed: Values
-    second: Values
-
-    def rescale(self, factor: float) -> None:
-        """Multiply all weights by a factor."""
-        self.first.__imul__(factor)
-        self.mixed.__imul__(factor**2)
-        self.second.__imul__(factor**2)
-
-
 class SampleSums:
     """Sums over draws, from which estimates and their bounds are computed; the largest weight is one."""
 
@@ -227,10 +272,12 @@ class SampleSums:
     squares: float
     error: float
 
-    def __init__(self, request: EngineRequest, drawn: Drawn) -> None:
+    def __init__(self, request: EngineRequest, drawn: Drawn, log_bound: float) -> None:
         self.request, self.problem = request, request.problem
-        self.log_bound = math.inf
+        self.log_bound = log_bound
         self.draws = 0
+        self._next_look = FEWEST
+        self._logs: list[Values] = []
         self.log_scale = -math.inf
         self.densities = DensitySums(request, drawn.names, sampled=True)
         sizes = self.problem.sizes
@@ -248,6 +295,7 @@ class SampleSums:
         logs = part.log_norm - log_probability
         # no weight exceeds the bound but for rounding
         logs = np.minimum(logs, self.log_bound)
+        self._logs.append(np.repeat(logs, counts))
         self._rescale(float(logs.max(initial=-math.inf)))
         weights = np.exp(logs - self.log_scale) if self.log_scale > -math.inf else np.zeros(len(logs))
         possible = np.flatnonzero(weights)
@@ -281,11 +329,29 @@ class SampleSums:
         """The size of the effective sample."""
         return self.total**2 / self.squares if self.squares > 0 else 0.0
 
+    def is_accurate(self) -> bool:
+        """Tell whether no limit is further from its estimate than the wanted error, each time that there are twice as
+        many draws.
+        """
+        if self.draws < self._next_look or self.effective < FEW_EFFECTIVE:
+            return False
+        self._next_look = 2 * self.draws
+        flat = self._flatten()
+        estimates = flat.first / self.total
+        low, high = self._limit_certainly().bound_ratio(flat)
+        return bool(
+            np.max(np.maximum(estimates - low, high - estimates), initial=0.0) <= self.request.options.tolerance
+        )
+
     def solution(self, row: int, case: Evidence) -> Solution:
         """Return the estimate of the row, with its bounds."""
         problem = self.problem
         impossible = self.log_bound == -math.inf
         certain, asymptotic = self._choose_limits(impossible)
+        flat = self._flatten()
+        own = certain.bound_ratio(flat)
+        limits = np.stack([*own, *(own if asymptotic is None else asymptotic.bound_ratio(flat))])
+        start = 0
         bounds: list[Values] = []
         tables: list[Values] = []
         for number in range(len(problem.scopes)):
@@ -294,9 +360,9 @@ class SampleSums:
                 tables.append(np.ones(1))
                 bounds.append(np.full((4, 1), np.nan))
                 continue
-            own = certain.bound_ratio(moments)
-            others = own if asymptotic is None else asymptotic.bound_ratio(moments)
-            bounds.append(np.stack([*own, *others])[..., None])
+            stop = start + moments.first.size
+            bounds.append(limits[:, start:stop].reshape(4, *moments.first.shape, 1))
+            start = stop
             share = moments.first if self.total > 0 else np.ones_like(moments.first)
             tables.append((np.full_like(share, np.nan) if impossible else share / share.sum())[..., None])
         # an estimate of zero is none: the upper bound is all that is known
@@ -309,113 +375,40 @@ class SampleSums:
         rows = np.array([row])
         return Solution(problem, rows, case, dict(problem.axes), tables, np.array([log_norm]), error, bounds, densities)
 
-    def _choose_limits(self, impossible: bool) -> tuple[BernsteinLimits, AsymptoticLimits | None]:
+    def _flatten(self) -> SampleMoments:
+        """Return the moments of all tables at once, because there may be many small ones."""
+        kinds = zip(*self.moments.values(), strict=True) if self.moments else [[np.zeros(0)]] * 3
+        return SampleMoments(*(np.concatenate([np.ravel(table) for table in tables]) for tables in kinds))
+
+    def _limit_certainly(self) -> BettingLimits:
+        """Return the limits that hold for any number of draws."""
+        reach = math.exp(min(self.log_bound - self.log_scale, 300.0)) if self.log_scale > -math.inf else 1.0
+        return BettingLimits(self.draws, self.total, self.squares, reach, 1 - SAMPLED_CONFIDENCE)
+
+    def _choose_limits(self, impossible: bool) -> tuple[BettingLimits, AsymptoticLimits | None]:
         """Return how the bounds are computed, and asymptotic ones where these are loose, of which a warning tells."""
-        effective, count = self.effective, self.draws
-        reach = math.exp(min(self.log_bound - self.log_scale, 700.0)) if self.log_scale > -math.inf else 1.0
-        bernstein = BernsteinLimits(count, self.total, self.squares, reach)
+        effective, certain = self.effective, self._limit_certainly()
         if impossible:
-            return bernstein, None
+            return certain, None
         if effective < FEW_EFFECTIVE:
             warn_user(
-                f"the effective sample has the size {effective:.3g} of {count} draws, below {FEW_EFFECTIVE:.0f}, so the"
-                " estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
+                f"the effective sample has the size {effective:.3g} of {self.draws} draws, below {FEW_EFFECTIVE:.0f},"
+                " so the estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
             )
-            return bernstein, None
-        if bernstein.least_width <= LOOSE:
-            return bernstein, None
+            return certain, None
+        if certain.least_width <= LOOSE:
+            return certain, None
+        tail = estimate_tail(np.concatenate(self._logs))
+        if tail > HEAVY:
+            warn_user(
+                f"a few draws weigh most (their tail has the shape {tail:.2g}, above {HEAVY}), and much probability may"
+                " lie in what was not drawn, so the estimates are rough; look at their bounds, or allow more seconds="
+                " or max_bytes=",
+            )
+            return certain, None
         warn_user(
             "the bounds are wide, because a draw may weigh far more than the heaviest one does; asymptotic_bounds"
             f" (from an effective sample of the size {effective:.3g}) are narrower, without a guarantee: they are wrong"
             " where much probability lies in what was not drawn. More max_bytes= make the bounds narrower",
         )
-        return bernstein, AsymptoticLimits(count, self.total, self.squares)
-
-
-@dataclass(frozen=True)
-class AsymptoticLimits:
-    """Normal limits of ratios of means, as if one draw more, as heavy as the heaviest, had the worst value.
-
-    Attributes
-    ----------
-    count : the number of draws
-    total, squares : the sums of their weights, the largest of which is one, and of the squares of these
-    """
-
-    count: int
-    total: float
-    squares: float
-
-    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
-        """Return the limits of the ratios."""
-        p = moments.first / self.total
-        squares = np.maximum(moments.second - 2 * p * moments.mixed + p**2 * self.squares, 0.0)
-        half = DEVIATIONS * np.sqrt(squares) / self.total
-        low, high = moments.first / (self.total + 1) - half, (moments.first + 1) / (self.total + 1) + half
-        return np.maximum(low, 0.0), np.minimum(high, 1.0)
-
-
-@dataclass(frozen=True)
-class BernsteinLimits:
-    """Limits of ratios of means that hold for any number of draws, if no weight exceeds `reach` (Maurer & Pontil 2009).
-
-    Attributes
-    ----------
-    count, total, squares : as in `AsymptoticLimits`
-    reach : in units of the largest weight drawn
-    """
-
-    count: int
-    total: float
-    squares: float
-    reach: float
-
-    @property
-    def least_width(self) -> float:
-        """Half the width of the limits of a ratio whose values don't differ between draws."""
-        return self._deviate(0.0) * self.count / self.total if self.total > 0 else math.inf
-
-    def _deviate(self, variance: Any, risk: float = _RISK / 2) -> Any:
-        """Return how far a mean may be from its expectation on either side, but with the probability `risk` (theorem
-        4).
-        """
-        level = math.log(2 / risk)
-        spread = np.sqrt(2 * np.asarray(variance) * level / self.count)
-        return spread + 7 * self.reach * level / (3 * max(self.count - 1, 1))
-
-    def bound_log_mean(self, log_scale: float, log_bound: float) -> tuple[float, float]:
-        """Return the limits of the logarithm of the expected weight."""
-        if self.total == 0:
-            return -math.inf, log_bound
-        mean = self.total / self.count
-        # two limits by the variance, and below that of Markov: a mean is k times its expectation with at most 1 / k
-        risk = _RISK / 3
-        half = float(self._deviate(max(self.squares / self.count - mean**2, 0.0), risk))
-        low, high = max(mean - half, risk * mean), mean + half
-        return log_scale + math.log(low), min(log_scale + math.log(high), log_bound)
-
-    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
-        """Return the limits of the ratios p: those for which w (t - p) may have the expectation zero.
-
-        Values t are between 0 and 1, so that w (t - p) has the range of the weights w.
-        """
-        count = self.count
-        estimate = np.clip(moments.first / self.total, 0.0, 1.0) if self.total > 0 else np.full_like(moments.first, 0.5)
-        first, mixed, second = (moment / count for moment in moments)
-        mean, square = self.total / count, self.squares / count
-
-        def is_possible(p: Values) -> NDArray[np.bool_]:
-            center = first - p * mean
-            variance = np.maximum(second - 2 * p * mixed + p**2 * square - center**2, 0.0) * count / max(count - 1, 1)
-            return np.asarray(np.abs(center) <= self._deviate(variance))
-
-        limits = []
-        for end in (0.0, 1.0):
-            inside, outside = estimate, np.full_like(estimate, end)
-            reached = is_possible(outside)
-            for _ in range(_BISECTIONS):
-                middle = (inside + outside) / 2
-                fine = is_possible(middle)
-                inside, outside = np.where(fine, middle, inside), np.where(fine, outside, middle)
-            limits.append(np.where(reached, end, outside))
-        return limits[0], limits[1]
+        return certain, AsymptoticLimits(self.total, self.squares)

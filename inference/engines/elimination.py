@@ -83,7 +83,9 @@ class EliminationPlan(Plan):
             cells = _table_cells(widest)
         order = widest.order
         # the inputs of the largest table may be of the same size as the table
-        return cls(problem, options, cells, order.clique, 16 * cells, order.total * evidence.rows)
+        components = {id(component): component for component in widest.component_of.values()}
+        work = order.total + sum(component.count_work(widest.sizes) for component in components.values())
+        return cls(problem, options, cells, order.clique, 16 * cells, work * evidence.rows)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield solutions chunk by chunk."""

@@ -17,14 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
-from hybridbn.inference.elimination.cutting import Cut, choose_cut
-from hybridbn.inference.elimination.ordering import (
-    MOST_TRIALS,
-    SEARCH_EFFORT,
-    EliminationOrder,
-    find_order,
-    search_order,
-)
+from hybridbn.inference.density_sums import DensitySums
+from hybridbn.inference.elimination import ordering
+from hybridbn.inference.elimination.cutting import CUT_EFFORT, Cut, choose_cut
+from hybridbn.inference.elimination.ordering import EliminationOrder, find_order, limit_effort, search_order
 from hybridbn.inference.engines import (
     CELLS_PER_SECOND,
     Engine,
@@ -36,16 +32,14 @@ from hybridbn.inference.engines import (
 )
 from hybridbn.inference.engines.elimination import EliminationPlan, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.posteriors.weighted_mixture import WeightedMixture
 from hybridbn.inference.problem import Problem, problem_of
 from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
+    "WORKING_TABLES",
     "BetterOrder",
-    "DensitySums",
     "SlicePlan",
     "Slices",
     "add_slices",
@@ -53,7 +47,10 @@ __all__ = [
     "index_cells",
     "is_sliceable",
     "list_kept",
+    "make_slices",
+    "prepare_slices",
     "solve_slices",
+    "weigh_slices",
 ]
 
 SLICES_AT_ONCE, FACTOR_BYTES = 4096, 2.0**28
@@ -66,9 +63,6 @@ _LUCK = 1024.0
 """Better orders that are found while variables are cut hardly save more slices than by this factor."""
 SECONDS_PER_SLICE, SECONDS_PER_GRID = 5e-6, 2e-3
 """About the time that a slice takes beside its tables, and one in which there are nodes left."""
-SECONDS_PER_COEFFICIENT = 3e-8
-"""About the time that the linear Gaussian variables take in each of their configurations, for the square of their
-number."""
 GRIDS_OF_A_ROW = 3
 """About as many grids are tried for the cut continuous variables of one row."""
 NODES, CUT_NODES = 600, 144
@@ -79,8 +73,6 @@ FIRST_CELLS, MOST_FIRST_CELLS = 6, 64
 MOST_ROUNDS = 8
 """Its grid is refined at most so often."""
 
-FULL_SEARCH_SECONDS = 60.0
-"""Who has less time searches less for a better order."""
 FEW_TRIALS = 12
 """Searches for a better order before `TooWide` is raised."""
 _HOPELESS = 2.0**14
@@ -107,9 +99,12 @@ class BetterOrder(Engine):
             return None
         problem.tables.searched = True
         scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
-        trials = FEW_TRIALS if refused else MOST_TRIALS
-        share = min(request.options.seconds_per_row / FULL_SEARCH_SECONDS, 1.0)
-        order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials, share * SEARCH_EFFORT)
+        trials, effort = (
+            (FEW_TRIALS, ordering.SEARCH_EFFORT)
+            if refused
+            else (ordering.MOST_TRIALS, limit_effort(request.options.seconds_per_row))
+        )
+        order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials, effort)
         if order is problem.order:
             return None
         problem.order = order
@@ -195,8 +190,9 @@ def _find_cut(request: EngineRequest, most_cells: float, most_slices: float, *, 
         scopes = list({tuple(name for name in scope if name not in targets): None for scope in scopes})
         kept = [name for name in kept if name not in targets]
         order = find_order(scopes, sizes, kept)
+    effort = min(limit_effort(request.options.seconds_per_row), CUT_EFFORT) if search else 0.0
     cut = choose_cut(
-        scopes, sizes, allowed.difference(targets), most_cells, order, kept, search=search, most_slices=most_slices
+        scopes, sizes, allowed.difference(targets), most_cells, order, kept, most_slices=most_slices, effort=effort
     )
     if cut is None:
         return None
@@ -319,8 +315,7 @@ def predict_seconds(part: Part) -> float:
     seconds = part.cut.total / CELLS_PER_SECOND
     sizes = {**part.request.problem.sizes, **dict.fromkeys(part.request.problem.nodes, CUT_NODES)}
     for component in {id(other): other for other in part.request.problem.component_of.values()}.values():
-        configurations = math.prod(float(sizes[name]) for name in component.names)
-        seconds += configurations * (len(component.closed) + 1) ** 2 * SECONDS_PER_COEFFICIENT
+        seconds += component.count_work(sizes) / CELLS_PER_SECOND
     nodes = part.request.problem.nodes
     if nodes:
         left = len(nodes) - len(set(nodes).intersection(part.cut.names))
@@ -349,6 +344,17 @@ def make_slices(request: EngineRequest, case: Evidence, values: Mapping[str, NDA
     return Evidence(findings, count, single=False)
 
 
+def weigh_slices(case: Evidence, values: Mapping[str, NDArray[Any]]) -> Values:
+    """Return the logarithms of the weights that soft evidence gives to combinations of values."""
+    count = count_slices(values)
+    logs = np.zeros(count)
+    for name, own in values.items():
+        finding = case.findings.get(name)
+        if finding is not None:
+            logs += finding.repeat(count).log_weight_of(own)
+    return logs
+
+
 def prepare_slices(
     request: EngineRequest, evidence: Evidence, names: Collection[str], order: EliminationOrder
 ) -> Problem:
@@ -367,11 +373,7 @@ def solve_slices(
     """Yield the solutions of some slices of one row, with soft evidence on the cut variables in their probabilities."""
     evidence = make_slices(request, case, values)
     problem = prepare_slices(request, evidence, values, order)
-    log_weights = np.zeros(evidence.rows)
-    for name, own in values.items():
-        finding = case.findings.get(name)
-        if finding is not None:
-            log_weights += finding.repeat(evidence.rows).log_weight_of(own)
+    log_weights = weigh_slices(case, values)
     for part in solve_in_chunks(problem, evidence, request.options):
         yield replace(part, log_norm=part.log_norm + log_weights[part.rows])
 
@@ -440,56 +442,6 @@ class SliceGrids:
                 low, high = halve_cells((axis.low, axis.high), look, row, self._bounds[name])
                 self.axes[name] = node_axis(low, high)
         return True
-
-
-class DensitySums:
-    """The densities of the targets that have no table: sums of weighted parts.
-
-    Attributes
-    ----------
-    numbers : of these targets
-    """
-
-    def __init__(self, request: EngineRequest, cut: Collection[str], *, sampled: bool) -> None:
-        problem, question = request.problem, request.question
-        self.numbers: dict[int, str] = {}
-        if not question.joint and not question.over:
-            self.numbers = {
-                number: name
-                for number, name in enumerate(question.targets)
-                if name in problem.component_of or (sampled and name in problem.nodes)
-            }
-        self._drawn = frozenset(cut)
-        self._sums = {}
-        for number, name in self.numbers.items():
-            variable = problem.potentials[name].child
-            assert isinstance(variable, Continuous)
-            self._sums[number] = WeightedMixture(variable, sampled=sampled)
-
-    def add(self, part: Solution, values: Mapping[str, NDArray[Any]], weights: Values, log_scale: float) -> None:
-        """Add the slices in a solution, with a weight for each of its rows."""
-        components: dict[int, list[int]] = {}
-        for number, name in self.numbers.items():
-            if name in values:
-                own = values[name][part.rows]
-                self._sums[number].add(weights, own, np.zeros(len(own)), log_scale)
-            else:
-                components.setdefault(id(part.problem.component_of[name]), []).append(number)
-        for numbers in components.values():
-            names = tuple(self.numbers[number] for number in numbers)
-            component = part.problem.component_of[names[0]]
-            means, variances = component.marginals(names, part.axes, part.evidence)
-            for number, mean, variance in zip(numbers, means, variances, strict=True):
-                table = part.tables[number] * weights
-                mean, variance = np.broadcast_to(mean, table.shape), np.broadcast_to(variance, table.shape)
-                self._sums[number].add(table.ravel(), mean.ravel(), variance.ravel(), log_scale)
-
-    def posteriors(self, effective: float | None = None) -> dict[int, ContinuousPosterior]:
-        """Return the densities; of variables that were drawn, with the size of the effective sample."""
-        return {
-            number: self._sums[number].posterior(effective if name in self._drawn else None)
-            for number, name in self.numbers.items()
-        }
 
 
 @dataclass
