@@ -35,7 +35,7 @@ MOST_STEPS = 6
 """Of sparse regressions, each of which punishes small coefficients more than the one before."""
 CLEAR = 2.0
 """By so many standard errors a sparser regression must lower the loss: with few rows smaller differences are luck."""
-_ROWS = 16384
+_ROWS = 2048
 """Rows that are decomposed together, which bounds the memory."""
 LEAST_SHARE = 1e-3
 LEAST_LEFT = 1e-3

@@ -36,7 +36,7 @@ __all__ = [
 Result = TypeVar("Result")
 LEAST_VARIANCE = 1e-18
 """Of the residuals, relative to the target's."""
-_ROWS = 4096
+_ROWS = 1024
 """Rows whose products are held at a time."""
 _NUMBERS = 1 << 20
 """Numbers in the largest temporary arrays, about."""
