@@ -11,6 +11,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.estimators import HybridClassifier
+from hybridbn.learning.ensemble import LEAST_POOLED
 from hybridbn.learning.stacking import fit_pool
 from hybridbn.structures import automatic, logistic, naive_bayes
 
@@ -40,6 +41,24 @@ def test_a_network_that_is_too_sure_gets_a_smaller_weight():
     pooled = loss(ensemble.posterior(table).probability("p"))
     assert ensemble.votes[:-1].sum() < 0.8
     assert pooled < loss(alone.posterior("c", table).probability("p")) - 0.05
+
+
+def test_no_sure_member_overrules_the_others():
+    c, x = hb.Discrete("c", ("a", "b")), hb.Continuous("x")
+
+    def normal(spread: float) -> hb.Network:
+        family = hb.LinearGaussian(x, (c,), intercept=[-1.0, 1.0], variance=[spread, spread])
+        return hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), family])
+
+    even, ruled_out = (hb.Network([hb.Multinomial(c, table=table)]) for table in ([0.5, 0.5], [1.0, 0.0]))
+    far = {"x": -50.0}
+    for spread in (1.0, 1e-6):
+        told = hb.Ensemble([normal(100.0), normal(spread), even], np.array([1.0, 0.1, 1.0]), "c", "pool").posterior(far)
+        alone = np.log(normal(100.0).posterior("c", far).probabilities) @ [1, -1]
+        assert np.log(told.probabilities) @ [1, -1] == pytest.approx(alone - 0.1 * np.log(LEAST_POOLED))
+    # what is known of the class alone holds
+    told = hb.Ensemble([normal(1.0), ruled_out], np.ones(2), "c", "pool").posterior({"x": 50.0})
+    assert told.probability("b") == pytest.approx(0, abs=1e-200)
 
 
 def test_the_weights_are_those_of_the_greatest_likelihood():

@@ -29,7 +29,7 @@ from hybridbn.potentials.base import freeze
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["ClassScorer", "Ensemble", "LazyNetwork", "LazyNetworks", "softmax", "vote_scores"]
+__all__ = ["LEAST_POOLED", "ClassScorer", "Ensemble", "LazyNetwork", "LazyNetworks", "softmax", "vote_scores"]
 
 LazyNetwork: TypeAlias = "Network | Callable[[], Network]"
 
@@ -37,6 +37,10 @@ _Codes: TypeAlias = dict[str, NDArray[Any]]
 _TITLES = {"m1": "AdaBoost.M1", "real": "Real AdaBoost", "pool": "a logarithmic pool"}
 _LEAST_PROBABILITY = 1e-300
 """Probabilities of zero count as this where logarithms are added up."""
+LEAST_POOLED = 1e-5
+"""In a pool, probabilities that are less than so much of the greatest one count as this, so that no member that is sure
+of itself, and may be wrong, overrules the others.
+"""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -66,7 +70,8 @@ class Ensemble:
 
     Notes
     -----
-    Missing cells are marginalized in each member. A member for which a row is impossible abstains in it. With two
+    Missing cells are marginalized in each member. A member for which a row is impossible abstains in it. In a pool no
+    class is less probable for a member than 1e-5 times its most probable one. With two
     classes these are the probabilities of additive logistic regression (Friedman, Hastie & Tibshirani, 2000); after
     many rounds they are overconfident: nearer to 0 and 1 than the share of errors warrants, as is known of AdaBoost.
 
@@ -213,9 +218,11 @@ class Ensemble:
         total: Values | None = None
         possible: Any = False
         answers = run_in_threads(scorer.log_joint, self.networks, options.jobs)
-        for log_joint, vote in zip(answers, self.votes, strict=True):
+        for network, log_joint, vote in zip(self.networks, answers, self.votes, strict=True):
             possible = possible | ~np.isnan(log_joint[0])
-            added = vote_scores(log_joint, float(vote), real)
+            # a network of the class alone is no opinion, and may rule out classes
+            least = LEAST_POOLED if self.algorithm == "pool" and len(network) > 1 else _LEAST_PROBABILITY
+            added = vote_scores(log_joint, float(vote), real, least)
             total = added if total is None else np.add(total, added, out=total)
             yield total if possible.all() else np.where(possible, total, np.nan)
         if options.impossible != "nan" and not possible.all():
@@ -467,11 +474,12 @@ class ClassScorer:
         return self._read[1]
 
 
-def vote_scores(log_joint: Values, vote: float, real: bool) -> Values:
+def vote_scores(log_joint: Values, vote: float, real: bool, least: float = _LEAST_PROBABILITY) -> Values:
     r"""Return the scores that a member adds to the classes (classes, rows).
 
     For M1 its vote for the most probable class, for Real AdaBoost its vote times the log joint probabilities (eq. 6 of
-    Ting and Zheng). A member for which a row is impossible abstains.
+    Ting and Zheng), none of which is less than `least` relative to the greatest. A member for which a row is impossible
+    abstains.
 
     Examples
     --------
@@ -481,8 +489,7 @@ def vote_scores(log_joint: Values, vote: float, real: bool) -> Values:
     """
     abstains = np.isnan(log_joint[0])
     if real:
-        relative = log_joint - log_joint.max(axis=0)
-        relative[relative == -np.inf] = np.log(_LEAST_PROBABILITY)
+        relative = np.maximum(log_joint - log_joint.max(axis=0), np.log(least))
         return np.where(abstains, 0.0, vote * relative)
     votes: Values = np.zeros_like(log_joint)
     # argmax would return a NaN

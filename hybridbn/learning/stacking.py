@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.learning.ensemble import Ensemble
+from hybridbn.learning.ensemble import LEAST_POOLED, Ensemble
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.automatic import compare_candidates
@@ -19,8 +19,6 @@ __all__ = ["calibrate_votes", "stack"]
 
 LEAST_VOTE = 0.02
 """A network of less weight is left out."""
-LEAST_PROBABILITY = 1e-9
-"""Smaller ones count as this while the weights are learned, so that no single row decides."""
 VOTE_ROWS = 5.0
 """As how many rows the squared differences of the votes from equal ones count."""
 LOG_FACTORS = (-8.0, 2.0)
@@ -102,7 +100,8 @@ def stack(
     names = list(predictions)
     rows = comparison.race.rows
     truth, own_weights = comparison.data.codes(target)[rows], comparison.data.table.weights[rows]
-    logs = np.stack([np.log(np.maximum(predictions[name], LEAST_PROBABILITY)) for name in names])
+    shares = np.stack([predictions[name] for name in names])
+    logs = np.log(np.maximum(shares / shares.max(axis=2, keepdims=True), LEAST_POOLED))
     votes, bias = fit_pool(logs, truth, own_weights)
     kept = np.flatnonzero(votes >= LEAST_VOTE)
     if len(kept) < len(votes):
