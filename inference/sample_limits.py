@@ -24,8 +24,10 @@ __all__ = ["AsymptoticLimits", "BettingLimits", "SampleMoments", "estimate_tail"
 
 DEVIATIONS = 2.5
 """Asymptotic intervals have so many standard errors on either side."""
-BOLDEST, BETS = 0.9, 24
+BOLDEST, BETS = 0.9, 12
 """The boldest bet risks that part of what there is, and each of the others half of the one before."""
+STAKES = np.array([0.5] + [0.5 / (BETS - 1)] * (BETS - 1))
+"""The parts of the capital that are for each bet: half for the boldest, which is the best one where limits are wide."""
 FEWEST_IN_TAIL = 5
 """A tail of fewer weights is not assessed."""
 _BISECTIONS = 40
@@ -146,13 +148,11 @@ def _get_rich(surplus: Values, squares: Values, least: Values) -> Values:
     surplus, squares : the sums of the numbers, and of their squares
     """
     bets = BOLDEST * 0.5 ** np.arange(BETS)
-    # later bets have smaller stakes
-    stakes = -np.log((np.arange(BETS) + 1.0) * (np.arange(BETS) + 2.0))
     shape = (BETS, *(1,) * np.ndim(surplus))
     divisor = np.where(least > 0, least, 1.0)
     scaled, spread = surplus / divisor, squares / divisor / divisor
     gains = bets.reshape(shape) * scaled + (np.log1p(-bets) + bets).reshape(shape) * spread
-    capital = logsumexp(gains + stakes.reshape(shape), axis=0)
+    capital = logsumexp(gains + np.log(STAKES).reshape(shape), axis=0)
     # whoever can lose nothing may bet all
     return np.asarray(np.where(surplus > 0, np.where(least > 0, capital, np.inf), -np.inf))
 

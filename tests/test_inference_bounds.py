@@ -191,7 +191,7 @@ def test_networks_whose_factors_have_no_tables_are_sampled_whole():
     evidence = {"y0": 0.3, "y1": -1.0, "c3": 2}
     with pytest.raises(hb.TooWide, match="beyond='bound'"):
         net.posterior("c0", evidence)
-    answer = net.posteriors(evidence, beyond="bound", seconds=0.5)
+    answer = net.posteriors(evidence, beyond="bound", seconds=1)
     means, effective = weigh_by_likelihood(net, evidence, 200_000)
     assert effective > 10_000
     for name in answer:
