@@ -309,7 +309,7 @@ def _search(
         for rows, part in split_rows(problem, evidence):
             yield from _search_around(problem, rows, part, options, tables, movable)
     else:
-        yield from run_in_threads(search_part, split_rows(problem, evidence, options.jobs), options.jobs)
+        yield from run_in_threads(search_part, split_rows(problem, evidence), options.jobs)
 
 
 def _search_around(

@@ -78,7 +78,8 @@ def test_builders_learn_the_same_with_any_number_of_threads(holes, weighted):
     assert get_jobs() == 1
 
 
-def test_expectations_are_computed_by_threads():
+def test_expectations_are_computed_by_threads(monkeypatch):
+    monkeypatch.setattr(elimination, "CHUNK_BYTES", 2**16)
     table = make_data(True, False)[0].take(np.arange(9000))
     arcs = [("c0", "c1"), ("c1", "c2")]
     one, two = (write(hb.fit(arcs, table, missing="em", n_jobs=n_jobs)) for n_jobs in (1, 2))

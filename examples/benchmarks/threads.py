@@ -187,15 +187,15 @@ CASES: dict[str, Callable[[], Work]] = {
     "learn: naive_bayes of numbers, 1e6": partial(
         learn, "naive_bayes", partial(make_numbers, 1_000_000), target="c", potentials="gaussian"
     ),
-    "learn: hill_climb of numbers, 1e6": partial(
-        learn, "hill_climb", partial(make_numbers, 1_000_000), potentials="gaussian"
+    "learn: hill_climb of numbers, 2e5": partial(
+        learn, "hill_climb", partial(make_numbers, 200_000), potentials="gaussian"
     ),
     "learn: fit of numbers, 1e6": lambda: fit_chain(1_000_000),
     "learn: selective_naive_bayes, 2e5": partial(
         learn, "selective_naive_bayes", partial(make_numbers, 200_000), target="c", potentials="gaussian"
     ),
     "learn: logistic, 1e5": partial(learn, "logistic", partial(make_numbers, 100_000), target="c"),
-    "learn: expectation maximization, 2e4": partial(maximize, 20_000),
+    "learn: expectation maximization, 5e3": partial(maximize, 5_000),
     "impute, 1e5": partial(impute, 100_000),
 }
 

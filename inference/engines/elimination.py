@@ -29,10 +29,6 @@ __all__ = ["Elimination", "EliminationPlan", "solve_in_chunks", "split_rows"]
 
 CHUNK_BYTES = 1 << 22
 """The largest table of a chunk has about this size, so that it stays in the cache of the processor."""
-_OF_THREADS = 4
-"""Chunks that threads share are so many times as large: each step hands over the interpreter's lock, and takes longer
-than that then.
-"""
 MOST_BYTES = 1 << 26
 """Chunks of 64 rows may take this much where the tables of single rows are large."""
 GRID_CELLS = 1 << 19
@@ -92,19 +88,13 @@ class EliminationPlan(Plan):
         return solve_in_chunks(self.problem, evidence, self.options)
 
 
-def split_rows(problem: Problem, evidence: Evidence, jobs: int = 1) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
-    """Yield chunks of row numbers with their evidence; what a row gets from tables does not depend on the size."""
+def split_rows(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
+    """Yield chunks of row numbers with their evidence; the size depends on the problem alone, as sums over them do."""
     if evidence.rows == 1:
         yield _FIRST, evidence
         return
     row = 8 * max(problem.order.largest, 1.0)
-    # products of matrices round as their sizes tell
-    resized = jobs > 1 and not problem.component_of
-    chunk_bytes = _OF_THREADS * CHUNK_BYTES if resized else CHUNK_BYTES
-    chunk = int(min(max(chunk_bytes / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
-    if resized and chunk < evidence.rows:
-        turns = -(-evidence.rows // (chunk * jobs))
-        chunk = -(-evidence.rows // (turns * jobs))  # so that no thread is left without a chunk
+    chunk = int(min(max(CHUNK_BYTES / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
     for start in range(0, max(evidence.rows, 1), chunk):
         rows = np.arange(start, min(start + chunk, evidence.rows))
         whole = len(rows) == evidence.rows
@@ -133,7 +123,7 @@ def _solve_without_nodes(
     def solve_part(part: tuple[NDArray[np.intp], Evidence]) -> Solution:
         return _solve(problem, part[1], rows[part[0]], {}, np.zeros(len(part[0])))
 
-    return run_in_threads(solve_part, split_rows(problem, evidence, options.jobs), options.jobs)
+    return run_in_threads(solve_part, split_rows(problem, evidence), options.jobs)
 
 
 def _solve_on_grids(
