@@ -304,8 +304,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             priors=priors,
             options=self._options,
         )
-        ensemble = learn(table, build=build, potentials=potentials)
-        codes = table.column(self.target_name_)
+        ensemble, codes = learn(table, build=build, potentials=potentials), table.column(self.target_name_)
         if not self.calibrated or np.bincount(codes, minlength=len(states)).min() < _CALIBRATION_FOLDS:
             return ensemble
         parts = assign_folds(codes, _CALIBRATION_FOLDS, np.random.default_rng(0))
@@ -314,14 +313,13 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of all rows have been said
             for part in range(_CALIBRATION_FOLDS):
-                test = np.flatnonzero(parts == part)
-                training = table.take(np.flatnonzero(parts != part))
+                test, training = np.flatnonzero(parts == part), table.take(np.flatnonzero(parts != part))
                 usable = list_usable(training, self.target_name_)
                 families = potentials
                 if isinstance(families, Mapping):
-                    families = {name: family for name, family in families.items() if name in usable}
-                own_build = build.drop([name for name in table.names if name not in usable])
-                part_of_all = learn(training.select(usable), build=own_build, potentials=families)
+                    families = {name: families[name] for name in usable if name in families}
+                own = build.drop([name for name in table.names if name not in usable])
+                part_of_all = learn(training.select(usable), build=own, potentials=families)
                 scores[test] = part_of_all.scores(features.take(test), options=replace(self._options, impossible="nan"))
         return calibrate_votes(ensemble, scores, codes, table.weights)
 
