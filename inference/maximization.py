@@ -104,7 +104,16 @@ def complete_beyond(
             f"a more probable completion may exist: the log probability of the one returned is {worst.log_value:.8g},"
             f" and none has more than {worst.log_bound:.8g}; return_bounds=True tells both for each row"
         )
-    values = {name: np.concatenate([part.values[name] for part in parts]) for name in parts[0].values}
+    # what a row observes is no part of its completion
+    values = {
+        name: np.concatenate(
+            [
+                part.values[name] if name in part.values else read.findings[name].values[[row]]
+                for row, part in enumerate(parts)
+            ]
+        )
+        for name in dict.fromkeys(name for part in parts for name in part.values)
+    }
     return values, np.array([part.log_bound for part in parts])
 
 

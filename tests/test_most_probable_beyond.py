@@ -32,6 +32,7 @@ def test_mini_buckets_bound_the_maximum(case, most_cells):
 def test_slices_find_the_most_probable_completion(zeros):
     net = make_grid(np.random.default_rng(3), 4, zeros=zeros)
     drawn = net.sample(3, random_state=0)[["g33", "g12"]].assign(g00=[None, {0: 0.3, 1: 0.7}, {1}])
+    drawn["g12"] = drawn["g12"].astype(object).where([True, False, True], None)
     with pytest.raises(hb.TooWide):
         net.most_probable(drawn, max_bytes=300)
     exact, (low, high) = net.most_probable(drawn, return_bounds=True)
