@@ -196,6 +196,14 @@ def test_restarts_are_counted_and_capped() -> None:
     assert len({tuple(network.potential("y").table) for network in found.networks}) > 1
 
 
+def test_restarts_leave_no_column_without_values() -> None:
+    """Of 40 rows a sample takes 25 or so: a column that is observed in two of them is often not among these."""
+    data = {"x": ["u", "v"] * 20, "rare": ["p", "q"] + [None] * 38, "c": ["a", "b"] * 20}
+    ensemble = hb.boost(data, "c", "nb_tree", rounds=25, random_state=0)
+    assert ensemble.restarts > 3
+    assert all("rare" in network for network in ensemble.networks)
+
+
 def test_where_nothing_works_the_first_network_remains() -> None:
     def contrary(data: hb.Table, target: str, potentials: Any = None) -> hb.Network:
         own = naive_bayes(data, target, "multinomial")

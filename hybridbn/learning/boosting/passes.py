@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.estimation.holes import find_holes
 from hybridbn.learning.boosting.rounds import (
     FLOOR,
     HALF,
@@ -45,6 +46,8 @@ __all__ = ["Judge", "RowArrays", "RowWeights", "Split", "Step", "boost_by_passes
 
 _MOST_LOG_ODDS = 690.0
 """Log-odds are clipped to this, which is that of a probability of 1e-300."""
+_MOST_TRIES = 100
+"""So many bootstrap samples are drawn for one in which each column is observed somewhere."""
 
 Judge: TypeAlias = Callable[[Table], Values]
 """A function from rows to what a network makes of them: margins, or signs, with a sign bit where it is wrong."""
@@ -289,7 +292,7 @@ class RowWeights:
             start: Drawn | Given = Drawn(pickle.dumps(rng), len(table), self.places)
             count_draws(rng, len(table))  # so that the generator goes on
         else:
-            start = Given(draw_bootstrap_weights(rng, len(table), table.weights))
+            start = Given(_draw_some_of_each_column(table, rng))
         return replace(self, start=start, steps=())
 
     def find_share(self, table: Table) -> float:
@@ -299,6 +302,16 @@ class RowWeights:
     def all(self, table: Table) -> Values:
         """Return the weights of all rows."""
         return np.array(table.sum_parts(partial(_list_weights, self)).join())
+
+
+def _draw_some_of_each_column(table: Table, rng: np.random.Generator) -> Values:
+    """Return the weights of a bootstrap sample in which each column is observed somewhere, if such a one is found."""
+    holes = np.array([*find_holes(table).values()]).reshape(-1, len(table))
+    for _ in range(_MOST_TRIES):
+        weights = draw_bootstrap_weights(rng, len(table), table.weights)
+        if ((~holes) @ weights > 0).all():
+            break
+    return weights
 
 
 @contextmanager
