@@ -23,7 +23,7 @@ from hybridbn.inference.axes import StateAxis
 from hybridbn.inference.elimination.cutting import Cut, choose_cut
 from hybridbn.inference.elimination.executor import WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, limit_effort
-from hybridbn.inference.engines import CELLS_PER_SECOND, EngineRequest
+from hybridbn.inference.engines import CELLS_PER_SECOND, EngineRequest, list_offers
 from hybridbn.inference.engines.bounds import BoundPlan
 from hybridbn.inference.engines.elimination import split_rows
 from hybridbn.inference.engines.slices import (
@@ -84,17 +84,21 @@ def list_logs(
 def complete_beyond(
     network: Network, read: Evidence, maximize: Maximize, options: Options, refused: TooWide
 ) -> tuple[dict[str, NDArray[Any]], Values]:
-    """Return the best known completions of all rows, and bounds on the log probabilities of all completions.
+    """Return the best known completions of all rows, and bounds on the log probabilities of all completions; without
+    `beyond`, raise `TooWide` with what would answer.
 
     Parameters
     ----------
     maximize : completes rows that are not too wide
     refused : raised where that doesn't help
     """
+    if options.beyond is None:
+        known = np.sum([np.zeros(read.rows), *(finding.observed for finding in read.findings.values())], axis=0)
+        request = _make_request(network, _take_row(read, int(known.argmin())), options, time.process_time())
+        raise TooWide(f"{refused}{'' if request.problem.nodes else list_offers(request)}") from None
     parts = []
     for row in range(read.rows):
-        case = Evidence(read.take(slice(row, row + 1), 1).findings, 1, single=False)
-        part = _Search(network, case, maximize, options, refused).complete()
+        part = _Search(network, _take_row(read, row), maximize, options, refused).complete()
         if part.log_bound == -math.inf:
             raise impossible_evidence([row], read.single)
         parts.append(part)
@@ -117,6 +121,15 @@ def complete_beyond(
     return values, np.array([part.log_bound for part in parts])
 
 
+def _take_row(read: Evidence, row: int) -> Evidence:
+    return Evidence(read.take(slice(row, row + 1), 1).findings, 1, single=False)
+
+
+def _make_request(network: Network, case: Evidence, options: Options, started: float) -> EngineRequest:
+    question = Question(all_of=True, pointwise=True, only=frozenset(network))
+    return EngineRequest(network, problem_of(network, question, case), question, case, options, started)
+
+
 class _Search:
     """The search for the most probable completion of one row."""
 
@@ -125,11 +138,10 @@ class _Search:
     ) -> None:
         self._network, self._case, self._maximize, self._options = network, case, maximize, options
         self._refused, self._started = refused, time.process_time()
-        question = Question(all_of=True, pointwise=True, only=frozenset(network))
-        self._problem = problem_of(network, question, case)
+        self._request = _make_request(network, case, options, self._started)
+        self._problem = self._request.problem
         if self._problem.nodes:
             raise refused
-        self._request = EngineRequest(network, self._problem, question, case, options, self._started)
         self._scopes = [factor.names for factor in self._problem.factors]
         self._states = {name for name, axis in self._problem.axes.items() if isinstance(axis, StateAxis)}
         self._most_cells = options.max_bytes / (8 * WORKING_TABLES)

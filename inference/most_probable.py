@@ -87,8 +87,6 @@ def most_probable(
             try:
                 completed = _maximize_all(network, read, wanted, options)
             except TooWide as refused:
-                if options.beyond is None:
-                    raise
                 completed, log_bounds = _maximize_beyond(network, read, wanted, options, refused)
         else:
             completed = _maximize_targets(network, read, wanted, options)

@@ -94,7 +94,7 @@ def test_editors_complete_what_comes_back() -> None:
     assert {name: kinds for name, kinds in returned.items() if kinds} == {
         "posterior": {"DiscretePosterior | ContinuousPosterior", "JointPosterior"},
         "sample": {"pandas.DataFrame", "Frame"},
-        "most_probable": {"dict[str, Any]", "Frame"},
+        "most_probable": {"dict[str, Any]", "Frame", "tuple[Any, tuple[Any, Any]]"},
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any, Protocol, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TableError, TooWide
+from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.estimation.holes import Cells, ObservedNumbers, collect_observed_numbers, find_holes
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.inference.answers import posterior_of, solve
@@ -400,22 +400,10 @@ class Completion:
         return {**cells, **self.matcher.choose(cells, everywhere, limits)}
 
     def _find_modes(self, table: Table, rows: NDArray[np.intp]) -> Mapping[str, NDArray[Any]]:
-        """Return the most probable codes and numbers of the network in each row, together.
-
-        Where that is too wide, and the options ask for an answer nevertheless, they are those of each cell by itself.
-        """
-        try:
-            with _renumber_rows(rows):
-                evidence = self._make_bounded_evidence(table, find_holes(table))
-                completed = most_probable(self.network, evidence, None, self.options)
-        except TooWide as problem:
-            if self.options.beyond is None:
-                message = f"{problem}; or say beyond='slice' for what is most probable of each cell by itself"
-                raise TooWide(message) from None
-            return {
-                name: one.probabilities.argmax(axis=1) if isinstance(one, DiscretePosterior) else np.asarray(one.mode())
-                for name, one in self.posteriors(table, rows).items()
-            }
+        """Return the most probable codes and numbers of the network in each row, together."""
+        with _renumber_rows(rows):
+            evidence = self._make_bounded_evidence(table, find_holes(table))
+            completed = most_probable(self.network, evidence, None, self.options)
         read = completed if isinstance(completed, Table) else Table(completed)
         return {name: read.coded(self.network.variable(name)) for name in find_holes(table)}
 

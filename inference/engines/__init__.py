@@ -41,6 +41,7 @@ __all__ = [
     "describe_cost",
     "describe_seconds",
     "estimate_rounding",
+    "list_offers",
     "too_wide",
 ]
 
@@ -222,8 +223,7 @@ def choose_plan(request: EngineRequest, refused: TooWide | None = None) -> Plan:
         if fast and plan.held_bytes <= request.options.max_bytes:
             return plan
         declined.append(plan)
-    offers = [engine.offer(request) for engine in Engine.registered] if request.options.beyond is None else []
-    hints = "".join(f"; or ask with {offer}" for offer in offers if offer)
+    hints = list_offers(request)
     if refused is not None:
         raise TooWide(f"{refused}{hints}")
     slow = [plan for plan in declined if plan.held_bytes <= request.options.max_bytes]
@@ -239,6 +239,13 @@ def choose_plan(request: EngineRequest, refused: TooWide | None = None) -> Plan:
             " allowed. Observe more variables, ask for fewer targets at once, or raise seconds"
         )
     raise too_wide(declined, request.options.max_bytes, hints)
+
+
+def list_offers(request: EngineRequest) -> str:
+    """Return what would answer beyond memory, and what it costs, as the end of a message."""
+    _load()
+    offers = [engine.offer(request) for engine in Engine.registered] if request.options.beyond is None else []
+    return "".join(f"; or ask with {offer}" for offer in offers if offer)
 
 
 def describe_seconds(seconds: float) -> str:

@@ -146,8 +146,7 @@ def impute(
         correlations. "mean": the expected number, and the most probable state. That has the least error cell by cell,
         but variances shrink, correlations grow and every interval computed from the result is too short; it warns.
         "most_probable": the most probable combination of a row's cells, with the same disadvantage. A number is a heavy
-        point, such as zero, where that is more probable than all other numbers together. A combination that takes more
-        memory than `max_bytes` raises `TooWide`, but with `beyond` each cell gets what is most probable by itself.
+        point, such as zero, where that is more probable than all other numbers together.
     network : Network, optional
         Use it as it is, instead of learning one. Columns that it does not have must be complete or skipped. A network
         that imputation learned (`Imputation.network`, `Imputer.network_`, or ``hybridbn impute --save-model``) brings
