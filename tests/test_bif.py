@@ -82,6 +82,7 @@ def test_the_collection_is_complete():
     assert sorted(path.name.removesuffix(".bif.gz") for path in NETWORKS.glob("*.bif.gz")) == ALL
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MARKED)
 def test_every_table_is_what_pgmpy_reads(name):
     from pgmpy.readwrite import BIFReader

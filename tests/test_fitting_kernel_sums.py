@@ -279,6 +279,7 @@ def test_places_in_small_chunks_and_without_rows(monkeypatch):
     assert potential.log_on({"x": points[:3, 1], "y": np.empty((2, 0))}).shape == (2, 3, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", [(-INF, INF), (-4.0, 4.0)])
 def test_lines_have_the_digits_of_direct_sums_in_the_tails(domain):
     rng = np.random.default_rng(12)

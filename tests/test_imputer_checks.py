@@ -13,6 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from hybridbn.estimators import Imputer
 
 
+@pytest.mark.slow
 @parametrize_with_checks([Imputer(), Imputer(structure="chow_liu")])
 def test_the_imputer_passes_the_checks_of_scikit_learn(estimator: Any, check: Any) -> None:
     check(estimator)

@@ -127,6 +127,7 @@ def test_a_complete_row_has_the_posterior_of_naive_bayes_in_its_leaf(depth, pote
         np.testing.assert_allclose(found[seen], alone.posterior("y", rows).probabilities, atol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("potentials", ["multinomial", "gaussian", "mte"])
 @pytest.mark.parametrize("missing", [0.0, 0.4])
@@ -141,6 +142,7 @@ def test_classes_by_bayes_rule_over_the_leaves(binary, potentials, missing):
         assert evidence[row] == pytest.approx(np.log(joint.sum()), abs=1e-8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("binary", [False, True])
 @pytest.mark.parametrize("potentials", ["gaussian", "mte"])
 @pytest.mark.parametrize("missing", [0.0, 0.4])
