@@ -78,6 +78,8 @@ class CodeCounter:
         size : int
         """
         rows = len(codes)
+        if size == 1:
+            return np.array([float(rows) if weights is None else weights.sum()])
         if rows < _FEW_ROWS or size > ROWS:
             return np.asarray(np.bincount(codes, weights, size), np.float64)
         totals: Values | None = None

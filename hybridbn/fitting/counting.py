@@ -508,8 +508,11 @@ def central_moments(
     def center(column: Values) -> tuple[Values, Values]:
         # the second pass removes what rounding of the first left in the mean
         mean = sums(column) / safe
-        mean += sums(column - mean[cells]) / safe
-        return np.where(n > 0, mean, 0.0), column - mean[cells]
+        mean += sums(column - spread(mean)) / safe
+        return np.where(n > 0, mean, 0.0), column - spread(mean)
+
+    def spread(mean: Values) -> Values:
+        return mean if size == 1 else mean[cells]
 
     means = np.empty((size, len(values)))
     centered = []
