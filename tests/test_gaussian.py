@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.gaussian import LinearGaussian, log_normal_interval
 from hybridbn.variables import Continuous, Discrete
@@ -160,3 +161,15 @@ def test_repr_is_the_formula():
     assert repr(MIXED) == "<LinearGaussian y | x, d, z: 2 regressions>"
     wide = [Continuous(f"x{i}") for i in range(30)]
     assert len(repr(LinearGaussian(Y, wide, intercept=0, coefficients=np.ones(30), variance=1))) < 250
+
+
+def test_forty_parents() -> None:
+    parents = tuple(hb.Continuous(f"x{i}") for i in range(40))
+    child = hb.LinearGaussian(hb.Continuous("y"), parents, intercept=0, coefficients=[1.0] * 40, variance=1)
+    net = hb.Network([*(hb.LinearGaussian(x, intercept=0, variance=1) for x in parents), child])
+    posterior = net.posterior("y", {f"x{i}": i for i in range(40)})
+    assert (posterior.mean(), posterior.std()) == pytest.approx((780, 1))
+    rows = net.sample(3, random_state=0)
+    np.testing.assert_allclose(net.posterior("y", rows.drop(columns="y")).mean(), rows.drop(columns="y").sum(axis=1))
+    axes = {name: rows[name].to_numpy()[None] for name in rows}
+    assert child.log_on(axes).size == 3

@@ -363,7 +363,9 @@ def _combine(operation: np.ufunc, first: Any, second: Values, overwrite: bool) -
     """Return the result for two arrays that broadcast, in the place of the second one where that may be overwritten and
     is large enough.
     """
-    if overwrite and second.ndim and np.broadcast(first, second).shape == second.shape:
+    # np.broadcast knows 32 dimensions only
+    pairs = zip(reversed(np.shape(first)), reversed(second.shape), strict=False)
+    if overwrite and 0 < second.ndim >= np.ndim(first) and all(one in (1, other) for one, other in pairs):
         return operation(first, second, out=second)  # type: ignore[no-any-return]
     return np.asarray(operation(first, second), dtype=np.float64)
 
