@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
@@ -442,7 +443,7 @@ class FamilyScores:
         if own is None:
             return -math.inf
         for parent in potential.parents:
-            rows = rows[_find_observed(data.codes(parent.name)[rows])]
+            rows = rows[find_observed(data.codes(parent.name)[rows])]
         values, weights = evaluate_rows(own, data, rows)
         more = potential.free_parameters() - own.free_parameters()
         return self._add_gain(child, likelihood - float(weights @ values) + own.optimism(), weight, more)
@@ -466,15 +467,11 @@ def evaluate_rows(potential: Potential, data: TrainingData, rows: NDArray[np.int
     ([0.4, 0.6, 0.6], [1.0, 1.0, 1.0])
     """
     columns = {variable.name: data.codes(variable.name)[rows] for variable in potential.variables}
-    observed = np.all([_find_observed(column) for column in columns.values()], axis=0)
+    observed = np.all([find_observed(column) for column in columns.values()], axis=0)
     weights = data.table.weights[rows][observed]
     if not len(weights):
         return np.zeros(0), weights
     return _evaluate_log_density(potential, {name: column[observed] for name, column in columns.items()}), weights
-
-
-def _find_observed(column: NDArray[Any]) -> NDArray[np.bool_]:
-    return ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
 
 
 def _evaluate_log_density(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:

@@ -327,13 +327,18 @@ def test_cuts_that_certainly_give_too_many_slices_are_not_searched_for():
     assert choose_cut(scopes, sizes, names, 16, order, most_slices=2**35) is None
 
 
-def test_draws_stop_when_the_time_is_over(monkeypatch):
-    net, counts = make_grid(np.random.default_rng(5), 4), []
+def record_draws(monkeypatch):
+    """Let few draws be enough, and return a list to which each answer adds how many it took."""
+    counts, solution = [], bounds.SampleSums.solution
     monkeypatch.setattr(bounds, "FEWEST", 16)
-    solution = bounds.SampleSums.solution
     monkeypatch.setattr(
         bounds.SampleSums, "solution", lambda sums, *given: counts.append(sums.draws) or solution(sums, *given)
     )
+    return counts
+
+
+def test_draws_stop_when_the_time_is_over(monkeypatch):
+    net, counts = make_grid(np.random.default_rng(5), 4), record_draws(monkeypatch)
     net.posterior("g22", {"g33": 1}, options=BOUND)
     ticks = iter(range(1000))
     monkeypatch.setattr(bounds.time, "process_time", lambda: 1e6 + next(ticks))
@@ -353,12 +358,7 @@ def test_cuts_go_on_until_all_tables_together_are_small():
 
 
 def test_draws_stop_when_the_wanted_error_is_reached(monkeypatch):
-    net, counts = make_grid(np.random.default_rng(5), 4), []
-    monkeypatch.setattr(bounds, "FEWEST", 16)
-    solution = bounds.SampleSums.solution
-    monkeypatch.setattr(
-        bounds.SampleSums, "solution", lambda sums, *given: counts.append(sums.draws) or solution(sums, *given)
-    )
+    net, counts = make_grid(np.random.default_rng(5), 4), record_draws(monkeypatch)
     exact = net.posterior("g22", {"g33": 1}).probabilities
     long = hb.Options(max_bytes=700, beyond="bound", seconds=2)
     for tolerance in (0.2, 0.03):

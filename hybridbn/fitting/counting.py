@@ -32,6 +32,7 @@ from hybridbn.fitting.column_groups import (
     combine_codes,
     count_codes,
     drop_padding,
+    find_observed,
     group_columns,
     indicate_states,
     sum_to_pairs,
@@ -489,7 +490,7 @@ def select_complete_rows(columns: Sequence[Column], weights: Values | None) -> t
     """
     kept = np.ones(len(columns[0]), dtype=bool) if weights is None else weights > 0
     for column in columns:
-        np.logical_and(kept, ~np.isnan(column) if column.dtype.kind == "f" else column >= 0, out=kept)
+        np.logical_and(kept, find_observed(column), out=kept)
     if kept.all():
         return list(columns), weights
     return [column[kept] for column in columns], None if weights is None else weights[kept]

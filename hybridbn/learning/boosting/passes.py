@@ -306,10 +306,10 @@ class RowWeights:
 
 def _draw_some_of_each_column(table: Table, rng: np.random.Generator) -> Values:
     """Return the weights of a bootstrap sample in which each column is observed somewhere, if such a one is found."""
-    holes = np.array([*find_holes(table).values()], bool).reshape(-1, len(table))
+    observed = ~np.array([*find_holes(table).values()], bool).reshape(-1, len(table))
     for _ in range(_MOST_TRIES):
         weights = draw_bootstrap_weights(rng, len(table), table.weights)
-        if ((~holes) @ weights > 0).all():
+        if (observed @ weights > 0).all():
             break
     return weights
 
