@@ -85,7 +85,7 @@ class Browser:
         self.process.stdin.flush()
         answer = json.loads(self.process.stdout.readline())
         if "error" in answer:
-            raise AssertionError(f"{command} {options}: {answer['error']}")
+            raise AssertionError(f"{command} {str(options)[:500]}: {answer['error']}")
         return answer["value"]
 
     def open(self, url: str, **options: Any) -> Page:

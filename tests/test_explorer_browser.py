@@ -378,17 +378,18 @@ def test_two_tabs_do_not_disturb_each_other_and_a_dead_server_is_told(browser: B
     network.save(tmp_path / "model.hbn")
     command = [sys.executable, "-m", "hybridbn", "explore", str(tmp_path / "model.hbn"), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        address = process.stdout.readline().strip()
-        first, second = browser.open(address), browser.open(address)
-        with first.change():
-            first.click(state("rain", 0))
-        with second.change():
-            second.click(state("rain", 1))
-        compare(first, network, {"rain": "no"})
-        compare(second, network, {"rain": "yes"})
-        process.kill()
-        process.wait()
+        try:
+            assert process.stdout is not None
+            address = process.stdout.readline().strip()
+            first, second = browser.open(address), browser.open(address)
+            with first.change():
+                first.click(state("rain", 0))
+            with second.change():
+                second.click(state("rain", 1))
+            compare(first, network, {"rain": "no"})
+            compare(second, network, {"rain": "yes"})
+        finally:
+            process.kill()
     with first.change():
         first.click(state("season", 1))
     assert "does not answer" in first.evaluate("() => document.querySelector('.hbx-notice').innerText")
@@ -590,7 +591,7 @@ MODEL = """() => {{
     send: (content) => window.sent.push(content),
   }};
   const source = new Blob([{module}], {{type: 'text/javascript'}});
-  return import(URL.createObjectURL(source)).then(({{default: {{render}}}}) => {{
+  import(URL.createObjectURL(source)).then(({{default: {{render}}}}) => {{
     const el = document.body.appendChild(document.createElement('div'));
     render({{model, el}});
   }});
