@@ -1,5 +1,6 @@
 import mpmath
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -163,13 +164,22 @@ def test_repr_is_the_formula():
     assert len(repr(LinearGaussian(Y, wide, intercept=0, coefficients=np.ones(30), variance=1))) < 250
 
 
-def test_forty_parents() -> None:
-    parents = tuple(hb.Continuous(f"x{i}") for i in range(40))
-    child = hb.LinearGaussian(hb.Continuous("y"), parents, intercept=0, coefficients=[1.0] * 40, variance=1)
-    net = hb.Network([*(hb.LinearGaussian(x, intercept=0, variance=1) for x in parents), child])
-    posterior = net.posterior("y", {f"x{i}": i for i in range(40)})
-    assert (posterior.mean(), posterior.std()) == pytest.approx((780, 1))
-    rows = net.sample(3, random_state=0)
-    np.testing.assert_allclose(net.posterior("y", rows.drop(columns="y")).mean(), rows.drop(columns="y").sum(axis=1))
-    axes = {name: rows[name].to_numpy()[None] for name in rows}
-    assert child.log_on(axes).size == 3
+@pytest.mark.parametrize("count", [31, 70])
+def test_wide_normal_densities_of_classes(count: int) -> None:
+    """Observed parents need no dimensions of arrays, which have few."""
+    rng, c = np.random.default_rng(0), hb.Discrete("c", ("a", "b"))
+    parents = tuple(hb.Continuous(f"x{i}") for i in range(count))
+    slopes = rng.normal(size=(2, count))
+    child = hb.LinearGaussian(Y, (c, *parents), intercept=[0, 1], coefficients=slopes, variance=[1, 2])
+    softmax = hb.Softmax(hb.Discrete("z", (0, 1)), parents, intercept=[0, 1], coefficients=slopes)
+    normal = [hb.LinearGaussian(x, intercept=0, variance=1) for x in parents]
+    net = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), *normal, child, softmax])
+    rows = pd.DataFrame(rng.normal(size=(5, count)), columns=[x.name for x in parents])
+    means = rows.to_numpy() @ slopes.T + [0, 1]
+    logits = np.exp(means)
+    found = net.posterior("z", rows).probabilities
+    np.testing.assert_allclose(found, logits / logits.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(net.posterior("y", rows).mean(), means.mean(axis=1))
+    told = stats.norm.pdf(1.0, means, np.sqrt([1, 2]))
+    found = net.posterior("c", rows.assign(y=1.0)).probabilities
+    np.testing.assert_allclose(found, told / told.sum(axis=1, keepdims=True))

@@ -111,6 +111,8 @@ class PointCells(NamedTuple):
 
 _SAME = 8 * float(np.finfo(float).eps)
 NO_POINTS = PointCells(*[np.empty(0)] * 3)
+MOST_DIMENSIONS = 31
+"""Of names in arrays, to which that of the rows is added; numpy before 2.0 has 32."""
 
 
 class Regression(NamedTuple):
@@ -186,12 +188,13 @@ class Potential(ABC):
         -------
         values : ndarray
             One dimension for each name of `scope`, and the rows last where an axis is per row. It may be changed by the
-            caller unless it is read-only.
+            caller unless it is read-only. Of a scope wider than arrays may be, not all names have one, see
+            `list_dimensions`.
         log_scale : float or ndarray (rows,)
             The density is ``values * exp(log_scale)``.
         """
         log_values = self.log_on(axes)
-        over = tuple(range(len(self.scope)))
+        over = tuple(range(log_values.ndim - has_rows(axes, self.scope)))
         top = np.max(log_values, axis=over, initial=-np.inf)
         scale = np.where(np.isfinite(top), top, 0.0)
         return np.exp(log_values - scale), scale if scale.ndim else float(scale)
@@ -476,16 +479,32 @@ def all_states(states: int) -> Codes:
     return codes
 
 
+def list_dimensions(axes: Axes, scope: Sequence[str]) -> list[str]:
+    """Return the names that have a dimension each in arrays over the axes: all, but of a scope that is too wide for
+    arrays those of several points, and the last one.
+    """
+    if len(scope) <= MOST_DIMENSIONS:
+        return list(scope)
+    return [name for name in scope if name == scope[-1] or len(axes[name]) > 1]
+
+
+def has_rows(axes: Axes, scope: Iterable[str]) -> bool:
+    """Return whether an axis differs between rows."""
+    return any(np.ndim(axes[name]) == 2 for name in scope)
+
+
 def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:
     """Reshape axes so that they broadcast against each other, one dimension a name, the rows last where there are
     any.
     """
-    ndim = len(scope) + any(np.ndim(axes[name]) == 2 for name in scope)
+    kept, rows = list_dimensions(axes, scope), has_rows(axes, scope)
+    places = {name: place for place, name in enumerate(kept)}
     spread_axes = []
-    for position, name in enumerate(scope):
+    for name in scope:
         axis = axes[name]
-        shape = [1] * ndim
-        shape[position] = axis.shape[0]
+        shape = [1] * (len(kept) + rows)
+        if name in places:
+            shape[places[name]] = axis.shape[0]
         if axis.ndim == 2:
             shape[-1] = axis.shape[1]
         spread_axes.append(axis.reshape(shape))

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, Regression, freeze, spread
+from hybridbn.potentials.base import Axes, Interval, Potential, Regression, freeze, has_rows, spread
 from hybridbn.potentials.multinomial import as_parameter_array, cell_name, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -130,7 +130,7 @@ class LinearGaussian(Potential):
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child, as differences of normal cdfs that keep their digits in both tails."""
         z, _ = self._standardized({**axes, self.child.name: edges})
-        along = len(self.parents)
+        along = z.ndim - 1 - has_rows({**axes, self.child.name: edges}, self.scope)
         lower = np.take(z, range(z.shape[along] - 1), axis=along)
         upper = np.take(z, range(1, z.shape[along]), axis=along)
         log_masses = log_normal_interval(lower, upper)
@@ -363,9 +363,7 @@ def _combine(operation: np.ufunc, first: Any, second: Values, overwrite: bool) -
     """Return the result for two arrays that broadcast, in the place of the second one where that may be overwritten and
     is large enough.
     """
-    # np.broadcast knows 32 dimensions only
-    pairs = zip(reversed(np.shape(first)), reversed(second.shape), strict=False)
-    if overwrite and 0 < second.ndim >= np.ndim(first) and all(one in (1, other) for one, other in pairs):
+    if overwrite and second.ndim and np.broadcast(first, second).shape == second.shape:
         return operation(first, second, out=second)  # type: ignore[no-any-return]
     return np.asarray(operation(first, second), dtype=np.float64)
 

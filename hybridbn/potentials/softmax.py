@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, spread
+from hybridbn.potentials.base import Axes, Interval, Potential, has_rows, spread
 from hybridbn.potentials.gaussian import count_rows, linear_predictor, tidy_breaks
 from hybridbn.potentials.multinomial import as_parameter_array, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
@@ -96,9 +96,10 @@ class Softmax(Potential):
                 ]
                 return np.concatenate([self.log_on(some) for some in own], axis=-1)
         arrays = dict(zip(self.scope, spread(axes, self.scope), strict=True))
-        along, wanted = len(self.parents), axes[self.child.name]
+        wanted = axes[self.child.name]
         # all states take part in the denominator, whichever of them are asked for
-        states = spread({**axes, self.child.name: np.arange(len(self.child))}, self.scope)[along]
+        states = spread({**axes, self.child.name: np.arange(len(self.child))}, self.scope)[-1]
+        along = arrays[self.child.name].ndim - 1 - has_rows(axes, self.scope)
         states = states.reshape(states.shape + (1,) * (arrays[self.child.name].ndim - states.ndim))
         codes = (*(arrays[p.name] for p in self.parents if isinstance(p, Discrete)), states)
         values = [arrays[p.name] for p in self.parents if isinstance(p, Continuous)]

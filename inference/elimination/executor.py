@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis
 from hybridbn.inference.elimination.program import SUSPICIOUS, Program
 from hybridbn.inference.evidence import Evidence
-from hybridbn.potentials.base import Potential, freeze
+from hybridbn.potentials.base import Potential, freeze, list_dimensions
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
@@ -125,7 +125,7 @@ class PotentialSource:
             array, scale = self._cell_masses(axis, points, evidence)
         else:
             array, scale = self.potential.on(points)
-        array = self._drop_observed(array)
+        array = self._drop_observed(array, points)
         if self.masked:
             known = evidence.findings[child].observed
             array, scale = _fill_unknown(array, known, 1.0), np.where(known, scale, 0.0)
@@ -144,7 +144,8 @@ class PotentialSource:
             array, scale = self.values(axes, evidence)
             with np.errstate(divide="ignore"):
                 return np.asarray(np.log(array) + scale)
-        logs = self._drop_observed(self.potential.log_on(self.points(axes, evidence)))
+        points = self.points(axes, evidence)
+        logs = self._drop_observed(self.potential.log_on(points), points)
         return np.where(evidence.findings[child].observed, logs, 0.0) if self.masked else logs
 
     def add_logs(self, axes: Mapping[str, Axis], evidence: Evidence, total: Values) -> float:
@@ -154,13 +155,13 @@ class PotentialSource:
             return 0.0
         return self.potential.add_log_on(self.points(axes, evidence), total)
 
-    def _drop_observed(self, array: Values) -> Values:
+    def _drop_observed(self, array: Values, points: Mapping[str, Any]) -> Values:
         """Drop the dimensions of observed variables."""
-        scope = self.potential.scope
-        if len(scope) == len(self.names):
+        scope = list_dimensions(points, self.potential.scope)
+        if scope == list(self.names):
             return array
-        kept = [size for size, name in zip(array.shape, scope, strict=False) if name in self.names]
-        return array.reshape([*kept, *array.shape[len(scope) :]])
+        sizes = dict(zip(scope, array.shape, strict=False))
+        return array.reshape([*(sizes.get(name, 1) for name in self.names), *array.shape[len(scope) :]])
 
     def _cell_masses(self, axis: CellAxis, points: dict[str, Any], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the masses of cells where the child is hidden, and its density in the one cell where it is
@@ -175,8 +176,9 @@ class PotentialSource:
             low, high = reach if self.rows else (reach[0][0], reach[1][0])
             edges = np.clip(edges[:, None] if self.rows else edges, low, high)
         array, scale = self.potential.mass(points, edges)
+        dimensions = len(list_dimensions(points, self.potential.scope))
         if finding is None or not finding.observed.any():
-            if self.rows and not self._has_rows(array):
+            if self.rows and array.ndim == dimensions:
                 # other rows of the table know the child
                 array = np.repeat(array[..., None], evidence.rows, axis=-1)
             return array, scale
@@ -187,17 +189,9 @@ class PotentialSource:
         place = np.arange(axis.size)[:, None] == inside
         # density and masses have log scales of their own, and each row has the one of the values that it uses
         both = np.where(known, density_scale, scale)
-        shape = self._shape_with_rows(array, known)
-        array = np.where(
-            known, density * place, np.broadcast_to(array if self._has_rows(array) else array[..., None], shape)
-        )
-        return array, both
-
-    def _has_rows(self, array: Values) -> bool:
-        return array.ndim > len(self.potential.scope)
-
-    def _shape_with_rows(self, array: Values, known: Any) -> tuple[int, ...]:
-        return (*array.shape[: len(self.potential.scope)], len(known))
+        array = array if array.ndim > dimensions else array[..., None]
+        shape = (*array.shape[:dimensions], len(known))
+        return np.where(known, density * place, np.broadcast_to(array, shape)), both
 
 
 def _fill_unknown(array: Values, known: NDArray[np.bool_], value: float) -> Values:
