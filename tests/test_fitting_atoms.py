@@ -46,6 +46,18 @@ def test_points_beside_a_density_are_found_whatever_the_units(seed, rows, share,
     assert find_heavy_points(values, np.full(rows, 2.0)) == expected
 
 
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.06])
+def test_points_of_long_columns(share: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(1)
+    values, weights = rng.normal(size=3000).round(3), rng.integers(3, size=3000).astype(float)
+    values[rng.random(3000) < share] = -0.0
+    values[rng.random(3000) < share / 2] = 0.0
+    found = find_heavy_points(values), find_heavy_points(values, weights)
+    assert bool(found[0]) == (share > 0)
+    monkeypatch.setattr("hybridbn.fitting.atoms.MANY_ROWS", 10**9)
+    assert found == (find_heavy_points(values), find_heavy_points(values, weights))
+
+
 def ecoli_like(rows=300):
     """Return classes with five normal columns, and two columns of two values each."""
     rng = np.random.default_rng(1)

@@ -31,6 +31,11 @@ ABOVE_HEAPS = 3.0
 """So many times as many rows as those of other frequent values are more than a heap that rounding makes."""
 HEAVIER = 10.0
 """Of ten rows at a point at least nine are there because of the point, so a value observed there may count as such."""
+MANY_ROWS = 2000
+"""In columns of so many rows values are counted by hashes before they are sorted."""
+HASH_FACTOR = 0x9E3779B97F4A7C15
+"""Multiplicative hashing: the first bits of the product with an odd number close to the golden ratio of 2 ** 64."""
+HASH_BITS = 14
 
 
 def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[float, ...]:
@@ -65,11 +70,14 @@ def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[fl
     ((), (0.0,), (0.5, 1.0))
     """
     seen = ~np.isnan(values) if weights is None else ~np.isnan(values) & (weights > 0)
+    values, weights = values[seen], None if weights is None else weights[seen]
+    if not _may_have_points(values, weights):
+        return ()
     if weights is None:
-        distinct, counts = np.unique(values[seen], return_counts=True)  # sorts the values alone, which is faster
+        distinct, counts = np.unique(values, return_counts=True)  # sorts the values alone, which is faster
     else:
-        distinct, owner = np.unique(values[seen], return_inverse=True)
-        counts = np.bincount(owner, weights[seen])
+        distinct, owner = np.unique(values, return_inverse=True)
+        counts = np.bincount(owner, weights)
     rows, size = float(counts.sum()), len(distinct)
     if rows < LEAST_ROWS or size < 2:
         return ()
@@ -95,6 +103,18 @@ def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[fl
     if heavy.any() and (len(rest) == 1 or len(rest) <= FEW_VALUES < rest.sum()):
         heavy[:] = True
     return tuple(distinct[heavy].tolist())
+
+
+def _may_have_points(values: Values, weights: Values | None) -> bool:
+    """Tell whether a value may have enough rows for a point; counting hashed values is faster than sorting them."""
+    if len(values) < MANY_ROWS:
+        return True
+    # zero has two signs; other equal numbers have the same bits
+    bits = (values + 0.0).view(np.uint64)
+    bits *= np.uint64(HASH_FACTOR)
+    bits >>= np.uint64(64 - HASH_BITS)
+    counts = np.bincount(bits.view(np.int64), weights)
+    return bool(counts.max() >= max(math.sqrt(float(counts.sum())), HEAVIER))
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

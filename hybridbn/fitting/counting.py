@@ -506,28 +506,31 @@ def central_moments(
     def sums(numbers: Values) -> Values:
         return count_codes(cells, numbers if weights is None else numbers * weights, size)
 
-    def center(column: Values) -> tuple[Values, Values]:
-        # the second pass removes what rounding of the first left in the mean
-        mean = sums(column) / safe
-        mean += sums(column - spread(mean)) / safe
-        return np.where(n > 0, mean, 0.0), column - spread(mean)
+    # in place, because memory that is new for each column would take longer than the numbers
+    centered = np.empty((len(values), len(cells)))
 
-    def spread(mean: Values) -> Values:
-        return mean if size == 1 else mean[cells]
+    def subtract(mean: Values, column: int) -> Values:
+        rest: Values = centered[column]
+        np.subtract(values[column], mean if size == 1 else np.take(mean, cells, out=rest, mode="clip"), out=rest)
+        return rest
+
+    def center(column: int) -> Values:
+        # the second pass removes what rounding of the first left in the mean
+        mean = sums(values[column]) / safe
+        mean += sums(subtract(mean, column)) / safe
+        subtract(mean, column)
+        return np.where(n > 0, mean, 0.0)
 
     means = np.empty((size, len(values)))
-    centered = []
-    for j, (mean, rest) in enumerate(run_in_threads(center, values, jobs)):
-        means[:, j] = mean
-        centered.append(rest)
+    for column, mean in enumerate(run_in_threads(center, range(len(values)), jobs)):
+        means[:, column] = mean
     products = np.empty((size, len(values), len(values)))
     if size <= len(values):
         # few cells of many columns: a product of matrices for each
-        stacked = np.array(centered)
-        scaled = stacked if weights is None else stacked * weights
+        scaled = centered if weights is None else centered * weights
         for cell in range(size):
             rows = slice(None) if size == 1 else cells == cell
-            within = scaled[:, rows] @ stacked[:, rows].T
+            within = scaled[:, rows] @ centered[:, rows].T
             products[cell] = (within + within.T) / 2
         return n, means, products
     pairs = list(itertools.combinations_with_replacement(range(len(values)), 2))
