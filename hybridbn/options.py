@@ -42,7 +42,9 @@ class Options:
         case the time grows without limit. "bound": the variables that would be sliced are sampled, and
         `posterior.bounds` tell between which limits each probability lies with a confidence of 95 %, for any number of
         draws; `posterior.log_evidence_bounds` are limits of the log probability of the evidence. Where the bounds are
-        wide, `posterior.asymptotic_bounds` are those of a large sample, without a guarantee.
+        wide, `posterior.asymptotic_bounds` are those of a large sample, without a guarantee. A number below the leaf
+        of trees that test missing numbers, as in a model tree, is averaged over 128 draws of these, at once and
+        without bounds: `posterior.error` tells how far that may be off.
     seconds : float, optional
         About how long an answer for one row of evidence may take. With "bound", 60 by default; what fits into
         `max_bytes` and is predicted to take longer is sampled, too. With "slice", a plan that is predicted to take

@@ -16,6 +16,7 @@ from hybridbn.inference.engines.bounds import SampledBounds
 from hybridbn.inference.engines.elimination import Elimination
 from hybridbn.inference.engines.forest import Forest
 from hybridbn.inference.engines.naive_bayes import NaiveBayes
+from hybridbn.inference.engines.number_forest import NumberForest
 from hybridbn.inference.engines.row_patterns import RowPatterns
 from hybridbn.inference.engines.single_case import SingleCase
 from hybridbn.inference.engines.slices import BetterOrder, Slices
@@ -84,6 +85,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine
     assert [type(engine) for engine in registry] == [
         SingleCase,
         Forest,
+        NumberForest,
         NaiveBayes,
         Elimination,
         BetterOrder,
@@ -92,7 +94,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine
         SampledBounds,
     ]
     make_engine(30, [])
-    assert [engine.rank for engine in registry] == [5, 8, 10, 30, 50, 55, 57, 60, 70]
+    assert [engine.rank for engine in registry] == [5, 8, 9, 10, 30, 50, 55, 57, 60, 70]
 
 
 @pytest.mark.parametrize(

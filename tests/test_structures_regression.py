@@ -11,6 +11,8 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.fitting.trees.regression_splits import Growth, RegressionRows, grow_regressions
+from hybridbn.inference.engines import Engine
+from hybridbn.inference.engines.number_forest import NumberForest
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures import model_tree, regression
 from hybridbn.structures.model_tree import _measure_tails, learn_model_tree
@@ -156,6 +158,59 @@ def test_missing_cells_are_averaged_by_bayes_rule(build):
     mass = (half * weights[:, None]).ravel() * density.pdf(points)
     means = net.posterior("y", hb.Table({"x": points, "z": [-1.2] * len(points), "c": ["q"] * len(points)})).mean()
     assert net.posterior("y", known).mean() == pytest.approx(float(mass @ means / mass.sum()), abs=1e-6)
+
+
+@pytest.fixture
+def only_elimination(monkeypatch):
+    def switch() -> None:
+        engines = [engine for engine in Engine.registered if not isinstance(engine, NumberForest)]
+        monkeypatch.setattr(Engine, "registered", engines)
+
+    return switch
+
+
+def test_leaves_that_are_looked_up_answer_as_elimination_does(only_elimination):
+    net = SEVERAL(bent(), "y")
+    rows = hb.Table(bent(rows=30, seed=1)).drop("y")
+    fast = net.posterior("y", rows)
+    only_elimination()
+    slow = net.posterior("y", rows)
+    grid = np.linspace(-4, 12, 33)
+    np.testing.assert_allclose(fast.pdf(grid), slow.pdf(grid), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(fast.var(), slow.var(), rtol=1e-9)
+
+
+def test_missing_numbers_that_trees_test_are_drawn():
+    net = SEVERAL(bent(missing=0.1), "y")
+    rows = hb.Table(bent(rows=8, seed=2, missing=0.4)).drop("y")
+    exact = net.posterior("y", rows)
+    drawn = net.posterior("y", rows, beyond="bound")
+    known = ~np.isnan(rows.column("x"))
+    assert 0 < known.sum() < 8
+    np.testing.assert_allclose(drawn.mean()[known], exact.mean()[known], rtol=1e-9)
+    assert (drawn.error[~known] > 0).all()
+    for level in (0.1, 0.5, 0.9):
+        np.testing.assert_allclose(drawn.pit(exact.quantile(level)), level, atol=0.03)
+    assert (np.abs(drawn.mean() - exact.mean()) < 0.05 * exact.std()).all()
+    # a row's answer depends on no other row
+    some = net.posterior("y", rows.take([3, 7]), beyond="bound")
+    np.testing.assert_allclose(some.mean(), drawn.mean()[[3, 7]], rtol=1e-12)
+    alone = net.posterior("y", {"z": 0.3}, beyond="bound")
+    assert alone.mean() == pytest.approx(net.posterior("y", {"z": 0.3}).mean(), abs=0.05)
+
+
+def test_any_numbers_may_be_missing():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(4, 300))
+    data = {f"x{i}": column for i, column in enumerate(x)}
+    data["y"] = np.abs(x[0]) * (x[1] > 0) + np.abs(x[2]) * (x[3] > 0) + 0.1 * rng.normal(size=300)
+    net = partial(model_tree, trees=10)(data, "y")
+    assert len(net.potential("y leaf").parents) > 2
+    with pytest.raises(hb.TooWide, match=r"beyond='bound'.*draws of what is missing"):
+        net.posterior("y", {"x0": 0.1}, max_bytes=2**16)
+    everything = net.posterior("y", {}, beyond="bound")
+    assert everything.mean() == pytest.approx(data["y"].mean(), abs=0.15)
+    assert everything.std() == pytest.approx(data["y"].std(), rel=0.2)
 
 
 @pytest.mark.parametrize("build", [regression, model_tree, SEVERAL], ids=["regression", "tree", "trees"])

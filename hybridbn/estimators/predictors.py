@@ -530,9 +530,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         return posterior
 
     def predict_log_density(self, X: Any, y: Any) -> Values:
-        """Return the logarithm of the predicted density at the true target of each row; its mean is a score to compare
-        by.
-        """
+        """Return the log density of the prediction at each row's true target; its mean is a score to compare by."""
+        if self._options.beyond is not None:
+            return np.asarray(self._posterior(X).log_score(check_number_targets(y)))
         known = self._evidence(X)
         both = add_number_column(known, self.target_name_, check_number_targets(y))
         ask = partial(self.network_.log_density, options=self._options)

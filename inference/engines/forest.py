@@ -27,7 +27,7 @@ from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["Forest"]
+__all__ = ["BoxIndex", "Forest", "find_box_index"]
 
 _BLOCK = 2**23
 """Bits that are looked at together."""
@@ -94,7 +94,7 @@ class ForestPlan(Plan):
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of blocks of rows."""
         problem, boxes = self._request.problem, self._boxes
-        index = _index_of(boxes)
+        index = find_box_index(boxes)
         tables = self._target.table
         averages = None
         if self._densities:
@@ -120,7 +120,7 @@ class ForestPlan(Plan):
 
 
 @dataclass(frozen=True, eq=False)
-class _BoxIndex:
+class BoxIndex:
     """For each cell of each parent the boxes that it is inside of, one bit each; the last cell is a missing one."""
 
     boxes: int
@@ -129,7 +129,8 @@ class _BoxIndex:
     bits: Sequence[NDArray[np.uint64]]
 
     @classmethod
-    def of(cls, boxes: Boxes) -> _BoxIndex:
+    def of(cls, boxes: Boxes) -> BoxIndex:
+        """Return the cells of all parents, and which boxes they are inside of."""
         count = len(boxes.child)
         edges, bits = [], []
         for parent, side in zip(boxes.parents, boxes.sides, strict=True):
@@ -171,13 +172,14 @@ class _BoxIndex:
         return row, box
 
 
-_INDEXES: WeakKeyDictionary[Boxes, _BoxIndex] = WeakKeyDictionary()
+_INDEXES: WeakKeyDictionary[Boxes, BoxIndex] = WeakKeyDictionary()
 
 
-def _index_of(boxes: Boxes) -> _BoxIndex:
+def find_box_index(boxes: Boxes) -> BoxIndex:
+    """Return the index of boxes, which is made once."""
     index = _INDEXES.get(boxes)
     if index is None:
-        index = _INDEXES[boxes] = _BoxIndex.of(boxes)
+        index = _INDEXES[boxes] = BoxIndex.of(boxes)
     return index
 
 

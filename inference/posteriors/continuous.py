@@ -139,6 +139,10 @@ class ContinuousPosterior(Posterior):
     def _pit(self, truth: Values) -> Values:
         return np.asarray(self._cdf(truth) - self._mass_at(truth) / 2)
 
+    def log_score(self, truth: ArrayLike) -> Any:
+        """Return the log density at each row's own true value."""
+        return self._judge("_log_pdf", truth)
+
     def central_level(self, truth: ArrayLike) -> Any:
         """Return the probability of the least central interval that holds each row's own true value.
 
