@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import add
@@ -22,7 +22,13 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
-from hybridbn.structures.mixture_covariance import Covariance, count_covariances, regress_along, select_parents
+from hybridbn.structures.mixture_covariance import (
+    PRIOR_VARIANCE,
+    Covariance,
+    count_covariances,
+    regress_along,
+    select_parents,
+)
 from hybridbn.structures.mixture_em import (
     MixtureFit,
     MixtureParameters,
@@ -58,6 +64,8 @@ CORRELATED = 4.0
 """Numbers are independent in the components if their correlations are fewer standard deviations from that."""
 MOST_NUMBERS = 40
 """Most numbers that have a common covariance."""
+LEAST_PRIOR, MOST_PRIOR = 5e-7, 0.5
+"""Between these is the variance of a covariance's prior, which is chosen by held-out rows."""
 FORMS: dict[Covariance, int] = {"diagonal": 0, "tied": 2, "full": 2, "tree": 3, "factors": 5}
 """The covariances, and how many numbers there are at least if they differ from those before them."""
 
@@ -119,7 +127,8 @@ def mixture(
     Notes
     -----
     Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of
-    one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM. The
+    one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM. A
+    covariance that is chosen by held-out rows has a prior of the size that is best for them, too. The
     number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then, those
     of a scan by a pass for each of at most 50 steps. A covariance that is not diagonal becomes arcs: each number is a
     linear regression on those before it (in a tree, on one of them) in each component. Numbers with heavy points
@@ -284,10 +293,10 @@ def cluster_rows(
     if components is None or len(forms) > 1:
         part = statistics if sample is None else statistics.take(sample)
         counts = range(1, min(most, len(part)) + 1) if components is None else [int(components)]
-        components, chosen = _choose_form(part, joint, forms, criterion, counts, starts, rng, int(folds))
+        components, chosen, prior = _choose_form(part, joint, forms, criterion, counts, starts, rng, int(folds))
     else:
-        chosen = forms[0]
-    joined = statistics.join_numbers(joint, chosen)
+        chosen, prior = forms[0], PRIOR_VARIANCE
+    joined = statistics.join_numbers(joint, chosen, prior_variance=prior)
     reader = _StatisticsReader(data.roles, measures, joint, chosen, 1 if joined.block is None else joined.block.factors)
     whole = _ScannedRows(data, joined, reader) if data.table.is_scanned else None
     fit = fit_mixture(statistics, int(components), starts, rng, sample, joined, whole)
@@ -442,8 +451,8 @@ def _choose_form(
     starts: int,
     rng: np.random.Generator,
     folds: int,
-) -> tuple[int, Covariance]:
-    """Return the best number of components and the best covariance by a criterion.
+) -> tuple[int, Covariance, float]:
+    """Return the best number of components and the best covariance by a criterion, and the variance of its prior.
 
     The other covariances are tried if the numbers are correlated in the components of the best diagonal one, from the
     same starts, and with no more components.
@@ -453,7 +462,7 @@ def _choose_form(
         _FormSearch(form, statistics.join_numbers(joint, form), counts[0] if len(counts) == 1 else 1) for form in forms
     ]
     if criterion == "held_out" and rows < 2 * FOLDS:
-        return searches[0].components, searches[0].form
+        return searches[0].components, searches[0].form, PRIOR_VARIANCE
     parts = rng.permutation(rows) % min(folds, max(rows, 1))
     weights = statistics.weights[None]
     if criterion == "held_out":
@@ -480,7 +489,7 @@ def _choose_form(
             if not simple.may_win(simple.least):
                 break
         if len(searches) == 1 or simple.fit is None or measure_correlations(statistics, joint, simple.fit) < CORRELATED:
-            return simple.components, simple.form
+            return simple.components, simple.form, PRIOR_VARIANCE
         active = searches[1:]
         counts = [components for components in counts if components <= simple.components]
     for components in counts:
@@ -497,7 +506,27 @@ def _choose_form(
         # no arcs where they are worth no more than what the rows vary
         gains = statistics.weights * (best.logs - simple.logs)
         best = simple if float(gains.sum()) <= math.sqrt(rows) * float(gains.std()) else best
-    return best.components, best.form
+    if best.form == "diagonal" or criterion == "bic":
+        return best.components, best.form, PRIOR_VARIANCE
+
+    def score(prior: float) -> float:
+        wanted = statistics.join_numbers(joint, best.form, prior_variance=prior)
+        fits = continue_fits(statistics, weights, started[best.components], wanted)
+        return -float(statistics.weights @ score_held_out(wanted, fits, parts))
+
+    return best.components, best.form, _choose_prior(score, best.least)
+
+
+def _choose_prior(score: Callable[[float], float], least: float) -> float:
+    """Return the variance of a prior with the least loss, beginning with the usual one, which has a known loss."""
+    chosen = PRIOR_VARIANCE
+    for factor in (0.1, 10.0):
+        prior = PRIOR_VARIANCE * factor
+        while LEAST_PRIOR < prior < MOST_PRIOR and (loss := score(prior)) < least:
+            chosen, least, prior = prior, loss, prior * factor
+        if chosen != PRIOR_VARIANCE:
+            break
+    return chosen
 
 
 @dataclass

@@ -289,3 +289,18 @@ def test_covariances_are_tried_where_numbers_are_correlated_in_the_components(cr
     # no covariance is tried with more components than the best diagonal one has
     assert max(map(tried[tried.index("full") :].count, FORMS)) <= tried[: tried.index("full")].count("diagonal")
     assert net.number_of_edges() > 5
+
+
+def test_the_prior_is_as_narrow_as_held_out_rows_ask():
+    """A column that is nearly a sum of others, in each of two clusters, and one of whom half is nearly constant."""
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(600, 2)) + 3 * rng.integers(2, size=600)[:, None]
+    near = {"a": x[:, 0], "b": x[:, 1], "c": x.sum(axis=1) + 1e-3 * rng.normal(size=600)}
+    narrow = {"a": np.where(rng.random(600) < 0.5, 1e-3, 1.0) * rng.normal(size=600)}
+    for columns, expected in ((near, 8.0), (narrow, 2.2)):
+        table = hb.Table(columns)
+        logs = mixture(table.take(np.arange(400)), most=4).log_density(table.take(np.arange(400, 600)))
+        wide = mixture(table.take(np.arange(400)), 1, covariance="diagonal").log_density(
+            table.take(np.arange(400, 600))
+        )
+        assert (logs - wide).mean() > expected
