@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import reduce
 from operator import add
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,19 +21,17 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
-from hybridbn.structures.mixture_covariance import Covariance, count_covariances, regress_along, select_parents
+from hybridbn.structures.mixture_choice import FORMS, Criterion, FormSearch, MixtureForm, list_forms
+from hybridbn.structures.mixture_covariance import Covariance, NormalParameters, regress_along, select_parents
 from hybridbn.structures.mixture_em import (
     MixtureFit,
     MixtureParameters,
     MixtureSums,
     compute_responsibilities,
-    continue_fits,
     fit_mixture,
-    measure_correlations,
-    score_held_out,
-    start_fits,
     sum_expected,
 )
+from hybridbn.structures.mixture_kernels import RowKernels, fit_kernels
 from hybridbn.structures.mixture_statistics import Measures, MixtureStatistics, compute_statistics, measure_columns
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.tables import Table
@@ -42,24 +39,14 @@ from hybridbn.variables import Discrete, Values, Variable, shorten
 
 __all__ = ["AssignComponents", "Criterion", "FittedMixture", "cluster_rows", "mixture"]
 
-Criterion = Literal["held_out", "bic"]
-
 FOLDS = 5
 STARTS = 5
 PART_ROWS = 1 << 13
 """Rows of a batch whose responsibilities are computed at a time."""
 MOST_ROWS = 1500
 """The number of components is chosen, and the starts of EM are compared, on at most so many rows."""
-PATIENCE = 2
-"""The search stops when this many numbers of components in a row are no better than the best."""
-CATCH_UP = 2.0
-"""A covariance is given up when it would take more gains like its last one to be the best."""
-CORRELATED = 4.0
-"""Numbers are independent in the components if their correlations are fewer standard deviations from that."""
 MOST_NUMBERS = 40
 """Most numbers that have a common covariance."""
-FORMS: dict[Covariance, int] = {"diagonal": 0, "tied": 2, "full": 2, "tree": 3, "factors": 5}
-"""The covariances, and how many numbers there are at least if they differ from those before them."""
 
 
 @builder(takes_target=False, hidden=(Discrete,))
@@ -71,6 +58,7 @@ def mixture(
     *,
     name: str = "cluster",
     covariance: Covariance | None = None,
+    kernels: bool | None = None,
     criterion: Criterion = "held_out",
     most: int = 20,
     starts: int = STARTS,
@@ -98,6 +86,10 @@ def mixture(
         That of the numbers given the component: "tied" is the same in all components, "factors" has a few common
         factors (Kaiser's rule) beside unique variances, "tree" lets each number depend on one other. By default it is
         chosen by `criterion` with the number of components, of tables of up to 40 normal columns.
+    kernels : bool, optional
+        Whether a component has a normal kernel about each of its rows (at most 1,500), all with one covariance, in the
+        place of a single normal density. By default kernels are taken where `covariance` is not given either, all cells
+        are numbers, and held-out rows are clearly more likely under them, as in tables of many small groups of rows.
     criterion : {"held_out", "bic"}
         Number of components and covariance are chosen by the log-likelihood of held-out rows (cross-validation), or by
         BIC.
@@ -114,12 +106,14 @@ def mixture(
     -------
     Network
         Its first node is the hidden one, the columns follow in the table's order. ``net.posterior(name, table)`` gives
-        the responsibilities of the components for each row.
+        the responsibilities of the components for each row. With kernels there is a second hidden node above
+        the columns, whose states are the kernels; its name is `name` and "_kernel".
 
     Notes
     -----
     Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of
-    one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM. The
+    one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM. A
+    covariance that is chosen by held-out rows has a prior of the size that is best for them, too. The
     number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then, those
     of a scan by a pass for each of at most 50 steps. A covariance that is not diagonal becomes arcs: each number is a
     linear regression on those before it (in a tree, on one of them) in each component. Numbers with heavy points
@@ -142,7 +136,7 @@ def mixture(
     if covariance is not None and covariance not in FORMS:
         raise NetworkError(f"covariance must be one of {shorten(FORMS)}, or None to have it chosen, not {covariance!r}")
     rng = make_generator(random_state)
-    clustering = cluster_rows(training_data, components, criterion, most, starts, rng, folds, covariance)
+    clustering = cluster_rows(training_data, components, criterion, most, starts, rng, folds, covariance, kernels)
     return clustering.build_network(name)
 
 
@@ -157,12 +151,15 @@ class FittedMixture:
         Of a sample of the rows, where these are read in passes.
     assign : AssignComponents
     fit : MixtureFit, its components in descending order of size
+    kernels : tuple or None
+        `RowKernels`, and the responsibilities of the components for the row of each (kernels, components).
     """
 
     data: TrainingData
     statistics: MixtureStatistics
     assign: AssignComponents
     fit: MixtureFit
+    kernels: tuple[RowKernels, Values] | None = None
 
     @property
     def shares(self) -> Values:
@@ -172,8 +169,10 @@ class FittedMixture:
     def build_network(self, name: str) -> Network:
         """Return the mixture as a network with a hidden node of this name."""
         hidden = Discrete(name, tuple(range(1, self.fit.components + 1)))
+        if self.kernels is not None:
+            return self._build_kernels(hidden, *self.kernels)
         potentials: list[Potential] = [Multinomial(hidden, table=np.exp(self.fit.log_shares))]
-        normal, expanded = self._build_normal(hidden), None
+        normal, expanded = self._build_normal(hidden, self.fit.normal, self.statistics.covariance), None
         tables = dict(zip(_list_parts(self.data), self.statistics.slices, strict=True))
         for column in self.data.attributes:
             variable, fitter = self.data.variable(column), self.data.fitter(column, ())
@@ -193,20 +192,39 @@ class FittedMixture:
                 potentials.append(normal[column])
         return Network(potentials)
 
-    def _build_normal(self, hidden: Discrete) -> dict[str, LinearGaussian]:
+    def _build_kernels(self, hidden: Discrete, kernels: RowKernels, shares: Values) -> Network:
+        """Return the network with a second hidden node, whose states are the kernels: each belongs to the components by
+        the responsibilities for its row.
+        """
+        name = f"{hidden.name}_kernel"
+        while name in self.data.roles:
+            name += "_"
+        kernel = Discrete(name, tuple(range(1, len(kernels.centers) + 1)))
+        mass = shares * kernels.weights[:, None] / kernels.weights.sum()
+        return Network(
+            [
+                Multinomial(hidden, table=mass.sum(axis=0)),
+                Multinomial(kernel, (hidden,), table=(mass / mass.sum(axis=0)).T),
+                *self._build_normal(kernel, kernels.normal, "full").values(),
+            ]
+        )
+
+    def _build_normal(
+        self, hidden: Discrete, joint: NormalParameters | None, covariance: Covariance
+    ) -> dict[str, LinearGaussian]:
         """Return the normal densities of the columns that have one, in the columns' units."""
         parts = list(zip(_list_parts(self.data), self.statistics.slices, strict=True))
         numbers = [(column, part) for (column, is_state), part in parts if not is_state]
-        joined = _list_joint(self.data) if self.fit.normal is not None else []
+        joined = _list_joint(self.data) if joint is not None else []
         result = {}
         for number, (column, part) in enumerate(numbers):
             if not _is_normal(self.data, column):
                 continue
             given: tuple[int, ...] = ()
             if number in joined:
-                assert self.fit.normal is not None
-                means, covariances = self.fit.normal.means[:, 0], self.fit.normal.covariances[:, 0]
-                parents = select_parents(covariances, np.exp(self.fit.log_shares), self.statistics.covariance)
+                assert joint is not None
+                means, covariances = joint.means[:, 0], joint.covariances[:, 0]
+                parents = select_parents(covariances, np.exp(self.fit.log_shares), covariance)
                 place = joined.index(number)
                 mean, slopes, variance = regress_along(means, covariances, place, parents[place])
                 given = tuple(joined[parent] for parent in parents[place])
@@ -265,8 +283,11 @@ def cluster_rows(
     rng: np.random.Generator,
     folds: int = FOLDS,
     covariance: Covariance | None = "diagonal",
+    kernels: bool | None = False,
 ) -> FittedMixture:
-    """Fit a mixture with a given number of components and covariance, or with the best ones where they are None."""
+    """Fit a mixture with a given number of components and covariance, with kernels or without, or what is best where
+    they are None.
+    """
     for what, value in (("components", components), ("most", most), ("starts", starts)):
         if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
             raise NetworkError(f"{what} must be a positive whole number, not {value!r}")
@@ -278,21 +299,33 @@ def cluster_rows(
     statistics = _collect_statistics(data.sampled, measures)
     sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
     joint = np.array(_list_joint(data), dtype=np.intp)
-    forms = [covariance] if covariance is not None else _list_forms(len(joint))
+    forms = [covariance] if covariance is not None else list_forms(len(joint))
     if not len(joint):
         forms = ["diagonal"]
-    if components is None or len(forms) > 1:
-        part = statistics if sample is None else statistics.take(sample)
+    complete = 0 < len(joint) == len(statistics.slices) and bool((statistics.narrow[:, statistics.numbers] > 0).all())
+    if kernels and not complete:
+        raise NetworkError("kernels need a table of at least two normal columns without missing cells or heavy points")
+    form = MixtureForm(components or 1, forms[0])
+    part = statistics if sample is None else statistics.take(sample)
+    if (components is None or len(forms) > 1) and (criterion == "bic" or len(part) >= 2 * FOLDS):
         counts = range(1, min(most, len(part)) + 1) if components is None else [int(components)]
-        components, chosen = _choose_form(part, joint, forms, criterion, counts, starts, rng, int(folds))
-    else:
-        chosen = forms[0]
-    joined = statistics.join_numbers(joint, chosen)
-    reader = _StatisticsReader(data.roles, measures, joint, chosen, 1 if joined.block is None else joined.block.factors)
+        search = FormSearch(part, joint, criterion, starts, rng, int(folds))
+        form = search.choose(forms, counts, kernels is None and covariance is None and complete)
+    joined = statistics.join_numbers(joint, form.covariance, prior_variance=form.prior_variance)
+    reader = _StatisticsReader(
+        data.roles, measures, joint, form.covariance, 1 if joined.block is None else joined.block.factors
+    )
     whole = _ScannedRows(data, joined, reader) if data.table.is_scanned else None
-    fit = fit_mixture(statistics, int(components), starts, rng, sample, joined, whole)
+    fit = fit_mixture(statistics, int(form.components), starts, rng, sample, joined, whole)
     fit = fit.reorder(np.argsort(-fit.log_shares, kind="stable"))
-    return FittedMixture(data, joined, AssignComponents(reader, fit), fit)
+    mixture = FittedMixture(data, joined, AssignComponents(reader, fit), fit)
+    if not (kernels or form.kernels):
+        return mixture
+    centers = part.take(part.weights > 0)
+    block = centers.join_numbers(joint, "full").block
+    assert block is not None
+    shares = compute_responsibilities(centers.join_numbers(joint, form.covariance), fit)[0]
+    return replace(mixture, kernels=(fit_kernels(block.values, centers.weights), shares))
 
 
 def _read_cells(data: TrainingData) -> tuple[list[NDArray[Any]], list[int | None]]:
@@ -426,124 +459,6 @@ class _ScannedRows:
         """Return the expected statistics, which came with the likelihood."""
         assert self.sums is not None
         return self.sums
-
-
-def _list_forms(numbers: int) -> list[Covariance]:
-    """Return the covariances that differ from each other for so many numbers."""
-    return [form for form, least in FORMS.items() if numbers >= least]
-
-
-def _choose_form(
-    statistics: MixtureStatistics,
-    joint: NDArray[np.intp],
-    forms: Sequence[Covariance],
-    criterion: Criterion,
-    counts: Sequence[int],
-    starts: int,
-    rng: np.random.Generator,
-    folds: int,
-) -> tuple[int, Covariance]:
-    """Return the best number of components and the best covariance by a criterion.
-
-    The other covariances are tried if the numbers are correlated in the components of the best diagonal one, from the
-    same starts, and with no more components.
-    """
-    rows = len(statistics)
-    searches = [
-        _FormSearch(form, statistics.join_numbers(joint, form), counts[0] if len(counts) == 1 else 1) for form in forms
-    ]
-    if criterion == "held_out" and rows < 2 * FOLDS:
-        return searches[0].components, searches[0].form
-    parts = rng.permutation(rows) % min(folds, max(rows, 1))
-    weights = statistics.weights[None]
-    if criterion == "held_out":
-        weights = weights * (parts != np.arange(parts.max() + 1)[:, None])
-    started: dict[int, list[MixtureFit]] = {}
-
-    def add(search: _FormSearch, components: int) -> None:
-        if components not in started:
-            started[components] = start_fits(statistics, weights, components, starts, rng)
-        fits = continue_fits(statistics, weights, started[components], search.statistics)
-        if criterion == "held_out":
-            logs = score_held_out(search.statistics, fits, parts)
-            search.add(components, -float(statistics.weights @ logs), fits[0], logs)
-        else:
-            # the penalty is the same for all rows, so that these are losses of rows as well
-            penalty = 0.5 * _count_parameters(search.statistics, components)
-            penalty *= math.log(max(statistics.weights.sum(), 2))
-            search.add(components, -fits[0].log_likelihood + penalty, fits[0])
-
-    simple, active = searches[0], searches
-    if simple.form == "diagonal":
-        for components in counts:
-            add(simple, components)
-            if not simple.may_win(simple.least):
-                break
-        if len(searches) == 1 or simple.fit is None or measure_correlations(statistics, joint, simple.fit) < CORRELATED:
-            return simple.components, simple.form
-        active = searches[1:]
-        counts = [components for components in counts if components <= simple.components]
-    for components in counts:
-        for search in active:
-            if components == 1 and search.form == "tied" and "full" in forms:
-                continue  # with one component it is the full one
-            add(search, components)
-        least = min(search.least for search in searches)
-        active = [search for search in active if search.may_win(least)]
-        if not active:
-            break
-    best = min(searches, key=lambda search: search.least)
-    if simple.form == "diagonal" and best.logs is not None and simple.logs is not None:
-        # no arcs where they are worth no more than what the rows vary
-        gains = statistics.weights * (best.logs - simple.logs)
-        best = simple if float(gains.sum()) <= math.sqrt(rows) * float(gains.std()) else best
-    return best.components, best.form
-
-
-@dataclass
-class _FormSearch:
-    """The search for the number of components with a covariance.
-
-    Attributes
-    ----------
-    least : the smallest loss, with this number of components
-    fit : the mixture with as many, fitted to the rows of the first fold
-    logs : the held-out log-density of each row with as many
-    """
-
-    form: Covariance
-    statistics: MixtureStatistics
-    components: int
-    least: float = math.inf
-    fit: MixtureFit | None = None
-    logs: Values | None = None
-    last_gain: float = math.inf
-    failures: int = 0
-
-    def add(self, components: int, loss: float, fit: MixtureFit, logs: Values | None = None) -> None:
-        """Record the loss with one more component."""
-        if loss < self.least - 1e-9 * abs(loss):
-            self.last_gain = self.least - loss
-            self.components, self.least, self.failures, self.fit, self.logs = components, loss, 0, fit, logs
-        else:
-            self.failures += 1
-
-    def may_win(self, best: float) -> bool:
-        """Tell whether more components may give the least loss of all: gains get smaller with each."""
-        return self.failures < PATIENCE and self.least - best <= CATCH_UP * self.last_gain
-
-
-def _count_parameters(statistics: MixtureStatistics, components: int) -> int:
-    """Return the number of free parameters."""
-    block = statistics.block
-    per_component = 2 * len(statistics.numbers) + sum(
-        columns.stop - columns.start - 1 for columns in statistics.categories
-    )
-    joint = 0
-    if block is not None:
-        size = block.values.shape[1]
-        joint = components * size + count_covariances(statistics.covariance, components, size, block.factors)
-    return int(components * per_component + components - 1 + joint)
 
 
 def _replace_auto(potentials: Any) -> Any:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from hybridbn.variables import Values
 
 __all__ = [
+    "PRIOR_VARIANCE",
     "Covariance",
     "NormalParameters",
     "NormalSums",
@@ -33,7 +34,9 @@ Covariance = Literal["diagonal", "full", "tied", "factors", "tree"]
 PRIOR_ROWS = 1.0
 """The prior of a component's covariance has the weight of this many rows."""
 PRIOR_VARIANCE = 0.01
-"""Its variance relative to that of the column; it keeps components from shrinking to a point."""
+"""Its variance relative to that of the column, unless another one is asked for; it keeps components from shrinking to
+a point.
+"""
 ROWS = 4096
 """Products of numbers are made for this many rows at a time."""
 KEPT_PRODUCTS = 1 << 19
@@ -82,15 +85,18 @@ class NumberBlock:
     seen : ndarray of bool (rows, numbers)
     factors : int
         How many factors there are, where the covariance is that of factors.
+    prior_variance : float
+        That of each number in the prior of a covariance.
     """
 
     values: Values
     seen: NDArray[np.bool_]
     factors: int = 1
+    prior_variance: float = PRIOR_VARIANCE
 
     def take(self, rows: Any) -> NumberBlock:
         """Return the block of some rows."""
-        return NumberBlock(self.values[rows], self.seen[rows], self.factors)
+        return replace(self, values=self.values[rows], seen=self.seen[rows])
 
     @cached_property
     def patterns(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
@@ -201,14 +207,15 @@ class NumberBlock:
         safe = np.maximum(total, 1e-300)
         means = np.where(total[..., None] > 1e-9, sums / safe[..., None], 0.0)
         scatter = products - total[..., None, None] * means[..., None] * means[..., None, :]
-        return NormalParameters(means, _estimate_covariances(scatter, total, covariance, self.factors))
+        prior = PRIOR_ROWS * self.prior_variance * np.eye(scatter.shape[-1])
+        return NormalParameters(means, _estimate_covariances(scatter, total, prior, covariance, self.factors))
 
     def log_prior(self, parameters: NormalParameters, covariance: Covariance) -> Values:
         """Return the log prior density of the covariances of each fit, up to a constant (fits,)."""
         own = parameters.covariances[:1] if covariance == "tied" else parameters.covariances
         _, size = np.linalg.slogdet(own)
         traces = np.trace(np.linalg.inv(own), axis1=-2, axis2=-1)
-        return np.asarray(-0.5 * PRIOR_ROWS * (size + PRIOR_VARIANCE * traces).sum(axis=0))
+        return np.asarray(-0.5 * PRIOR_ROWS * (size + self.prior_variance * traces).sum(axis=0))
 
 
 @lru_cache(maxsize=64)
@@ -257,9 +264,12 @@ def _complete_moments(
     return count.sum(axis=-1), sums.sum(axis=-2), products.sum(axis=-3)
 
 
-def _estimate_covariances(scatter: Values, total: Values, covariance: Covariance, factors: int) -> Values:
-    """Return the covariances of highest posterior density, of a form, given sums of squares and weights."""
-    prior = PRIOR_ROWS * PRIOR_VARIANCE * np.eye(scatter.shape[-1])
+def _estimate_covariances(
+    scatter: Values, total: Values, prior: Values, covariance: Covariance, factors: int
+) -> Values:
+    """Return the covariances of highest posterior density, of a form, given sums of squares and weights, and the sums
+    of squares of the prior's rows.
+    """
     if covariance == "tied":
         pooled = (scatter.sum(axis=0) + prior) / (total.sum(axis=0) + PRIOR_ROWS)[..., None, None]
         return np.broadcast_to(pooled, scatter.shape)

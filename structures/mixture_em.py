@@ -43,7 +43,7 @@ __all__ = [
 
 PRIOR_ROWS = 1.0
 """The prior of a component's parameters has the weight of this many rows."""
-PRIOR_VARIANCE = 0.01
+PRIOR_VARIANCE = 1e-4
 """The prior variance relative to that of the column; it keeps components from shrinking to a point."""
 CONVERGED = 1e-7
 """EM stops when the objective grows by less than this share of its value."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.structures.mixture_covariance import Covariance, NumberBlock
+from hybridbn.structures.mixture_covariance import PRIOR_VARIANCE, Covariance, NumberBlock
 from hybridbn.variables import Values
 
 if TYPE_CHECKING:
@@ -77,13 +77,17 @@ class MixtureStatistics:
         return replace(self, narrow=self.narrow[rows], wide=self.wide[rows], weights=self.weights[rows], block=block)
 
     def join_numbers(
-        self, chosen: NDArray[np.intp], covariance: Covariance, factors: int | None = None
+        self,
+        chosen: NDArray[np.intp],
+        covariance: Covariance,
+        factors: int | None = None,
+        prior_variance: float = PRIOR_VARIANCE,
     ) -> MixtureStatistics:
-        """Return the statistics with a common covariance of some of the numbers, of so many factors."""
+        """Return the statistics with a common covariance of some of the numbers."""
         if covariance == "diagonal":
             return self
         positions = self.numbers[chosen]
-        block = NumberBlock(self.narrow[:, positions + 1], self.narrow[:, positions] > 0)
+        block = NumberBlock(self.narrow[:, positions + 1], self.narrow[:, positions] > 0, prior_variance=prior_variance)
         if covariance == "factors":
             block = replace(block, factors=_count_factors(block, self.weights) if factors is None else factors)
         return replace(self, numbers=np.delete(self.numbers, chosen), block=block, covariance=covariance)

@@ -2,14 +2,12 @@
 groups.
 """
 
-import sys
-
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import hybridbn as hb
-from hybridbn.structures import mixture, mixture_em, mixture_statistics
+from hybridbn.structures import mixture, mixture_choice, mixture_em, mixture_statistics
 from hybridbn.structures.mixture import cluster_rows
 from hybridbn.structures.mixture_em import (
     compute_responsibilities,
@@ -278,7 +276,7 @@ def test_covariances_are_tried_where_numbers_are_correlated_in_the_components(cr
         tried.append(wanted.covariance)
         return continue_fits(data, weights, fits, wanted, *converged)
 
-    monkeypatch.setattr(sys.modules[mixture.__module__], "continue_fits", record)
+    monkeypatch.setattr(mixture_choice, "continue_fits", record)
     rng = np.random.default_rng(10)
     x = rng.normal(size=(300, 4)) + 5 * rng.integers(3, size=300)[:, None]
     x[rng.random(x.shape) < 0.2] = np.nan
@@ -289,3 +287,63 @@ def test_covariances_are_tried_where_numbers_are_correlated_in_the_components(cr
     # no covariance is tried with more components than the best diagonal one has
     assert max(map(tried[tried.index("full") :].count, FORMS)) <= tried[: tried.index("full")].count("diagonal")
     assert net.number_of_edges() > 5
+
+
+def test_the_prior_is_as_narrow_as_held_out_rows_ask():
+    """A column that is nearly a sum of others, in each of two clusters, and one of whom half is nearly constant."""
+    rng = np.random.default_rng(11)
+    x = rng.normal(size=(600, 2)) + 3 * rng.integers(2, size=600)[:, None]
+    near = {"a": x[:, 0], "b": x[:, 1], "c": x.sum(axis=1) + 1e-3 * rng.normal(size=600)}
+    narrow = {"a": np.where(rng.random(600) < 0.5, 1e-3, 1.0) * rng.normal(size=600)}
+    for columns, expected in ((near, 8.0), (narrow, 2.2)):
+        table = hb.Table(columns)
+        logs = mixture(table.take(np.arange(400)), 4, starts=2).log_density(table.take(np.arange(400, 600)))
+        wide = mixture(table.take(np.arange(400)), 1, covariance="diagonal").log_density(
+            table.take(np.arange(400, 600))
+        )
+        assert (logs - wide).mean() > expected
+
+
+def small_groups(seed, groups=30):
+    """Return two numbers of rows in many narrow groups."""
+    rng = np.random.default_rng(seed)
+    centers = np.random.default_rng(5).normal(0, 10, (groups, 2))
+    x, y = (centers[rng.integers(groups, size=150)] + 0.1 * rng.normal(size=(150, 2))).T
+    return hb.Table({"x": x, "y": 1000 * y + 50 * x})
+
+
+def test_kernels_are_the_density_of_the_network():
+    table, fresh = small_groups(0), small_groups(1)
+    read = read_data_without_target(table, "gaussian", None)
+    found = cluster_rows(read, 2, "held_out", 5, 2, np.random.default_rng(0), 3, None, kernels=True)
+    kernels, shares = found.kernels
+    net = found.build_network("cluster")
+    measures = found.statistics
+    values = (np.stack([fresh.column(name) for name in "xy"], axis=1) - measures.centers) / measures.scales
+    expected = kernels.log_densities(values)
+    np.testing.assert_allclose(net.log_density(fresh), expected - np.log(measures.scales).sum(), rtol=1e-9)
+    # one row left out, by a loop
+    apart = np.delete(kernels.centers - kernels.centers[7], 7, axis=0)
+    logs = -0.5 * np.einsum("ni,ij,nj->n", apart, np.linalg.inv(kernels.covariance), apart)
+    own = np.log(np.exp(logs).mean()) - 0.5 * np.linalg.slogdet(2 * np.pi * kernels.covariance)[1]
+    assert kernels.leave_out(np.array([7]))[0][0] == pytest.approx(own)
+    assert list(net) == ["cluster", "cluster_kernel", "x", "y"]
+    np.testing.assert_allclose(net.posterior("cluster").probabilities, shares.mean(axis=0))
+    # a missing cell is summed out, and kernels far away don't matter
+    assert net.posterior("y", {"x": 3.0}).mean() == pytest.approx(net.posterior("y", hb.Table({"x": [3.0]})).mean()[0])
+    assert np.isfinite(net.log_density({"x": 1e3, "y": 0.0}))
+
+
+def test_kernels_are_chosen_by_held_out_rows():
+    table, fresh = small_groups(0), small_groups(1)
+    net, without = mixture(table, most=3, starts=2), mixture(table, most=3, starts=2, kernels=False)
+    assert "cluster_kernel" in net
+    assert "cluster_kernel" not in without
+    assert len(net.variable("cluster")) == len(without.variable("cluster"))
+    assert net.log_density(fresh).mean() > without.log_density(fresh).mean() + 0.5
+    assert "cluster_kernel" not in mixture(correlated(100, 3), 3, starts=1)
+    holes = {"x": np.where(np.arange(150) < 3, np.nan, table.column("x")), "y": table.column("y")}
+    assert "cluster_kernel" not in mixture(holes, 1)
+    for data in (holes, {"x": table.column("x")}, {"x": table.column("x"), "c": ["a", "b"] * 75}):
+        with pytest.raises(hb.NetworkError, match="kernels need a table of"):
+            mixture(data, kernels=True)
