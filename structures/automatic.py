@@ -247,7 +247,8 @@ def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> 
     if chosen:
         slow = [selective_naive_bayes if potentials == "kernel" else tan, nb_tree] if several else []
         return [(function, potentials) for function in (random_forest, logistic, naive_bayes, *slow)]
-    candidates: list[Candidate] = [(logistic, "auto"), (random_forest, "gaussian")]
+    candidates: list[Candidate] = [(partial(logistic, correlated=True) if len(numbers) > 1 else logistic, "auto")]
+    candidates.append((random_forest, "gaussian"))
     if numbers:
         candidates.append((discriminant, "auto"))
     tables = "multinomial" if numbers else "auto"

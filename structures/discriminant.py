@@ -17,13 +17,19 @@ from hybridbn.structures.selective import assign_folds
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["discriminant", "learn_discriminant"]
+__all__ = ["DiscriminantAnalysis", "Normals", "Shrinkage", "discriminant", "learn_discriminant"]
 
 STRENGTHS = (np.inf, 20.0, 5.0, 1.0, 0.2)
 """As how many rows for each number the common covariances count in those of a class, the strongest first."""
+SHARES = (0.0, 0.05, 0.2, 0.5)
+"""Of a sphere in each covariance, tried in this order."""
+MOST_LOSS = 12.0
+"""Nats of a held-out row count at most, so that single rows do not choose; in a pool they do not either."""
 RIDGE = 1e-3
 """Of the variances within classes, added to them."""
 FOLDS = 5
+WORTHWHILE = 1e-3
+"""Nats of each held-out row: a share of the sphere that gains less is the last one tried."""
 
 
 def learn_discriminant(
@@ -33,10 +39,10 @@ def learn_discriminant(
     labeled, rows, count = read_labeled_data(data, target, potentials, weights, "discriminant functions")
     variable = labeled.variable(target)
     assert isinstance(variable, Discrete)
-    analysis = _Analysis(labeled, variable)
+    analysis = DiscriminantAnalysis(labeled, variable)
     held_out = np.full((count, len(variable)), np.nan)
-    strength, held_out[rows] = analysis.tune(make_generator(random_state))
-    return Network(analysis.list_potentials(strength)), held_out
+    shrinkage, held_out[rows] = analysis.tune(make_generator(random_state))
+    return Network(analysis.list_potentials(shrinkage)), held_out
 
 
 @builder(takes_target=Discrete, held_out=learn_discriminant)
@@ -70,8 +76,9 @@ def discriminant(
     Notes
     -----
     The covariances of a class are drawn towards those within all classes together, as if these were those of some more
-    rows (Friedman's regularized discriminant analysis). How many is what predicts held-out rows best, from none to
-    infinitely many: the latter is linear discriminant analysis. Missing cells are left out of means, vary as the others
+    rows, and these towards a sphere of the standardized numbers (Friedman's regularized discriminant analysis). How
+    many rows, and what share the sphere has, is what predicts held-out rows best: from none to infinitely many, which
+    is linear discriminant analysis, and from none to half. Missing cells are left out of means, vary as the others
     of their class do, and are marginalized exactly in prediction.
 
     References
@@ -90,14 +97,21 @@ def discriminant(
     return learn_discriminant(data, target, potentials, weights, random_state=random_state)[0]
 
 
-class _Normals(NamedTuple):
+class Shrinkage(NamedTuple):
+    """As how many rows for each number the common covariances count, and the share of a sphere."""
+
+    strength: float
+    share: float
+
+
+class Normals(NamedTuple):
     """Means (classes, numbers) and covariances (classes, numbers, numbers) of standardized numbers."""
 
     means: Values
     covariances: Values
 
 
-class _Analysis:
+class DiscriminantAnalysis:
     """Rows of numbers with classes."""
 
     def __init__(self, data: TrainingData, target: Discrete) -> None:
@@ -134,8 +148,8 @@ class _Analysis:
             products[code].flat[:: size + 1] += lacking * np.diag(products[code])
         return totals, means, products
 
-    def _estimate(self, rows: NDArray[np.intp], strength: float) -> _Normals:
-        """Return normal densities whose covariances are drawn towards the common ones."""
+    def estimate(self, rows: NDArray[np.intp], shrinkage: Shrinkage) -> Normals:
+        """Return normal densities whose covariances are drawn towards the common ones, and towards a sphere."""
         totals, means, products = self._measure(rows)
         size = len(self.names)
         common = products.sum(axis=0) / max(totals.sum() - np.count_nonzero(totals), 1.0)
@@ -143,33 +157,38 @@ class _Analysis:
         # a class of few rows has little to say about its mean, too
         overall = totals @ means / totals.sum()
         means = (totals[:, None] * means + 0.5 * overall) / (totals[:, None] + 0.5)
-        if np.isinf(strength):
-            return _Normals(means, np.broadcast_to(common, products.shape))
-        prior = strength * size
-        return _Normals(
-            means,
-            (products + prior * common) / (np.maximum(totals - 1, 0.0)[:, None, None] + prior)
-            + RIDGE * np.diag(np.maximum(np.diag(common), RIDGE)),
-        )
+        if np.isinf(shrinkage.strength):
+            return Normals(means, np.broadcast_to(_round_off(common, shrinkage.share), products.shape))
+        prior = shrinkage.strength * size
+        own = (products + prior * common) / (np.maximum(totals - 1, 0.0)[:, None, None] + prior)
+        own += RIDGE * np.diag(np.maximum(np.diag(common), RIDGE))
+        return Normals(means, _round_off(own, shrinkage.share))
 
-    def tune(self, rng: np.random.Generator) -> tuple[float, Values]:
-        """Return the strength that predicts held-out rows best, and their probabilities."""
+    def tune(self, rng: np.random.Generator) -> tuple[Shrinkage, Values]:
+        """Return the shrinkage that predicts held-out rows best, and their probabilities."""
         count = len(self.classes)
         parts = assign_folds(self.classes, min(FOLDS, count), rng)
         tables = np.zeros((count, len(self.target)))
         for part in range(parts.max() + 1):
             tables[parts == part] = self._score_tables(np.flatnonzero(parts != part), np.flatnonzero(parts == part))
-        best, chosen, told = np.inf, STRENGTHS[0], tables
-        for strength in STRENGTHS if self.names else STRENGTHS[:1]:
-            logs = tables.copy()
-            for part in range(parts.max() + 1):
-                test, rows = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
-                logs[test] += self._score(self._estimate(rows, strength), test)
-            logs -= logs.max(axis=1, keepdims=True)
-            logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
-            loss = float(-np.maximum(logs[np.arange(count), self.classes], -50.0) @ self.weights)
-            if loss < best:
-                best, chosen, told = loss, strength, np.exp(logs)
+        best, chosen, told = np.inf, Shrinkage(STRENGTHS[0], 0.0), tables
+        for share in SHARES if self.names else SHARES[:1]:
+            before = best
+            # rounder covariances need less of the common ones
+            for strength in STRENGTHS[STRENGTHS.index(chosen.strength) :] if self.names else STRENGTHS[:1]:
+                logs = tables.copy()
+                for part in range(parts.max() + 1):
+                    test, rows = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
+                    logs[test] += self.score(self.estimate(rows, Shrinkage(strength, share)), test)
+                logs -= logs.max(axis=1, keepdims=True)
+                logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+                loss = float(np.minimum(-logs[np.arange(count), self.classes], MOST_LOSS) @ self.weights)
+                if loss < best:
+                    best, chosen, told = loss, Shrinkage(strength, share), np.exp(logs)
+                elif share:
+                    break
+            if before - best < WORTHWHILE * self.weights.sum():
+                break
         return chosen, told
 
     def _score_tables(self, rows: NDArray[np.intp], test: NDArray[np.intp]) -> Values:
@@ -185,7 +204,7 @@ class _Analysis:
             scores += np.where(cells[:, None] >= 0, np.log(table[:, np.maximum(cells, 0)].T), 0.0)
         return scores
 
-    def _score(self, normals: _Normals, rows: NDArray[np.intp]) -> Values:
+    def score(self, normals: Normals, rows: NDArray[np.intp]) -> Values:
         """Return the log densities of the numbers of some rows in each class, missing ones left out."""
         scores = np.zeros((len(rows), len(self.target)))
         patterns, group = np.unique(self.known[rows], axis=0, return_inverse=True)
@@ -200,13 +219,18 @@ class _Analysis:
             scores[own] = (-0.5 * (scaled**2).sum(axis=1) - logs[:, None]).T
         return scores
 
-    def list_potentials(self, strength: float) -> list[Potential]:
+    def list_potentials(self, shrinkage: Shrinkage) -> list[Potential]:
         """Return the class, the numbers given it and those before them, and the categories given it."""
         potentials: dict[str, Potential] = {
             self.target.name: self.data.fit(self.target.name, ()),
             **{name: self.data.fit(name, (self.target.name,)) for name in self.tables},
         }
-        normals = self._estimate(np.arange(len(self.classes)), strength)
+        potentials |= self.list_normals(self.estimate(np.arange(len(self.classes)), shrinkage))
+        return [potentials[name] for name in (self.target.name, *self.data.attributes)]
+
+    def list_normals(self, normals: Normals) -> dict[str, Potential]:
+        """Return the densities of the numbers, each given the class and those before it."""
+        potentials: dict[str, Potential] = {}
         means = self.centers + self.scales * normals.means
         # deviations times the inverse of the root are independent with variance one
         inverse = np.linalg.inv(np.linalg.cholesky(normals.covariances)) / self.scales
@@ -223,4 +247,11 @@ class _Analysis:
                 variance=1 / own[:, number] ** 2,
             )
             before.append(variable)
-        return [potentials[name] for name in (self.target.name, *self.data.attributes)]
+        return potentials
+
+
+def _round_off(covariances: Values, share: float) -> Values:
+    """Return covariances (..., numbers, numbers) with a share of the sphere of the same mean variance."""
+    size = covariances.shape[-1]
+    variances = np.diagonal(covariances, axis1=-2, axis2=-1).mean(axis=-1)
+    return np.asarray((1 - share) * covariances + share * variances[..., None, None] * np.eye(size))

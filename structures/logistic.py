@@ -22,6 +22,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
+from hybridbn.structures.discriminant import DiscriminantAnalysis, Normals, Shrinkage
 from hybridbn.structures.selective import assign_folds
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Continuous, Discrete, Values
@@ -37,12 +38,22 @@ TOLERANCE = 1e-4
 """Of the gradient for each row."""
 WORTHWHILE = 1e-3
 """Nats of each held-out row: penalties that gain less are not weakened any further."""
+SCALINGS = 10
+"""Of the probabilities of states, so that they are those of all cells."""
 MOST_SHIFT = 300.0
 """Greatest difference of log probabilities between the classes' prior probabilities."""
 
 
+@share_passes
 def learn_logistic(
-    data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, random_state: Any = 0
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    correlated: bool = False,
+    random_state: Any = 0,
+    n_jobs: int | None = None,
 ) -> tuple[Network, Values]:
     """Return the network, and the probabilities (rows, classes) that regressions give to rows they have not seen."""
     labeled, rows, count = read_labeled_data(data, target, potentials, weights, "logistic regressions")
@@ -59,7 +70,7 @@ def learn_logistic(
             )
     variable = labeled.variable(target)
     assert isinstance(variable, Discrete)
-    regression = _Regression(labeled, variable)
+    regression = _Regression(labeled, variable, correlated)
     held_out = np.full((count, len(variable)), np.nan)
     parameters, held_out[rows] = regression.tune(make_generator(random_state))
     return Network(regression.list_potentials(parameters)), held_out
@@ -73,6 +84,7 @@ def logistic(
     potentials: Potentials = "auto",
     weights: Any = None,
     *,
+    correlated: bool = False,
     random_state: Any = 0,
     n_jobs: int | None = None,
 ) -> Network:
@@ -91,6 +103,10 @@ def logistic(
     ----------
     data, target, potentials, weights : as in `naive_bayes`
         Numbers have normal densities, or are cut into intervals: "auto", "gaussian", "multinomial".
+    correlated : bool
+        Whether the numbers have the class and all numbers before as parents, with the covariances within classes, as in
+        linear discriminant analysis. That changes nothing where all cells are known. A missing number is then
+        marginalized given the others, which predicts much better where they tell of it.
     random_state : int, Generator or None
         Deals rows to folds, in which the penalty is chosen.
     n_jobs : int, optional
@@ -101,8 +117,9 @@ def logistic(
     -------
     Network
         As of `naive_bayes`. The densities of the attributes are made for the class: their log ratios between classes
-        are learned, while what they have in common, and the prior probabilities of the classes, are not estimates of
-        anything. Sampling is better left to another builder.
+        are learned, and what they have in common is such that all classes together are distributed as the cells are.
+        The prior probabilities of the classes are not estimates of anything. Sampling is better left to another
+        builder.
 
     Notes
     -----
@@ -122,7 +139,7 @@ def logistic(
     >>> list(net.edges), net.posterior("c", {"x": 5.0, "copy": 5.0}).mode()
     ([('c', 'x'), ('c', 'copy')], 'b')
     """
-    return learn_logistic(data, target, potentials, weights, random_state=random_state)[0]
+    return learn_logistic(data, target, potentials, weights, correlated=correlated, random_state=random_state)[0]
 
 
 class _Block(NamedTuple):
@@ -153,12 +170,19 @@ class _Block(NamedTuple):
 class _Regression:
     """A logistic regression on the attributes of a table."""
 
-    def __init__(self, data: TrainingData, target: Discrete) -> None:
+    def __init__(self, data: TrainingData, target: Discrete, correlated: bool) -> None:
         self.data, self.target = data, target
         self.classes, self.weights = data.codes(target.name), data.table.weights
+        self.shares = np.bincount(self.classes, self.weights, len(target)) / self.weights.sum()
         self.blocks = list(self._make_blocks())
         count = len(self.classes)
         self.design = np.column_stack([np.ones(count), *(block.values for block in self.blocks)])
+        self.numbers = [block for block in self.blocks if not len(block.shares)]
+        self.columns = [block.columns.start for block in self.numbers]
+        self.joint = DiscriminantAnalysis(data, target) if correlated and len(self.numbers) > 1 else None
+        self.covariances = np.diag([block.spread for block in self.numbers])
+        if self.joint is not None:
+            self.covariances = self.joint.estimate(np.arange(count), Shrinkage(np.inf, 0.0)).covariances[0]
         self.wanted = np.zeros((count, len(target)))
         self.wanted[np.arange(count), self.classes] = self.weights
         self.wanted += PRIOR_ROWS / len(target) * (self.weights / self.weights.sum())[:, None]
@@ -226,8 +250,14 @@ class _Regression:
         factor = self._choose_factor(parameters)
         for block in self.blocks:
             missing = block.missing[rows]
-            if missing.any():
+            if missing.any() and (self.joint is None or len(block.shares)):
                 scores[missing] += self._log_mass(block, parameters, factor)
+        if self.joint is not None:
+            holes = np.flatnonzero(~self.joint.known[rows].all(axis=1))
+            own = rows[holes]
+            scores[holes] -= self.joint.values[own] @ parameters[:, self.columns].T
+            scores[holes] += self._log_masses(parameters, factor)
+            scores[holes] += self.joint.score(self._find_normals(parameters, factor), own)
         top = scores.max(axis=1, keepdims=True)
         return np.asarray(scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True)))
 
@@ -235,38 +265,57 @@ class _Regression:
         """Return by what the attribute's exponential factors are divided in each class, to be densities."""
         own = parameters[:, block.columns]
         if len(block.shares):
-            return np.asarray(np.log(np.exp(own) @ block.shares) - own @ block.shares)
-        return np.asarray(0.5 * factor * block.spread * own[:, 0] ** 2)
+            return np.asarray(np.log(np.exp(own) @ self._choose_base(block, own)) - own @ block.shares)
+        spread = factor * block.spread
+        return np.asarray(own[:, 0] * (0.5 * own[:, 0] - self.shares @ own[:, 0]) * spread)
+
+    def _log_masses(self, parameters: Values, factor: float) -> Values:
+        """Return by what the exponential factors of all numbers together are divided in each class."""
+        own = parameters[:, self.columns]
+        return np.asarray(factor * (((0.5 * own - self.shares @ own) @ self.covariances) * own).sum(axis=1))
+
+    def _find_normals(self, parameters: Values, factor: float) -> Normals:
+        """Return normal densities of standardized numbers, whose mean over all classes is that of the cells."""
+        own = parameters[:, self.columns]
+        covariances = factor * self.covariances
+        means = (own - self.shares @ own) @ covariances
+        return Normals(means, np.broadcast_to(covariances, (len(own), *covariances.shape)))
+
+    def _choose_base(self, block: _Block, own: Values) -> Values:
+        """Return what the probabilities of states have in common, so that all classes together are distributed as the
+        cells are.
+        """
+        base, odds = block.shares, np.exp(own - own.max(axis=1, keepdims=True))
+        for _ in range(SCALINGS):
+            base = base * block.shares / (self.shares @ (base * odds / (odds @ base)[:, None]))
+        return np.asarray(base / base.sum())
 
     def _choose_factor(self, parameters: Values) -> float:
         """Return what the variances of numbers are multiplied by, so that no prior probability becomes zero."""
-        numbers = [block for block in self.blocks if not len(block.shares)]
-        masses = sum((self._log_mass(block, parameters, 1.0) for block in numbers), np.zeros(len(self.target)))
-        span = float(np.ptp(masses))
+        span = float(np.ptp(self._log_masses(parameters, 1.0)))
         return min(1.0, MOST_SHIFT / span) if span > 0 else 1.0
 
     def list_potentials(self, parameters: Values) -> list[Potential]:
         """Return the class and the densities of the attributes given it."""
         factor = self._choose_factor(parameters)
-        prior = parameters[:, 0].copy()
-        potentials: list[Potential] = []
+        prior = parameters[:, 0] + self._log_masses(parameters, factor)
+        normals = self._find_normals(parameters, factor)
+        potentials = {} if self.joint is None else self.joint.list_normals(normals)
         for block in self.blocks:
-            own = parameters[:, block.columns]
-            prior += self._log_mass(block, parameters, factor)
-            variable = self.data.variable(block.name)
+            variable, own = self.data.variable(block.name), parameters[:, block.columns]
             if isinstance(variable, Discrete):
-                table = block.shares * np.exp(own - own.max(axis=1, keepdims=True))
-                potentials.append(Multinomial(variable, (self.target,), table=table, normalize=True))
-            else:
-                variance = factor * block.spread
-                means = block.center + block.scale * variance * own[:, 0]
-                potentials.append(
-                    LinearGaussian(
-                        variable,
-                        (self.target,),
-                        intercept=means,
-                        coefficients=np.zeros((len(self.target), 0)),
-                        variance=np.full(len(self.target), variance * block.scale**2),
-                    )
+                prior += self._log_mass(block, parameters, factor)
+                table = self._choose_base(block, own) * np.exp(own - own.max(axis=1, keepdims=True))
+                potentials[block.name] = Multinomial(variable, (self.target,), table=table, normalize=True)
+            elif self.joint is None:
+                number = self.columns.index(block.columns.start)
+                spread = normals.covariances[0, number, number]
+                potentials[block.name] = LinearGaussian(
+                    variable,
+                    (self.target,),
+                    intercept=block.center + block.scale * normals.means[:, number],
+                    coefficients=np.zeros((len(self.target), 0)),
+                    variance=np.full(len(self.target), spread * block.scale**2),
                 )
-        return [Multinomial(self.target, table=np.exp(prior - prior.max()), normalize=True), *potentials]
+        classes = Multinomial(self.target, table=np.exp(prior - prior.max()), normalize=True)
+        return [classes, *(potentials[name] for name in self.data.attributes)]

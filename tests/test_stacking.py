@@ -76,6 +76,14 @@ def test_the_weights_are_those_of_the_greatest_likelihood():
     np.testing.assert_allclose(twice, fit_pool(scores.repeat(2, axis=1), truth.repeat(2), np.ones(8000))[0], atol=1e-4)
 
 
+def test_without_findings_classes_are_as_frequent_as_in_the_rows():
+    rng = np.random.default_rng(0)
+    c = np.where(rng.random(60) < 0.8, "often", "rarely")
+    x, z = np.where(c == "often", 0.0, 2.0) + rng.normal(size=(2, 60))
+    told = hb.stack({"x": x, "z": z, "c": c}, "c").posterior().probability("often")
+    assert told == pytest.approx((c == "often").mean(), abs=0.05)
+
+
 def test_a_pool_is_saved_explained_and_deterministic(tmp_path):
     data = noisy(80)
     ensemble, again = (hb.stack(data, "c", candidates=["logistic", "naive_bayes"]) for _ in range(2))
@@ -127,8 +135,8 @@ def test_stacking_has_options_in_the_classifier_and_refuses_what_it_can_not():
 
 def test_there_is_a_result_when_the_time_is_over():
     net = automatic(noisy(60), "c", seconds=1e-9)
-    assert net.graph["chosen"] == "logistic, auto"
-    assert list(net.graph["losses"]) == ["logistic, auto"]
+    assert net.graph["chosen"] == "logistic correlated=True, auto"
+    assert list(net.graph["losses"]) == [net.graph["chosen"]]
 
 
 def test_few_rows_and_a_class_alone_can_be_stacked():

@@ -104,7 +104,13 @@ def test_a_forest_learns_what_naive_bayes_can_not_and_is_saved_exactly(tmp_path)
 
 
 @pytest.mark.parametrize(
-    "build", [pytest.param(partial(random_forest, trees=20), marks=pytest.mark.slow), logistic, discriminant]
+    "build",
+    [
+        pytest.param(partial(random_forest, trees=20), marks=pytest.mark.slow),
+        logistic,
+        partial(logistic, correlated=True, n_jobs=1),
+        discriminant,
+    ],
 )
 def test_held_out_predictions_tell_how_well_fresh_rows_are_predicted(build):
     data, fresh = mixed(300, holes=0.05), mixed(600, seed=3, holes=0.05)
@@ -198,6 +204,40 @@ def test_discriminant_analysis_finds_normal_densities_and_integrates_over_holes(
     for point in ({"x": 0.5, "y": 0.5}, {"x": 1.0, "y": -1.0}, {"y": 1.0}, {"x": 2.0}):
         a, b = density(point, 0), density(point, 1)
         assert net.posterior("c", point)["a"] == pytest.approx(a / (a + b), abs=0.04)
+
+
+def test_correlated_numbers_of_a_regression_stand_in_for_each_other():
+    rng = np.random.default_rng(0)
+    cov = np.array([[1.0, 0.95], [0.95, 1.0]])
+    codes = rng.choice(2, p=[0.3, 0.7], size=3000)
+    means = np.array([[0.0, 0.0], [0.6, 0.2]])
+    values = means[codes] + rng.multivariate_normal([0.0, 0.0], cov, size=3000)
+    data = {"x": values[:, 0], "y": values[:, 1], "c": np.array(["a", "b"])[codes]}
+    net, plain = (logistic(data, "c", correlated=correlated) for correlated in (True, False))
+    assert ("x", "y") in net.edges
+
+    def told(point: dict[str, float]) -> float:
+        kept = [i for i, name in enumerate("xy") if name in point]
+        apart = [point["xy"[i]] for i in kept] - means[:, kept]
+        inverse = np.linalg.inv(cov[np.ix_(kept, kept)])
+        shares = [0.3, 0.7] * np.exp(-0.5 * np.einsum("ki,ij,kj->k", apart, inverse, apart))
+        return float(shares[0] / shares.sum())
+
+    for point in ({"x": 0.5, "y": 0.5}, {"x": 2.0}, {"y": -2.0}, {}):
+        assert net.posterior("c", point)["a"] == pytest.approx(told(point), abs=0.03)
+    complete = {"x": 1.0, "y": -1.0}
+    assert net.posterior("c", complete)["a"] == pytest.approx(plain.posterior("c", complete)["a"], abs=1e-9)
+    # all classes together are distributed as the cells are
+    assert net.posterior("x").mean() == pytest.approx(values[:, 0].mean(), abs=0.05)
+
+
+def test_more_numbers_than_rows_of_a_class_make_covariances_rounder():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(60, 40)) + np.repeat([0.0, 0.6], 30)[:, None]
+    data = {f"x{i}": column for i, column in enumerate(values.T)} | {"c": np.repeat(["a", "b"], 30)}
+    _, told = discriminant.declaration.held_out(data, "c")
+    loss = -np.log(told[np.arange(60), np.repeat([0, 1], 30)])
+    assert loss.mean() < 0.35
 
 
 @pytest.mark.parametrize("build", [random_forest, logistic, discriminant])

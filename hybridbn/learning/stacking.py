@@ -133,13 +133,16 @@ def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Value
     from scipy.optimize import minimize
 
     count, rows, classes = logs.shape
-    logs = logs - logs.max(axis=2, keepdims=True)
     shares = weights / weights.sum()
+    # what networks tell beyond the shares of the classes, so that no findings give these, whatever the votes
+    counts = np.bincount(truth, weights, classes) + 0.5
+    prior = np.log(counts / counts.sum())
+    logs = logs - logs.max(axis=2, keepdims=True) - prior
     size = float(weights.sum())
 
     def objective(flat: Values) -> tuple[float, Values]:
         votes, bias = flat[:count], flat[count:]
-        scores = np.tensordot(votes, logs, 1) + bias
+        scores = np.tensordot(votes, logs, 1) + prior + bias
         scores -= scores.max(axis=1, keepdims=True)
         told = np.exp(scores)
         told /= told.sum(axis=1, keepdims=True)
@@ -155,7 +158,8 @@ def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Value
     start = np.append(np.full(count, 1 / count), np.zeros(classes))
     bounds = [(0.0, None)] * count + [(None, None)] * classes
     solution = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-10}).x
-    return np.asarray(solution[:count]), np.asarray(solution[count:])
+    votes, bias = solution[:count], solution[count:]
+    return np.asarray(votes), np.asarray(bias + (1 - votes.sum()) * prior)
 
 
 def calibrate_votes(ensemble: Ensemble, scores: Values, truth: Codes, weights: Values) -> Ensemble:
