@@ -87,9 +87,10 @@ def mixture(
         factors (Kaiser's rule) beside unique variances, "tree" lets each number depend on one other. By default it is
         chosen by `criterion` with the number of components, of tables of up to 40 normal columns.
     kernels : bool, optional
-        Whether a component has a normal kernel about each of its rows (at most 1,500), all with one covariance, in the
-        place of a single normal density. By default kernels are taken where `covariance` is not given either, all cells
-        are numbers, and held-out rows are clearly more likely under them, as in tables of many small groups of rows.
+        Whether most of a component is a normal kernel about each of its rows (at most 1,500), all with one covariance,
+        in the place of its normal density, which keeps a share. By default tables of up to 1,500 rows, all of whose
+        cells are numbers, have kernels if held-out rows are clearly more likely with them, as where there are many
+        small groups of rows, unless `covariance` is given. Answers take longer with kernels.
     criterion : {"held_out", "bic"}
         Number of components and covariance are chosen by the log-likelihood of held-out rows (cross-validation), or by
         BIC.
@@ -107,7 +108,7 @@ def mixture(
     Network
         Its first node is the hidden one, the columns follow in the table's order. ``net.posterior(name, table)`` gives
         the responsibilities of the components for each row. With kernels there is a second hidden node above
-        the columns, whose states are the kernels; its name is `name` and "_kernel".
+        the columns, whose states are the kernels and the components; its name is `name` and "_kernel".
 
     Notes
     -----
@@ -193,21 +194,40 @@ class FittedMixture:
         return Network(potentials)
 
     def _build_kernels(self, hidden: Discrete, kernels: RowKernels, shares: Values) -> Network:
-        """Return the network with a second hidden node, whose states are the kernels: each belongs to the components by
-        the responsibilities for its row.
+        """Return the network with a second hidden node, whose states are the kernels, each of which belongs to the
+        components by their responsibilities for its row, and the components themselves.
         """
         name = f"{hidden.name}_kernel"
         while name in self.data.roles:
             name += "_"
-        kernel = Discrete(name, tuple(range(1, len(kernels.centers) + 1)))
-        mass = shares * kernels.weights[:, None] / kernels.weights.sum()
+        size, components = shares.shape
+        kernel = Discrete(name, tuple(range(1, size + components + 1)))
+        mass = np.concatenate(
+            [
+                kernels.share * shares * kernels.weights[:, None] / kernels.weights.sum(),
+                (1 - kernels.share) * np.diag(np.exp(self.fit.log_shares)),
+            ]
+        )
+        own = self._list_moments()
+        means = np.concatenate([kernels.centers[:, None], own.means])
+        about = np.broadcast_to(kernels.covariance, (size, 1, *kernels.covariance.shape))
+        joint = NormalParameters(means, np.concatenate([about, own.covariances]))
         return Network(
             [
                 Multinomial(hidden, table=mass.sum(axis=0)),
                 Multinomial(kernel, (hidden,), table=(mass / mass.sum(axis=0)).T),
-                *self._build_normal(kernel, kernels.normal, "full").values(),
+                *self._build_normal(kernel, joint, "full").values(),
             ]
         )
+
+    def _list_moments(self) -> NormalParameters:
+        """Return means and covariances of the numbers in the components, all of them normal."""
+        if self.fit.normal is not None:
+            return self.fit.normal
+        positions = self.statistics.numbers
+        variances = -0.5 / self.fit.natural[positions + 2].T
+        means = self.fit.natural[positions + 1].T * variances
+        return NormalParameters(means[:, None], variances[:, None, None] * np.eye(len(positions)))
 
     def _build_normal(
         self, hidden: Discrete, joint: NormalParameters | None, covariance: Covariance
@@ -310,7 +330,7 @@ def cluster_rows(
     if (components is None or len(forms) > 1) and (criterion == "bic" or len(part) >= 2 * FOLDS):
         counts = range(1, min(most, len(part)) + 1) if components is None else [int(components)]
         search = FormSearch(part, joint, criterion, starts, rng, int(folds))
-        form = search.choose(forms, counts, kernels is None and covariance is None and complete)
+        form = search.choose(forms, counts, kernels is None and covariance is None and complete and sample is None)
     joined = statistics.join_numbers(joint, form.covariance, prior_variance=form.prior_variance)
     reader = _StatisticsReader(
         data.roles, measures, joint, form.covariance, 1 if joined.block is None else joined.block.factors
@@ -324,8 +344,8 @@ def cluster_rows(
     centers = part.take(part.weights > 0)
     block = centers.join_numbers(joint, "full").block
     assert block is not None
-    shares = compute_responsibilities(centers.join_numbers(joint, form.covariance), fit)[0]
-    return replace(mixture, kernels=(fit_kernels(block.values, centers.weights), shares))
+    shares, logs = compute_responsibilities(centers.join_numbers(joint, form.covariance), fit)
+    return replace(mixture, kernels=(fit_kernels(block.values, centers.weights, logs), shares))
 
 
 def _read_cells(data: TrainingData) -> tuple[list[NDArray[Any]], list[int | None]]:

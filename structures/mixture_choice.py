@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.structures.mixture_covariance import PRIOR_VARIANCE, Covariance, count_covariances
 from hybridbn.structures.mixture_em import (
     MixtureFit,
+    compute_responsibilities,
     continue_fits,
     measure_correlations,
     score_held_out,
@@ -113,7 +114,10 @@ class FormSearch:
         if kernels:
             values = self.statistics.join_numbers(self.joint, "full").block
             assert values is not None
-            logs = score_kernels(values.values, self.statistics.weights, self.parts, best.logs)
+            wanted = self.statistics.join_numbers(self.joint, best.form, prior_variance=form.prior_variance)
+            fits = self._fit(wanted, best.components)
+            components = [compute_responsibilities(wanted, fit)[1] for fit in fits]
+            logs = score_kernels(values.values, self.statistics.weights, self.parts, components, best.logs)
             form = form._replace(kernels=logs is not None and self._is_better(logs, best.logs))
         return form
 

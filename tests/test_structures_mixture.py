@@ -2,6 +2,8 @@
 groups.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
@@ -17,6 +19,7 @@ from hybridbn.structures.mixture_em import (
     score_held_out,
     start_fits,
 )
+from hybridbn.structures.mixture_kernels import RowKernels
 from hybridbn.structures.training_data import read_data_without_target
 
 
@@ -312,26 +315,38 @@ def small_groups(seed, groups=30):
     return hb.Table({"x": x, "y": 1000 * y + 50 * x})
 
 
-def test_kernels_are_the_density_of_the_network():
+@pytest.mark.parametrize("covariance", ["diagonal", "full"])
+def test_kernels_and_components_are_the_density_of_the_network(covariance):
     table, fresh = small_groups(0), small_groups(1)
     read = read_data_without_target(table, "gaussian", None)
-    found = cluster_rows(read, 2, "held_out", 5, 2, np.random.default_rng(0), 3, None, kernels=True)
+    found = cluster_rows(read, 2, "held_out", 5, 2, np.random.default_rng(0), 3, covariance, kernels=True)
     kernels, shares = found.kernels
-    net = found.build_network("cluster")
+    assert 0.5 < kernels.share < 1
+    net, without = found.build_network("cluster"), replace(found, kernels=None).build_network("cluster")
     measures = found.statistics
     values = (np.stack([fresh.column(name) for name in "xy"], axis=1) - measures.centers) / measures.scales
-    expected = kernels.log_densities(values)
-    np.testing.assert_allclose(net.log_density(fresh), expected - np.log(measures.scales).sum(), rtol=1e-9)
-    # one row left out, by a loop
-    apart = np.delete(kernels.centers - kernels.centers[7], 7, axis=0)
-    logs = -0.5 * np.einsum("ni,ij,nj->n", apart, np.linalg.inv(kernels.covariance), apart)
-    own = np.log(np.exp(logs).mean()) - 0.5 * np.linalg.slogdet(2 * np.pi * kernels.covariance)[1]
-    assert kernels.leave_out(np.array([7]))[0][0] == pytest.approx(own)
+    unit = np.log(measures.scales).sum()
+    expected = kernels.log_densities(values, without.log_density(fresh) + unit)
+    np.testing.assert_allclose(net.log_density(fresh), expected - unit, rtol=1e-9)
     assert list(net) == ["cluster", "cluster_kernel", "x", "y"]
-    np.testing.assert_allclose(net.posterior("cluster").probabilities, shares.mean(axis=0))
-    # a missing cell is summed out, and kernels far away don't matter
-    assert net.posterior("y", {"x": 3.0}).mean() == pytest.approx(net.posterior("y", hb.Table({"x": [3.0]})).mean()[0])
-    assert np.isfinite(net.log_density({"x": 1e3, "y": 0.0}))
+    own = kernels.share * shares.mean(axis=0) + (1 - kernels.share) * np.exp(found.fit.log_shares)
+    np.testing.assert_allclose(net.posterior("cluster").probabilities, own)
+    # a row far from all others has the density of the components
+    far = {"x": 1e3, "y": 0.0}
+    assert net.log_density(far) == pytest.approx(without.log_density(far) + np.log1p(-kernels.share), rel=1e-6)
+
+
+def test_kernels_leave_rows_out():
+    centers = np.random.default_rng(0).normal(size=(20, 2))
+    kernels = RowKernels(centers, np.ones(20), np.array([[0.3, 0.1], [0.1, 0.2]]), 0.75)
+    apart = np.delete(centers - centers[7], 7, axis=0)
+    densities = np.exp(-0.5 * np.einsum("ni,ij,nj->n", apart, np.linalg.inv(kernels.covariance), apart))
+    densities /= np.sqrt(np.linalg.det(2 * np.pi * kernels.covariance))
+    logs, shares = kernels.leave_out(np.array([7]), np.array([np.log(0.5)]))
+    total = 0.75 * densities.mean() + 0.25 * 0.5
+    assert logs[0] == pytest.approx(np.log(total))
+    np.testing.assert_allclose(np.delete(shares[0], 7), 0.75 * densities / 19 / total)
+    assert shares[0, 7] == 0
 
 
 def test_kernels_are_chosen_by_held_out_rows():
