@@ -142,10 +142,9 @@ class DiscriminantAnalysis:
             sums = weights.sum(axis=0)
             means[code] = (weights * self.values[own]).sum(axis=0) / np.maximum(sums, 1e-300)
             apart = np.where(known, self.values[own] - means[code], 0.0)
-            products[code] = (self.weights[own, None] * apart).T @ apart
-            # a missing cell varies as the others do
-            lacking = np.where(sums > 0, totals[code] / np.maximum(sums, 1e-300) - 1, 0.0)
-            products[code].flat[:: size + 1] += lacking * np.diag(products[code])
+            # where a cell is missing, it varies with others as in the rows in which both are known
+            pairs = (self.weights[own, None] * known).T @ known
+            products[code] = (self.weights[own, None] * apart).T @ apart * ((totals[code] + 1) / (pairs + 1))
         return totals, means, products
 
     def estimate(self, rows: NDArray[np.intp], shrinkage: Shrinkage) -> Normals:
@@ -158,11 +157,22 @@ class DiscriminantAnalysis:
         overall = totals @ means / totals.sum()
         means = (totals[:, None] * means + 0.5 * overall) / (totals[:, None] + 0.5)
         if np.isinf(shrinkage.strength):
-            return Normals(means, np.broadcast_to(_round_off(common, shrinkage.share), products.shape))
+            return Normals(means, np.broadcast_to(self._round_off(common, shrinkage.share), products.shape))
         prior = shrinkage.strength * size
         own = (products + prior * common) / (np.maximum(totals - 1, 0.0)[:, None, None] + prior)
         own += RIDGE * np.diag(np.maximum(np.diag(common), RIDGE))
-        return Normals(means, _round_off(own, shrinkage.share))
+        return Normals(means, self._round_off(own, shrinkage.share))
+
+    def _round_off(self, covariances: Values, share: float) -> Values:
+        """Return covariances (..., numbers, numbers) with a share of the sphere of the same mean variance."""
+        size = covariances.shape[-1]
+        variances = np.diagonal(covariances, axis1=-2, axis2=-1).mean(axis=-1)
+        if not self.known.all():
+            # those of pairs of numbers may contradict each other
+            roots, vectors = np.linalg.eigh(covariances)
+            roots = np.maximum(roots, RIDGE * variances[..., None])
+            covariances = (vectors * roots[..., None, :]) @ np.swapaxes(vectors, -1, -2)
+        return np.asarray((1 - share) * covariances + share * variances[..., None, None] * np.eye(size))
 
     def tune(self, rng: np.random.Generator) -> tuple[Shrinkage, Values]:
         """Return the shrinkage that predicts held-out rows best, and their probabilities."""
@@ -219,6 +229,27 @@ class DiscriminantAnalysis:
             scores[own] = (-0.5 * (scaled**2).sum(axis=1) - logs[:, None]).T
         return scores
 
+    def fill(self) -> Values:
+        """Return the numbers (rows, numbers), missing ones as expected given the others of the row, whatever its
+        class.
+        """
+        filled = np.array(self.values)
+        normals = self.estimate(np.arange(len(filled)), Shrinkage(np.inf, 0.0))
+        shares = np.bincount(self.classes, self.weights, len(self.target)) / self.weights.sum()
+        mean = shares @ normals.means
+        apart = normals.means - mean
+        covariance = normals.covariances[0] + (shares * apart.T) @ apart
+        patterns, group = np.unique(self.known, axis=0, return_inverse=True)
+        for number, pattern in enumerate(patterns):
+            rows, kept, lost = (
+                np.flatnonzero(group.ravel() == number),
+                np.flatnonzero(pattern),
+                np.flatnonzero(~pattern),
+            )
+            slopes = np.linalg.solve(covariance[np.ix_(kept, kept)], covariance[np.ix_(kept, lost)])
+            filled[np.ix_(rows, lost)] = mean[lost] + (filled[np.ix_(rows, kept)] - mean[kept]) @ slopes
+        return filled
+
     def list_potentials(self, shrinkage: Shrinkage) -> list[Potential]:
         """Return the class, the numbers given it and those before them, and the categories given it."""
         potentials: dict[str, Potential] = {
@@ -248,10 +279,3 @@ class DiscriminantAnalysis:
             )
             before.append(variable)
         return potentials
-
-
-def _round_off(covariances: Values, share: float) -> Values:
-    """Return covariances (..., numbers, numbers) with a share of the sphere of the same mean variance."""
-    size = covariances.shape[-1]
-    variances = np.diagonal(covariances, axis1=-2, axis2=-1).mean(axis=-1)
-    return np.asarray((1 - share) * covariances + share * variances[..., None, None] * np.eye(size))

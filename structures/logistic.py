@@ -183,6 +183,7 @@ class _Regression:
         self.covariances = np.diag([block.spread for block in self.numbers])
         if self.joint is not None:
             self.covariances = self.joint.estimate(np.arange(count), Shrinkage(np.inf, 0.0)).covariances[0]
+            self.design[:, self.columns] = self.joint.fill()
         self.wanted = np.zeros((count, len(target)))
         self.wanted[np.arange(count), self.classes] = self.weights
         self.wanted += PRIOR_ROWS / len(target) * (self.weights / self.weights.sum())[:, None]
@@ -255,7 +256,7 @@ class _Regression:
         if self.joint is not None:
             holes = np.flatnonzero(~self.joint.known[rows].all(axis=1))
             own = rows[holes]
-            scores[holes] -= self.joint.values[own] @ parameters[:, self.columns].T
+            scores[holes] -= self.design[np.ix_(own, self.columns)] @ parameters[:, self.columns].T
             scores[holes] += self._log_masses(parameters, factor)
             scores[holes] += self.joint.score(self._find_normals(parameters, factor), own)
         top = scores.max(axis=1, keepdims=True)

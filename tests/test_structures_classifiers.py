@@ -231,6 +231,21 @@ def test_correlated_numbers_of_a_regression_stand_in_for_each_other():
     assert net.posterior("x").mean() == pytest.approx(values[:, 0].mean(), abs=0.05)
 
 
+@pytest.mark.parametrize("build", [partial(logistic, correlated=True), discriminant])
+def test_holes_hide_no_covariance(build):
+    rng = np.random.default_rng(0)
+    codes = rng.integers(2, size=1500)
+    values = rng.multivariate_normal([0.0, 0.0], [[1.0, 0.9], [0.9, 1.0]], size=1500)
+    values[:, 0] += codes
+    complete = dict(zip("xy", values.T, strict=True)) | {"c": np.array(["a", "b"])[codes]}
+    holes = np.where(rng.random(values.shape) < 0.3, np.nan, values)
+    net, other = (build({**complete, "x": cells[:, 0], "y": cells[:, 1]}, "c") for cells in (values, holes))
+    for point in ({"x": 1.0, "y": 1.0}, {"x": 1.0, "y": 0.0}, {"x": 1.0}):
+        assert other.posterior("c", point)["a"] == pytest.approx(net.posterior("c", point)["a"], abs=0.1)
+    slopes = [network.potential("y").coefficients for network in (net, other)]
+    np.testing.assert_allclose(slopes[0], slopes[1], atol=0.1)
+
+
 def test_more_numbers_than_rows_of_a_class_make_covariances_rounder():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(60, 40)) + np.repeat([0.0, 0.6], 30)[:, None]
