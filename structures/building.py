@@ -5,7 +5,7 @@ structure.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self, TypeAlias, TypeVar, overload
@@ -27,7 +27,7 @@ from hybridbn.network_summary import is_arc_text
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
-__all__ = ["BUILDERS", "Build", "Declaration", "Learner", "builder", "declaration_of"]
+__all__ = ["BUILDERS", "Build", "Declaration", "Learner", "builder", "declaration_of", "find_unused_name"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -340,3 +340,16 @@ def _find_builder(name: str, what: str) -> Callable[..., Network]:
         hint = f"did you mean {near[0]!r}?" if near else f"choose 'auto' or one of {shorten(sorted(BUILDERS), 20)}"
         raise NetworkError(f"{what}={name!r} is not known; {hint}")
     return function
+
+
+def find_unused_name(name: str, names: Iterable[str]) -> str:
+    """Return a name that is not among some names, with underscores appended if necessary.
+
+    Examples
+    --------
+    >>> find_unused_name("a", ["b"]), find_unused_name("a", ["a", "a_"])
+    ('a', 'a__')
+    """
+    while name in names:
+        name += "_"
+    return name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,12 +27,12 @@ from hybridbn.fitting.trees.regression_splits import (
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
-from hybridbn.structures.building import builder
+from hybridbn.structures.building import builder, find_unused_name
 from hybridbn.structures.regression import (
     Regressors,
     build_linear_network,
     build_regression_network,
-    find_unused_name,
+    judge_left_out,
     learn_regressors,
     predict_left_out,
     read_for_regression,
@@ -66,6 +66,12 @@ TESTED_NUMBERS = (3, 8)
 """No more numbers are tested, unless it lowers the score of held-out rows by the share above."""
 TESTED_CATEGORIES = 4
 """No more of them are tested, so that the leaf of a row that lacks them all can still be averaged over."""
+SHARES = (0.3, 0.6, 1.0)
+"""Of several trees, tried without regressions."""
+NEARLY = 0.05
+"""No more of these are grown if a few make the score worse by this share."""
+PLAIN_DEPTH = 2
+"""These may be so many times as deep."""
 CHOICE_DEPTH = 2
 """Columns are chosen for what the first tests gain."""
 PRIOR_ROWS = 3.0
@@ -153,11 +159,16 @@ def model_tree(
     depth are those of the least score (CRPS) of held-out rows (ten folds for one tree, the rows that a sample
     lacks for several). A test cuts a number in two between two dozen intervals, or the states of a category ordered
     by the mean of the target. The columns that lower the squared error most are tested, at most four categories and
-    `tested` numbers; more than three numbers if that lowers the error on held-out rows by a percent. A row that
-    lacks several tested numbers is expensive: these are integrated over together, each being a dimension of a grid.
-    So in a table in which any attribute has holes only one number is tested, if possible one without holes; with
-    ``tested=1`` always. Then any cells may be missing at little cost. Untested columns cost nothing: they are
-    averaged over in closed form. The variances are scaled, and the errors' shape is learned, on held-out rows.
+    `tested` numbers; more than three numbers if that lowers the score by a percent. Where several trees predict
+    held-out rows better so, some of them have a mean in each leaf in the place of a regression, and are up to twice as
+    deep: means and spreads that change abruptly are theirs. The variances are scaled, and the errors' shape is learned,
+    on held-out rows.
+
+    A row that lacks one tested number is averaged over in closed form but for this number. If it lacks several, these
+    are dimensions of a grid, which may take seconds or be too wide: ``net.posterior(..., beyond="bound")`` draws them
+    in the place of that, in milliseconds, as `HybridRegressor` does. A single tree tests only one number, if possible
+    one without holes, in a table in which any attribute has holes, and so do all with ``tested=1``: any cells may then
+    be missing at little cost. Untested columns cost nothing.
 
     Of a table that is read in passes, a sample settles which columns are tested and where they may be cut, the effects
     of states, the depth, the smoothing, the errors' shape and how far it trusts rows. Then the tree grows from all
@@ -191,6 +202,10 @@ def model_tree(
         name=name,
         random_state=random_state,
     )[0]
+
+
+_HeldOut: TypeAlias = tuple[Values, Values, NDArray[np.intp]]
+"""Means and variances that models predict for rows they have not seen, and the rows."""
 
 
 class _ColumnTest(NamedTuple):
@@ -244,15 +259,25 @@ class _TunedForest(NamedTuple):
     growth: Growth
     depth: int
     trees: list[TreeNode[NodeRegression]]
-    held_out: tuple[Values, Values, NDArray[np.intp]]
+    held_out: _HeldOut
     noise: ResidualMixture
     scores: Values
     trust: Values
     judge: RowTrust | None = None
 
 
+class _Group(NamedTuple):
+    """Trees that are cut off at a depth, and what their tests are."""
+
+    trees: Sequence[TreeNode[NodeRegression]]
+    depth: int
+    tests: Sequence[_ColumnTest]
+
+
 class _Forest:
     """Trees on their way to a network."""
+
+    ridges: tuple[float, ...] = RIDGES
 
     def __init__(
         self, regressors: Regressors, trees: int, depth: int, tested: tuple[int, ...], rng: np.random.Generator
@@ -274,6 +299,11 @@ class _Forest:
         if not choices[0]:
             return build_regression_network(self.regressors)
         tuned, rows = self._tune(rows, choices)
+        if self.several:
+            mixed = self._mix(tuned, rows)
+            if mixed is not None:
+                groups, noise, held_out = mixed
+                return self._join_leaves(groups, noise, name), predict_left_out(self.regressors, noise, *held_out)
         if not tuned.depth:
             return build_regression_network(self.regressors)
         trees = tuned.trees
@@ -285,8 +315,56 @@ class _Forest:
             trees = self._grow_from_all_rows(tuned)
         elif not self.several:
             trees = grow_regressions(rows, (self.weights * tuned.trust)[None], tuned.growth, self.rng)
-        network = self._join_leaves(trees, tuned.depth, tuned.noise, name)
+        network = self._join_leaves([_Group(trees, tuned.depth, self.tests)], tuned.noise, name)
         return network, predict_left_out(self.regressors, tuned.noise, *tuned.held_out)
+
+    def _mix(self, tuned: _TunedForest, rows: RegressionRows) -> tuple[list[_Group], ResidualMixture, _HeldOut] | None:
+        """Return trees some of which have no regressions, if these together predict held-out rows better."""
+        count, few = len(self.samples), FOLDS // 2
+        plain = _PlainForest(self.regressors, count, PLAIN_DEPTH * self.depth, self.tested[-1:], self.rng)
+        plain.samples, everything = self.samples, plain._read_rows()
+        growth, depth, constants, plain_rows = plain._choose(everything, plain._list_choices(everything)[-1:])
+        if not depth or count < FOLDS:
+            return None
+        own, rest = list(tuned.trees), replace(tuned.growth, depth=tuned.depth)
+        own += grow_regressions(rows, self.samples[len(own) :] * (self.weights * tuned.trust), rest, self.rng)
+        told, told_plainly = self._predict(rows, own, tuned.depth), plain._predict(plain_rows, constants, depth)
+        mixed, alone = self._score([*told_plainly[:few], *told[few:FOLDS]])[1], self._score(told[:FOLDS])[1]
+        if not self._is_less(mixed, alone, -NEARLY):
+            return None
+        constants += grow_regressions(plain_rows, self.samples[FOLDS:] * self.weights, growth, self.rng)
+        told_plainly = plain._predict(plain_rows, constants, depth)
+        least = tuned.scores if tuned.depth else judge_left_out(self.regressors)[2]
+        best: tuple[list[_Group], ResidualMixture, _HeldOut] | None = None
+        for share in SHARES:
+            first = round(share * count)
+            noise, scores, held_out = self._score([*told_plainly[:first], *told[first:]])
+            if self._is_less(scores, least, GAIN if best is None else 0.0):
+                groups = _Group(constants[:first], depth, plain.tests), _Group(own[first:], tuned.depth, self.tests)
+                best, least = ([group for group in groups if group.trees], noise, held_out), scores
+        return best
+
+    def _predict(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]], depth: int) -> list[_HeldOut]:
+        """Return what each tree, cut off at a depth, predicts for the rows that its sample lacks."""
+        rows, predictions = self._leave_out(rows), []
+        for tree, sample in zip(trees, self.samples, strict=False):
+            test = np.flatnonzero(sample == 0)
+            means, variances = predict_by_depth(tree, rows, depth, test)
+            predictions.append((means[depth], variances[depth], test))
+        return predictions
+
+    def _score(self, predictions: Sequence[_HeldOut]) -> tuple[ResidualMixture, Values, _HeldOut]:
+        """Return the distribution of the residuals of trees, the score of each row, and all predictions together."""
+        means, variances, entries = (np.concatenate(arrays) for arrays in zip(*predictions, strict=True))
+        residuals = self.target[entries] - means
+        noise = fit_residual_mixture(residuals, variances, entries, self.weights)
+        scores = score_residuals(noise, residuals, variances, entries, len(self.target))
+        return noise, scores, (means, variances, entries)
+
+    def _is_less(self, first: Values, second: Values, gain: float = 0.0) -> bool:
+        """Return whether scores are less than others by a share of these on average; NaN is left out."""
+        known = np.isfinite(first) & np.isfinite(second)
+        return float(self.weights[known] @ first[known]) < (1 - gain) * float(self.weights[known] @ second[known])
 
     def _grow_from_all_rows(self, tuned: _TunedForest) -> list[TreeNode[NodeRegression]]:
         """Return the tree that is grown in passes, with the tests and the depth that are best by a sample."""
@@ -329,9 +407,10 @@ class _Forest:
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
         numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
         # in a table with holes other rows will have some too, maybe in columns that are complete here
-        holes = any(self.regressors.data.table.missing[n] for n in self.names)
-        numbers.sort(key=lambda i: self.tests[i].holes)
-        sizes = {min(len(numbers), most, 1 if holes else most) for most in self.tested}
+        exact = not self.several and any(self.regressors.data.table.missing[n] for n in self.names)
+        if exact:
+            numbers.sort(key=lambda i: self.tests[i].holes)
+        sizes = {min(len(numbers), most, 1 if exact else most) for most in self.tested}
         return [sorted(categories + numbers[:most]) for most in sorted(sizes)]
 
     def _leave_out(self, rows: RegressionRows) -> RegressionRows:
@@ -350,20 +429,7 @@ class _Forest:
         Where the residuals have heavy tails, trees are grown again with the rows in these counting less, if that
         predicts held-out rows clearly better.
         """
-        some, tests = self.samples[:FOLDS], self.tests
-        best: tuple[float, int, list[TreeNode[NodeRegression]], list[int]] | None = None
-        least = math.inf
-        for kept in choices:
-            own, self.tests = rows.take(kept), [tests[i] for i in kept]
-            for ridge in RIDGES if best is None else [best[0]]:
-                trees = grow_regressions(own, some * self.weights, self._choose_growth(ridge), self.rng)
-                for depth, loss in enumerate(self._measure_losses(own, trees)):
-                    if best is None or loss < least * (1 - GAIN):
-                        least, best = loss, (ridge, depth, trees, kept)
-        assert best is not None
-        ridge, depth, trees, kept = best
-        growth = self._choose_growth(ridge)
-        rows, self.tests = rows.take(kept), [tests[i] for i in kept]
+        growth, depth, trees, rows = self._choose(rows, choices)
         if depth:
             trees += grow_regressions(rows, self.samples[FOLDS:] * self.weights, growth, self.rng)
         tuned, trust = self._judge(rows, growth, depth, trees, np.ones(len(self.target)))
@@ -375,11 +441,27 @@ class _Forest:
                 tuned = robust._replace(judge=RowTrust(tuned.trees[:1], depth, tuned.noise))
         return tuned, rows
 
-    def _measure_losses(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]]) -> Values:
-        """Return the continuous ranked probability score of held-out rows for each depth.
+    def _choose(
+        self, rows: RegressionRows, choices: Sequence[list[int]]
+    ) -> tuple[Growth, int, list[TreeNode[NodeRegression]], RegressionRows]:
+        """Return how trees grow and how deep they are best, the first of them, and the rows with their tests."""
+        some, tests = self.samples[:FOLDS], self.tests
+        best: tuple[float, int, list[TreeNode[NodeRegression]], list[int]] | None = None
+        least = math.inf
+        for kept in choices:
+            own, self.tests = rows.take(kept), [tests[i] for i in kept]
+            for ridge in self.ridges if best is None else [best[0]]:
+                trees = grow_regressions(own, some * self.weights, self._choose_growth(ridge), self.rng)
+                for depth, loss in enumerate(self._measure_losses(own, trees)):
+                    if best is None or loss < least * (1 - GAIN):
+                        least, best = loss, (ridge, depth, trees, kept)
+        assert best is not None
+        ridge, depth, trees, kept = best
+        self.tests = [tests[i] for i in kept]
+        return self._choose_growth(ridge), depth, trees, rows.take(kept)
 
-        Their densities are taken for normal, of the width that suits them best.
-        """
+    def _measure_losses(self, rows: RegressionRows, trees: Sequence[TreeNode[NodeRegression]]) -> Values:
+        """Return the score of held-out rows for each depth: of normal densities, of the width that suits them best."""
         sums, counts = np.zeros((3, self.depth + 1, len(self.target))), np.zeros(len(self.target))
         rows = self._leave_out(rows)
         for tree, sample in zip(trees, self.samples, strict=False):
@@ -408,43 +490,55 @@ class _Forest:
         trust: Values,
     ) -> tuple[_TunedForest, Values]:
         """Return trees with the distribution of their residuals, and how much this trusts each row."""
-        held_out = [np.flatnonzero(sample == 0) for sample in self.samples[: len(trees)]]
-        rows = self._leave_out(rows)
-        means, variances = np.concatenate(
-            [
-                np.stack(predict_by_depth(tree, rows, self.depth, test))[:, depth]
-                for tree, test in zip(trees, held_out, strict=True)
-            ],
-            axis=1,
-        )
-        entries = np.concatenate(held_out)
+        noise, scores, held_out = self._score(self._predict(rows, trees, depth))
+        means, variances, entries = held_out
         residuals = self.target[entries] - means
-        noise = fit_residual_mixture(residuals, variances, entries, self.weights)
         sums = np.bincount(entries, noise.weigh_rows(residuals, variances), len(self.target))
         counts = np.bincount(entries, minlength=len(self.target))
         own = np.where(counts, sums / np.maximum(counts, 1), 1.0)
-        scores = score_residuals(noise, residuals, variances, entries, len(self.target))
-        return _TunedForest(growth, depth, trees, (means, variances, entries), noise, scores, trust), own
+        return _TunedForest(growth, depth, trees, held_out, noise, scores, trust), own
 
-    def _join_leaves(
-        self, trees: Sequence[TreeNode[NodeRegression]], depth: int, noise: ResidualMixture, name: str
-    ) -> Network:
+    def _join_leaves(self, groups: Sequence[_Group], noise: ResidualMixture, name: str) -> Network:
         """Put the leaves of all trees into one node."""
-        joined = [(number, node) for number, tree in enumerate(trees) for node in leaves(tree, depth)]
-        used = [i for i in range(len(self.tests)) if any(i in node.boxes for _, node in joined)]
-        spans = [{i: (int(box[0]), int(box[-1]) + 1) for i, box in node.boxes.items()} for _, node in joined]
+        trees = [(tree, group) for group in groups for tree in group.trees]
+        joined, spans, tests = [], [], dict[str, _ColumnTest]()
+        for number, (tree, group) in enumerate(trees):
+            for node in leaves(tree, group.depth):
+                joined.append((number, node))
+                spans.append({group.tests[i].column: (int(box[0]), int(box[-1]) + 1) for i, box in node.boxes.items()})
+                tests |= {group.tests[i].column: group.tests[i] for i in node.boxes}
+        used = [test for test in (tests.get(column) for column in self.names) if test is not None]
         labels = []
         for (number, _), span in zip(joined, spans, strict=True):
-            path = "; ".join(self.tests[i].describe(*span[i]) for i in used if i in span) or "all"
+            path = "; ".join(test.describe(*span[test.column]) for test in used if test.column in span) or "all"
             labels.append(f"{number + 1}. {path}" if self.several else path)
         leaf = Boxes(
             Discrete(name, _make_distinct(labels)),
-            [self.tests[i].variable for i in used],
-            [np.stack([self.tests[i].side(*span.get(i, (0, self.tests[i].size))) for span in spans]) for i in used],
+            [test.variable for test in used],
+            [np.stack([test.side(*span.get(test.column, (0, test.size))) for span in spans]) for test in used],
         )
-        coefficients = np.stack([node.statistics.coefficients for _, node in joined])
+        coefficients = np.zeros((len(joined), 1 + len(self.regressors.names)))
+        for own, (_, node) in zip(coefficients, joined, strict=True):
+            own[: len(node.statistics.coefficients)] = node.statistics.coefficients
         variances = np.array([node.statistics.variance for _, node in joined])
         return build_linear_network(self.regressors, coefficients, variances, noise, leaf)
+
+
+class _PlainForest(_Forest):
+    """Trees without regressions: the rows of a node have a mean."""
+
+    ridges = (0.0,)
+
+    def _read_rows(self) -> RegressionRows:
+        rows = super()._read_rows()
+        return replace(rows, numbers=rows.numbers[:, :0], ridge=rows.ridge[:0])
+
+    def _leave_out(self, rows: RegressionRows) -> RegressionRows:
+        rows = super()._leave_out(rows)
+        return replace(rows, numbers=rows.numbers[:, :0], spread=None)
+
+    def _choose_growth(self, ridge: float) -> Growth:
+        return Growth(0.0, level=1.0, depth=self.depth, least=3.0, gain=0.0, share=0.5)
 
 
 def _measure_tails(regressors: Regressors) -> Values:

@@ -18,8 +18,7 @@ from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import builder
-from hybridbn.structures.regression import find_unused_name
+from hybridbn.structures.building import builder, find_unused_name
 from hybridbn.structures.selective import assign_folds
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Discrete, Values, Variable

@@ -6,7 +6,7 @@ The parts are used by model trees as well: `Regressors` hold a table with filled
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -30,7 +30,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import builder
+from hybridbn.structures.building import builder, find_unused_name
 from hybridbn.structures.chow_liu import build_tree
 from hybridbn.structures.regression_passes import RowTrust, fill_column, scan_regressors
 from hybridbn.structures.residual_mixture import (
@@ -47,7 +47,7 @@ __all__ = [
     "Regressors",
     "build_linear_network",
     "build_regression_network",
-    "find_unused_name",
+    "judge_left_out",
     "learn_regressors",
     "predict_left_out",
     "read_for_regression",
@@ -112,14 +112,9 @@ def build_regression_network(regressors: Regressors) -> tuple[Network, LeftOutPr
 
     Where the rows are read in passes one pass sums up their products, and the rest is that of the sample.
     """
-    residuals = regressors.whole.residuals
-    variance = np.array([_measure_variance(residuals)])
-    rows = np.arange(len(residuals))
-    variances = np.repeat(variance, len(rows))
-    if regressors.spread is not None:
-        variances += regressors.spread @ regressors.slopes**2
-    noise = fit_residual_mixture(residuals, variances, rows, regressors.weights)
-    root = regressors.root
+    residuals, root = regressors.whole.residuals, regressors.root
+    rows, variance = np.arange(len(residuals)), np.array([_measure_variance(residuals)])
+    noise, variances, _ = judge_left_out(regressors)
     if regressors.source is not None:
         node = TreeNode(None, NodeRegression(root, float(variance[0]), 0.0, 0.0, np.empty(0)))
         scanned = scan_regressors(regressors, trust=RowTrust([node], 0, noise) if regressors.robust else None)
@@ -127,6 +122,18 @@ def build_regression_network(regressors: Regressors) -> tuple[Network, LeftOutPr
         root = tree.statistics.coefficients
     network = build_linear_network(regressors, root[None], variance, noise)
     return network, predict_left_out(regressors, noise, regressors.target - residuals, variances, rows)
+
+
+def judge_left_out(regressors: Regressors) -> tuple[ResidualMixture, Values, Values]:
+    """Return the distribution of the residuals of rows that are left out of the regression on all rows, their variances
+    before that, and the scores of the rows.
+    """
+    residuals = regressors.whole.residuals
+    rows, variances = np.arange(len(residuals)), np.full(len(residuals), _measure_variance(residuals))
+    if regressors.spread is not None:
+        variances += regressors.spread @ regressors.slopes**2
+    noise = fit_residual_mixture(residuals, variances, rows, regressors.weights)
+    return noise, variances, score_residuals(noise, residuals, variances, rows, len(rows))
 
 
 def predict_left_out(
@@ -581,16 +588,3 @@ def _describe_target(regressors: Regressors) -> tuple[float, float]:
     center = float(shares @ regressors.target)
     spread = SPREAD * float(np.sqrt(shares @ (regressors.target - center) ** 2))
     return center * regressors.unit, spread * regressors.unit
-
-
-def find_unused_name(name: str, names: Iterable[str]) -> str:
-    """Return a name that is not among some names, with underscores appended if necessary.
-
-    Examples
-    --------
-    >>> find_unused_name("a", ["b"]), find_unused_name("a", ["a", "a_"])
-    ('a', 'a__')
-    """
-    while name in names:
-        name += "_"
-    return name
