@@ -144,3 +144,11 @@ def test_floats_of_half_the_size_are_rounded_too() -> None:
     assert decimals_of(1e4 * frame["y"].to_numpy(dtype=np.float64)) is None
     assert decimals_of((1e4 * frame["y"]).to_numpy(dtype=np.float64)) is None
     assert decimals_of(np.array([1e39, 2e39, 1 / 3])) is None
+
+
+def test_rounding_keeps_frequent_numbers() -> None:
+    assert usual_decimals(np.array([0.5] * 143 + [1.0])) == 1
+    assert usual_decimals(np.array([1 / 3] * 143 + [1.0])) is None
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame({"x": rng.normal(size=100), "half": [0.5] * 60 + [np.nan] * 39 + [1.0]})
+    assert set(hb.impute(frame, random_state=0)["half"]) <= {0.5, 1.0}

@@ -24,7 +24,7 @@ _LEAVES = 200
 """and one row for so many of a tree."""
 _QUESTIONS = (8, 16)
 """Tried for each node: one for every other column, but so many at least and at most."""
-_ROWS = 2000
+_ROWS = 1000
 """Of a tree, at most."""
 _CHUNK = 2048
 _STEPS = 4

@@ -393,7 +393,7 @@ def _check_names(option: str, names: str | Iterable[str], table: Table) -> froze
 def usual_decimals(values: Values) -> int | None:
     """Return the number of decimals that nearly all values have at most; None for more than six.
 
-    A number that very many cells have, such as zero, is left out.
+    A number that very many cells have, such as zero, says nothing of the others, but keeps its own decimals.
 
     Examples
     --------
@@ -402,8 +402,12 @@ def usual_decimals(values: Values) -> int | None:
     (0, 2)
     """
     distinct, counts = np.unique(values, return_counts=True)
-    rare = distinct[counts <= _SPIKE_SHARE * len(values)]
-    return decimals_of(values[np.isin(values, rare)] if 0 < len(rare) < len(distinct) else values, share=_USUAL_SHARE)
+    is_rare = counts <= _SPIKE_SHARE * len(values)
+    if is_rare.all() or not is_rare.any():
+        return decimals_of(values, share=_USUAL_SHARE)
+    least = decimals_of(distinct[~is_rare])
+    rare = values[np.isin(values, distinct[is_rare])]
+    return None if least is None else decimals_of(rare, least, share=_USUAL_SHARE)
 
 
 def decimals_of(values: Values, least: int = 0, share: float = 1.0) -> int | None:

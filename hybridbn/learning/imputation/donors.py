@@ -9,6 +9,7 @@ come in few combinations. Rows that a tree has not seen choose: what counts is t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
@@ -24,7 +25,7 @@ from hybridbn.variables import Codes, Values
 __all__ = ["ColumnMatcher", "DonorRule", "Leaves", "choose_donors", "match_numbers"]
 
 _NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
-"""This many rows have the nearest predictions, or this share of all rows if that is more."""
+"""This many rows have the nearest predictions, or the square root of all, or this share, whatever is most."""
 _POWERS = (1.0, 2.0, 4.0)
 """Candidates for the power of the share of trees in which a row is in the same leaf."""
 _MOST_DONORS = 2000
@@ -212,7 +213,8 @@ class ColumnMatcher:
     @property
     def near(self) -> int:
         """How many rows have the nearest predictions."""
-        return min(max(_NEAREST_ROWS, int(_NEAREST_SHARE * len(self.values))), len(self.values))
+        rows = len(self.values)
+        return min(max(_NEAREST_ROWS, math.isqrt(rows), int(_NEAREST_SHARE * rows)), rows)
 
     def find_near(self, predicted: Values, uniforms: Values) -> Codes:
         """Return the place of a donor with a near prediction for each row."""

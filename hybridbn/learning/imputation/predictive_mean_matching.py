@@ -313,7 +313,7 @@ def fit_matching(
     names = [name for name in find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
     columns = _choose_features(completed)
     learning = _MatchingInTurn(table, holes, columns, rng)
-    names = _find_contradicted(completion, table, holes, columns, learning.features) + names
+    names = _find_contradicted(completion, table, holes, columns, learning.features, names) + names
     sweeps = most_sweeps if len(holes.keys() & set(names)) > 1 else 1
     fits: dict[str, StackedFit] = {}
     donors: dict[str, DonorRule] = {}
@@ -391,15 +391,25 @@ def _find_contradicted(
     holes: Mapping[str, NDArray[np.bool_]],
     columns: Sequence[tuple[str, int]],
     features: Values,
+    matched: Sequence[str],
 ) -> list[str]:
-    """Return the discrete columns whose observed states contradict the network's probabilities given all others."""
+    """Return the discrete columns whose observed states contradict the network's probabilities given all others, and
+    those with holes that matched numbers depend on.
+
+    As the network describes these numbers badly, holes of the latter become classes of a mixture that describes them
+    better, and drift away from what the states are, without any observed state telling.
+    """
     names = []
     for name in table.names:
         if not table.is_discrete(name):
             continue
+        is_class = name in holes and any(child in matched for child in completion.network.successors(name))
         own = [feature for feature, (other, _) in enumerate(columns) if other == name]
         observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(table))
         if len(observed) < FEWEST_OBSERVED or not 0 < len(own) < _MOST_INDICATORS or name not in completion.network:
+            continue
+        if is_class:
+            names.append(name)
             continue
         # evenly spread rows say as much as all
         observed = observed[:: -(-len(observed) // _TESTED_ROWS)]
