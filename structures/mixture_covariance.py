@@ -11,12 +11,15 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.variables import Values
+
+if TYPE_CHECKING:
+    from scipy import sparse
 
 __all__ = [
     "PRIOR_VARIANCE",
@@ -75,6 +78,53 @@ class NormalSums(NamedTuple):
     products: Values
 
 
+class _Pattern(NamedTuple):
+    """Rows with as many missing cells.
+
+    Attributes
+    ----------
+    rows : ndarray (rows,)
+    owner : ndarray (rows,), ascending
+        The pattern of each row.
+    missing : ndarray (patterns, columns)
+        The columns that are missing in each pattern.
+    """
+
+    rows: NDArray[np.intp]
+    owner: NDArray[np.intp]
+    missing: NDArray[np.intp]
+
+    def take_missing(self, values: Values) -> Values:
+        """Return the numbers (..., rows or 1, numbers) in the missing columns (..., rows, columns)."""
+        places = self.missing[self.owner]
+        row = np.arange(len(places))[:, None] if values.shape[-2] > 1 else np.zeros((1, 1), dtype=np.intp)
+        return np.asarray(values[..., row, places])
+
+    def set_missing(self, values: Values, missing: Values) -> None:
+        """Replace the numbers in the missing columns."""
+        values[..., np.arange(len(self.rows))[:, None], self.missing[self.owner]] = missing
+
+    def invert_missing(self, precision: Values) -> tuple[Values, Values]:
+        """Return the precision matrices of the missing columns given the others, and their inverses, the covariances
+        (..., patterns, columns, columns).
+        """
+        own = precision[..., self.missing[:, :, None], self.missing[:, None, :]]
+        return own, np.asarray(1 / own if self.missing.shape[1] == 1 else np.linalg.inv(own))
+
+    def apply(self, matrices: Values, vectors: Values) -> Values:
+        """Return products with the matrices of the rows' patterns (..., rows, columns)."""
+        return np.asarray((matrices[..., self.owner, :, :] @ vectors[..., None])[..., 0])
+
+    def list_places(self, numbers: int) -> tuple[NDArray[np.intp], sparse.csr_array]:
+        """Return the first row of each pattern, and where the cells of its matrix are in that of all numbers."""
+        from scipy import sparse
+
+        starts = np.searchsorted(self.owner, np.arange(len(self.missing)))
+        cells = (self.missing[:, :, None] * numbers + self.missing[:, None, :]).ravel()
+        indicators = np.ones(len(cells)), (np.arange(len(cells)), cells)
+        return starts, sparse.csr_array(indicators, shape=(len(cells), numbers**2))
+
+
 @dataclass(frozen=True)
 class NumberBlock:
     """Columns of numbers with a common covariance, standardized; zero where a cell is missing.
@@ -99,73 +149,88 @@ class NumberBlock:
         return replace(self, values=self.values[rows], seen=self.seen[rows])
 
     @cached_property
-    def patterns(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """The columns that are observed, and the rows in which just these are."""
-        if self.seen.all():
-            return [(np.arange(self.seen.shape[1]), np.arange(len(self.seen)))]
-        masks, owner = np.unique(self.seen, axis=0, return_inverse=True)
-        order = np.argsort(owner.ravel(), kind="stable")
-        groups = np.split(order, np.cumsum(np.bincount(owner.ravel()))[:-1])
-        return [(np.flatnonzero(mask), rows) for mask, rows in zip(masks, groups, strict=True) if mask.any()]
+    def _complete(self) -> NDArray[np.intp]:
+        """The rows in which no cell is missing."""
+        return np.flatnonzero(self.seen.all(axis=1))
 
     @cached_property
-    def _groups(self) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """The patterns with as many observed columns, and these columns (patterns, columns)."""
-        sizes = np.array([len(columns) for columns, _ in self.patterns])
-        groups = [np.flatnonzero(sizes == size) for size in np.unique(sizes)]
-        return [(group, np.stack([self.patterns[number][0] for number in group])) for group in groups]
+    def _incomplete(self) -> list[_Pattern]:
+        """The other rows, those together that have as many missing cells; ordered by which these are."""
+        rows = np.flatnonzero(~self.seen.all(axis=1))
+        masks, owner = np.unique(self.seen[rows], axis=0, return_inverse=True)
+        sizes = (~masks).sum(axis=1)
+        result = []
+        for size in np.unique(sizes).tolist():
+            patterns = np.flatnonzero(sizes == size)
+            own = np.flatnonzero(sizes[owner.ravel()] == size)
+            own = own[np.argsort(owner.ravel()[own], kind="stable")]
+            missing = np.nonzero(~masks[patterns])[1].reshape(-1, size)
+            result.append(_Pattern(rows[own], np.searchsorted(patterns, owner.ravel()[own]), missing))
+        return result
 
-    def _list_groups(self, fits: int) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-        """Yield the groups in parts for which the matrices of so many fits are not too large."""
-        together = max(1, CELLS // (fits * self.values.shape[1] ** 2))
-        for numbers, columns in self._groups:
-            for start in range(0, len(numbers), together):
-                yield numbers[start : start + together], columns[start : start + together]
+    def _list_parts(self, fits: int) -> Iterator[_Pattern]:
+        """Yield incomplete rows in parts for which the arrays of so many fits are not too large."""
+        together = max(1, CELLS // (fits * self.values.shape[1]))
+        for rows, owner, missing in self._incomplete:
+            for start in range(0, len(rows), together):
+                own = owner[start : start + together]
+                yield _Pattern(rows[start : start + together], own - own[0], missing[own[0] : own[-1] + 1])
 
-    def _features(self, number: int) -> Iterator[tuple[Any, Values]]:
-        """Yield rows of a pattern with 1, x and the products of their numbers."""
+    def _features(self) -> Iterator[tuple[Any, Values]]:
+        """Yield complete rows with 1, x and the products of their numbers."""
         if len(self.values) * self.values.shape[1] ** 2 <= 2 * KEPT_PRODUCTS:
-            yield from self._kept_features[number]
+            yield from self._kept_features
         else:
-            yield from self._make_features(number)
+            yield from self._make_features()
 
     @cached_property
-    def _kept_features(self) -> list[list[tuple[Any, Values]]]:
-        return [list(self._make_features(number)) for number in range(len(self.patterns))]
+    def _kept_features(self) -> list[tuple[Any, Values]]:
+        return list(self._make_features())
 
-    def _make_features(self, number: int) -> Iterator[tuple[Any, Values]]:
-        columns, rows = self.patterns[number]
-        first, second = _list_pairs(len(columns))
+    def _make_features(self) -> Iterator[tuple[Any, Values]]:
+        rows, numbers = self._complete, self.values.shape[1]
+        first, second = _list_pairs(numbers)
         whole = len(rows) == len(self.values)
         for start in range(0, len(rows), ROWS):
             part = slice(start, start + ROWS) if whole else rows[start : start + ROWS]
-            x = self.values[part][:, columns]
-            features = np.empty((len(x), 1 + len(columns) + len(first)))
+            x = self.values[part]
+            features = np.empty((len(x), 1 + numbers + len(first)))
             features[:, 0] = 1
-            features[:, 1 : 1 + len(columns)] = x
-            np.multiply(x[:, first], x[:, second], out=features[:, 1 + len(columns) :])
+            features[:, 1 : 1 + numbers] = x
+            np.multiply(x[:, first], x[:, second], out=features[:, 1 + numbers :])
             yield part, features
 
     def log_densities(self, parameters: NormalParameters) -> Values:
         """Return the log densities of what is observed (components, fits, rows)."""
         means, covariances = parameters
-        shape = means.shape[:2]
+        shape, numbers = means.shape[:2], means.shape[-1]
         result = np.zeros((*shape, len(self.values)))
-        for numbers, columns in self._list_groups(shape[0] * shape[1]):
-            own = covariances[..., columns[:, :, None], columns[:, None, :]]
-            center = means[..., columns]
-            precision = np.linalg.inv(own)
-            linear = (precision @ center[..., None])[..., 0]
-            _, size = np.linalg.slogdet(own)
-            constant = -0.5 * (size + columns.shape[1] * math.log(2 * math.pi) + (linear * center).sum(axis=-1))
-            first, second = _list_pairs(columns.shape[1])
+        precision = np.asarray(np.linalg.inv(covariances), dtype=np.float64)
+        _, size = np.linalg.slogdet(covariances)
+        if len(self._complete):
+            linear = (precision @ means[..., None])[..., 0]
+            constant = -0.5 * (size + numbers * math.log(2 * math.pi) + (linear * means).sum(axis=-1))
+            first, second = _list_pairs(numbers)
             squares = -precision[..., first, second] * np.where(first == second, 0.5, 1.0)
             natural = np.concatenate([constant[..., None], linear, squares], axis=-1)
-            for place, pattern in enumerate(numbers.tolist()):
-                vectors = natural[:, :, place].reshape(-1, natural.shape[-1])
-                for part, features in self._features(pattern):
-                    result[..., part] = (features @ vectors.T).T.reshape(*shape, -1)
+            for part, features in self._features():
+                result[..., part] = (features @ natural.reshape(-1, natural.shape[-1]).T).T.reshape(*shape, -1)
+        for part in self._list_parts(math.prod(shape)):
+            apart = self._subtract(means, part)
+            turned = apart @ precision
+            hidden = part.take_missing(turned)
+            inner, left = part.invert_missing(precision)
+            squares = (apart * turned).sum(axis=-1) - (hidden * part.apply(left, hidden)).sum(axis=-1)
+            seen = numbers - part.missing.shape[1]
+            sizes = size[..., None] + np.linalg.slogdet(inner)[1]
+            result[..., part.rows] = -0.5 * (squares + sizes[..., part.owner] + seen * math.log(2 * math.pi))
         return result
+
+    def _subtract(self, means: Values, part: _Pattern) -> Values:
+        """Return the deviations of some rows from the means (components, fits, rows, numbers), zero where a cell is
+        missing.
+        """
+        return np.asarray(self.values[part.rows] - self.seen[part.rows] * means[..., None, :])
 
     def maximize(self, weights: Values, before: NormalParameters | None, covariance: Covariance) -> NormalParameters:
         """Return means and covariances of highest posterior density, for weights (components, fits, rows).
@@ -188,17 +253,29 @@ class NumberBlock:
             before = NormalParameters(
                 np.zeros((*shape, numbers)), np.broadcast_to(np.eye(numbers), (*shape, numbers, numbers))
             )
-        total, sums = np.zeros(shape), np.zeros((*shape, numbers))
-        products = np.zeros((*shape, numbers, numbers))
-        for group, columns in self._list_groups(shape[0] * shape[1]):
-            size = columns.shape[1]
-            moments = np.zeros((*shape, len(group), 1 + size + size * (size + 1) // 2))
-            for place, pattern in enumerate(group.tolist()):
-                for part, features in self._features(pattern):
-                    own = weights[..., part]
-                    moments[..., place, :] += (own.reshape(-1, own.shape[-1]) @ features).reshape(*shape, -1)
-            count, first, second = _complete_moments(moments, columns, before)
-            total, sums, products = total + count, sums + first, products + second
+        moments = np.zeros((*shape, 1 + numbers + numbers * (numbers + 1) // 2))
+        for part, features in self._features():
+            own = weights[..., part]
+            moments += (own.reshape(-1, own.shape[-1]) @ features).reshape(*shape, -1)
+        total, sums = moments[..., 0], moments[..., 1 : 1 + numbers]
+        first, second = _list_pairs(numbers)
+        products = np.empty((*shape, numbers, numbers))
+        products[..., first, second] = products[..., second, first] = moments[..., 1 + numbers :]
+        precision = np.asarray(np.linalg.inv(before.covariances), dtype=np.float64)
+        for part in self._list_parts(math.prod(shape)):
+            own = weights[..., part.rows]
+            turned = self._subtract(before.means, part) @ precision
+            _, left = part.invert_missing(precision)
+            expected = part.take_missing(before.means[..., None, :]) - part.apply(left, part.take_missing(turned))
+            values = np.broadcast_to(self.values[part.rows], turned.shape).copy()
+            part.set_missing(values, expected)
+            weighted = own[..., None] * values
+            total, sums = total + own.sum(axis=-1), sums + weighted.sum(axis=-2)
+            products += np.swapaxes(weighted, -1, -2) @ values
+            # what is missing varies about what is expected
+            starts, places = part.list_places(numbers)
+            spread = left * np.add.reduceat(own, starts, axis=-1)[..., None, None]
+            products += (spread.reshape(-1, places.shape[0]) @ places).reshape(products.shape)
         return NormalSums(total, sums, products)
 
     def maximize_sums(self, moments: NormalSums, covariance: Covariance) -> NormalParameters:
@@ -223,45 +300,6 @@ def _list_pairs(numbers: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the pairs of numbers, those with themselves included; kept, because each pattern wants them often."""
     first, second = np.triu_indices(numbers)
     return first, second
-
-
-def _complete_moments(
-    moments: Values, columns: NDArray[np.intp], before: NormalParameters
-) -> tuple[Values, Values, Values]:
-    """Return weight, expected sums and expected products of all columns over all rows of some patterns, from those of
-    the observed columns (components, fits, patterns, ...).
-    """
-    means, covariances = before
-    numbers, (patterns, size) = means.shape[-1], columns.shape
-    count, observed = moments[..., 0], moments[..., 1 : 1 + size]
-    first, second = _list_pairs(size)
-    squares = np.empty((*count.shape, size, size))
-    squares[..., first, second] = squares[..., second, first] = moments[..., 1 + size :]
-    if size == numbers:
-        return count.sum(axis=-1), observed.sum(axis=-2), squares.sum(axis=-3)
-    number = np.arange(patterns)[:, None]
-    hidden = np.ones((patterns, numbers), dtype=bool)
-    hidden[number, columns] = False
-    missing = np.nonzero(hidden)[1].reshape(patterns, -1)
-    across = covariances[..., missing[:, :, None], columns[:, None, :]]
-    own = covariances[..., columns[:, :, None], columns[:, None, :]]
-    slopes = np.swapaxes(np.linalg.solve(own, np.swapaxes(across, -1, -2)), -1, -2)
-    constant = means[..., missing] - (slopes @ means[..., columns][..., None])[..., 0]
-    left = covariances[..., missing[:, :, None], missing[:, None, :]] - slopes @ np.swapaxes(across, -1, -2)
-    predicted = (slopes @ observed[..., None])[..., 0]
-    sums = np.empty((*count.shape, numbers))
-    sums[..., number, columns], sums[..., number, missing] = observed, count[..., None] * constant + predicted
-    mixed = constant[..., None] * observed[..., None, :] + slopes @ squares
-    outer = constant[..., None] * predicted[..., None, :]
-    expected = count[..., None, None] * (constant[..., None] * constant[..., None, :] + left)
-    expected = expected + outer + np.swapaxes(outer, -1, -2) + slopes @ squares @ np.swapaxes(slopes, -1, -2)
-    products = np.empty((*count.shape, numbers, numbers))
-    number = number[:, None]
-    products[..., number, columns[:, :, None], columns[:, None, :]] = squares
-    products[..., number, missing[:, :, None], columns[:, None, :]] = mixed
-    products[..., number, columns[:, :, None], missing[:, None, :]] = np.swapaxes(mixed, -1, -2)
-    products[..., number, missing[:, :, None], missing[:, None, :]] = expected
-    return count.sum(axis=-1), sums.sum(axis=-2), products.sum(axis=-3)
 
 
 def _estimate_covariances(
