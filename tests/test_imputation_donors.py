@@ -134,6 +134,24 @@ def test_odd_curves_and_products_are_found_and_lines_with_categories_are_not() -
     assert not straight.graph["imputation"]["matching"]
 
 
+def test_states_that_badly_described_numbers_depend_on_are_drawn_by_regressions() -> None:
+    rng = np.random.default_rng(0)
+    group = rng.choice(["a", "b"], p=[0.7, 0.3], size=200)
+    for noise, matched in ((rng.normal(size=200), []), (rng.exponential(size=200), ["group", "y"])):
+        frame = pd.DataFrame({"group": group, "y": noise + 0.8 * (group == "b")}).mask(rng.random((200, 2)) < 0.3)
+        network = hb.impute(frame, rules=False, details=True, random_state=0).network
+        assert (network.graph["imputation"]["matching"] or {"order": []})["order"] == matched
+
+
+def test_leaves_without_donors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hybridbn.learning.imputation.donors._MOST_DONORS", 20)
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(300, 2))
+    fit = fit_stacked_regression(features, [1], np.ones(300), rng)
+    with np.errstate(all="raise"):
+        choose_donors(fit, features[:, 1], features[:100])
+
+
 def test_numbers_that_nothing_tells_about_come_from_any_row() -> None:
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({

@@ -29,6 +29,7 @@ from hybridbn.estimation.row_uniforms import levels_of, seed_of
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.fitter_choice import Potentials, check_spec
 from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
+from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import Bounds, bounds_of_draws, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs
 from hybridbn.learning.imputation.model import Model, add_matching, build_model, check_unmodeled_columns, has_metadata
@@ -511,16 +512,17 @@ def fit_imputation(
         columns, working = columns.with_rules(rules), rules.encode(working)
     learner = _choose_learner(settings.structure, settings.target, settings.potentials, working)
     rng = np.random.default_rng(seed)
-    augmentation = DataAugmentation(
-        working,
-        learner,
-        bounds_of_draws(columns),
-        settings.options,
-        rng,
-        rounds,
-        settings.donors,
-        columns.rules_of_draws,
-    )
+    with use_jobs(settings.options.n_jobs):
+        augmentation = DataAugmentation(
+            working,
+            learner,
+            bounds_of_draws(columns),
+            settings.options,
+            rng,
+            rounds,
+            settings.donors,
+            columns.rules_of_draws,
+        )
     return FittedImputation(Model(columns, augmentation.completion_of(augmentation.network)), seed, augmentation)
 
 

@@ -270,7 +270,7 @@ class ColumnMatcher:
 
 def match_numbers(fit: StackedFit, values: Values, weights: Values, rule: DonorRule) -> ColumnMatcher:
     """Return the matching of a column from its regression and its observed numbers, whose weights are given."""
-    training = fit.explain_training()
+    training = fit.training
     ranked = np.argsort(training.predictions, kind="stable")
     order: Codes = np.repeat(ranked, weights[ranked].astype(np.intp))
     residuals, leaves = training.residuals[order], None
@@ -307,13 +307,14 @@ def choose_donors(fit: StackedFit, values: Values, missing: Values) -> DonorRule
     matcher = match_numbers(fit, values, np.ones(len(values)), DonorRule(has_spikes, _POWERS[0]))
     leaves, leaf = matcher.leaves, fit.find_leaves(held_out)
     assert leaves is not None
-    ranks = np.argsort(np.argsort(fit.explain_training().predictions, kind="stable"), kind="stable")
+    ranks = np.argsort(np.argsort(fit.training.predictions, kind="stable"), kind="stable")
     own, true = ranks[held_out][:, None], values[held_out]
     counted = np.ones(len(held_out))
     if len(missing):
         around = fit.regression.find_leaves(missing[:: -(-len(missing) // _HELD_OUT)])
         counts = np.bincount(around.ravel(), minlength=len(leaves.counts))
-        counted = (counts[leaf] / leaves.counts[leaf]).mean(axis=0)
+        # few of many rows are donors, so that a leaf may be without any
+        counted = (counts[leaf] / np.maximum(leaves.counts[leaf], 1)).mean(axis=0)
     predicted = np.repeat(fit.predict_left_out(held_out), matcher.near)
     levels = (np.arange(matcher.near) + 0.5) / matcher.near
     near = matcher.find_near(predicted, np.tile(levels, len(held_out)))

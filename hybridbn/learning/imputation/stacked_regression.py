@@ -168,7 +168,7 @@ def fit_stacked_regression(
     >>> x = rng.normal(size=500)
     >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
     >>> fit = fit_stacked_regression(features, [1], np.ones(500), rng)
-    >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.explain_training().residuals.std() < 0.12)
+    >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.training.residuals.std() < 0.12)
     (array([[2.]]), True)
     """
     others = _choose_others(features, targets, weights, excluded)
@@ -308,8 +308,9 @@ class StackedFit:
         parts.append(self._out_of_bag[np.searchsorted(self.seen, rows), 0])
         return np.asarray(self._constant[0] + self.shares[:, 0] @ np.array(parts))
 
-    def explain_training(self) -> TrainingPredictions:
-        """Return what the regression says of the first target in the rows that it was learned from."""
+    @cached_property
+    def training(self) -> TrainingPredictions:
+        """What the regression says of the first target in the rows that it was learned from."""
         forest = np.zeros(len(self.columns))
         if self.shares[2, 0]:
             # trees have seen some of the rows only
