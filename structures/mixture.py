@@ -24,6 +24,7 @@ from hybridbn.structures.building import builder
 from hybridbn.structures.mixture_choice import FORMS, Criterion, FormSearch, MixtureForm, list_forms
 from hybridbn.structures.mixture_covariance import Covariance, NormalParameters, regress_along, select_parents
 from hybridbn.structures.mixture_em import (
+    CONSTANT,
     MixtureFit,
     MixtureParameters,
     MixtureSums,
@@ -255,7 +256,7 @@ class FittedMixture:
         """Return the normal densities of the columns that have one, in the columns' units."""
         parts = list(zip(_list_parts(self.data), self.statistics.slices, strict=True))
         numbers = [(column, part) for (column, is_state), part in parts if not is_state]
-        joined = _list_joint(self.data) if joint is not None else []
+        joined = self.assign.reader.joint.tolist() if joint is not None else []
         result = {}
         for number, (column, part) in enumerate(numbers):
             if not _is_normal(self.data, column):
@@ -338,7 +339,9 @@ def cluster_rows(
     measures = _measure(data)
     statistics = _collect_statistics(data.sampled, measures)
     sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
-    joint = np.array(_list_joint(data), dtype=np.intp)
+    varies = statistics.narrow[:, statistics.numbers + 2].sum(axis=0) > CONSTANT * len(statistics)
+    joint = np.array([place for place in _list_joint(data) if varies[place]], dtype=np.intp)
+    joint = joint if len(joint) > 1 else joint[:0]
     forms = [covariance] if covariance is not None else list_forms(len(joint))
     if not len(joint):
         forms = ["diagonal"]

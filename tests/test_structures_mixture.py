@@ -194,6 +194,22 @@ def test_awkward_tables():
     assert np.isfinite(huge.log_density(hb.Table({"x": [0.0, 1e120]}))).all()
 
 
+@pytest.mark.parametrize("covariance", [None, "diagonal"])
+def test_a_constant_column_changes_no_clusters(covariance):
+    rng = np.random.default_rng(12)
+    group = rng.integers(3, size=150)
+    x = 5.0 * group + rng.normal(size=150)
+    data = {"x": x, "y": rng.normal(size=150) + 0.5 * x, "c": np.where(group == 0, "a", "b")}
+    net, more = (
+        mixture(one, most=4, starts=2, covariance=covariance) for one in (data, {**data, "one": 7.0 * np.ones(150)})
+    )
+    assert len(net.variable("cluster")) == 3
+    table = hb.Table(data)
+    probabilities = [one.posterior("cluster", table).probabilities for one in (net, more)]
+    np.testing.assert_allclose(*probabilities, atol=1e-4)
+    assert more.posterior("one").mean() == pytest.approx(7)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
