@@ -320,3 +320,14 @@ def test_equal_points_have_no_narrow_kernels(bandwidths):
     x, c = table.variables
     potential = KernelFitter(bandwidths=bandwidths).fit(table, x, (c,))
     assert np.log(potential(x=0.8, c="b")) > -10
+
+
+@pytest.mark.parametrize("bandwidths", ["normal", "extended"])
+def test_two_points_have_no_narrow_kernels(bandwidths):
+    rng = np.random.default_rng(3)
+    values, label = rng.normal(size=100), np.array(["a"] * 98 + ["b"] * 2)
+    values[98:] = 0.5, 0.51
+    table = hb.Table({"x": values, "c": label})
+    x, c = table.variables
+    potential = KernelFitter(bandwidths=bandwidths).fit(table, x, (c,))
+    assert np.log(potential(x=-1.5, c="b")) > -20
