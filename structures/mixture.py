@@ -24,6 +24,7 @@ from hybridbn.structures.building import builder
 from hybridbn.structures.mixture_choice import FORMS, Criterion, FormSearch, MixtureForm, list_forms
 from hybridbn.structures.mixture_covariance import Covariance, NormalParameters, regress_along, select_parents
 from hybridbn.structures.mixture_em import (
+    CONSTANT,
     MixtureFit,
     MixtureParameters,
     MixtureSums,
@@ -32,7 +33,13 @@ from hybridbn.structures.mixture_em import (
     sum_expected,
 )
 from hybridbn.structures.mixture_kernels import RowKernels, fit_kernels
-from hybridbn.structures.mixture_statistics import Measures, MixtureStatistics, compute_statistics, measure_columns
+from hybridbn.structures.mixture_statistics import (
+    WIDE,
+    Measures,
+    MixtureStatistics,
+    compute_statistics,
+    measure_columns,
+)
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable, shorten
@@ -87,9 +94,9 @@ def mixture(
         factors (Kaiser's rule) beside unique variances, "tree" lets each number depend on one other. By default it is
         chosen by `criterion` with the number of components, of tables of up to 40 normal columns.
     kernels : bool, optional
-        Whether most of a component is a normal kernel about each of its rows (at most 1,500), all with one covariance,
-        in the place of its normal density, which keeps a share. By default tables of up to 1,500 rows, all of whose
-        cells are numbers, have kernels if held-out rows are clearly more likely with them, as where there are many
+        Whether most of a component is a kernel about each of its rows (at most 1,500), normal with one covariance for
+        all, and with smoothed states, in the place of its own density, which keeps a share. By default complete tables
+        of up to 1,500 rows have kernels if held-out rows are clearly more likely with them, as where there are many
         small groups of rows, unless `covariance` is given. Answers take longer with kernels.
     criterion : {"held_out", "bic"}
         Number of components and covariance are chosen by the log-likelihood of held-out rows (cross-validation), or by
@@ -209,16 +216,30 @@ class FittedMixture:
             ]
         )
         own = self._list_moments()
-        means = np.concatenate([kernels.centers[:, None], own.means])
+        means = np.concatenate([kernels.centers.numbers[:, None], own.means])
         about = np.broadcast_to(kernels.covariance, (size, 1, *kernels.covariance.shape))
         joint = NormalParameters(means, np.concatenate([about, own.covariances]))
+        potentials = self._build_normal(kernel, joint, "full") | self._build_tables(kernel, kernels)
         return Network(
             [
                 Multinomial(hidden, table=mass.sum(axis=0)),
                 Multinomial(kernel, (hidden,), table=(mass / mass.sum(axis=0)).T),
-                *self._build_normal(kernel, joint, "full").values(),
+                *(potentials[column] for column in self.data.attributes),
             ]
         )
+
+    def _build_tables(self, kernel: Discrete, kernels: RowKernels) -> dict[str, Potential]:
+        """Return the tables of the categories given the kernels and the components."""
+        slices = self.statistics.slices
+        parts = [
+            (column, part) for (column, is_state), part in zip(_list_parts(self.data), slices, strict=True) if is_state
+        ]
+        parts.sort(key=lambda one: one[1].start)
+        result: dict[str, Potential] = {}
+        for (column, part), table, codes in zip(parts, kernels.tables, kernels.centers.codes.T, strict=True):
+            rows = np.concatenate([table[codes], np.exp(self.fit.natural[part]).T])
+            result[column] = Multinomial(self.data.variable(column), (kernel,), table=rows)  # type: ignore[arg-type]
+        return result
 
     def _list_moments(self) -> NormalParameters:
         """Return means and covariances of the numbers in the components, all of them normal."""
@@ -235,7 +256,7 @@ class FittedMixture:
         """Return the normal densities of the columns that have one, in the columns' units."""
         parts = list(zip(_list_parts(self.data), self.statistics.slices, strict=True))
         numbers = [(column, part) for (column, is_state), part in parts if not is_state]
-        joined = _list_joint(self.data) if joint is not None else []
+        joined = self.assign.reader.joint.tolist() if joint is not None else []
         result = {}
         for number, (column, part) in enumerate(numbers):
             if not _is_normal(self.data, column):
@@ -318,13 +339,18 @@ def cluster_rows(
     measures = _measure(data)
     statistics = _collect_statistics(data.sampled, measures)
     sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
-    joint = np.array(_list_joint(data), dtype=np.intp)
+    varies = statistics.narrow[:, statistics.numbers + 2].sum(axis=0) > CONSTANT * len(statistics)
+    joint = np.array([place for place in _list_joint(data) if varies[place]], dtype=np.intp)
+    joint = joint if len(joint) > 1 else joint[:0]
     forms = [covariance] if covariance is not None else list_forms(len(joint))
     if not len(joint):
         forms = ["diagonal"]
-    complete = 0 < len(joint) == len(statistics.slices) and bool((statistics.narrow[:, statistics.numbers] > 0).all())
+    complete = 0 < len(joint) == len(statistics.numbers) and statistics.is_complete
     if kernels and not complete:
-        raise NetworkError("kernels need a table of at least two normal columns without missing cells or heavy points")
+        raise NetworkError(
+            "kernels need at least two normal columns, and no missing cells, heavy points, or categories of more than"
+            f" {WIDE} states"
+        )
     form = MixtureForm(components or 1, forms[0])
     part = statistics if sample is None else statistics.take(sample)
     if (components is None or len(forms) > 1) and (criterion == "bic" or len(part) >= 2 * FOLDS):
@@ -342,10 +368,9 @@ def cluster_rows(
     if not (kernels or form.kernels):
         return mixture
     centers = part.take(part.weights > 0)
-    block = centers.join_numbers(joint, "full").block
-    assert block is not None
     shares, logs = compute_responsibilities(centers.join_numbers(joint, form.covariance), fit)
-    return replace(mixture, kernels=(fit_kernels(block.values, centers.weights, logs), shares))
+    cells, states = centers.list_cells()
+    return replace(mixture, kernels=(fit_kernels(cells, centers.weights, states, logs), shares))
 
 
 def _read_cells(data: TrainingData) -> tuple[list[NDArray[Any]], list[int | None]]:

@@ -112,12 +112,11 @@ class FormSearch:
         if best.form != "diagonal":
             form = form._replace(prior_variance=self._choose_prior(best))
         if kernels:
-            values = self.statistics.join_numbers(self.joint, "full").block
-            assert values is not None
             wanted = self.statistics.join_numbers(self.joint, best.form, prior_variance=form.prior_variance)
             fits = self._fit(wanted, best.components)
             components = [compute_responsibilities(wanted, fit)[1] for fit in fits]
-            logs = score_kernels(values.values, self.statistics.weights, self.parts, components, best.logs)
+            cells, shares = self.statistics.list_cells()
+            logs = score_kernels(cells, self.statistics.weights, shares, self.parts, components, best.logs)
             form = form._replace(kernels=logs is not None and self._is_better(logs, best.logs))
         return form
 

@@ -26,6 +26,7 @@ from hybridbn.structures.mixture_statistics import MixtureStatistics, compute_st
 from hybridbn.variables import Values
 
 __all__ = [
+    "CONSTANT",
     "MixtureFit",
     "MixtureParameters",
     "MixtureRows",
@@ -45,6 +46,8 @@ PRIOR_ROWS = 1.0
 """The prior of a component's parameters has the weight of this many rows."""
 PRIOR_VARIANCE = 1e-4
 """The prior variance relative to that of the column; it keeps components from shrinking to a point."""
+CONSTANT = 1e-20
+"""A standardized column is constant if its mean square is not larger than what rounding leaves."""
 CONVERGED = 1e-7
 """EM stops when the objective grows by less than this share of its value."""
 ROUGHLY_CONVERGED = 1e-5
@@ -453,6 +456,10 @@ def _maximize_sums(data: MixtureStatistics, sums: MixtureSums) -> MixtureParamet
     natural = np.zeros_like(totals)
     if len(data.numbers):
         count, first, second = (totals[data.numbers + shift] for shift in range(3))
+        # a constant has the same density in all components, and tells nothing of how many there are
+        everywhere = count.sum(axis=1, keepdims=True)
+        constant = second.sum(axis=1, keepdims=True) <= CONSTANT * everywhere
+        count = np.where(constant, everywhere, count)
         mean = first / np.maximum(count, 1e-300)
         spread = np.maximum(second - count * mean**2, 0.0)
         variance = (spread + PRIOR_ROWS * PRIOR_VARIANCE) / (count + PRIOR_ROWS)

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.structures.mixture_covariance import PRIOR_VARIANCE, Covariance, NumberBlock
+from hybridbn.structures.mixture_kernels import Cells
 from hybridbn.variables import Values
 
 if TYPE_CHECKING:
@@ -91,6 +92,19 @@ class MixtureStatistics:
         if covariance == "factors":
             block = replace(block, factors=_count_factors(block, self.weights) if factors is None else factors)
         return replace(self, numbers=np.delete(self.numbers, chosen), block=block, covariance=covariance)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no cell is missing, and no category has very many states."""
+        seen = [self.narrow[:, self.numbers].all(axis=0), *(self.narrow[:, c].any(axis=1) for c in self.categories)]
+        return not self.wide.shape[1] and bool(np.concatenate(seen).all())
+
+    def list_cells(self) -> tuple[Cells, tuple[Values, ...]]:
+        """Return the cells of complete rows, none of whose numbers are in the block, and the shares of the states."""
+        codes = [self.narrow[:, columns].argmax(axis=1) for columns in self.categories]
+        stacked = np.stack(codes, axis=1) if codes else np.zeros((len(self), 0), dtype=np.intp)
+        shares = tuple(self.shares[columns] for columns in self.categories)
+        return Cells(self.narrow[:, self.numbers + 1], stacked), shares
 
     def products(self, natural: Values) -> Values:
         """Return each row's products with vectors (statistics, vectors): (vectors, rows)."""

@@ -309,3 +309,25 @@ def test_refusals():
             KernelFitter(unseen=wrong)
     with pytest.raises(NetworkError, match="can't merge statistics"):
         KernelFitter().statistics(table, x) + KernelFitter().statistics(table, k)
+
+
+@pytest.mark.parametrize("bandwidths", ["normal", "extended"])
+def test_equal_points_have_no_narrow_kernels(bandwidths):
+    """A state all of whose rows have one value, which has the bandwidth of all rows then."""
+    rng = np.random.default_rng(3)
+    label = np.array(["a"] * 96 + ["b"] * 4)
+    table = hb.Table({"x": np.where(label == "a", rng.normal(size=100), 0.5), "c": label})
+    x, c = table.variables
+    potential = KernelFitter(bandwidths=bandwidths).fit(table, x, (c,))
+    assert np.log(potential(x=0.8, c="b")) > -10
+
+
+@pytest.mark.parametrize("bandwidths", ["normal", "extended"])
+def test_two_points_have_no_narrow_kernels(bandwidths):
+    rng = np.random.default_rng(3)
+    values, label = rng.normal(size=100), np.array(["a"] * 98 + ["b"] * 2)
+    values[98:] = 0.5, 0.51
+    table = hb.Table({"x": values, "c": label})
+    x, c = table.variables
+    potential = KernelFitter(bandwidths=bandwidths).fit(table, x, (c,))
+    assert np.log(potential(x=-1.5, c="b")) > -20

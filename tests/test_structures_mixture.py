@@ -19,7 +19,7 @@ from hybridbn.structures.mixture_em import (
     score_held_out,
     start_fits,
 )
-from hybridbn.structures.mixture_kernels import RowKernels
+from hybridbn.structures.mixture_kernels import Cells, RowKernels
 from hybridbn.structures.training_data import read_data_without_target
 
 
@@ -194,6 +194,22 @@ def test_awkward_tables():
     assert np.isfinite(huge.log_density(hb.Table({"x": [0.0, 1e120]}))).all()
 
 
+@pytest.mark.parametrize("covariance", [None, "diagonal"])
+def test_a_constant_column_changes_no_clusters(covariance):
+    rng = np.random.default_rng(12)
+    group = rng.integers(3, size=150)
+    x = 5.0 * group + rng.normal(size=150)
+    data = {"x": x, "y": rng.normal(size=150) + 0.5 * x, "c": np.where(group == 0, "a", "b")}
+    net, more = (
+        mixture(one, most=4, starts=2, covariance=covariance) for one in (data, {**data, "one": 7.0 * np.ones(150)})
+    )
+    assert len(net.variable("cluster")) == 3
+    table = hb.Table(data)
+    probabilities = [one.posterior("cluster", table).probabilities for one in (net, more)]
+    np.testing.assert_allclose(*probabilities, atol=1e-4)
+    assert more.posterior("one").mean() == pytest.approx(7)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -308,11 +324,12 @@ def test_the_prior_is_as_narrow_as_held_out_rows_ask():
 
 
 def small_groups(seed, groups=30):
-    """Return two numbers of rows in many narrow groups."""
+    """Return two numbers and a category of rows in many narrow groups."""
     rng = np.random.default_rng(seed)
     centers = np.random.default_rng(5).normal(0, 10, (groups, 2))
-    x, y = (centers[rng.integers(groups, size=150)] + 0.1 * rng.normal(size=(150, 2))).T
-    return hb.Table({"x": x, "y": 1000 * y + 50 * x})
+    group = rng.integers(groups, size=150)
+    x, y = (centers[group] + 0.1 * rng.normal(size=(150, 2))).T
+    return hb.Table({"x": x, "c": np.array(["u", "v"])[group % 2], "y": 1000 * y + 50 * x})
 
 
 @pytest.mark.parametrize("covariance", ["diagonal", "full"])
@@ -326,22 +343,29 @@ def test_kernels_and_components_are_the_density_of_the_network(covariance):
     measures = found.statistics
     values = (np.stack([fresh.column(name) for name in "xy"], axis=1) - measures.centers) / measures.scales
     unit = np.log(measures.scales).sum()
-    expected = kernels.log_densities(values, without.log_density(fresh) + unit)
+    fresh_cells = Cells(values, np.array([["u", "v"].index(state) for state in fresh.to_pandas()["c"]])[:, None])
+    expected = kernels.log_densities(fresh_cells, without.log_density(fresh) + unit)
     np.testing.assert_allclose(net.log_density(fresh), expected - unit, rtol=1e-9)
-    assert list(net) == ["cluster", "cluster_kernel", "x", "y"]
+    assert list(net) == ["cluster", "cluster_kernel", "x", "c", "y"]
     own = kernels.share * shares.mean(axis=0) + (1 - kernels.share) * np.exp(found.fit.log_shares)
     np.testing.assert_allclose(net.posterior("cluster").probabilities, own)
     # a row far from all others has the density of the components
-    far = {"x": 1e3, "y": 0.0}
+    far = {"x": 1e3, "y": 0.0, "c": "u"}
     assert net.log_density(far) == pytest.approx(without.log_density(far) + np.log1p(-kernels.share), rel=1e-6)
+    # the column follows its group
+    assert net.potential("c").table[:150].max(axis=1).min() > 0.9
 
 
 def test_kernels_leave_rows_out():
     centers = np.random.default_rng(0).normal(size=(20, 2))
-    kernels = RowKernels(centers, np.ones(20), np.array([[0.3, 0.1], [0.1, 0.2]]), 0.75)
+    codes = np.arange(20) % 3
+    states = np.array([0.5, 0.3, 0.2])
+    cells = Cells(centers, codes[:, None])
+    kernels = RowKernels(cells, np.ones(20), (states,), np.array([[0.3, 0.1], [0.1, 0.2]]), np.array([0.4]), 0.75)
     apart = np.delete(centers - centers[7], 7, axis=0)
     densities = np.exp(-0.5 * np.einsum("ni,ij,nj->n", apart, np.linalg.inv(kernels.covariance), apart))
     densities /= np.sqrt(np.linalg.det(2 * np.pi * kernels.covariance))
+    densities *= 0.4 * states[codes[7]] + 0.6 * (np.delete(codes, 7) == codes[7])
     logs, shares = kernels.leave_out(np.array([7]), np.array([np.log(0.5)]))
     total = 0.75 * densities.mean() + 0.25 * 0.5
     assert logs[0] == pytest.approx(np.log(total))
@@ -360,5 +384,5 @@ def test_kernels_are_chosen_by_held_out_rows():
     holes = {"x": np.where(np.arange(150) < 3, np.nan, table.column("x")), "y": table.column("y")}
     assert "cluster_kernel" not in mixture(holes, 1)
     for data in (holes, {"x": table.column("x")}, {"x": table.column("x"), "c": ["a", "b"] * 75}):
-        with pytest.raises(hb.NetworkError, match="kernels need a table of"):
+        with pytest.raises(hb.NetworkError, match="kernels need at least two normal columns"):
             mixture(data, kernels=True)

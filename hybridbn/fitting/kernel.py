@@ -112,8 +112,9 @@ class KernelFitter(Fitter):
 
     *Without points.* A configuration of the discrete parents that has no point gets those of the whole table (at most
     1000 of them, evenly in the order of the first variable). Where a configuration or state has a single point, none
-    can be left out; it gets the bandwidth of the whole table, widened for the smaller n as :math:`n^{-1/(4 + m)}` for m
-    variables.
+    can be left out, and two points tell but one distance; they get the bandwidth of the whole table, widened for the
+    smaller n as :math:`n^{-1/(4 + m)}` for m variables, and so do points that are all equal where bandwidths are those
+    of normal densities.
 
     Examples
     --------
@@ -290,6 +291,10 @@ def _decode_labels(variable: Discrete, codes: Codes) -> NDArray[Any]:
 
 MOST_BORROWED = 1000
 """Most points that a configuration or state without points of its own borrows."""
+FEW = 2
+"""The distance of two points says little of how wide kernels should be."""
+NARROWEST = 1e-9
+"""Bandwidths that are a smaller share of the range come from equal points."""
 MIDDLE = 0.6
 """The middle of the paper's grid, for a single point."""
 
@@ -382,9 +387,11 @@ class GroupedPoints:
             return self._widen(group_size)
         weights = self.weights[mine]
         size = effective_size(weights) if self.per_state else group_size
-        if len(mine) == 1:
+        if len(mine) <= FEW:
             return self._widen(size)
-        return np.asarray(self.search(self.values[mine], weights, size) / np.sqrt(size))
+        own = self.search(self.values[mine], weights, size) / np.sqrt(size)
+        # equal points have no width of their own
+        return np.where(own > NARROWEST, own, self._widen(size)) if (own <= NARROWEST).any() else np.asarray(own)
 
     def _select_borrowed(self, rows: Codes) -> Codes:
         """Return rows to lend, evenly in the order of the first variable if they are many."""
