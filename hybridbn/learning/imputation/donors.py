@@ -133,6 +133,8 @@ class ColumnMatcher:
         Differences of predictions up to this are neglected; infinite for columns with spikes.
     low, high : float
         Somewhat beyond the range of all observed numbers; no drawn number lies outside.
+    near : int
+        How many rows have the nearest predictions.
     leaves : Leaves, optional
         The donors in leaves; without them the rows with the nearest predictions are donors.
     """
@@ -144,6 +146,7 @@ class ColumnMatcher:
     tolerance: float
     low: float
     high: float
+    near: int
     leaves: Leaves | None = None
 
     @property
@@ -210,12 +213,6 @@ class ColumnMatcher:
                 break
         return drawn
 
-    @property
-    def near(self) -> int:
-        """How many rows have the nearest predictions."""
-        rows = len(self.values)
-        return min(max(_NEAREST_ROWS, math.isqrt(rows), int(_NEAREST_SHARE * rows)), rows)
-
     def find_near(self, predicted: Values, uniforms: Values) -> Codes:
         """Return the place of a donor with a near prediction for each row."""
         first, last = self._window(predicted)
@@ -247,6 +244,7 @@ class ColumnMatcher:
             "residuals": self.residuals,
             "tolerance": self.tolerance if np.isfinite(self.tolerance) else None,
             "range": [self.low, self.high],
+            "near": self.near,
             "leaves": None if self.leaves is None else self.leaves.to_dict(),
         }
 
@@ -264,6 +262,8 @@ class ColumnMatcher:
             np.inf if content["tolerance"] is None else content["tolerance"],
             low,
             high,
+            # earlier versions took no root
+            content.get("near", _count_near(len(values), 0)),
             None if leaves is None else Leaves(**leaves),
         )
 
@@ -288,8 +288,13 @@ def match_numbers(fit: StackedFit, values: Values, weights: Values, rule: DonorR
         np.inf if rule.has_spikes else _DISTANT * float(np.std(residuals)),
         low - room,
         high + room,
+        _count_near(len(order), math.isqrt(len(order))),
         leaves,
     )
+
+
+def _count_near(rows: int, root: int) -> int:
+    return min(max(_NEAREST_ROWS, root, int(_NEAREST_SHARE * rows)), rows)
 
 
 def choose_donors(fit: StackedFit, values: Values, missing: Values) -> DonorRule:
