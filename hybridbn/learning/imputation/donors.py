@@ -9,7 +9,6 @@ come in few combinations. Rows that a tree has not seen choose: what counts is t
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Self
@@ -25,7 +24,7 @@ from hybridbn.variables import Codes, Values
 __all__ = ["ColumnMatcher", "DonorRule", "Leaves", "choose_donors", "match_numbers"]
 
 _NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
-"""This many rows have the nearest predictions, or the square root of all, or this share, whatever is most."""
+"""This many rows have the nearest predictions, or this share of all rows if that is more."""
 _POWERS = (1.0, 2.0, 4.0)
 """Candidates for the power of the share of trees in which a row is in the same leaf."""
 _MOST_DONORS = 2000
@@ -133,8 +132,6 @@ class ColumnMatcher:
         Differences of predictions up to this are neglected; infinite for columns with spikes.
     low, high : float
         Somewhat beyond the range of all observed numbers; no drawn number lies outside.
-    near : int
-        How many rows have the nearest predictions.
     leaves : Leaves, optional
         The donors in leaves; without them the rows with the nearest predictions are donors.
     """
@@ -146,7 +143,6 @@ class ColumnMatcher:
     tolerance: float
     low: float
     high: float
-    near: int
     leaves: Leaves | None = None
 
     @property
@@ -213,6 +209,11 @@ class ColumnMatcher:
                 break
         return drawn
 
+    @property
+    def near(self) -> int:
+        """How many rows have the nearest predictions."""
+        return min(max(_NEAREST_ROWS, int(_NEAREST_SHARE * len(self.values))), len(self.values))
+
     def find_near(self, predicted: Values, uniforms: Values) -> Codes:
         """Return the place of a donor with a near prediction for each row."""
         first, last = self._window(predicted)
@@ -244,7 +245,6 @@ class ColumnMatcher:
             "residuals": self.residuals,
             "tolerance": self.tolerance if np.isfinite(self.tolerance) else None,
             "range": [self.low, self.high],
-            "near": self.near,
             "leaves": None if self.leaves is None else self.leaves.to_dict(),
         }
 
@@ -262,8 +262,6 @@ class ColumnMatcher:
             np.inf if content["tolerance"] is None else content["tolerance"],
             low,
             high,
-            # earlier versions took no root
-            content.get("near", _count_near(len(values), 0)),
             None if leaves is None else Leaves(**leaves),
         )
 
@@ -288,13 +286,8 @@ def match_numbers(fit: StackedFit, values: Values, weights: Values, rule: DonorR
         np.inf if rule.has_spikes else _DISTANT * float(np.std(residuals)),
         low - room,
         high + room,
-        _count_near(len(order), math.isqrt(len(order))),
         leaves,
     )
-
-
-def _count_near(rows: int, root: int) -> int:
-    return min(max(_NEAREST_ROWS, root, int(_NEAREST_SHARE * rows)), rows)
 
 
 def choose_donors(fit: StackedFit, values: Values, missing: Values) -> DonorRule:
