@@ -44,8 +44,7 @@ class Options:
         draws; `posterior.log_evidence_bounds` are limits of the log probability of the evidence. Where the bounds are
         wide, `posterior.asymptotic_bounds` are those of a large sample, without a guarantee. A number below the leaf
         of trees that test missing numbers, as in a model tree, is averaged over 128 draws of these, at once and
-        without bounds: `posterior.error` tells how far that may be off. Where an exact answer is too wide, that is done
-        in any case, with a warning.
+        without bounds: `posterior.error` tells how far that may be off.
     seconds : float, optional
         About how long an answer for one row of evidence may take. With "bound", 60 by default; what fits into
         `max_bytes` and is predicted to take longer is sampled, too. With "slice", a plan that is predicted to take

@@ -457,7 +457,7 @@ def _solve_by(plan: Plan, request: EngineRequest, collect: Collect, compare: boo
         if not question.all_of:
             answer.refuse(impossible if distinct_rows is None else impossible[distinct_rows], options, doubt)
     worst = float(errors.max(initial=0.0))
-    if worst > options.tolerance and not (plan.sampled and options.beyond == "bound"):
+    if worst > options.tolerance and not plan.sampled:
         warn_user(
             f"the estimated error of the posterior is {worst:.2g}, above the tolerance {options.tolerance:.2g}; more"
             " nodes do not help or would exceed max_bytes. Ask with a larger tolerance= to accept it",

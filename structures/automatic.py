@@ -103,7 +103,7 @@ def automatic(
     >>> x = rng.normal(size=200)
     >>> net = automatic({"x": x, "copy": x + 0.1 * rng.normal(size=200), "y": x + rng.normal(size=200)}, "y")
     >>> net.graph["chosen"], len(net.graph["losses"])
-    ('regression, gaussian', 2)
+    ('model_tree trees=50, gaussian', 2)
     """
     comparison = compare_candidates(
         data,

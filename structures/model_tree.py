@@ -165,10 +165,10 @@ def model_tree(
     on held-out rows.
 
     A row that lacks one tested number is averaged over in closed form but for this number. If it lacks several, these
-    are dimensions of a grid, which may take seconds: ``net.posterior(..., beyond="bound")`` draws them in the place of
-    that, in milliseconds, as `HybridRegressor` does, and so does any question for which the grid is too wide. A single
-    tree tests only one number, if possible one without holes, in a table in which any attribute has holes, and so do
-    all with ``tested=1``: any cells may then be missing at little cost. Untested columns cost nothing.
+    are dimensions of a grid, which may take seconds or be too wide: ``net.posterior(..., beyond="bound")`` draws them
+    in the place of that, in milliseconds, as `HybridRegressor` does. A single tree tests only one number, if possible
+    one without holes, in a table in which any attribute has holes, and so do all with ``tested=1``: any cells may then
+    be missing at little cost. Untested columns cost nothing.
 
     Of a table that is read in passes, a sample settles which columns are tested and where they may be cut, the effects
     of states, the depth, the smoothing, the errors' shape and how far it trusts rows. Then the tree grows from all

@@ -221,9 +221,8 @@ def test_any_numbers_may_be_missing():
     data["y"] = np.abs(x[0]) * (x[1] > 0) + np.abs(x[2]) * (x[3] > 0) + 0.1 * rng.normal(size=300)
     net = partial(model_tree, trees=10)(data, "y")
     assert len(net.potential("y leaf").parents) > 2
-    with pytest.warns(UserWarning, match="the estimated error of the posterior"):
-        drawn = net.posterior("y", {"x0": 0.1}, max_bytes=2**27)
-    assert drawn.mean() == net.posterior("y", {"x0": 0.1}, beyond="bound").mean()
+    with pytest.raises(hb.TooWide, match=r"beyond='bound'.*draws of what is missing"):
+        net.posterior("y", {"x0": 0.1}, max_bytes=2**16)
     everything = net.posterior("y", {}, beyond="bound")
     assert everything.mean() == pytest.approx(data["y"].mean(), abs=0.15)
     assert everything.std() == pytest.approx(data["y"].std(), rel=0.2)

@@ -244,8 +244,13 @@ def choose_plan(request: EngineRequest, refused: TooWide | None = None) -> Plan:
 def list_offers(request: EngineRequest) -> str:
     """Return what would answer beyond memory, and what it costs, as the end of a message."""
     _load()
-    offers = [engine.offer(request) for engine in Engine.registered] if request.options.beyond is None else []
-    return "".join(f"; or ask with {offer}" for offer in offers if offer)
+    offers: dict[str, str] = {}
+    for engine in Engine.registered if request.options.beyond is None else []:
+        offer = engine.offer(request)
+        if offer:
+            # of engines that answer to the same option the first one does
+            offers.setdefault(offer.partition(" ")[0], offer)
+    return "".join(f"; or ask with {offer}" for offer in offers.values())
 
 
 def describe_seconds(seconds: float) -> str:

@@ -2,9 +2,9 @@
 
 The target is linear Gaussian in the attributes given the leaf, as in model trees. Where all of them are known the
 regressions of the row's leaves are all that is needed. Where the leaf depends on missing numbers the exact density is
-an integral over all of them together; where that is too wide, and always with ``beyond="bound"``, they are drawn,
-together with whatever else is missing, from their joint distribution given what is known. The same quasi-random points
-serve every row, so that a row's answer does not depend on others.
+an integral over all of them together; with ``beyond="bound"`` they are drawn, together with whatever else is missing,
+from their joint distribution given what is known. The same quasi-random points serve every row, so that a row's answer
+does not depend on others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["DrawnForest", "NumberForest"]
+__all__ = ["NumberForest"]
 
 DRAWS = 128
 """Of the missing cells of a row; a power of two, for which quasi-random points are most even."""
@@ -56,32 +56,25 @@ class NumberForest(Engine):
         """Return a plan where nothing but values of attributes is known: all that matter, or some of them if draws are
         allowed.
         """
-        target = _BoxedRegression.asked(request)
-        if target is None:
+        question, findings = request.question, request.evidence.findings
+        if len(question.targets) != 1 or question != Question(question.targets):
             return None
-        if target.needed <= _list_known(request):
+        target = _BoxedRegression.of(Snapshot.of(request.network), question.targets[0])
+        if target is None or not all(finding.plain for finding in findings.values()):
+            return None
+        if not findings.keys() <= target.attributes:
+            return None
+        known = {name for name, finding in findings.items() if finding.hard}
+        if target.needed <= known:
             return NumberForestPlan(request, target)
-        return _plan_draws(request, target) if request.options.beyond == "bound" else None
+        allowed = request.options.beyond == "bound" and not known.issuperset(target.tested)
+        return DrawnForestPlan(request, target) if allowed else None
 
-
-class DrawnForest(Engine):
-    """The same by draws where exact answers are too wide; a warning tells the error."""
-
-    rank = 61
-
-    def plan(self, request: EngineRequest) -> Plan | None:
-        """Return a plan where the leaf depends on missing numbers."""
-        target = _BoxedRegression.asked(request)
-        return None if target is None else _plan_draws(request, target)
-
-
-def _list_known(request: EngineRequest) -> set[str]:
-    return {name for name, finding in request.evidence.findings.items() if finding.hard}
-
-
-def _plan_draws(request: EngineRequest, target: _BoxedRegression) -> Plan | None:
-    """Return a plan to draw what is missing; None where no tested number is."""
-    return None if _list_known(request).issuperset(target.tested) else DrawnForestPlan(request, target)
+    def offer(self, request: EngineRequest) -> str | None:
+        """Return what draws would cost."""
+        allowed = replace(request, options=replace(request.options, beyond="bound"))
+        plan = self.plan(allowed)
+        return None if plan is None else f"beyond='bound' ({DRAWS} draws of what is missing in a row)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,17 +98,6 @@ class _BoxedRegression:
     effects: dict[str, LinearGaussian]
     attributes: frozenset[str]
     needed: frozenset[str]
-
-    @classmethod
-    def asked(cls, request: EngineRequest) -> _BoxedRegression | None:
-        """Return the number that is asked for, where nothing but values of attributes is known."""
-        question, findings = request.question, request.evidence.findings
-        if len(question.targets) != 1 or question != Question(question.targets):
-            return None
-        target = cls.of(Snapshot.of(request.network), question.targets[0])
-        if target is None or not findings.keys() <= target.attributes:
-            return None
-        return target if all(finding.plain for finding in findings.values()) else None
 
     @classmethod
     def of(cls, snapshot: Snapshot, name: str) -> _BoxedRegression | None:
