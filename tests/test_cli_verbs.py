@@ -420,6 +420,22 @@ def test_predict_refuses_numbers_outside_of_a_domain(capsys: pytest.CaptureFixtu
     assert not Path("out.csv").exists()
 
 
+@pytest.mark.usefixtures("folder")
+def test_numbers_that_trees_test_are_drawn_where_rows_lack_them(capsys: pytest.CaptureFixture[str]) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(150, 3)), columns=["a", "b", "d"])
+    frame["y"] = np.where(frame["a"] * frame["b"] > 0, frame["d"], -3.0) + 0.1 * rng.normal(size=150)
+    network = hb.structures.model_tree(frame, "y", trees=2, random_state=0)
+    network.save("trees.hbn")
+    rows = frame[["a", "b", "d"]].head(5).mask(rng.random((5, 3)) < 0.5)
+    rows.to_csv("holes.csv", index=False)
+    exact = network.posterior("y", rows, beyond="bound")
+    said_by(capsys, "predict trees.hbn holes.csv out.csv --target y")
+    assert pd.read_csv("out.csv")["y_mean"].to_numpy() == pytest.approx(exact.mean())
+    told = json.loads(said_by(capsys, "query trees.hbn y d=0.5 --json")[0])
+    assert told["mean"] == pytest.approx(network.posterior("y", {"d": 0.5}, beyond="bound").mean())
+
+
 # -- terminals and shells ----------------------------------------------------------------------------------------------
 
 

@@ -38,8 +38,10 @@ from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import RunMismatch, lock_output
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.formats.tables.base import TableBlock, TableSource, cell_values, fields_of, names
+from hybridbn.inference.engines.number_forest import allow_draws
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.progress_reports import track
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
@@ -215,7 +217,8 @@ class _Answerer:
 
     def __call__(self, table: Table) -> tuple[dict[str, Cells], NDArray[np.intp]]:
         """Return the new columns, and the rows that are impossible."""
-        posterior = self.network.posterior(self.target, table, impossible="nan")
+        options = allow_draws(self.network, self.target, Options(impossible="nan"))
+        posterior = self.network.posterior(self.target, table, options=options)
         lost = np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
         return {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}, lost
 

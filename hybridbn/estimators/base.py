@@ -5,7 +5,6 @@ posteriors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import wraps
 from typing import Any, Self, TypeAlias, TypeVar
 
@@ -29,16 +28,16 @@ from hybridbn.estimators.inputs import (
 from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.estimators.streaming import Stream
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.inference.engines.number_forest import allow_draws
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import Build
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.tables import Table
 from hybridbn.tables.frames import describe_left_alone
-from hybridbn.variables import Continuous, Values, Variable, shorten
+from hybridbn.variables import Values, Variable, shorten
 
 __all__ = ["Builder", "HybridEstimator", "share_fit"]
 
@@ -276,9 +275,6 @@ class HybridEstimator(BaseEstimator):
 
     @property
     def _options(self) -> Options:
-        # where trees test several numbers that a row lacks, an exact answer would take all of them together
-        network: Network = self.network_ if hasattr(self, "network_") else Network()
-        boxed = any(isinstance(potential, Boxes) for _, potential in network.nodes(data="potential"))
-        drawn = boxed and isinstance(network.variable(self.target_name_), Continuous)
         options = Options(tolerance=self.tolerance, max_bytes=self.max_bytes, n_jobs=self.n_jobs)
-        return replace(options, beyond="bound") if drawn else options
+        network: Network = self.network_ if hasattr(self, "network_") else Network()
+        return allow_draws(network, self.target_name_, options)

@@ -27,12 +27,13 @@ from hybridbn.inference.sampling import draw
 from hybridbn.inference.snapshot import Snapshot
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["NumberForest"]
+__all__ = ["NumberForest", "allow_draws"]
 
 DRAWS = 128
 """Of the missing cells of a row; a power of two, for which quasi-random points are most even."""
@@ -45,6 +46,14 @@ ROWS = 256
 BLOCK = 2**18
 """Parts of mixtures that are held at a time."""
 _SEED = 0
+
+
+def allow_draws(network: Network, target: str, options: Options) -> Options:
+    """Return options under which the numbers that the leaf above a target depends on are drawn where a row lacks them,
+    because an exact answer would take all of them together; the same options for any other target.
+    """
+    drawn = target in network and _BoxedRegression.of(Snapshot.of(network), target) is not None
+    return replace(options, beyond="bound") if drawn else options
 
 
 class NumberForest(Engine):

@@ -52,12 +52,16 @@ A model is a network in .hbn .bif .elv .xmlbif .xdsl .net .uai.
         )
         from hybridbn.commands.model_options import find_node, parse_evidence, read_model
         from hybridbn.commands.table_input import forward_warnings
+        from hybridbn.inference.engines.number_forest import allow_draws
+        from hybridbn.options import Options
 
         with forward_warnings(terminal):
             network = read_model(options.model)
             find_node(network, options.target)
             evidence = parse_evidence(network, options.evidence)
-            posterior = network.posterior(options.target, evidence)
+            posterior = network.posterior(
+                options.target, evidence, options=allow_draws(network, options.target, Options())
+            )
             log_evidence = float(posterior.log_evidence)
             form, level, target = choose_form(options.form), options.level, options.target
             tree = {
