@@ -226,6 +226,7 @@ def test_a_network_of_ones_own() -> None:
     assert abs(found["x"][1]) < 0.1
 
 
+@pytest.mark.slow
 def test_pipes() -> None:
     data = HEART.read_bytes()
     command = [sys.executable, "-m", "hybridbn", "impute", "-", "-", "--format", "csv"]
