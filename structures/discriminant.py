@@ -15,7 +15,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.building import builder
 from hybridbn.structures.selective import assign_folds
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.variables import Codes, Continuous, Discrete, Values
 
 __all__ = ["DiscriminantAnalysis", "Normals", "Shrinkage", "discriminant", "learn_discriminant"]
 
@@ -115,20 +115,22 @@ class DiscriminantAnalysis:
     """Rows of numbers with classes."""
 
     def __init__(self, data: TrainingData, target: Discrete) -> None:
-        self.data, self.target = data, target
-        self.classes, self.weights = data.codes(target.name), data.table.weights
-        self.names = [name for name in data.attributes if isinstance(data.variable(name), Continuous)]
-        self.tables = [name for name in data.attributes if name not in self.names]
+        self.data: TrainingData = data
+        self.target: Discrete = target
+        self.classes: Codes = data.codes(target.name)
+        self.weights: Values = data.table.weights
+        self.names: list[str] = [name for name in data.attributes if isinstance(data.variable(name), Continuous)]
+        self.tables: list[str] = [name for name in data.attributes if name not in self.names]
         columns = [np.asarray(data.codes(name), dtype=np.float64) for name in self.names]
         values = np.stack(columns, axis=1) if columns else np.empty((len(self.classes), 0))
-        self.known = ~np.isnan(values)
+        self.known: NDArray[np.bool_] = ~np.isnan(values)
         shares = self.weights[:, None] * self.known
         totals = np.maximum(shares.sum(axis=0), 1e-300)
         filled = np.where(self.known, values, 0.0)
-        self.centers = (shares * filled).sum(axis=0) / totals
+        self.centers: Values = (shares * filled).sum(axis=0) / totals
         scales = np.sqrt((shares * (filled - self.centers) ** 2).sum(axis=0) / totals)
-        self.scales = np.where(scales > 0, scales, 1.0)
-        self.values = np.where(self.known, (filled - self.centers) / self.scales, 0.0)
+        self.scales: Values = np.where(scales > 0, scales, 1.0)
+        self.values: Values = np.where(self.known, (filled - self.centers) / self.scales, 0.0)
 
     def _measure(self, rows: NDArray[np.intp]) -> tuple[Values, Values, Values]:
         """Return weights, means and products of deviations of each class, missing cells being at the mean."""

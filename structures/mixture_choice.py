@@ -93,9 +93,11 @@ class FormSearch:
         folds: int,
     ) -> None:
         rows = len(statistics)
-        self.statistics, self.joint, self.held_out = statistics, joint, criterion == "held_out"
-        self.parts = rng.permutation(rows) % min(folds, max(rows, 1))
-        self.weights = statistics.weights[None]
+        self.statistics: MixtureStatistics = statistics
+        self.joint: NDArray[np.intp] = joint
+        self.held_out: bool = criterion == "held_out"
+        self.parts: NDArray[np.intp] = rng.permutation(rows) % min(folds, max(rows, 1))
+        self.weights: Values = statistics.weights[None]
         if self.held_out:
             self.weights = self.weights * (self.parts != np.arange(self.parts.max() + 1)[:, None])
         self._starts, self._rng = starts, rng

@@ -228,9 +228,10 @@ class NumberForestPlan(Plan):
     distinct = False
 
     def __init__(self, request: EngineRequest, target: _BoxedRegression) -> None:
-        self.request, self.target = request, target
+        self.request: EngineRequest = request
+        self.target: _BoxedRegression = target
         leaves = len(target.boxes.child)
-        self.parts = (target.boxes.overlap or leaves) * len(target.kind_shares)
+        self.parts: int = (target.boxes.overlap or leaves) * len(target.kind_shares)
         self.cells: float = float(leaves * len(target.kind_shares) * (len(target.parents) + 2))
         self.clique: Sequence[str] = (target.boxes.child.name, target.potential.child.name)
         self.operations: float = float(self.parts * (len(target.parents) + 2) * request.evidence.rows)
@@ -272,7 +273,7 @@ class DrawnForestPlan(NumberForestPlan):
 
     def __init__(self, request: EngineRequest, target: _BoxedRegression) -> None:
         super().__init__(request, target)
-        self.operations *= DRAWS
+        self.operations: float = DRAWS * self.operations
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of rows in which no tested number is missing, then those of the others."""
