@@ -20,7 +20,7 @@ from hybridbn.potentials.atoms import Atoms
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import builder
+from hybridbn.structures.building import builder, find_unused_name
 from hybridbn.structures.mixture_choice import FORMS, Criterion, FormSearch, MixtureForm, list_forms
 from hybridbn.structures.mixture_covariance import Covariance, NormalParameters, regress_along, select_parents
 from hybridbn.structures.mixture_em import (
@@ -204,9 +204,7 @@ class FittedMixture:
         """Return the network with a second hidden node, whose states are the kernels, each of which belongs to the
         components by their responsibilities for its row, and the components themselves.
         """
-        name = f"{hidden.name}_kernel"
-        while name in self.data.roles:
-            name += "_"
+        name = find_unused_name(f"{hidden.name}_kernel", self.data.roles)
         size, components = shares.shape
         kernel = Discrete(name, tuple(range(1, size + components + 1)))
         mass = np.concatenate(

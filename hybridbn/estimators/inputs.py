@@ -17,6 +17,7 @@ from sklearn.utils.multiclass import check_classification_targets
 
 from hybridbn.errors import TableError, warn_user
 from hybridbn.estimators.streaming import is_constant
+from hybridbn.structures.building import find_unused_name
 from hybridbn.tables import Table
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.frames import Frame, check_column_names, frame_adapter, open_frame
@@ -234,10 +235,7 @@ def choose_target(wanted: str | None, y: Any, names: Sequence[str], nodes: Itera
     own = getattr(y, "name", None)
     if isinstance(own, str) and own and own not in names:
         return own
-    name = "y"
-    while name in names:
-        name += "_"
-    return name
+    return find_unused_name("y", names)
 
 
 def check_classes(y: Any) -> NDArray[Any]:
