@@ -71,7 +71,7 @@ def test_weights_votes_and_networks_are_those_of_the_reference(build: Any, class
 
 
 @pytest.mark.parametrize("floor", [1e-8, 0.3, 0.7])
-@pytest.mark.parametrize("rounds", [25, 70], ids=["bits", "numbers"])
+@pytest.mark.parametrize("rounds", [25, 70])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_the_floor_of_weights(floor: float, rounds: int, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # 1e-8 takes very good networks for many rounds, so it is put higher as well
@@ -79,7 +79,6 @@ def test_the_floor_of_weights(floor: float, rounds: int, weighted: bool, monkeyp
     monkeypatch.setattr(boosting_rounds, "FLOOR", floor)
     monkeypatch.setattr(boosting_passes, "FLOOR", floor)
     monkeypatch.setattr(boosting_counts.NumericWeights, "floor", floor)
-    monkeypatch.setattr(boosting_counts.ErrorHistories, "floor", floor)
     table, x, y, sizes = made(200, 2, noise=0.05)
     own = np.random.default_rng(0).uniform(0.5, 2, 200) if weighted else None
     weights: list[NDArray[np.float64]] = []

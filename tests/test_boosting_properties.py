@@ -22,7 +22,6 @@ from hypothesis import strategies as st
 import hybridbn as hb
 from hybridbn.inference.engines.naive_bayes import mixture_of
 from hybridbn.inference.queries import posteriors
-from hybridbn.learning.boosting.counts import ErrorHistories
 from hybridbn.learning.ensemble import ClassScorer, LazyNetworks
 from hybridbn.structures import naive_bayes, nb_tree
 
@@ -221,9 +220,7 @@ def test_members_are_made_once_and_travel() -> None:
         assert (other.scores(table) == ensemble.scores(table)).all()
 
 
-def test_memory_is_bits_of_errors_beside_the_coded_data() -> None:
-    state = ErrorHistories(1000, None, 16)
-    assert state.nbytes == 2 * 1000
+def test_memory_is_a_weight_a_row_beside_the_coded_data() -> None:
     rng = np.random.default_rng(0)
     peaks = {}
     for rows in (100_000, 200_000):
@@ -238,8 +235,7 @@ def test_memory_is_bits_of_errors_beside_the_coded_data() -> None:
             tracemalloc.stop()
             assert found.restarts == 0
     slopes = [(peaks[200_000, rounds] - peaks[100_000, rounds]) / 100_000 for rounds in (8, 16)]
-    # the codes of eight columns of four states take four bytes, the class one, and the histories one bit a round
-    assert slopes[0] < 5 + 1 + 1
-    assert slopes[1] < 5 + 2 + 1
+    # the codes of eight columns of four states take four bytes, the class one, and the weight eight
+    assert max(slopes) < 5 + 8 + 1
     # nothing else grows with the rounds but the members' tables
-    assert peaks[200_000, 16] - peaks[200_000, 8] < 200_000 + 300_000
+    assert peaks[200_000, 16] - peaks[200_000, 8] < 300_000

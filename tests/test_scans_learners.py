@@ -347,7 +347,7 @@ def test_ensembles_do_not_depend_on_batches(
 ) -> None:
     data = make_votes(500, seed)
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        for module in (passes, scanned_counts.ScannedWeights, counts.NumericWeights, counts.ErrorHistories):
+        for module in (passes, scanned_counts.ScannedWeights, counts.NumericWeights):
             patch.setattr(module, "FLOOR" if module is passes else "floor", floor)
         table = hb.Table(data, discrete=["k"])
         known = hb.boost(table, "y", **options, random_state=seed, max_restarts=4)

@@ -7,11 +7,6 @@ margin of the counts.
 
 Columns are put together in groups whose joint codes are made once, in two bytes a row. A network becomes one table of
 log-odds for each group, so that both classifying and counting take one look-up in a row and group.
-
-A row's weight is its initial weight times one of two factors for each round. So it is stored as the history of the
-row's errors, one bit a round: sixteen rounds make a word, and a word is looked up in a table of factors. Where that no
-longer holds, because a weight falls below its floor or all start anew, and for histories longer than a number, weights
-are stored as numbers.
 """
 
 from __future__ import annotations
@@ -32,14 +27,10 @@ from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["CountedColumns", "ErrorHistories", "FloorReport", "NumericWeights", "RowWeights", "boost_counts"]
+__all__ = ["CountedColumns", "FloorReport", "NumericWeights", "RowWeights", "boost_counts"]
 
 _MOST_CELLS = 2**15
 """A group has at most this many counts, so that they stay in the second-level cache."""
-_LONGEST_HISTORY = 64
-"""Histories of up to this many bits take less memory than weights as numbers."""
-_WORD_BITS = 16
-"""The rounds in a word: the table of its factors stays in the first levels of the cache."""
 _BLOCK_ROWS = 32768
 """Weights are updated in blocks of this many rows, to save memory."""
 
@@ -87,10 +78,8 @@ class CountedColumns:
     def _shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
         return self.counter.shape(names, holes=True)
 
-    def make_weights(self, rows: int, base: Values | None, rounds: int) -> RowWeights:
+    def make_weights(self, rows: int, base: Values | None) -> RowWeights:
         """Return the initial weights of the rows."""
-        if rounds <= _LONGEST_HISTORY:
-            return ErrorHistories(rows, base, rounds)
         return NumericWeights(np.ones(rows) if base is None else base.copy(), base)
 
     def draw_weights(self, rows: int, base: Values | None, rng: np.random.Generator) -> RowWeights:
@@ -244,7 +233,7 @@ def boost_counts(
     rng : Generator
     """
     total = float(rows) if base is None else float(base.sum())
-    row_weights = columns.make_weights(rows, base, run.rounds)
+    row_weights = columns.make_weights(rows, base)
     counts = [table.sum(axis=1) for table in columns.count(row_weights, None)]
     while run.has_more:
         network, tables = columns.learn(counts, fitters)
@@ -255,7 +244,6 @@ def boost_counts(
             counts = [table[:, 1] * up + table[:, 0] * down for table in split]
             if row_weights.least * down < row_weights.floor:
                 # the floor raises some weights
-                row_weights = row_weights.to_numeric()
                 if columns.picks_rows:
                     row_weights.advance(up, down, partial(columns.add, counts))
                 else:
@@ -299,9 +287,6 @@ class RowWeights(Protocol):
 
     def scale(self, share: float) -> None:
         """Multiply all weights."""
-
-    def to_numeric(self) -> RowWeights:
-        """Return the weights as numbers."""
 
     def all(self) -> Values:
         """Return all weights."""
@@ -356,10 +341,6 @@ class NumericWeights:
         self._numbers *= share
         self.least *= share
 
-    def to_numeric(self) -> NumericWeights:
-        """Return itself."""
-        return self
-
     def all(self) -> Values:
         """Return all weights."""
         return np.abs(self._numbers)
@@ -368,84 +349,3 @@ class NumericWeights:
     def outcomes(self) -> Values:
         """Numbers with a sign bit where a row is wrong."""
         return self._numbers
-
-
-class ErrorHistories:
-    """Weights as histories of errors.
-
-    Parameters
-    ----------
-    rows : int
-    base : ndarray (rows,), optional
-        The initial weights of the rows.
-    rounds : int
-        The greatest number of rounds.
-
-    Examples
-    --------
-    >>> weights = ErrorHistories(3, None, 10)
-    >>> weights.record_errors(slice(0, 3), np.array([True, False, False]))
-    >>> weights.advance(1.5, 0.75)
-    >>> weights.all(), weights.nbytes
-    (array([1.5 , 0.75, 0.75]), 6)
-    """
-
-    floor = FLOOR
-
-    def __init__(self, rows: int, base: Values | None, rounds: int) -> None:
-        self._rows, self._base = rows, base
-        self.least: float = 1.0
-        sizes = [min(_WORD_BITS, rounds - start) for start in range(0, rounds, _WORD_BITS)]
-        self._words: list[NDArray[Any]] = [np.zeros(rows, np.uint16 if size > 8 else np.uint8) for size in sizes]
-        self._factors: list[Values] = [np.ones(1)]
-        self._bit = 0
-
-    @property
-    def nbytes(self) -> int:
-        """The size of the histories in bytes."""
-        return sum(word.nbytes for word in self._words)
-
-    def weights(self, block: slice) -> Values:
-        """Return the weights of a block of rows."""
-        start, stop, _ = block.indices(self._rows)
-        weights = np.ones(stop - start) if self._base is None else self._base[block].copy()
-        for word, factors in zip(self._words, self._factors, strict=False):
-            # the bits of the present round are not in the table yet
-            weights *= factors.take(word[block], mode="wrap")
-        return weights
-
-    def record_errors(self, block: slice, wrong: NDArray[np.bool_]) -> None:
-        """Record which rows of a block are wrong."""
-        word = self._words[len(self._factors) - 1]
-        word[block] |= wrong.astype(word.dtype) << self._bit
-
-    def advance(self, up: float, down: float, report: FloorReport | None = None) -> None:
-        """Multiply the weights; there is no floor here."""
-        last = self._factors[-1]
-        self._factors[-1] = np.concatenate([last * down, last * up])
-        self.least *= down
-        self._bit += 1
-        if self._bit == _WORD_BITS and len(self._factors) < len(self._words):
-            self._factors.append(np.ones(1))
-            self._bit = 0
-
-    def scale(self, share: float) -> None:
-        """Multiply all weights."""
-        self._factors[0] = self._factors[0] * share
-        self.least *= share
-
-    def to_numeric(self) -> NumericWeights:
-        """Return the weights as numbers; recorded errors of the present round are kept."""
-        numbers = np.empty(self._rows)
-        word, bit = self._words[len(self._factors) - 1], self._bit
-        for start in range(0, self._rows, _BLOCK_ROWS):
-            block = slice(start, start + _BLOCK_ROWS)
-            wrong = (word[block] >> bit) & 1
-            numbers[block] = np.where(wrong, -self.weights(block), self.weights(block))
-        state = NumericWeights(np.abs(numbers), self._base)
-        state.record_errors(slice(None), np.signbit(numbers))
-        return state
-
-    def all(self) -> Values:
-        """Return all weights."""
-        return self.weights(slice(None))

@@ -125,10 +125,6 @@ class ScannedWeights:
         self.current = self.current.scale(share)
         self.least *= share
 
-    def to_numeric(self) -> ScannedWeights:
-        """Return itself."""
-        return self
-
     def all(self) -> Values:
         """Return all weights, in a pass."""
         return self.current.all(self.table)
@@ -150,7 +146,7 @@ class ScannedColumns(CountedColumns):
         self._layout = _Layout(variables, target, counter.incomplete)
         self._number = 0
 
-    def make_weights(self, rows: int, base: Values | None, rounds: int) -> ScannedWeights:
+    def make_weights(self, rows: int, base: Values | None) -> ScannedWeights:
         """Return the initial weights of the rows."""
         return ScannedWeights(self.table, self._initial)
 
