@@ -10,11 +10,15 @@ from typing import Any, Literal, TypedDict
 from hybridbn.errors import TableError
 from hybridbn.jobs import check_jobs
 
-__all__ = ["OptionKeywords", "Options", "PrecisionKeywords", "resolve_options"]
+__all__ = ["CELLS_PER_SECOND", "OptionKeywords", "Options", "PrecisionKeywords", "resolve_options"]
 
 
 SAMPLED_SECONDS = 60.0
 """What is sampled takes about so long, if nobody says otherwise."""
+CELLS_PER_SECOND = 5e7
+"""The work that a second allows, in cells of tables. This is what `Options.seconds` means for plans, whatever the
+machine, so that answers and refusals are the same everywhere; what is sampled looks at the clock besides.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +50,8 @@ class Options:
         of trees that test missing numbers, as in a model tree, is averaged over 128 draws of these, at once and
         without bounds: `posterior.error` tells how far that may be off.
     seconds : float, optional
-        About how long an answer for one row of evidence may take. With "bound", 60 by default; what fits into
+        About how long an answer for one row of evidence may take; plans count 50 million cells of tables as a second,
+        on any machine. With "bound", 60 by default; what fits into
         `max_bytes` and is predicted to take longer is sampled, too. With "slice", a plan that is predicted to take
         longer raises `TooWide`.
 
@@ -88,6 +93,11 @@ class Options:
         if self.beyond is None or (self.beyond == "slice" and self.seconds is None):
             return math.inf
         return SAMPLED_SECONDS if self.seconds is None else float(self.seconds)
+
+    @property
+    def cells_per_row(self) -> float:
+        """How much work the answer for one row may take, in cells of tables."""
+        return CELLS_PER_SECOND * self.seconds_per_row
 
     @property
     def jobs(self) -> int:

@@ -23,7 +23,7 @@ from hybridbn.inference.axes import StateAxis
 from hybridbn.inference.elimination.cutting import Cut, choose_cut
 from hybridbn.inference.elimination.executor import WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, limit_effort
-from hybridbn.inference.engines import CELLS_PER_SECOND, EngineRequest, list_offers
+from hybridbn.inference.engines import EngineRequest, list_offers
 from hybridbn.inference.engines.bounds import BoundPlan
 from hybridbn.inference.engines.elimination import split_rows
 from hybridbn.inference.engines.slices import (
@@ -153,9 +153,9 @@ class _Search:
         return self._try_drawn()
 
     def _try_all(self) -> _Completion:
-        sizes, seconds = self._problem.sizes, self._options.seconds_per_row
-        cut = self._choose_cut(self._states, limit_effort(seconds))
-        if cut is None or cut.total / CELLS_PER_SECOND > seconds:
+        sizes, allowed = self._problem.sizes, self._options.cells_per_row
+        cut = self._choose_cut(self._states, limit_effort(allowed))
+        if cut is None or cut.total > allowed:
             raise self._refused
         shape = tuple(sizes[name] for name in cut.names)
         step = count_slices_at_once(self._problem, cut.names)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import list_items
 from hybridbn.errors import TableError, TooWide
-from hybridbn.inference.engines import CELLS_PER_SECOND, Engine
+from hybridbn.inference.engines import Engine
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -103,7 +103,7 @@ def _answer_case(
 ) -> dict[str, DiscretePosterior | ContinuousPosterior] | None:
     """Return the posteriors of a single case if tables are all that they need."""
     # tables that take longer than allowed are too large as well
-    most_bytes = min(options.max_bytes, 8 * CELLS_PER_SECOND * options.seconds_per_row)
+    most_bytes = min(options.max_bytes, 8 * options.cells_per_row)
     answer = Engine.registered[0].answer(snapshot, reader.evidence(), wanted, most_bytes)
     if answer is None:
         return None

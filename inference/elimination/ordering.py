@@ -38,10 +38,8 @@ PATIENCE = 40
 """The search stops after this many trials without an improvement."""
 SEARCH_EFFORT = 2e8
 """The search for a better order stops at this number of vertices times the cubes of the widths, if not earlier."""
-EFFORT_PER_SECOND = 5e8
-"""About so much of that is done in a second."""
-PLANNING, MOST_PLANNING_SECONDS = 0.1, 10.0
-"""A search takes at most this part of the time that is allowed, and no longer."""
+MOST_EFFORT = 5e9
+"""No search for those who ask for what is too wide makes a larger effort, however much work they allow."""
 MOST_PAIRS = 3e5
 """There is no search where the squares of the numbers of neighbors add up to more: a single trial would take long."""
 NOISE = 0.3
@@ -205,15 +203,15 @@ def search_order(
     return best
 
 
-def limit_effort(seconds: float) -> float:
-    """Return the effort of a search for those who have so much time.
+def limit_effort(cells: float) -> float:
+    """Return the effort of a search where the answer may take so many table cells: as much again.
 
     Examples
     --------
-    >>> limit_effort(2) < limit_effort(20) < limit_effort(1e9) == limit_effort(float("inf"))
+    >>> limit_effort(1e8) < limit_effort(1e9) < limit_effort(1e12) == limit_effort(float("inf"))
     True
     """
-    return EFFORT_PER_SECOND * min(PLANNING * seconds, MOST_PLANNING_SECONDS)
+    return min(cells, MOST_EFFORT)
 
 
 def find_drawing_order(

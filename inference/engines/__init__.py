@@ -22,7 +22,7 @@ from hybridbn.errors import TooWide
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.snapshot import Snapshot
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import CELLS_PER_SECOND, Options
 from hybridbn.variables import Values, shorten
 
 if TYPE_CHECKING:
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hybridbn.inference.problem import Problem, Question
 
 __all__ = [
-    "CELLS_PER_SECOND",
     "CaseAnswer",
     "Engine",
     "EngineRequest",
@@ -94,8 +93,6 @@ class Solution:
     """By number of the target: the density of a continuous variable, where that is summed up from slices or draws."""
 
 
-CELLS_PER_SECOND = 5e7
-"""About as many table cells are computed in a second."""
 BEYOND_RANK = 60
 """Engines of this rank or a higher one answer what is too wide for the others."""
 ROUNDING = 1e-12
@@ -218,7 +215,7 @@ def choose_plan(request: EngineRequest, refused: TooWide | None = None) -> Plan:
         plan = engine.plan(request)
         if plan is None:
             continue
-        allowed = request.options.seconds_per_row * CELLS_PER_SECOND * max(request.evidence.rows, 1)
+        allowed = request.options.cells_per_row * max(request.evidence.rows, 1)
         fast = engine.rank >= BEYOND_RANK or plan.operations <= allowed
         if fast and plan.held_bytes <= request.options.max_bytes:
             return plan

@@ -42,20 +42,18 @@ __all__ = ["BoundPlan", "SampledBounds"]
 
 CELLS_PER_DRAW = 2.0**15
 """Variables are cut until the tables of one draw have at most this many cells, so that there can be many draws."""
-DRAWN_CELLS_PER_SECOND = 5e7
-"""About as many cells of all draws are computed in a second."""
-SECONDS_PER_DRAW = 5e-5
-"""About the time that a draw takes beside its tables."""
-SECONDS_PER_FACTOR = 1e-7
-"""About the time that a draw takes for each factor where variables are drawn from their own potentials."""
+CELLS_BESIDE_TABLES = 2500.0
+"""What a draw costs beside its tables, in cells."""
+CELLS_PER_FACTOR = 5.0
+"""What a draw costs for each factor where variables are drawn from their own potentials."""
 FACTORS_MORE = 50
 """A draw of all variables takes as much longer as with so many more factors."""
 BUCKET_CELLS = 2.0**23
 """Mini-buckets have at most this many cells, because more would take longer than they help."""
-BUCKET_CELLS_PER_SECOND = 2.0**17
-"""Mini-buckets have at most this many cells for each second that is allowed."""
-BUCKET_WORK_PER_SECOND = 2.0**21
-"""All mini-buckets together have at most this many cells for each second that is allowed: a quarter of it."""
+BUCKET_SHARE, BUCKETS_SHARE = 2.0**17 / 5e7, 2.0**21 / 5e7
+"""A mini-bucket, and all of them together, have at most this share of the cells that an answer may take: sums over
+buckets are many times slower than those over tables.
+"""
 TABLE_CELLS, SMALL_TABLE = 2.0**25, 2.0**12
 """Factors with more cells count by their largest values, where that does not take more memory than is allowed; those
 with fewer cells than the second number don't."""
@@ -118,21 +116,20 @@ class BoundPlan(Plan):
         """Choose the variables to draw, and how many draws fit into the time."""
         problem, question = request.problem, request.question
         options = replace(request.options, beyond="bound")
-        seconds, most_bytes = options.seconds_per_row, options.max_bytes
-        bucket_cells = max(min(BUCKET_CELLS, most_bytes / 64, seconds * BUCKET_CELLS_PER_SECOND), 1.0)
+        allowed, most_bytes = options.cells_per_row, options.max_bytes
+        bucket_cells = max(min(BUCKET_CELLS, most_bytes / 64, allowed * BUCKET_SHARE), 1.0)
         if not is_sliceable(request):
             return None
-        most_cells, effort = min(CELLS_PER_DRAW, most_bytes / 64), limit_effort(seconds) if search else 0.0
-        # tables of which a draw takes less time than it takes beside them need not be smaller
-        most_seconds = max(DRAWING * seconds / ENOUGH - SECONDS_PER_DRAW, SECONDS_PER_DRAW)
-        most_total = DRAWN_CELLS_PER_SECOND * most_seconds
+        most_cells, effort = min(CELLS_PER_DRAW, most_bytes / 64), limit_effort(allowed) if search else 0.0
+        # tables that cost a draw less than what it takes beside them need not be smaller
+        most_total = max(DRAWING * allowed / ENOUGH - CELLS_BESIDE_TABLES, CELLS_BESIDE_TABLES)
         drawn = choose_drawn(request, list_kept(problem), most_cells, most_total, _table_cells_of(request), effort)
         if drawn is None or (drawn.forward and (question.joint or question.over)):
             return None
-        most, each = MOST, SECONDS_PER_DRAW
+        most, each = MOST, CELLS_BESIDE_TABLES
         if drawn.forward:
-            most, each = MOST_FORWARD, SECONDS_PER_FACTOR * len(problem.factors)
-        draws = DRAWING * seconds / (each + drawn.order.total / DRAWN_CELLS_PER_SECOND)
+            most, each = MOST_FORWARD, CELLS_PER_FACTOR * len(problem.factors)
+        draws = DRAWING * allowed / (each + drawn.order.total)
         draws = int(min(max(draws, FEWEST), most))
         largest = drawn.order.largest
         held = 32 * (bucket_cells + largest)
@@ -144,8 +141,8 @@ class BoundPlan(Plan):
         if drawn is None:
             return None
         problem = self.request.problem
-        each = SECONDS_PER_FACTOR * (len(problem.factors) + len(drawn.names) + FACTORS_MORE)
-        draws = DRAWING * self.request.options.seconds_per_row / each
+        each = CELLS_PER_FACTOR * (len(problem.factors) + len(drawn.names) + FACTORS_MORE)
+        draws = DRAWING * self.request.options.cells_per_row / each
         return replace(self, drawn=drawn, draws=int(min(max(draws, FEWEST), MOST)))
 
     def make_proposal(self, case: Evidence, *, maximize: bool = False) -> tuple[Proposal, float]:
@@ -164,7 +161,7 @@ class BoundPlan(Plan):
             self.bucket_cells,
             drawn.forward,
             options.max_bytes / HELD_BYTES_PER_CELL,
-            options.seconds_per_row * BUCKET_WORK_PER_SECOND,
+            options.cells_per_row * BUCKETS_SHARE,
             maximize=maximize,
         )
         return proposal._replace(states=states), proposal.log_bound if bounded else math.inf

@@ -22,7 +22,6 @@ from hybridbn.inference.elimination import ordering
 from hybridbn.inference.elimination.cutting import CUT_EFFORT, Cut, choose_cut
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order, limit_effort, search_order
 from hybridbn.inference.engines import (
-    CELLS_PER_SECOND,
     Engine,
     EngineRequest,
     Plan,
@@ -35,6 +34,7 @@ from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.problem import Problem, problem_of
 from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
+from hybridbn.options import CELLS_PER_SECOND
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
@@ -61,8 +61,8 @@ MOST_SLICES = 2.0**40
 """More slices take longer than anybody can wait."""
 _LUCK = 1024.0
 """Better orders that are found while variables are cut hardly save more slices than by this factor."""
-SECONDS_PER_SLICE, SECONDS_PER_GRID = 5e-6, 2e-3
-"""About the time that a slice takes beside its tables, and one in which there are nodes left."""
+CELLS_PER_SLICE, CELLS_PER_GRID = 250.0, 1e5
+"""What a slice costs beside its tables, in cells, and one in which there are nodes left."""
 GRIDS_OF_A_ROW = 3
 """About as many grids are tried for the cut continuous variables of one row."""
 NODES, CUT_NODES = 600, 144
@@ -102,7 +102,7 @@ class BetterOrder(Engine):
         trials, effort = (
             (FEW_TRIALS, ordering.SEARCH_EFFORT)
             if refused
-            else (ordering.MOST_TRIALS, limit_effort(request.options.seconds_per_row))
+            else (ordering.MOST_TRIALS, limit_effort(request.options.cells_per_row))
         )
         order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials, effort)
         if order is problem.order:
@@ -125,7 +125,7 @@ class Slices(Engine):
         plan = SlicePlan.of(request, search=False)
         if plan is None or plan.held_bytes > request.options.max_bytes:
             return None
-        seconds = describe_seconds(plan.seconds)
+        seconds = describe_seconds(plan.work / CELLS_PER_SECOND)
         return f"beyond='slice' (exact: {plan.slices:.3g} slices, {describe_cost(seconds, plan.held_bytes)})"
 
 
@@ -161,7 +161,7 @@ def split_targets(request: EngineRequest, most_cells: float, *, search: bool) ->
         return None
     gridded = [number for number, name in enumerate(question.targets) if name in problem.nodes]
     together = tuple(number for number in range(len(question.targets)) if number not in gridded)
-    most_slices = min(MOST_SLICES, _LUCK * request.options.seconds_per_row / SECONDS_PER_SLICE)
+    most_slices = min(MOST_SLICES, _LUCK * request.options.cells_per_row / CELLS_PER_SLICE)
     parts = []
     for numbers in [together] * (bool(together) or not gridded) + [(number,) for number in gridded]:
         own = request
@@ -190,7 +190,7 @@ def _find_cut(request: EngineRequest, most_cells: float, most_slices: float, *, 
         scopes = list({tuple(name for name in scope if name not in targets): None for scope in scopes})
         kept = [name for name in kept if name not in targets]
         order = find_order(scopes, sizes, kept)
-    effort = min(limit_effort(request.options.seconds_per_row), CUT_EFFORT) if search else 0.0
+    effort = min(limit_effort(request.options.cells_per_row), CUT_EFFORT) if search else 0.0
     cut = choose_cut(
         scopes, sizes, allowed.difference(targets), most_cells, order, kept, most_slices=most_slices, effort=effort
     )
@@ -215,7 +215,7 @@ class SlicePlan(Plan):
 
     request: EngineRequest
     parts: Sequence[Part]
-    seconds: float
+    work: float
     cells: float
     clique: Sequence[str]
     held_bytes: float
@@ -228,14 +228,14 @@ class SlicePlan(Plan):
         parts = split_targets(request, request.options.max_bytes / (8 * WORKING_TABLES), search=search)
         if parts is None:
             return None
-        seconds = sum(predict_seconds(part) for part in parts)
-        if seconds > request.options.seconds_per_row:
+        work = sum(count_work(part) for part in parts)
+        if work > request.options.cells_per_row:
             return None
         order = max((part.cut.order for part in parts), key=lambda order: order.largest)
         return cls(
             request,
             parts,
-            seconds,
+            work,
             order.largest,
             order.clique,
             8 * WORKING_TABLES * order.largest,
@@ -310,17 +310,17 @@ def _iterate_slices(
             yield replace(solution, log_norm=solution.log_norm + log_weights[solution.rows]), codes, values
 
 
-def predict_seconds(part: Part) -> float:
-    """Return about how many seconds all slices of one row take."""
-    seconds = part.cut.total / CELLS_PER_SECOND
+def count_work(part: Part) -> float:
+    """Return about how much work all slices of one row take, in cells of tables."""
+    work = part.cut.total
     sizes = {**part.request.problem.sizes, **dict.fromkeys(part.request.problem.nodes, CUT_NODES)}
     for component in {id(other): other for other in part.request.problem.component_of.values()}.values():
-        seconds += component.count_work(sizes) / CELLS_PER_SECOND
+        work += component.count_work(sizes)
     nodes = part.request.problem.nodes
     if nodes:
         left = len(nodes) - len(set(nodes).intersection(part.cut.names))
-        seconds += GRIDS_OF_A_ROW * part.cut.slices * (SECONDS_PER_GRID if left else SECONDS_PER_SLICE)
-    return seconds
+        work += GRIDS_OF_A_ROW * part.cut.slices * (CELLS_PER_GRID if left else CELLS_PER_SLICE)
+    return work
 
 
 def count_slices(values: Mapping[str, NDArray[Any]]) -> int:
