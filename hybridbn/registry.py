@@ -1,47 +1,140 @@
-"""Names that are imported when they are first asked for: those that a package's stub lists, and classes that register
-themselves by name.
+"""Names that stand for things defined elsewhere: those that are registered, and those that a package's stub lists.
+
+Families of potentials, fitters, builders, formats of tables and of networks, databases, engines, backends, commands and
+adapters of frames are all registered by the same function, `Registry.register`. A module of a registry's package is
+imported when one of its names is first asked for; whoever defines something elsewhere imports that module first.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection
 from functools import cache
 from importlib import import_module
 from pkgutil import get_data, iter_modules
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
-__all__ = ["find_attribute", "find_registered", "import_modules", "read_stub"]
+__all__ = ["Registered", "Registry", "find_attribute", "read_stub"]
 
-Registered = TypeVar("Registered")
+Value = TypeVar("Value")
 
 
-def find_registered(name: str, registry: Mapping[str, Registered], package: str) -> Registered | None:
-    """Return what is registered under a name, or None, importing a package's modules until it is there.
+class Registry(dict[str, Value]):
+    """What is known by name, which includes whatever the modules of a package register.
 
-    Nothing is imported for a name that is registered already, and the module of that very name comes first.
+    Parameters
+    ----------
+    kind : str
+        What messages call a value.
+    package : str
+        Its modules are imported when a name is not known yet.
+    attribute : str
+        Where subclasses of a `Registered` class say their name, or a tuple of names; by default each is known by the
+        name of the class.
+    instances : bool
+        Whether a subclass stands for the object that is made of it without arguments.
+    reserved : collection of str
+        Names that nothing may have, as they stand for a choice among all.
+    error : kind of exception
+        What a name that is taken raises.
 
     Examples
     --------
     >>> from hybridbn.potentials.base import Potential
-    >>> find_registered("gaussian", Potential.families, "hybridbn.potentials").__name__
+    >>> Potential.families.find("gaussian").__name__
     'LinearGaussian'
-    >>> find_registered("cauchy", Potential.families, "hybridbn.potentials")
+    >>> Potential.families.find("cauchy")
+    >>> Potential.families.register(int, "gaussian")
+    Traceback (most recent call last):
+        ...
+    TypeError: there is a family called 'gaussian' already, that of hybridbn.potentials.gaussian; choose another name
     """
-    if name not in registry:
-        modules = [module.name for module in iter_modules(import_module(package).__path__)]
-        for module in sorted(modules, key=lambda module: module != name):
-            import_module(f"{package}.{module}")
-            if name in registry:
-                break
-    return registry.get(name)
+
+    def __init__(
+        self,
+        kind: str,
+        package: str,
+        attribute: str | None = None,
+        *,
+        instances: bool = False,
+        reserved: Collection[str] = (),
+        error: type[Exception] = TypeError,
+    ) -> None:
+        super().__init__()
+        self.kind, self.package, self.attribute = kind, package, attribute
+        self.instances, self.reserved, self.error = instances, reserved, error
+        self._loaded = False
+
+    def register(self, value: Value, *names: str) -> None:
+        """Make a value known by names; one that another value has is refused.
+
+        A class or function is registered again when its module, or its cell of a notebook, is run again.
+        """
+        for name in names:
+            if name in self.reserved:
+                raise self.error(
+                    f"{name!r} stands for a choice among all and can't be a {self.kind}; choose another name"
+                )
+            if name in self and _find_origin(self[name]) != _find_origin(value):
+                module, _ = _find_origin(self[name])
+                raise self.error(
+                    f"there is a {self.kind} called {name!r} already, that of {module}; choose another name"
+                )
+        self.update(dict.fromkeys(names, value))
+
+    def register_class(self, kind: type) -> None:
+        """Register a class by its own attribute, if it has it, as a class without it is a base of others."""
+        names = kind.__name__ if self.attribute is None else vars(kind).get(self.attribute)
+        if names:
+            value: Any = kind() if self.instances else kind
+            self.register(value, *([names] if isinstance(names, str) else names))
+
+    def find(self, name: str) -> Value | None:
+        """Return the value of a name, or None, importing the package's modules until it is there.
+
+        Nothing is imported for a name that is known already, and the module of that very name comes first.
+        """
+        if not self._loaded and name not in self:
+            for module in self._list_modules(name):
+                import_module(module)
+                if name in self:
+                    break
+        return self.get(name)
+
+    def load(self) -> Self:
+        """Import all modules of the package, so that all names are known."""
+        if not self._loaded:
+            for module in self._list_modules():
+                import_module(module)
+            self._loaded = True
+        return self
+
+    def _list_modules(self, first: str = "") -> list[str]:
+        names = [module.name for module in iter_modules(import_module(self.package).__path__)]
+        return [f"{self.package}.{name}" for name in sorted(names, key=lambda name: name != first)]
 
 
-def import_modules(package: str) -> None:
-    """Import all modules of a package, so that all of its classes are registered."""
-    for module in iter_modules(import_module(package).__path__):
-        import_module(f"{package}.{module.name}")
+def _find_origin(value: Any) -> tuple[str, str]:
+    """Return the module and the name of the class or function that a value is, or that it was made of."""
+    definition = value if hasattr(value, "__qualname__") else type(value)
+    return definition.__module__, definition.__qualname__
+
+
+class Registered:
+    """A class whose subclasses are known by name as soon as they are defined.
+
+    Attributes
+    ----------
+    registry : Registry
+    """
+
+    registry: ClassVar[Registry[Any]]
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if "registry" not in vars(cls):
+            cls.registry.register_class(cls)
 
 
 @cache
@@ -63,7 +156,7 @@ def read_stub(package: str) -> dict[str, str]:
     }
 
 
-def find_attribute(package: str, name: str, registry: Mapping[str, type] | None = None) -> Any:
+def find_attribute(package: str, name: str, registry: Registry[type[Any]] | None = None) -> Any:
     """Return a public name of a package from its home, or else the registered class of that name.
 
     Raises
@@ -77,8 +170,7 @@ def find_attribute(package: str, name: str, registry: Mapping[str, type] | None 
         return value
     # classes only: Python asks for a module in the package by this way, too
     if registry is not None and name[:1].isupper():
-        import_modules(package)
-        for registered in registry.values():
+        for registered in registry.load().values():
             if registered.__name__ == name and registered.__module__.startswith(f"{package}."):
                 return registered
     raise AttributeError(f"module {package!r} has no attribute {name!r}")

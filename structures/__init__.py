@@ -11,7 +11,6 @@ if __name__ != "hybridbn.structures":
 from typing import TYPE_CHECKING
 
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility, Variance
-from hybridbn.registry import import_modules
 from hybridbn.structures.building import BUILDERS, Declaration, builder
 from hybridbn.structures.scores import BIC, BDeu, BGe, CrossValidation, Score
 
@@ -33,9 +32,8 @@ if TYPE_CHECKING:
     from hybridbn.structures.tan import tan as tan
 
 
-import_modules("hybridbn.structures")
 # after all imports, because some modules have the same name as their builder
-globals().update(BUILDERS)
+globals().update(BUILDERS.load())
 
 __all__ = [
     "BIC",

@@ -24,6 +24,7 @@ from hybridbn.estimation.available_cases import (
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.network_summary import is_arc_text
+from hybridbn.registry import Registry
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
@@ -71,7 +72,9 @@ class Declaration:
     held_out: Callable[..., tuple[Network, Any]] | None = None
 
 
-BUILDERS: dict[str, Callable[..., Network]] = {}
+BUILDERS: Registry[Callable[..., Network]] = Registry(
+    "builder", "hybridbn.structures", reserved=("auto",), error=NetworkError
+)
 """Every builder by its name: those of this package and those that users have decorated."""
 
 
@@ -119,15 +122,8 @@ def builder(function: Any = None, /, **declared: Any) -> Any:
 
 
 def _declare(function: Any, declaration: Declaration) -> Any:
-    name = function.__name__
-    earlier = BUILDERS.get(name, function)
-    # a function is declared again when its module, or its cell of a notebook, is run again
-    if (earlier.__module__, earlier.__qualname__) != (function.__module__, function.__qualname__):
-        raise NetworkError(
-            f"there is a builder called {name!r} already, that of {earlier.__module__}; choose another name"
-        )
+    BUILDERS.register(function, function.__name__)
     function.declaration = declaration
-    BUILDERS[name] = function
     return function
 
 

@@ -554,4 +554,4 @@ def test_a_format_of_ones_own_is_read_and_written(tmp_path):
         assert networks.is_network("n.coin")
         assert ".coin" in networks.network_suffixes()
     finally:
-        networks._FORMATS.pop("coin")
+        networks.FORMATS.pop("coin")

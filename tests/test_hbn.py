@@ -434,7 +434,7 @@ def test_families_of_the_library_are_imported_when_needed(
         imported.append(module)
         return importlib.import_module(module)
 
-    monkeypatch.setattr(Potential, "families", dict.fromkeys(()))
+    monkeypatch.setattr(Potential, "families", registry.Registry("family", "hybridbn.potentials"))
     monkeypatch.setattr(registry, "import_module", note)
     with pytest.raises(FormatError, match="there is no family of potentials 'gaussian', only"):
         load(tmp_path / "m.hbn")

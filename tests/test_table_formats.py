@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -14,8 +15,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.cli import run
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables import base
-from hybridbn.formats.tables.base import FileFormat, cell_values, fields_of, suffixes
+from hybridbn.formats.tables.base import FileFormat, TableSource, cell_values, fields_of, suffixes
 from hybridbn.formats.tables.database_base import Database, database_of
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.tables.cells import Cells
@@ -48,11 +48,11 @@ def written(suffix: str, folder: Path, table: hb.Table = TABLE) -> Path:
     return path
 
 
-def source_of(path: Path, suffix: str) -> base.TableSource:
+def source_of(path: Path, suffix: str) -> TableSource:
     return suffixes()[suffix].source(path, str(path), suffix)
 
 
-def kinds_for(source: base.TableSource) -> dict[str, Any]:
+def kinds_for(source: TableSource) -> dict[str, Any]:
     return KINDS if source.spelled else {}
 
 
@@ -224,8 +224,8 @@ def test_options_that_a_format_does_not_have(folder: Path, capsys: pytest.Captur
 @pytest.fixture
 def archives(monkeypatch: pytest.MonkeyPatch) -> type[FileFormat]:
     """Define a format as a user would: a class that reads and writes whole tables."""
-    suffixes()
-    monkeypatch.setattr(base, "_BY_SUFFIX", dict(base._BY_SUFFIX))
+    registry = FileFormat.registry.load()
+    monkeypatch.setattr(FileFormat, "registry", copy(registry))
 
     class Archive(FileFormat):
         """NumPy's archives, with NaN and "" where a cell is missing."""

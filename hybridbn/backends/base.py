@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hybridbn.errors import TableError
 from hybridbn.progress_reports import track
-from hybridbn.registry import find_registered, import_modules
+from hybridbn.registry import Registered, Registry
 from hybridbn.variables import shorten
 
 __all__ = ["BATCH_ROWS", "Backend", "Batch", "Fragment", "Source", "Task", "find_backend"]
@@ -125,7 +125,7 @@ def merge(statistics: Iterable[Any]) -> Any:
     return functools.reduce(operator.add, known, first)
 
 
-class Backend(ABC):
+class Backend(Registered, ABC):
     """Who runs tasks over the fragments of a table. A subclass with a `name` can be asked for by it.
 
     A backend implements `map`; everything else follows. `wraps` tells whether an object that users already have, such
@@ -145,12 +145,7 @@ class Backend(ABC):
     """
 
     name: ClassVar[str] = ""
-    backends: ClassVar[dict[str, type[Backend]]] = {}
-
-    def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
-        if name := vars(cls).get("name"):
-            Backend.backends[name] = cls
+    registry: ClassVar[Registry[type[Backend]]] = Registry("backend", "hybridbn.backends", "name")
 
     @classmethod
     def wrap(cls, given: Any) -> Self | None:
@@ -207,17 +202,15 @@ def find_backend(given: Any) -> Backend:
     if isinstance(given, Backend):
         return given
     if given is None or isinstance(given, str):
-        kind = find_registered(given or "local", Backend.backends, __package__ or "")
+        kind = Backend.registry.find(given or "local")
         if kind is not None:
             return kind()
     else:
-        import_modules(__package__ or "")
-        for kind in Backend.backends.values():
+        for kind in Backend.registry.load().values():
             backend = kind.wrap(given)
             if backend is not None:
                 return backend
-    import_modules(__package__ or "")
     raise TableError(
-        f"backend={given!r:.80} is not known; choose one of {shorten(sorted(Backend.backends), 9)}, or give a Backend,"
-        " an Executor, a dask Client or a SparkSession"
+        f"backend={given!r:.80} is not known; choose one of {shorten(sorted(Backend.registry.load()), 9)}, or give a"
+        " Backend, an Executor, a dask Client or a SparkSession"
     )

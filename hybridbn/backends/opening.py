@@ -15,7 +15,6 @@ from hybridbn.backends.scans import Passes, Scan
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.columnar import read_notes
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage, validate
-from hybridbn.registry import import_modules
 from hybridbn.tables import Table
 from hybridbn.tables.columns import find_imported
 from hybridbn.tables.frames import open_frame
@@ -123,8 +122,7 @@ def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, S
     source = open_database(data, kinds) or open_files(data, kinds)
     if source is not None:
         return engine or find_backend(None), source
-    import_modules(__package__ or "")
-    for kind in Backend.backends.values():
+    for kind in Backend.registry.load().values():
         other = kind()
         source = other.open(data)
         if source is not None:

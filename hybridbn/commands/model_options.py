@@ -29,7 +29,6 @@ def find_structure(structure: str) -> Build:
         ...
     hybridbn.errors.NetworkError: structure='tann' is not known; did you mean 'tan'?
     """
-    import hybridbn.structures  # noqa: F401  registers the builders
     from hybridbn.structures.building import Build
 
     return Build.of(structure, "structure")

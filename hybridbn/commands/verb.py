@@ -15,7 +15,7 @@ from typing import Any, ClassVar, NoReturn
 
 import hybridbn
 from hybridbn.commands.terminal import Terminal
-from hybridbn.registry import find_registered, import_modules
+from hybridbn.registry import Registered, Registry
 
 __all__ = [
     "EXIT_CODES",
@@ -28,8 +28,6 @@ __all__ = [
     "refuse_usage",
     "suggest",
 ]
-
-_PACKAGE = "hybridbn.commands.verbs"
 
 EXIT_CODES = """\
 exit codes:
@@ -58,7 +56,7 @@ examples:
 _EPILOG = "hybridbn COMMAND --help explains a command, with examples."
 
 
-class Verb(ABC):
+class Verb(Registered, ABC):
     """A verb of the command line, such as ``fit`` in ``hybridbn fit DATA MODEL``.
 
     Attributes
@@ -80,10 +78,7 @@ class Verb(ABC):
     examples: ClassVar[str]
     description: ClassVar[str]
     exit_codes: ClassVar[str] = EXIT_CODES
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        _VERBS[cls.name] = cls()
+    registry: ClassVar[Registry[Verb]] = Registry("command", "hybridbn.commands.verbs", "name", instances=True)
 
     @abstractmethod
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -94,9 +89,6 @@ class Verb(ABC):
         """Do it."""
 
 
-_VERBS: dict[str, Verb] = {}
-
-
 def find_verb(name: str) -> Verb | None:
     """Return the verb of this name; None where there is none.
 
@@ -105,7 +97,7 @@ def find_verb(name: str) -> Verb | None:
     >>> find_verb("fit").arguments, find_verb("fitt")
     ('DATA MODEL', None)
     """
-    return find_registered(name, _VERBS, _PACKAGE)
+    return Verb.registry.find(name)
 
 
 def list_verbs() -> list[str]:
@@ -116,9 +108,9 @@ def list_verbs() -> list[str]:
     >>> list_verbs()[:3]
     ['check', 'fit', 'show']
     """
-    import_modules(_PACKAGE)
+    known = Verb.registry.load()
     usual = ["check", "fit", "show", "explore", "query", "predict", "impute", "convert"]
-    return [name for name in usual if name in _VERBS] + sorted({*_VERBS} - {*usual})
+    return [name for name in usual if name in known] + sorted({*known} - {*usual})
 
 
 def suggest(word: str, known: Iterable[str], prefix: str = "") -> str:

@@ -14,4 +14,4 @@ __all__ = sorted(read_stub(__name__))
 
 
 def __getattr__(name: str) -> Any:
-    return find_attribute(__name__, name, Fitter.fitters)
+    return find_attribute(__name__, name, Fitter.registry)

@@ -19,6 +19,7 @@ from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Names, select_complete_rows
 from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.potentials.base import Potential, check_parents
+from hybridbn.registry import Registered, Registry
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ class Statistics(ABC):
         return f"<{type(self).__name__} of {_describe_family(self.child, self.parents)}: total weight {self.total:g}>"
 
 
-class Fitter(ABC):
+class Fitter(Registered, ABC):
     """Learns one family of potentials; a subclass is a small frozen dataclass whose fields are its options.
 
     A subclass with a `name` can be asked for by that name wherever potentials are chosen, as soon as it is defined;
@@ -109,20 +110,12 @@ class Fitter(ABC):
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "mte")
     instance_based: ClassVar[bool] = False
     asks_counter: ClassVar[bool] = False
-    fitters: ClassVar[dict[str, type[Fitter]]] = {}
+    registry: ClassVar[Registry[type[Fitter]]] = Registry("fitter", "hybridbn.fitting", "name", reserved=("auto",))
 
     def __init_subclass__(cls, **options: Any) -> None:
+        if "name" in vars(cls) and "family" not in vars(cls):
+            cls.family = cls.name
         super().__init_subclass__(**options)
-        name = vars(cls).get("name")
-        if not name:
-            return
-        if "family" not in vars(cls):
-            cls.family = name
-        other = Fitter.fitters.get(name, cls)
-        if name == "auto" or (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
-            owner = "a choice among fitters" if name == "auto" else f"{other.__qualname__}"
-            raise TypeError(f"{cls.__qualname__} can't have the name {name!r}, which is {owner}; give it another")
-        Fitter.fitters[name] = cls
 
     @classmethod
     def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:

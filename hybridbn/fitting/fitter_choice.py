@@ -12,7 +12,6 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.fitting.multinomial import MultinomialFitter
-from hybridbn.registry import find_registered, import_modules
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
@@ -82,8 +81,8 @@ def spec_of(potential: Potential) -> Spec | None:
     >>> spec_of(LinearGaussian(x, intercept=0, variance=1)), spec_of(PointMass(x, value=0))
     ('gaussian', None)
     """
-    _find_fitter(potential.family)
-    fitters = (fitter for fitter in Fitter.fitters.values() if fitter.family == potential.family)
+    Fitter.registry.find(potential.family)
+    fitters = (fitter for fitter in Fitter.registry.values() if fitter.family == potential.family)
     return next((fitter.like(potential) for fitter in fitters), None)
 
 
@@ -95,16 +94,11 @@ def list_fitter_names() -> list[str]:
     >>> list_fitter_names()[:4]
     ['auto', 'atoms', 'gaussian', 'gaussian_mixture']
     """
-    import_modules("hybridbn.fitting")
-    return ["auto", *sorted(Fitter.fitters)]
-
-
-def _find_fitter(name: str) -> type[Fitter] | None:
-    return find_registered(name, Fitter.fitters, "hybridbn.fitting")
+    return ["auto", *sorted(Fitter.registry.load())]
 
 
 def _require_fitter(name: str) -> type[Fitter]:
-    fitter = _find_fitter(name)
+    fitter = Fitter.registry.find(name)
     if fitter is None:
         raise NetworkError(f"there is no fitter {name!r}")
     return fitter
@@ -135,7 +129,7 @@ def check_spec(spec: Any, column: str | None = None) -> str:
     """
     if isinstance(spec, Fitter):
         return spec.name
-    if isinstance(spec, str) and (spec == "auto" or _find_fitter(spec) is not None):
+    if isinstance(spec, str) and (spec == "auto" or Fitter.registry.find(spec) is not None):
         return spec
     names = list_fitter_names()
     near = difflib.get_close_matches(spec, names, n=1) if isinstance(spec, str) else []

@@ -14,7 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, PointCells, Potential, check_array, check_parents, freeze, spread
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.registry import find_registered
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["OTHER", "Atoms", "component_of"]
@@ -304,7 +303,7 @@ class Atoms(Potential):
         parts = {}
         for name, own in (("component", component_of(child, points.tolist())), ("density", child)):
             packed = state[name]
-            family = find_registered(packed["family"], Potential.families, "hybridbn.potentials")
+            family = Potential.families.find(packed["family"])
             if family is None:
                 raise NetworkError(f"there is no family of potentials {packed['family']!r}")
             parts[name] = family.from_dict(own, parents, packed["parameters"])

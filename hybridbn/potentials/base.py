@@ -28,6 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.registry import Registered, Registry
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
@@ -126,7 +127,7 @@ class Regression(NamedTuple):
     variance: Values
 
 
-class Potential(ABC):
+class Potential(Registered, ABC):
     """The conditional density of `child` given `parents`.
 
     A new family subclasses this, sets `family`, gives the attributes `child` and `parents` and implements `on` or
@@ -140,19 +141,15 @@ class Potential(ABC):
     """
 
     family: ClassVar[str] = ""
-    families: ClassVar[dict[str, type[Potential]]] = {}
+    families: ClassVar[Registry[type[Potential]]] = Registry("family", "hybridbn.potentials", "family")
+    registry = families
     child: Variable
     parents: tuple[Variable, ...]
 
     def __init_subclass__(cls, **options: Any) -> None:
-        super().__init_subclass__(**options)
         if cls.on is Potential.on and cls.log_on is Potential.log_on:
             raise TypeError(f"{cls.__name__} must implement on() or log_on()")
-        if cls.family:
-            taken = Potential.families.setdefault(cls.family, cls)
-            if (taken.__module__, taken.__qualname__) != (cls.__module__, cls.__qualname__):
-                raise TypeError(f"{cls.__qualname__} can't be the family {cls.family!r}; {taken.__qualname__} is")
-            Potential.families[cls.family] = cls
+        super().__init_subclass__(**options)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         for name, value in state.items():

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, PointCells, Potential, check_parents, spread
-from hybridbn.registry import find_registered
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Case", "Cases"]
@@ -266,7 +265,7 @@ class Cases(Potential):
         known = {parent.name: parent for parent in parents}
         cases = []
         for packed, (low, high) in zip(state["cases"], state["ends"].tolist(), strict=True):
-            family = find_registered(packed["family"], Potential.families, "hybridbn.potentials")
+            family = Potential.families.find(packed["family"])
             if family is None:
                 raise NetworkError(f"there is no family of potentials {packed['family']!r}")
             if not packed.keys() == {"family", "parents", "parameters"}:

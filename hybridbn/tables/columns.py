@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.tables.adapters import load_adapters
+from hybridbn.registry import Registered, Registry
 from hybridbn.tables.cells import (
     EXACT_INTEGERS,
     Cells,
@@ -338,15 +338,13 @@ def describe_look_alikes(name: str, states: Iterable[Hashable]) -> str | None:
 # --- adapters ---------------------------------------------------------------------------------------------------------
 
 
-class ColumnAdapter(ABC):
+class ColumnAdapter(Registered, ABC):
     """Reads and writes the columns of one library. Defining a subclass with a `kind` registers it."""
 
     kind: ClassVar[str]
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "kind" in cls.__dict__:
-            _COLUMNS[cls.kind] = cls()
+    registry: ClassVar[Registry[ColumnAdapter]] = Registry(
+        "kind of columns", "hybridbn.tables.adapters", "kind", instances=True
+    )
 
     @abstractmethod
     def owns(self, values: Any) -> bool:
@@ -448,9 +446,6 @@ class ColumnAdapter(ABC):
         return None
 
 
-_COLUMNS: dict[str, ColumnAdapter] = {}
-
-
 def find_imported(name: str) -> Any:
     """Return a library if it has been imported, else None; without it no object can be one of the library's."""
     return sys.modules.get(name)
@@ -458,11 +453,10 @@ def find_imported(name: str) -> Any:
 
 def column_kind(values: Any) -> str:
     """Return the name of the library of a column, and "numpy" for any other sequence."""
-    load_adapters()
-    return next((kind for kind, adapter in _COLUMNS.items() if adapter.owns(values)), "numpy")
+    adapters = ColumnAdapter.registry.load()
+    return next((kind for kind, adapter in adapters.items() if adapter.owns(values)), "numpy")
 
 
 def column_adapter(kind: str) -> ColumnAdapter:
     """Return the adapter of a library's columns by its name, such as "pandas"."""
-    load_adapters()
-    return _COLUMNS[kind]
+    return ColumnAdapter.registry.load()[kind]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import list_items
 from hybridbn.errors import TableError
-from hybridbn.tables.adapters import load_adapters
+from hybridbn.registry import Registered, Registry
 from hybridbn.tables.cells import freeze_array
 from hybridbn.tables.columns import Column
 from hybridbn.variables import Values, shorten
@@ -115,17 +115,14 @@ class Frame:
         return frame_adapter(self.kind).replace(self, table._columns, added)
 
 
-class FrameAdapter(ABC):
+class FrameAdapter(Registered, ABC):
     """Opens and builds one kind of frame. Defining a subclass with a `kind` registers it."""
 
     kind: ClassVar[str]
     """The `Table.kind` of tables of such frames."""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if "kind" in cls.__dict__:
-            _FRAMES[cls.kind] = cls()
-
+    registry: ClassVar[Registry[FrameAdapter]] = Registry(
+        "kind of frames", "hybridbn.tables.adapters", "kind", instances=True
+    )
     is_fallback: ClassVar[bool] = False
     """Whether it is tried after all others, because it also accepts what may be a frame of another kind."""
 
@@ -146,13 +143,9 @@ class FrameAdapter(ABC):
         """Return a copy of a frame with some columns replaced and others added."""
 
 
-_FRAMES: dict[str, FrameAdapter] = {}
-
-
 def frame_adapter(kind: str) -> FrameAdapter:
     """Return the adapter of a kind of frames by its name, such as "records"."""
-    load_adapters()
-    return _FRAMES[kind]
+    return FrameAdapter.registry.load()[kind]
 
 
 def open_frame(data: Any) -> Frame:
@@ -163,8 +156,7 @@ def open_frame(data: Any) -> Frame:
     >>> open_frame({"x": [1, 2]}).rows, open_frame([{"x": 1}, {"y": "a"}]).columns["y"].tolist()
     (2, [None, 'a'])
     """
-    load_adapters()
-    for adapter in sorted(_FRAMES.values(), key=lambda adapter: adapter.is_fallback):
+    for adapter in sorted(FrameAdapter.registry.load().values(), key=lambda adapter: adapter.is_fallback):
         if adapter.owns(data):
             return adapter.open(data)
     for collect in ("collect", "compute"):

@@ -68,7 +68,6 @@ def _first_words(parser: argparse.ArgumentParser, action: argparse.Action) -> st
 
 def _list_values(action: argparse.Action) -> list[str]:
     if action.dest == "structure":
-        import hybridbn.structures  # noqa: F401  registers the builders
         from hybridbn.structures.building import BUILDERS
 
         return ["auto", *sorted(BUILDERS)]

@@ -30,7 +30,6 @@ from hybridbn.formats.files import check_path
 from hybridbn.formats.hbn.archive import Packer, Unpacker, abbreviate, check_fields, read_archive, write_archive
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential, variable_from_dict, variable_to_dict
-from hybridbn.registry import find_registered
 from hybridbn.variables import Discrete, Variable, shorten
 
 if TYPE_CHECKING:
@@ -247,7 +246,7 @@ def _unpack_arc(arc: Any, unpacker: Unpacker) -> tuple[Any, ...]:
 
 def _find_family(name: Any, where: str) -> type[Potential]:
     # The name chooses among the library's own modules; nothing else is imported by a name from the file.
-    family = find_registered(name, Potential.families, "hybridbn.potentials") if isinstance(name, str) else None
+    family = Potential.families.find(name) if isinstance(name, str) else None
     if family is None:
         raise FormatError(
             f"{where}: there is no family of potentials {abbreviate(name)}, only"

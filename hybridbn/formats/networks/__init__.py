@@ -15,7 +15,7 @@ import networkx as nx
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.files import check_encoding, check_path, is_packed
-from hybridbn.registry import find_registered, import_modules
+from hybridbn.registry import Registry
 
 if TYPE_CHECKING:
     from hybridbn.network import Network
@@ -34,13 +34,13 @@ class NetworkFormat(NamedTuple):
     write: Callable[..., None]
 
 
-_FORMATS: dict[str, NetworkFormat] = {}
-"""The formats registered so far, by suffix without its point, in lower case."""
+FORMATS: Registry[NetworkFormat] = Registry("format of networks", __name__)
+"""The formats by suffix without its point, in lower case."""
 
 
 def register_format(suffixes: Iterable[str], read: Callable[..., Network], write: Callable[..., None]) -> None:
     """Make a format known by its suffixes, such as ``.bif``; with ``.gz`` behind them, files are packed."""
-    _FORMATS.update((suffix.removeprefix("."), NetworkFormat(read, write)) for suffix in suffixes)
+    FORMATS.register(NetworkFormat(read, write), *(suffix.removeprefix(".") for suffix in suffixes))
 
 
 def network_suffixes() -> list[str]:
@@ -51,8 +51,7 @@ def network_suffixes() -> list[str]:
     >>> network_suffixes()
     ['.bif', '.bifxml', '.elv', '.hbn', '.net', '.uai', '.xdsl', '.xml', '.xmlbif']
     """
-    import_modules(__name__)
-    return sorted(f".{name}" for name in _FORMATS)
+    return sorted(f".{name}" for name in FORMATS.load())
 
 
 def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
@@ -147,7 +146,7 @@ def _suffix(path: str | os.PathLike[str]) -> str:
 
 
 def _find_registered(suffix: str) -> NetworkFormat | None:
-    return find_registered(suffix.removeprefix("."), _FORMATS, __name__)
+    return FORMATS.find(suffix.removeprefix("."))
 
 
 def _find_format(path: str | os.PathLike[str]) -> NetworkFormat:

@@ -9,12 +9,9 @@ blocks and parts of that. A format of large tables defines a `TableSource`, whic
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import importlib
 import importlib.util
 import os
-import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -28,6 +25,7 @@ from hybridbn.errors import FormatError
 from hybridbn.formats.files import is_packed, open_unpacked
 from hybridbn.formats.tables.row_encoding import decode_rows, encode_rows
 from hybridbn.formats.tables.typed_columns import DeclaredKind, ReadColumns, WantedColumns, type_objects
+from hybridbn.registry import Registered, Registry
 from hybridbn.tables import Table
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.units import Unit
@@ -49,7 +47,6 @@ __all__ = [
     "cell_values",
     "fields_of",
     "kind_of_states",
-    "load_own_formats",
     "names",
     "suffixes",
 ]
@@ -474,7 +471,7 @@ class TableFormat:
         return self.needs[1]
 
 
-class FileFormat(TableFormat, ABC):
+class FileFormat(TableFormat, Registered, ABC):
     """A format of files, known by suffixes such as ``.csv``. It must define `read`, and `write` or `writer`.
 
     Attributes
@@ -499,12 +496,7 @@ class FileFormat(TableFormat, ABC):
     text: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
     unwritable: ClassVar[str] = ""
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if cls.suffixes:
-            form = cls()
-            _BY_SUFFIX.update(dict.fromkeys(cls.suffixes, form))
+    registry: ClassVar[Registry[FileFormat]] = Registry("suffix", "hybridbn.formats.tables", "suffixes", instances=True)
 
     @abstractmethod
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
@@ -535,22 +527,11 @@ class FileFormat(TableFormat, ABC):
         writer.join((writer.render(_ListedColumns(part)) for part in parts), file)
 
 
-_BY_SUFFIX: dict[str, FileFormat] = {}
-
-
-@functools.cache
-def load_own_formats() -> None:
-    """Import the modules beside this one, which register their formats."""
-    package = importlib.import_module("hybridbn.formats.tables")
-    for module in pkgutil.iter_modules(package.__path__):
-        importlib.import_module(f"{package.__name__}.{module.name}")
-
-
 def suffixes() -> dict[str, FileFormat]:
     """Return the formats of files by suffix, the common ones first."""
-    load_own_formats()
-    order = {form: index for index, form in enumerate(dict.fromkeys(_BY_SUFFIX.values()))}
-    known = sorted(_BY_SUFFIX.items(), key=lambda item: (item[1].position, order[item[1]]))
+    forms = FileFormat.registry.load()
+    order = {form: index for index, form in enumerate(dict.fromkeys(forms.values()))}
+    known = sorted(forms.items(), key=lambda item: (item[1].position, order[item[1]]))
     return dict(known)
 
 

@@ -22,7 +22,6 @@ from hybridbn.formats.tables.base import (
     Writer,
     cell_values,
     fields_of,
-    load_own_formats,
 )
 from hybridbn.formats.tables.row_encoding import decode_rows, encode_rows, kind_of_types
 from hybridbn.formats.tables.text_blocks import (
@@ -34,6 +33,7 @@ from hybridbn.formats.tables.text_blocks import (
     spell_duration,
 )
 from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
+from hybridbn.registry import Registered, Registry
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, UnsupportedType
 from hybridbn.variables import shorten
@@ -116,7 +116,7 @@ class DatabaseLocation(NamedTuple):
     table: str
 
 
-class Database(TableFormat, ABC):
+class Database(TableFormat, Registered, ABC):
     """A kind of databases, known by how its addresses begin.
 
     Attributes
@@ -128,11 +128,7 @@ class Database(TableFormat, ABC):
     title = "a database"
     mixed = False
     schemes: ClassVar[tuple[str, ...]] = ()
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        if cls.schemes:
-            _BY_SCHEME.update(dict.fromkeys(cls.schemes, cls()))
+    registry: ClassVar[Registry[Database]] = Registry("scheme", "hybridbn.formats.tables", "schemes", instances=True)
 
     @abstractmethod
     def locate(self, url: str) -> DatabaseLocation:
@@ -202,9 +198,6 @@ class RowDatabase(Database):
         return RowWriter(self, fields, url, counter)
 
 
-_BY_SCHEME: dict[str, Database] = {}
-
-
 def database_of(url: str) -> Database:
     """Return the kind of database that an address belongs to.
 
@@ -213,8 +206,8 @@ def database_of(url: str) -> Database:
     >>> database_of("sqlite:///f.db?table=t").title, database_of("postgresql+psycopg://host/base?table=t").title
     ('SQLite', 'a database')
     """
-    load_own_formats()
-    return _BY_SCHEME[max((scheme for scheme in _BY_SCHEME if url.startswith(scheme)), key=len)]
+    known = Database.registry.load()
+    return known[max((scheme for scheme in known if url.startswith(scheme)), key=len)]
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
