@@ -23,7 +23,7 @@ from hybridbn.commands.terminal import (
     say,
 )
 from hybridbn.commands.verb import CommandParser, make_parser, parse_words
-from hybridbn.errors import HybridBNError, PartsMissing
+from hybridbn.errors import HybridBNError
 from hybridbn.formats.secrets import mask_secrets
 
 __all__ = ["main", "parser", "run"]
@@ -113,8 +113,6 @@ def _report_unexpected(report: Callable[[str, int], int], error: Exception) -> i
 def _exit_code(error: Exception) -> int:
     from hybridbn.formats.tables.database_base import NotWritten
 
-    if isinstance(error, PartsMissing):
-        return CHANGED
     if isinstance(error, NotWritten):
         return NOT_WRITTEN if error.begun else TAKEN
     return BAD_INPUT

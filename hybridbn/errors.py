@@ -16,7 +16,6 @@ __all__ = [
     "HybridBNError",
     "ImpossibleEvidence",
     "NetworkError",
-    "PartsMissing",
     "TableError",
     "TooWide",
     "warn_user",
@@ -29,10 +28,6 @@ class HybridBNError(ValueError):
 
 class TableError(HybridBNError):
     """A table, column, weight or item of evidence that cannot be used as it is."""
-
-
-class PartsMissing(TableError):
-    """Other parts of a table that is learned from in parts are not read yet; the same call goes on when they are."""
 
 
 class NetworkError(HybridBNError):

@@ -11,10 +11,6 @@ import pytest
 from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
-from hybridbn.backends import Parts, parts
-from hybridbn.backends.parts import decode_statistics, encode_statistics
-from hybridbn.backends.scan_counter import Tallies
-from hybridbn.fitting.counting import Counts
 from hybridbn.structures import naive_bayes, tan
 
 pytest.importorskip("pyarrow")
@@ -127,62 +123,6 @@ def test_threads_may_read_at_a_time(jobs: int, tmp_path: Path) -> None:
     with ThreadPoolExecutor(jobs) as pool:
         scan = hb.scan(write(tmp_path, data), backend=pool)
         assert same(tan(scan, "y", "gaussian"), tan(hb.Table(data), "y", "gaussian"))
-
-
-class TestParts:
-    def run(self, pattern: str, job: Path, part: int, of: int = 3) -> hb.Network:
-        return tan(hb.scan(pattern, backend=Parts(job, part, of)), "y", potentials="gaussian")
-
-    def test_parts_add_up_and_go_on(self, tmp_path: Path) -> None:
-        data = names_of(make_data(300, 8), "y", "a", "x")
-        pattern, known = write(tmp_path, data), tan(hb.Table(data), "y", potentials="gaussian")
-        job, net = tmp_path / "job", None
-        for _ in range(9):
-            for part in (1, 2, 3):
-                try:
-                    net = self.run(pattern, job, part)
-                except hb.TableError as error:
-                    assert "missing; run the same script" in str(error)  # noqa: PT017
-        assert net is not None
-        assert same(net, known)
-        with pytest.raises(hb.TableError, match="another number of parts"):
-            self.run(pattern, job, 1, 2)
-        with pytest.raises(hb.TableError, match="parts are for learning"):
-            net.log_density(hb.scan(pattern, backend=Parts(job, 1, 3)))
-
-    def test_another_table_and_another_build_are_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        pattern = write(tmp_path, {"y": ["a", "b"] * 50, "x": ["u", "v"] * 50})
-        job = tmp_path / "job"
-        self.run(pattern, job, 1, 1)
-        monkeypatch.setattr(parts, "hash_build", lambda: "other")
-        with pytest.raises(hb.TableError, match="another build of hybridbn"):
-            self.run(pattern, job, 1, 1)
-        monkeypatch.undo()
-        write(tmp_path, {"y": ["a", "b", "c"] * 50, "x": ["u", "v", "v"] * 50})
-        with pytest.raises(hb.TableError, match="another table"):
-            self.run(pattern, job, 1, 1)
-
-    def test_damaged_parts_are_told(self, tmp_path: Path) -> None:
-        pattern = write(tmp_path, {"y": ["a", "b"] * 50, "x": ["u", "v"] * 50})
-        self.run(pattern, tmp_path / "job", 1, 1)
-        path = tmp_path / "job" / "pass-0001" / "part-1.npz"
-        path.write_bytes(path.read_bytes()[:-9])
-        with pytest.raises(hb.FormatError, match="the part is damaged"):
-            self.run(pattern, tmp_path / "job", 1, 1)
-
-    @pytest.mark.parametrize("seed", range(3))
-    def test_no_damage_raises_anything_else(self, seed: int) -> None:
-        rng = np.random.default_rng(seed)
-        counts = Counts({("a", "b"): rng.random((2, 3)), ("c",): np.arange(3.0)})
-        data = encode_statistics(Tallies((counts,)))
-        for _ in range(60):
-            broken = bytearray(data)
-            for place in rng.integers(len(data), size=rng.integers(1, 6)):
-                broken[place] = rng.integers(256)
-            try:
-                decode_statistics(bytes(broken[: rng.integers(1, len(data) + 1)]))
-            except hb.FormatError:
-                continue
 
 
 def test_text_files_have_the_same_types_with_duckdb(tmp_path: Path) -> None:

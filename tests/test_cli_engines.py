@@ -69,20 +69,6 @@ def test_fit_counts_by_duckdb() -> None:
         do(f"fit {source} model.hbn --backend duckdb", code=2)
 
 
-def test_parts_end_with_the_model_of_one_process(capsys: pytest.CaptureFixture[str]) -> None:
-    known = fit("--backend local")
-    codes = []
-    for number in (1, 2, 3, 1, 2, 3, 1, 2, 3, 1, 2, 3):
-        Path("model.hbn").unlink(missing_ok=True)
-        codes.append(run(shlex.split(f"{FIT} --part {number}/3 --parts job")))
-        if not codes[-1]:
-            break
-    assert codes[0] == 75
-    assert not codes[-1]
-    assert "run the same command with --part for them" in capsys.readouterr().err
-    assert Path("model.hbn").read_bytes() == known
-
-
 @pytest.mark.parametrize("form", ["csv", "parquet"])
 @pytest.mark.parametrize(
     "command", ["predict model.hbn all.{0} out.{0} --target play", "impute all.{0} out.{0} --draws 2 --rounds 2"]
@@ -122,19 +108,43 @@ def test_a_scheduler_that_runs_already() -> None:
         do(f"{FIT} --scheduler {cluster.scheduler_address}", code=2)
 
 
+@pytest.mark.parametrize("form", ["csv", "csv.gz", "parquet", "jsonl", "arff", "db"])
+def test_ranges_of_rows_are_answered_like_the_whole_table(form: str) -> None:
+    """By a learned model, each range by itself; the first row of the second range is not that of a block."""
+    if form == "db":
+        do("convert all.csv 'sqlite:///all.db?table=t'")
+    elif form not in ("csv", "parquet"):
+        do(f"convert all.csv all.{form}")
+    source = "'sqlite:///all.db?table=t'" if form == "db" else f"all.{form}"
+    fit("--backend local")
+    do("impute all.parquet all.out.parquet --keep id --quiet --save-model made.hbn")
+    for command in ("predict model.hbn {0} {1} --target play", "impute {0} {1} --model made.hbn --keep id --draws 2"):
+        tables = []
+        for name, rows in (
+            ("whole", ""),
+            ("first", "--rows :250"),
+            ("second", "--rows 250:601"),
+            ("last", "--rows 601:"),
+        ):
+            do(f"{command.format(source, name + '.csv')} --chunk 200 --quiet {rows}")
+            tables.append(Path(f"{name}.csv").read_bytes().splitlines())
+        whole, *ranges = tables
+        assert [len(one) - 1 for one in ranges] == [size * (2 if "draws" in command else 1) for size in (250, 351, 299)]
+        assert sorted(whole) == sorted([whole[0], *(line for one in ranges for line in one[1:])])
+    do(f"predict model.hbn {source} o.csv --target play --rows 900:", code=2)
+
+
 def read_folder(name: str) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(Path(name).iterdir())}
 
 
-def test_files_of_a_pattern_are_predicted_into_a_folder_by_any_machines() -> None:
+def test_files_of_a_pattern_are_predicted_into_a_folder() -> None:
     fit("--backend local")
     for number in range(3):
         do(f"predict model.hbn part{number}.parquet one{number}.parquet --target play --quiet")
     do("predict model.hbn 'part*.parquet' whole --target play --quiet")
-    for part in (2, 1):
-        do(f"predict model.hbn 'part*.parquet' shared/deep --target play --quiet --part {part}/2")
     known = {f"part{number}.parquet": Path(f"one{number}.parquet").read_bytes() for number in range(3)}
-    assert read_folder("whole") == read_folder("shared/deep") == known
+    assert read_folder("whole") == known
     # what is there is left, so that a run that was ended goes on
     Path("whole/part1.parquet").unlink()
     Path("whole/part2.parquet").write_text("left")
@@ -150,9 +160,6 @@ def test_files_of_a_folder_are_imputed_by_one_model(given: str) -> None:
     if given:
         do("impute all.parquet all.out.parquet --keep id --quiet --save-model made.hbn")
     do(f"impute days whole --keep id --quiet {given}")
-    for part in (1, 2):
-        do(f"impute days shared --keep id --quiet --part {part}/2 {given}")
-    assert read_folder("whole") == read_folder("shared")
     before, after = (hb.scan(name) for name in ("days", "whole"))
     assert before.missing["heat"] > 0
     assert not any(after.missing.values())
@@ -207,10 +214,6 @@ def test_duckdb_reads_what_is_predicted() -> None:
         ("fit all.csv m.hbn --backend dask", "--scheduler tcp://host:8786, or start some on this machine"),
         ("fit all.csv m.hbn --backend local --scheduler tcp://h:1", "leave one of the two out"),
         ("fit all.csv m.hbn --workers 2 --scheduler tcp://h:1", "leave --workers out"),
-        ("fit all.csv m.hbn --part 1/2", "name it with --parts"),
-        ("fit all.csv m.hbn --part 1/2 --parts job --workers 2", "without a scheduler"),
-        ("fit all.csv m.hbn --part 3/2", "write 3/40"),
-        ("fit all.csv m.hbn --parts job", "--part 3/40"),
         ("fit all.csv m.hbn --workers 1 --delimiter ;", "hybridbn convert"),
         ("fit - m.hbn --format csv --workers 1", "a pipe can't be read by several workers"),
         ("fit 'sqlite:///a.db?table=t' m.hbn --workers 1", "there is no file a.db"),
@@ -219,11 +222,12 @@ def test_duckdb_reads_what_is_predicted() -> None:
         ("fit all.csv m.hbn --workers 1 --target id", "--include learns from identifiers"),
         ("fit all.csv m.hbn --workers 1 --structure 'win -> play'", "did you mean 'wind'?"),
         ("fit all.csv m.hbn --backend spork", "invalid choice"),
-        ("predict m.hbn all.csv o.csv --target play --part 1/2", "files of a folder"),
+        ("predict m.hbn all.csv o.csv --target play --rows 9:9", "write 100:200"),
+        ("predict m.hbn 'part*.parquet' o --target play --rows 5:", "--rows are of one table"),
         ("predict m.hbn 'part*.parquet' o.csv --target play", "name a folder for the output"),
         ("impute 'part*.parquet' o --draws 3", "are for one table"),
         ("impute 'nothing*.parquet' o", "there is no table file"),
-        ("impute all.csv o.csv --part 1/2", "files of a folder"),
+        ("impute all.csv o.csv --rows 5:", "name it with --model"),
         ("impute all.csv o.csv --backend dask", "--workers 2"),
     ],
 )

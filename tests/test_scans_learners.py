@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
-from hybridbn.backends import Parts, files
+from hybridbn.backends import files
 from hybridbn.backends.processes import open_pool
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility
 from hybridbn.learning.boosting import counts, passes, scanned_counts
@@ -225,30 +224,6 @@ def test_filled_integers_are_floats(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "build",
-    [
-        pytest.param(lambda data: nb_tree(data, "odd", criterion=Utility(), least=20.0), marks=pytest.mark.slow),
-        pytest.param(lambda data: nb_tree(data, "x", "multinomial", max_depth=1), marks=pytest.mark.slow),
-        lambda data: mixture(data, 3, covariance="full"),
-    ],
-)
-def test_parts_without_a_scheduler_learn_the_same(build: Callable[[Any], hb.Network], tmp_path: Path) -> None:
-    data = make_corners(400, 6)
-    pattern, table = write(tmp_path, data), hb.Table(data)
-    known = build(table)
-    for attempt in range(300):
-        scan = hb.scan(pattern, backend=Parts(tmp_path / "job", 1 + attempt % 2, 2))
-        try:
-            learned = build(scan)
-        except hb.TableError as error:
-            assert "is missing" in str(error)  # noqa: PT017  the other part comes next
-            continue
-        np.testing.assert_allclose(learned.log_density(table), known.log_density(table), atol=1e-3)
-        return
-    raise AssertionError("the parts never end")
-
-
 def test_a_level_of_a_tree_takes_a_pass_for_counts_and_two_for_utility(tmp_path: Path) -> None:
     data = make_parity(600, 2, 0.0)
     passes = []
@@ -359,20 +334,10 @@ def test_ensembles_do_not_depend_on_batches(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("options", [VOTING["counted"], VOTING["real"]], ids=["counted", "real"])
-def test_processes_and_parts_boost(options: dict[str, Any], tmp_path: Path) -> None:
+def test_processes_boost(options: dict[str, Any], tmp_path: Path) -> None:
     data = make_votes(300, 6)
     table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
     options = {**options, "rounds": 3}
     known = hb.boost(table, "y", **options)
     with open_pool(2) as pool:
         same_votes(hb.boost(hb.scan(pattern, discrete=["k"], backend=pool), "y", **options), known, table)
-    for attempt in range(300):
-        scan = hb.scan(pattern, discrete=["k"], backend=Parts(tmp_path / "job", 1 + attempt % 2, 2))
-        try:
-            learned = hb.boost(scan, "y", **options)
-        except hb.TableError as error:
-            assert "is missing" in str(error)  # noqa: PT017  the other part comes next
-            continue
-        same_votes(learned, known, table)
-        return
-    raise AssertionError("the parts never end")

@@ -137,7 +137,7 @@ def check_builds(client: Any) -> None:
     hybridbn.errors.TableError: the worker tcp://there:1 has another build of hybridbn than this process; install the
     same on all machines
     """
-    from hybridbn.backends.builds import hash_build, refuse_other_build
+    from hybridbn.backends.processes import hash_build, refuse_other_build
 
     for address, build in client.run(hash_build).items():
         refuse_other_build(build, f"the worker {address}")

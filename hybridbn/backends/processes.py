@@ -1,20 +1,27 @@
-"""A backend of processes or threads of one machine: any executor of `concurrent.futures`."""
+"""A backend of processes or threads of one machine: any executor of `concurrent.futures`.
+
+Also the hash of this build, by which workers that have another one are refused.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import multiprocessing
 import os
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import hybridbn
 from hybridbn.backends.base import Backend, Fragment
 from hybridbn.errors import TableError
 from hybridbn.jobs import check_jobs, run_in_executor
 
-__all__ = ["Processes", "open_pool"]
+__all__ = ["Processes", "hash_build", "open_pool", "refuse_other_build"]
 
 Result = TypeVar("Result")
 
@@ -74,3 +81,38 @@ def open_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
 def _ignore_interrupts() -> None:
     """Leave what ends all of a terminal's processes to the one that others wait for."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@cache
+def hash_build() -> str:
+    """Return a hash of all modules of the library as they are installed.
+
+    Examples
+    --------
+    >>> len(hash_build())
+    64
+    """
+    home = Path(hybridbn.__file__).parent
+    digest = hashlib.sha256()
+    folders = [home, home / "structures", home / "inference"]
+    paths = {path.relative_to(home): path for folder in folders for path in folder.rglob("*.py")}
+    for name, path in sorted(paths.items()):
+        digest.update(f"{name.as_posix()}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def refuse_other_build(build: str, worker: str) -> None:
+    """Raise `TableError` if a hash is not that of this build.
+
+    Examples
+    --------
+    >>> refuse_other_build(hash_build(), "the worker")
+    >>> refuse_other_build("abc", "the worker")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: the worker has another build of hybridbn than this process; install the same on all
+    machines
+    """
+    if build != hash_build():
+        raise TableError(f"{worker} has another build of hybridbn than this process; install the same on all machines")

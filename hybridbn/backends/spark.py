@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, NoReturn, Self, TypeVar
 
 from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, Task, merge
-from hybridbn.backends.builds import hash_build, refuse_other_build
+from hybridbn.backends.processes import hash_build, refuse_other_build
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, validate
 from hybridbn.tables.columns import find_imported

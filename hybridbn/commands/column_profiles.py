@@ -346,7 +346,7 @@ def profile_table(
         declared_kinds |= {name: "text" for name, kind in kinds.items() if kind == "discrete"}
     for block in source.blocks(rows):
         names = [name for name in source.names if name not in keep]
-        _add_columns(profile, names, block.start)
+        _add_columns(profile, names, profile.rows)
         used = [name for name in names if profile.columns[name].unusable is None]
         cells, unusable = _read_cells(block, source, used, declared_kinds)
         for name, reason in unusable.items():
@@ -372,7 +372,8 @@ def profile_table(
         profile.rows += block.rows
         report_rows(profile.rows)
     if not profile.rows:
-        raise TableError("the table has no rows")
+        first = source.span.start
+        raise TableError(f"the table has no row {first:,}, where --rows begins" if first else "the table has no rows")
     for name, column in profile.columns.items():
         if column.kind == "states":
             column.finish(source.spelled, "text" if column.overflowing else kinds.get(name), source.line_of)

@@ -1,4 +1,4 @@
-"""The options that say who reads a table and who computes: `--backend`, `--scheduler`, `--workers` and `--part`."""
+"""The options that say who reads a table and who computes: `--backend`, `--scheduler` and `--workers`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from hybridbn.backends.base import Backend
 from hybridbn.backends.batches import REST
 from hybridbn.backends.local import Local
 from hybridbn.backends.opening import scan
-from hybridbn.backends.parts import Parts
 from hybridbn.backends.processes import Processes, open_pool
 from hybridbn.backends.scans import Scan
 from hybridbn.commands.locations import UsageFault
@@ -41,9 +40,7 @@ Result = TypeVar("Result")
 def open_engine(request: TableRequest) -> Iterator[Backend]:
     """Open the backend that a request names, with its workers, which end with the statement."""
     refuse_clashing_engines(request)
-    if request.part is not None:
-        yield Parts(str(request.parts), *request.part, wait=request.wait)
-    elif request.scheduler is not None or request.backend == "dask":
+    if request.scheduler is not None or request.backend == "dask":
         from hybridbn.backends.dask import Dask, check_builds
 
         with _connect(request) as client:
@@ -144,7 +141,7 @@ def open_scan(request: TableRequest, engine: Backend) -> Scan:
         what = f"{told} is not for tables that are shared" if told is not None else ""
     if what:
         raise UsageFault(
-            f"{what}: --backend, --workers and --part read files and tables of databases as they are; make a file with"
+            f"{what}: --backend and --workers read files and tables of databases as they are; make a file with"
             " hybridbn convert"
         )
     refuse_contradictions(request)

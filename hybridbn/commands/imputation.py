@@ -209,7 +209,7 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
                     workspace.put_json(f"tally-{number}.json", count_values(profile, cells, fills))
                 for draw, part_fills in enumerate(fills):
                     workspace.put(f"part-{draw}-{number}", output.make_part(block, part_fills, draw))
-                report(block.start + block.rows, "")
+                report(block.start + block.rows - source.span.start, "")
     if request.report:
         run.value_counts = add_counts(workspace.json(f"tally-{number}.json") for number in range(count))
     for number in range(count):

@@ -46,7 +46,7 @@ def impute_inputs(request: ImputationRequest, terminal: Terminal) -> None:
         if request.model is None:
             terminal.note(f"learning one model for {len(several)} files")
             with sample_inputs(request) as sample:
-                learned = replace(request, input=sample, output=f"{folder}/sample.parquet", save_model=model, part=None)
+                learned = replace(request, input=sample, output=f"{folder}/sample.parquet", save_model=model)
                 impute(learned, terminal)
             if request.save_model is not None:
                 shutil.copy(model, request.save_model)
@@ -122,7 +122,7 @@ def _run(run: ImputationRun) -> None:
     request, workspace = run.request, run.workspace
     run.terminal.show_step("reading")
     with name_input_in_errors(run.origin.shown):
-        run.source = open_source(run.origin, workspace.folder, request.encoding, request.reading)
+        run.source = open_source(run.origin, workspace.folder, request.encoding, request.reading, request.rows)
     known = fingerprint(run)
     resumed = workspace.agree(known)
     if resumed and _already_there(run):

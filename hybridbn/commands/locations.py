@@ -172,7 +172,9 @@ def _is_pipe(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def open_source(location: Location, folder: Path, encoding: str, options: dict[str, Any]) -> TableSource:
+def open_source(
+    location: Location, folder: Path, encoding: str, options: dict[str, Any], rows: tuple[int, int] | None = None
+) -> TableSource:
     """Open a table that is read more than once; what can't be read twice is copied into `folder` first.
 
     Parameters
@@ -181,7 +183,16 @@ def open_source(location: Location, folder: Path, encoding: str, options: dict[s
         The encoding of a text file.
     options : dict
         Options of the command line for reading a file; a format uses those that it knows.
+    rows : (int, int), optional
+        The number of the first row that is read, and that of the first one behind them; by default all are.
     """
+    source = _open_whole(location, folder, encoding, options)
+    if rows is not None:
+        source.span = range(*rows)
+    return source
+
+
+def _open_whole(location: Location, folder: Path, encoding: str, options: dict[str, Any]) -> TableSource:
     form = location.form
     if isinstance(form, Database):
         return form.source(location.url, folder, location.shown)

@@ -30,7 +30,7 @@ from hybridbn.commands.table_input import (
     name_input_in_errors,
     open_input,
     read_profile,
-    refuse_parts_of_a_table,
+    refuse_clashing_engines,
     refuse_unknown_states,
     rows_per_block,
 )
@@ -76,7 +76,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
         If the output exists already or another run writes it, or the table changed while it was read.
     """
     began = time.monotonic()
-    refuse_parts_of_a_table(request)
+    refuse_clashing_engines(request)
     with forward_warnings(terminal):
         network = read_model(request.model)
         target = find_node(network, str(request.target))
@@ -264,7 +264,7 @@ def _write_parts(run: _Prediction, output: Output, folder: Path) -> list[Path]:
             run.impossible += (lost + block.start).tolist()
             parts.append(folder / f"part-{number}")
             parts[-1].write_bytes(output.extend_part(block, _list_values(cells)))
-            report(block.start + block.rows, "")
+            report(block.start + block.rows - run.source.span.start, "")
     return parts
 
 

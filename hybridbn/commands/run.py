@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, UsageFault, refuse_existing_output, refuse_folders
-from hybridbn.commands.table_input import TableRequest, refuse_parts_of_a_table
+from hybridbn.commands.table_input import TableRequest, refuse_clashing_engines
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import Workspace, lock_of, parts_of
 from hybridbn.formats.files import refuse_special_file, resolve_links
@@ -61,7 +61,7 @@ class ImputationRequest(TableRequest):
 
 def refuse_clashes(request: ImputationRequest, source: Location, destination: Location) -> None:
     """Refuse outputs that would overwrite the input or each other, and folders."""
-    refuse_parts_of_a_table(request)
+    refuse_clashing_engines(request)
     if not destination.pipe and (source.path or source.url, source.table) == (
         destination.path or destination.url,
         destination.table,
@@ -102,7 +102,7 @@ def refuse_present(request: ImputationRequest, destination: Location) -> None:
 
 _NOT_IN_RESULT = {
     *("input", "output", "save_model", "report", "no_clobber", "restart", "parts", "show"),
-    *("backend", "scheduler", "workers", "part", "wait"),
+    *("backend", "scheduler", "workers"),
 }
 """Options that do not change the bytes of the output."""
 

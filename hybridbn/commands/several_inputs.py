@@ -42,6 +42,8 @@ def answer_inputs(request: Request, answer: Callable[[Request], None], terminal:
     if files is None:
         answer(request)
         return
+    if request.rows is not None:
+        raise UsageFault(f"{request.input} is several files, and --rows are of one table; name one file")
     given: Any = request
     folder = Path(given.output)
     if given.output == "-" or (folder.exists() and not folder.is_dir()) or folder.suffix in suffixes():
@@ -51,17 +53,15 @@ def answer_inputs(request: Request, answer: Callable[[Request], None], terminal:
             f"the output {folder} lies in the input {request.input}, and would be read as more input next time; name a"
             " folder elsewhere"
         )
-    part, of = request.part or (1, 1)
-    mine = files[part - 1 :: of]
     folder.mkdir(parents=True, exist_ok=True)
-    for number, (path, name) in enumerate(mine, 1):
+    for number, (path, name) in enumerate(files, 1):
         target = folder / name
         if given.no_clobber and target.exists():
             terminal.note(f"{target} is there already, and left")
             continue
-        terminal.note(f"file {number} of {len(mine)}: {path}")
+        terminal.note(f"file {number} of {len(files)}: {path}")
         target.parent.mkdir(parents=True, exist_ok=True)
-        answer(replace(given, input=path, output=str(target), part=None))
+        answer(replace(given, input=path, output=str(target)))
 
 
 def list_inputs(text: str) -> list[tuple[str, str]] | None:
@@ -119,8 +119,6 @@ def _copy_with_duckdb(request: Request) -> Iterator[Request]:
     """Let DuckDB write the rows of a query or of files that it reads into a file."""
     from hybridbn.backends.duckdb import DuckDB
 
-    if request.part is not None:
-        raise UsageFault("--part shares files among machines; leave out --backend duckdb, or --part")
     engine = DuckDB()
     with engine.connection as connection, tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
         if request.workers is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import re
+import sys
 from collections.abc import Iterator
 from typing import TypeAlias
 
@@ -16,8 +18,8 @@ __all__ = [
     "add_level",
     "add_model_arguments",
     "add_no_clobber",
-    "add_part_argument",
     "add_quiet",
+    "add_rows_argument",
     "add_sample_argument",
     "add_text_arguments",
     "add_unknown_argument",
@@ -174,9 +176,14 @@ def add_engine_arguments(group: argparse._ArgumentGroup, backend: str) -> None:
     )
 
 
-def add_part_argument(group: argparse._ArgumentGroup, help_text: str) -> None:
-    """Add the option that says which part of a table is read."""
-    group.add_argument("--part", type=_parse_part, metavar="I/N", help=help_text)
+def add_rows_argument(group: argparse._ArgumentGroup) -> None:
+    """Add the option that says which rows of a table are answered."""
+    group.add_argument(
+        "--rows",
+        type=_parse_rows,
+        metavar="FIRST:END",
+        help="only the rows from number FIRST, counted from 0, to before END (either may be left out)",
+    )
 
 
 def add_no_clobber(group: Arguments, help_text: str = "refuse to replace an existing file") -> None:
@@ -230,18 +237,19 @@ def parse_count(text: str) -> int:
     return number
 
 
-def _parse_part(text: str) -> tuple[int, int]:
-    """Return the number of a part and that of all parts.
+def _parse_rows(text: str) -> tuple[int, int]:
+    """Return the number of the first of some rows, and that of the first one behind them.
 
     Examples
     --------
-    >>> _parse_part("3/40")
-    (3, 40)
+    >>> _parse_rows("100:200"), _parse_rows(":5")
+    ((100, 200), (0, 5))
     """
-    number, slash, count = text.partition("/")
-    if not (slash and number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
-        raise argparse.ArgumentTypeError(f"{text!r}: write 3/40 for the third of 40 parts")
-    return int(number), int(count)
+    match = re.fullmatch(r"([0-9]*):([0-9]*)", text)
+    first, end = (0, 0) if match is None else (int(match[1] or 0), int(match[2] or sys.maxsize))
+    if first >= end:
+        raise argparse.ArgumentTypeError(f"{text!r}: write 100:200 for the rows from number 100 to before 200")
+    return first, end
 
 
 def parse_positive(text: str) -> int:

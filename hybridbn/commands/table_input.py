@@ -36,7 +36,6 @@ __all__ = [
     "open_input",
     "read_profile",
     "refuse_clashing_engines",
-    "refuse_parts_of_a_table",
     "refuse_unknown_columns",
     "refuse_unknown_states",
     "rows_per_block",
@@ -75,9 +74,8 @@ class TableRequest:
     backend: str | None = None
     scheduler: str | None = None
     workers: int | None = None
-    part: tuple[int, int] | None = None
+    rows: tuple[int, int] | None = None
     parts: str | None = None
-    wait: int = 0
 
     @classmethod
     def of(cls, options: argparse.Namespace, **given: Any) -> Self:
@@ -96,7 +94,7 @@ class TableRequest:
 
 def is_shared(request: TableRequest) -> bool:
     """Return whether a request names who reads the table, so that it is scanned instead of sampled."""
-    return any(one is not None for one in (request.backend, request.scheduler, request.workers, request.part))
+    return any(one is not None for one in (request.backend, request.scheduler, request.workers))
 
 
 def refuse_clashing_engines(request: TableRequest) -> None:
@@ -111,15 +109,7 @@ def refuse_clashing_engines(request: TableRequest) -> None:
     tcp://host:8786, or start some on this machine with --workers 2
     """
     backend = request.backend
-    if request.part is not None:
-        if backend not in (None, "local") or request.scheduler is not None or request.workers is not None:
-            raise UsageFault(
-                "--part shares the work among machines without a scheduler; leave out --backend, --scheduler and"
-                " --workers, or --part"
-            )
-        if request.parts is None:
-            raise UsageFault("--part needs a folder that all machines see; name it with --parts")
-    elif request.scheduler is not None:
+    if request.scheduler is not None:
         if backend not in (None, "dask"):
             raise UsageFault(f"--scheduler is one of dask, not of --backend {backend}; leave one of the two out")
         if request.workers is not None:
@@ -131,23 +121,13 @@ def refuse_clashing_engines(request: TableRequest) -> None:
         )
 
 
-def refuse_parts_of_a_table(request: TableRequest) -> None:
-    """Refuse parts of a single table, where each row gets an answer, and engines that clash."""
-    if request.part is not None:
-        raise UsageFault(
-            "--part shares the files of a folder or a pattern among machines; name these, or give --workers or"
-            " --scheduler"
-        )
-    refuse_clashing_engines(request)
-
-
 @contextmanager
 def open_input(request: TableRequest) -> Iterator[tuple[Location, TableSource]]:
     """Open the table that a request names; copies of what can't be read twice live as long as the statement."""
     location = locate(request.input, request.from_format, request.format, "INPUT")
     with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
         with name_input_in_errors(location.shown):
-            source = open_source(location, Path(folder), request.encoding, request.reading)
+            source = open_source(location, Path(folder), request.encoding, request.reading, request.rows)
         yield location, source
 
 

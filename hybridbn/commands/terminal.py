@@ -204,10 +204,6 @@ _WORDS = (
     (r"name them in skip to leave them as they are", "--keep leaves them as they are"),
     (r"name them in skip to say so", "--keep says so"),
     (r"replace it with None to have it imputed", "name it with --missing to have it imputed"),
-    (
-        r"run the same script for (it|them), and then",
-        r"run the same command with --part for \1 (--wait waits), and then",
-    ),
     (r"cut the continuous variables with bins=", "cut the continuous variables with --bins"),
     (r"for example write_network\(net, path, bins=(\d+)\)", r"for example --bins \1"),
     (r"say integers=\(\)", "leave them out"),

@@ -12,15 +12,13 @@ from hybridbn.commands.shared_options import (
     add_kind_arguments,
     add_model_arguments,
     add_no_clobber,
-    add_part_argument,
     add_quiet,
     add_sample_argument,
     add_text_arguments,
-    parse_count,
     parse_names,
 )
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import EXIT_CODES, Verb, refuse_usage
+from hybridbn.commands.verb import Verb, refuse_usage
 
 __all__ = ["Fit"]
 
@@ -39,7 +37,6 @@ hybridbn fit patients.csv model.hbn --structure 'age -> disease <- sex; disease 
 hybridbn fit 'sqlite:///study.db?table=visits' model.bif --discrete ward --potentials multinomial
 hybridbn fit 'days*.parquet' model.hbn --structure tan --target disease --workers 4
 hybridbn fit /data/days model.hbn --structure tan --target disease --scheduler tcp://127.0.0.1:8786
-hybridbn fit /data/days model.hbn --structure tan --target disease --part 3/40 --parts /data/job --wait 3600
 """
     description = """
 A network of the columns is learned, and saved as .hbn (every kind of model) or in another format of
@@ -47,15 +44,11 @@ networks, by the suffix. Cells may be missing. Without --structure the one that 
 best is chosen, or without --target arcs in any direction (hill_climb). Identifiers, free text and
 columns without any value are left out, which is told.
 
-With --backend, --workers, --scheduler or --part a table of any size is read in passes, and learned from
-exactly instead of from a sample of its rows; DATA may then be a folder, a pattern of files, an address of
-an object store, and with --backend duckdb a query. Tables of probabilities are the same to the last bit
-whoever reads, densities of numbers but for rounding. With --part each machine reads a part of the files,
-and waits for the others, or ends with the code 75 and goes on when it is run again.
+With --backend, --workers or --scheduler a table of any size is read in passes, and learned from exactly
+instead of from a sample of its rows; DATA may then be a folder, a pattern of files, an address of an
+object store, and with --backend duckdb a query. Tables of probabilities are the same to the last bit
+whoever reads, densities of numbers but for rounding.
 """
-    exit_codes = EXIT_CODES.replace(
-        "  130  ", "  75   another part is missing still (--part); run the same command again\n  130  "
-    )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
@@ -86,17 +79,6 @@ and waits for the others, or ends with the code 75 and goes on when it is run ag
         add_engine_arguments(
             engine, "local (this machine), duckdb (also queries, counted by SQL where that is cheaper) or dask"
         )
-        add_part_argument(
-            engine, "read part I of N; machines that share the folder of --parts run the same command for the others"
-        )
-        engine.add_argument("--parts", metavar="FOLDER", help="where parts keep what they counted")
-        engine.add_argument(
-            "--wait",
-            type=parse_count,
-            default=0,
-            metavar="SECONDS",
-            help="wait so long for the other parts of a pass (default 0)",
-        )
         add_bins_argument(parser)
         add_no_clobber(parser)
         add_quiet(parser)
@@ -115,8 +97,6 @@ and waits for the others, or ends with the code 75 and goes on when it is run ag
         build = find_structure(structure)
         if build.structure is None and build.declaration.takes_target and options.target is None:
             refuse_usage(f"--structure {structure} needs a column to predict; name it with --target")
-        if options.part is None and (options.parts is not None or options.wait):
-            refuse_usage("--parts and --wait are for one of several parts; say which with --part 3/40")
         if options.bins is not None and options.model.lower().endswith(".hbn"):
             refuse_usage("--bins is for formats without continuous nodes, and .hbn holds them; leave it out")
         refuse_model_output(options.input, options.model, options.no_clobber)

@@ -12,8 +12,8 @@ from hybridbn.commands.shared_options import (
     add_kind_arguments,
     add_model_arguments,
     add_no_clobber,
-    add_part_argument,
     add_quiet,
+    add_rows_argument,
     add_sample_argument,
     add_text_arguments,
     add_unknown_argument,
@@ -42,7 +42,7 @@ class Impute(Verb):
   hybridbn impute train.csv train_completed.csv --save-model model.hbn
   hybridbn impute new.csv new_completed.csv --model model.hbn
   hybridbn impute big.parquet completed.parquet --scheduler tcp://127.0.0.1:8786
-hybridbn impute 'days/*.parquet' completed --part 3/40
+  hybridbn impute big.csv completed2.csv --model model.hbn --rows 1000000:2000000
   zcat big.csv.gz | hybridbn impute - - --format csv | wc -l
 """
     description = """
@@ -184,11 +184,11 @@ exit codes:
             "local (this machine), duckdb (which reads a query or its files) or dask; this process reads and writes the"
             " blocks of rows",
         )
-        add_part_argument(engine, "complete part I of N of the files of a folder or a pattern")
 
         files = parser.add_argument_group("files")
         add_format_arguments(files, output=True)
         add_text_arguments(files)
+        add_rows_argument(files)
         files.add_argument(
             "--draw-column",
             default="draw",
@@ -245,6 +245,8 @@ exit codes:
                         f"--model is used as it is; --{name.replace('_', '-')} is for learning: leave one of the two"
                         " out"
                     )
+        elif options.rows is not None:
+            refuse_usage("--rows are completed by a learned model; name it with --model")
         if options.draws is not None and options.strategy != "draw":
             refuse_usage(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
         bounds: Any = dict(options.bounds)

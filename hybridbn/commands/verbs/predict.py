@@ -9,8 +9,8 @@ from hybridbn.commands.shared_options import (
     add_format_arguments,
     add_level,
     add_no_clobber,
-    add_part_argument,
     add_quiet,
+    add_rows_argument,
     add_text_arguments,
     add_unknown_argument,
     parse_positive,
@@ -32,7 +32,7 @@ hybridbn predict model.hbn new.csv predicted.csv --target disease
 hybridbn predict model.hbn new.csv predicted.parquet --target cholesterol --level 0.95
 hybridbn predict model.hbn 'sqlite:///study.db?table=visits' 'sqlite:///study.db?table=predicted' --target y
 hybridbn predict model.hbn new.parquet predicted.parquet --target disease --workers 4
-hybridbn predict model.hbn 'days/*.parquet' predicted --target disease --part 3/40
+hybridbn predict model.hbn big.parquet predicted2.parquet --target disease --rows 1000000:2000000
 zcat new.csv.gz | hybridbn predict model.hbn - - --format csv --target disease > predicted.csv
 """
     description = """
@@ -67,11 +67,10 @@ not at all.
             "local (this machine), duckdb (which reads a query or its files) or dask; this process reads and writes the"
             " blocks of rows",
         )
-        add_part_argument(engine, "answer part I of N of the files of a folder or a pattern")
-
         files = parser.add_argument_group("files")
         add_format_arguments(files, output=True)
         add_text_arguments(files)
+        add_rows_argument(files)
         files.add_argument(
             "--chunk",
             type=parse_positive,

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import os
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -144,9 +145,12 @@ class TableSource(ABC):
         Whether states are read as the text that stands in the file, and typed when all of them are known.
     decimal : str
         What stands before the decimals of numbers in text.
+    span : range
+        The numbers of the rows that are read, some consecutive ones; all, unless some were asked for.
     """
 
     names: list[str]
+    span: range = range(sys.maxsize)
     knows_names: bool = True
     fields: Mapping[str, Field] = {}
     index: frozenset[str] = frozenset()
@@ -157,7 +161,9 @@ class TableSource(ABC):
 
     @abstractmethod
     def blocks(self, rows: int, first: int = 0) -> Iterator[TableBlock]:
-        """Give blocks of so many rows, from the block of this number on; those before must have been read once."""
+        """Give blocks of so many rows of the span, from the block of this number on; those before must have been read
+        once.
+        """
 
     @abstractmethod
     def digest(self) -> str:
@@ -230,8 +236,9 @@ class WholeSource(FileSource):
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[TableBlock]:
         """Give blocks of so many rows."""
-        for start in range(first * rows, len(self.table), rows):
-            yield WholeBlock(self, start, min(rows, len(self.table) - start))
+        end = min(self.span.stop, len(self.table))
+        for start in range(self.span.start + first * rows, end, rows):
+            yield WholeBlock(self, start, min(rows, end - start))
 
 
 class WholeBlock(TableBlock):

@@ -387,18 +387,21 @@ class ArrowSource(FileSource):
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[ArrowBlock]:
         """Give blocks of so many rows."""
-        start, count, held = first * rows, 0, list[Any]()
+        start, count, held = self.span.start + first * rows, 0, list[Any]()
         with self._open() as file:
             for batch in map(validate, self.form.batches(file, start, rows)):
                 begin = 0
-                while begin < batch.num_rows:
-                    part = batch.slice(begin, rows - count)
+                while begin < batch.num_rows and start < self.span.stop:
+                    size = min(rows, self.span.stop - start)
+                    part = batch.slice(begin, size - count)
                     held.append(part)
                     count += part.num_rows
                     begin += part.num_rows
-                    if count == rows:
+                    if count == size:
                         yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.noted)
-                        start, count, held = start + rows, 0, []
+                        start, count, held = start + size, 0, []
+                if start >= self.span.stop:
+                    return
         if count:
             yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.noted)
 

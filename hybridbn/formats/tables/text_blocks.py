@@ -73,6 +73,12 @@ class RecordChunk(NamedTuple):
     offset: int
     line: int
 
+    def head(self, rows: int) -> RecordChunk:
+        """Return the first of the records, at most so many."""
+        if rows >= len(self.starts):
+            return self
+        return self._replace(data=self.data[: self.ends[rows - 1]], starts=self.starts[:rows], ends=self.ends[:rows])
+
 
 def read_chunks(stream: IO[bytes], split: Splitter, rows: int, offset: int, line: int) -> Iterator[RecordChunk]:
     """Give the records of a stream, `rows` at a time; bytes after the last one go with the last piece."""
@@ -235,13 +241,28 @@ class TextSource(FileSource):
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[TextBlock]:
         """Give blocks of so many records."""
-        offset, line = self._starts[first] if first else (len(self.header), self.header_lines + 1)
         with report_damaged_gzip(), self._open() as stream:
+            offset, line = self._starts[first] if first else self._find_span(stream)
             stream.seek(offset)
             for number, piece in enumerate(read_chunks(stream, self.split, rows, offset, line), start=first):
+                start = self.span.start + number * rows
+                if start >= self.span.stop:
+                    return
                 if number == len(self._starts):
                     self._starts.append((piece.offset, piece.line))
-                yield self._block(self, number * rows, piece)
+                yield self._block(self, start, piece.head(self.span.stop - start))
+
+    def _find_span(self, stream: IO[bytes]) -> tuple[int, int]:
+        """Return where the first record of the span begins, and the number of its line."""
+        offset, line, before = len(self.header), self.header_lines + 1, self.span.start
+        stream.seek(offset)
+        for piece in read_chunks(stream, self.split, 1 << 16, offset, line) if before else ():
+            if before < len(piece.starts):
+                skipped = piece.data[: piece.starts[before]]
+                return piece.offset + len(skipped), piece.line + _count_line_ends(skipped)
+            before -= len(piece.starts)
+            offset, line = piece.offset + len(piece.data), piece.line + _count_line_ends(piece.data)
+        return offset, line
 
     def line_of(self, row: int) -> str:
         """Return the line of a row."""
