@@ -11,19 +11,19 @@ import numpy as np
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import HybridBNError, NetworkError
+from hybridbn.fitting.cross_validation import deal_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.building import Build, builder
-from hybridbn.structures.calibration import ENOUGH_ROWS, summarize_levels
 from hybridbn.structures.discriminant import discriminant
+from hybridbn.structures.heldout import ENOUGH_ROWS, BuildAndFamily, Race, describe_candidate, summarize_levels
 from hybridbn.structures.logistic import logistic
 from hybridbn.structures.model_tree import model_tree
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.nb_tree import nb_tree
-from hybridbn.structures.racing import BuildAndFamily, Race, describe_candidate
 from hybridbn.structures.random_forest import random_forest
 from hybridbn.structures.regression import regression
-from hybridbn.structures.selective import Loss, assign_folds, crps, log_loss, selective_naive_bayes
+from hybridbn.structures.selective import Loss, crps, log_loss, selective_naive_bayes
 from hybridbn.structures.tan import tan
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete
@@ -82,7 +82,7 @@ def automatic(
     Network
         Built from all rows. Its ``graph["chosen"]`` names the candidate, and ``graph["losses"]`` has the losses of all.
         For a number ``graph["calibration"]`` tells how wide the central intervals of held-out rows had to be, see
-        `hybridbn.structures.calibration`.
+        `hybridbn.structures.heldout`.
 
     Notes
     -----
@@ -142,10 +142,11 @@ class ComparedCandidates:
     def learn(self, name: str) -> Network:
         """Return the network of a candidate, learned from all rows."""
         assert self.data.target is not None
-        network = self.race.networks.get(name) if self.race is not None else None
-        if network is None:
+        built = None if self.race is None else self.race.built.get(name)
+        if built is None:
             build, family = self.candidates[name]
-            network = build.learn(self.data.table, self.data.target, family)
+            built = build.learn_held_out(self.data.table, self.data.target, family)
+        network = built.network
         network.graph["chosen"] = name
         network.graph["losses"] = self.losses
         if self.race is not None and not self._is_class():
@@ -208,7 +209,7 @@ def compare_candidates(
     if len(labeled) < 2 * folds or len(distinct) < 2:
         return ComparedCandidates(training_data, distinct, None, {})
     rows = rng.permutation(labeled)[:MOST_ROWS]
-    parts = assign_folds(cells[rows], folds, rng)
+    parts = deal_folds(len(rows), folds, rng, cells[rows])
     race = Race(training_data, target, loss, rows, parts, np.inf if seconds is None else seconds)
     losses = race.run(list(distinct.values()))
     if not losses:

@@ -7,10 +7,13 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar, overload
+from functools import partial, wraps
+from inspect import signature
+from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
 
 import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import (
@@ -28,15 +31,49 @@ from hybridbn.registry import Registry
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
-__all__ = ["BUILDERS", "Build", "Declaration", "Learner", "builder", "declaration_of", "find_unused_name"]
+__all__ = [
+    "BUILDERS",
+    "Build",
+    "Built",
+    "Declaration",
+    "HeldOut",
+    "Learner",
+    "builder",
+    "declaration_of",
+    "find_unused_name",
+]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
+Parameters = ParamSpec("Parameters")
 
 Learner: TypeAlias = Callable[[Table], Network]
 """A function that learns a network from a table."""
 
 Arcs: TypeAlias = Callable[[str, Sequence[str]], Mapping[str, tuple[str, ...]]]
 """A function of the target and all columns that returns the parents of each column."""
+
+
+class HeldOut(Protocol):
+    """What networks that were learned without a row predict for its target."""
+
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
+        """Return the posterior of the target in some rows of the table, NaN in those without a prediction."""
+
+
+class Built(NamedTuple):
+    """What a builder learns from a table.
+
+    Attributes
+    ----------
+    network : Network
+        Learned from all rows.
+    held_out : HeldOut, optional
+        What networks learned without a row predict for it, of builders that get that at little cost. Comparisons need
+        no folds then.
+    """
+
+    network: Network
+    held_out: HeldOut | None = None
 
 
 @dataclass(frozen=True)
@@ -58,9 +95,7 @@ class Declaration:
     resampling : mapping
         Options for resampled tables, many of whose networks are averaged, so that each may be found with less effort.
     held_out : callable, optional
-        Called as the builder is, it returns the network, and the probabilities (rows, classes) that networks learned
-        without a row give to its classes, or `LeftOutPredictions` of a number; for builders that get them at little
-        cost. Comparisons need no folds then.
+        The body of a builder that returns `Built`, with held-out predictions. The builder itself returns the network.
     """
 
     takes_target: bool | type[Discrete] | type[Continuous] = True
@@ -69,7 +104,7 @@ class Declaration:
     takes_weights: bool = True
     takes_holes: bool = True
     resampling: Mapping[str, Any] = field(default_factory=dict)
-    held_out: Callable[..., tuple[Network, Any]] | None = None
+    held_out: Callable[..., Built] | None = None
 
 
 BUILDERS: Registry[Callable[..., Network]] = Registry(
@@ -91,19 +126,32 @@ def builder(
     takes_weights: bool = True,
     takes_holes: bool = True,
     resampling: Mapping[str, Any] = ...,
-    held_out: Callable[..., tuple[Network, Any]] | None = None,
 ) -> Callable[[Function], Function]: ...
 
 
-def builder(function: Any = None, /, **declared: Any) -> Any:
+@overload
+def builder(
+    *,
+    held_out: Literal[True],
+    takes_target: bool | type[Discrete] | type[Continuous] = True,
+    hidden: tuple[type[Variable], ...] = (),
+    takes_weights: bool = True,
+    takes_holes: bool = True,
+    resampling: Mapping[str, Any] = ...,
+) -> Callable[[Callable[Parameters, Built]], Callable[Parameters, Network]]: ...
+
+
+def builder(function: Any = None, /, *, held_out: bool = False, **declared: Any) -> Any:
     """Declare what a function that builds networks takes, and make its name known wherever `build=` is taken.
 
-    The function itself is returned unchanged. A function without this decorator can be passed as `build=`, too; it is
-    assumed to take a target, weights and missing cells.
+    The function itself is returned, or with `held_out` one that returns its network. A function without this decorator
+    can be passed as `build=`, too; it is assumed to take a target, weights and missing cells.
 
     Parameters
     ----------
-    takes_target, hidden, arcs, takes_weights, takes_holes, resampling, held_out : as in `Declaration`
+    takes_target, hidden, arcs, takes_weights, takes_holes, resampling : as in `Declaration`
+    held_out : bool
+        Whether the function returns `Built`: a network, with predictions of rows by networks learned without them.
 
     Examples
     --------
@@ -116,14 +164,26 @@ def builder(function: Any = None, /, **declared: Any) -> Any:
     >>> len(completed["x"])
     3
     """
-    if function is None:
-        return partial(_declare, declaration=Declaration(**declared))
-    return _declare(function, Declaration())
+    declaration = Declaration(**declared)
+    if function is not None:
+        return _declare(function, declaration)
+    return partial(_declare_body if held_out else _declare, declaration=declaration)
 
 
-def _declare(function: Any, declaration: Declaration) -> Any:
+def _declare_body(body: Callable[Parameters, Built], declaration: Declaration) -> Callable[Parameters, Network]:
+    """Declare the builder that returns the network of what a function returns."""
+
+    @wraps(body)
+    def build(*args: Parameters.args, **options: Parameters.kwargs) -> Network:
+        return body(*args, **options).network
+
+    build.__signature__ = signature(body).replace(return_annotation="Network")  # type: ignore[attr-defined]
+    return _declare(build, replace(declaration, held_out=body))
+
+
+def _declare(function: Function, declaration: Declaration) -> Function:
     BUILDERS.register(function, function.__name__)
-    function.declaration = declaration
+    function.declaration = declaration  # type: ignore[attr-defined]
     return function
 
 
@@ -262,33 +322,28 @@ class Build:
         potentials : as in `hybridbn.fit`, optional
             By default the families of the structure, or the default of the builder.
         """
+        return self.learn_held_out(table, target, potentials).network
+
+    def learn_held_out(self, table: Table, target: str | None = None, potentials: Potentials | None = None) -> Built:
+        """Learn a network as `learn` does; return it with held-out predictions, if the builder has any."""
         if self.structure is not None:
-            return fit_available(self.structure, table, "auto" if potentials is None else potentials)
+            return Built(fit_available(self.structure, table, "auto" if potentials is None else potentials))
         assert self.function is not None
         self._refuse_table(table)
-        arguments = (target,) if self.declaration.takes_target else ()
+        declaration = self.declaration
+        arguments = (target,) if declaration.takes_target else ()
         options: dict[str, Any] = {} if potentials is None else {"potentials": potentials}
-        network = self.function(table, *arguments, **options)
+        if declaration.held_out is None:
+            network, held_out = self.function(table, *arguments, **options), None
+        else:
+            network, held_out = declaration.held_out(table, *arguments, **(self.keywords | options))
         if not isinstance(network, Network):
             raise NetworkError(f"the builder {self} must return a Network, not {network!r:.80}")
         if target is not None and target not in network:
             raise NetworkError(
                 f"the builder {self} returned a network without the target {target!r}; it has {shorten(network)}"
             )
-        return network
-
-    def learn_held_out(
-        self, table: Table, target: str, potentials: Potentials | None = None
-    ) -> tuple[Network, Any] | None:
-        """Learn a network and predict each row without it, as the builder declares; None where it does not."""
-        function = self.declaration.held_out
-        if function is None:
-            return None
-        self._refuse_table(table)
-        options: dict[str, Any] = dict(self.keywords)
-        if potentials is not None:
-            options["potentials"] = potentials
-        return function(table, target, **options)
+        return Built(network, held_out)
 
     def prepare_for_resampling(self) -> Build:
         """Return the same argument with the builder's options for resampled tables, where no partial sets them.

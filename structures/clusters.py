@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
@@ -18,7 +19,7 @@ from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Build, builder
 from hybridbn.structures.mixture import FOLDS, STARTS, AssignComponents, Criterion, cluster_rows
 from hybridbn.structures.naive_bayes import naive_bayes
-from hybridbn.structures.selective import Loss, assign_folds, misclassification, squared_error
+from hybridbn.structures.selective import Loss, misclassification, squared_error
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.tables.summaries import find_rows
@@ -308,12 +309,9 @@ def _lowers_loss(
     if len(data.table) < 2 * GUARD_FOLDS:
         return False
     truth = data.codes(clustering.target)
-    parts = assign_folds(truth, GUARD_FOLDS, rng)
-    gains, weights = [], []
-    mean = error = 0.0
-    for part in range(parts.max() + 1):
-        train, test = data.take(np.flatnonzero(parts != part)), np.flatnonzero(parts == part)
-        table = data.table.take(test)
+    gains, weights = np.empty(0), np.empty(0)
+    for training, test in split_folds(deal_folds(len(truth), GUARD_FOLDS, rng, truth)):
+        train, table = data.take(training), data.table.take(test)
         losses = []
         for candidate in (dict.fromkeys(counts, 1), counts):
             network = clustering.cluster(train, candidate, rng).build_network(build, potentials)
@@ -321,14 +319,11 @@ def _lowers_loss(
             losses.append(
                 loss(network.posterior(clustering.target, table.select(names), impossible="nan"), truth[test])
             )
-        gains.append(np.nan_to_num(losses[0] - losses[1]))
-        weights.append(data.table.weights[test])
-        gain, weight = np.concatenate(gains), np.concatenate(weights)
-        mean = np.average(gain, weights=weight)
-        error = np.sqrt(np.average((gain - mean) ** 2, weights=weight) / len(gain))
-        if abs(mean) > CLEAR * error:
+        gains = np.append(gains, np.nan_to_num(losses[0] - losses[1]))
+        weights = np.append(weights, table.weights)
+        if any(is_clearly_less(0.0, sign * gains, weights, CLEAR) for sign in (1, -1)):
             break
-    return bool(mean > error)
+    return is_clearly_less(0.0, gains, weights, errors=1.0)
 
 
 def _default_loss(data: TrainingData) -> Loss:

@@ -8,16 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
+from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.structures.building import builder
-from hybridbn.structures.selective import assign_folds
+from hybridbn.structures.building import Built, builder
+from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = ["DiscriminantAnalysis", "Normals", "Shrinkage", "discriminant", "learn_discriminant"]
+__all__ = ["DiscriminantAnalysis", "Normals", "Shrinkage", "discriminant"]
 
 STRENGTHS = (np.inf, 20.0, 5.0, 1.0, 0.2)
 """As how many rows for each number the common covariances count in those of a class, the strongest first."""
@@ -32,20 +33,7 @@ WORTHWHILE = 1e-3
 """Nats of each held-out row: a share of the sphere that gains less is the last one tried."""
 
 
-def learn_discriminant(
-    data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, random_state: Any = 0
-) -> tuple[Network, Values]:
-    """Return the network, and the probabilities (rows, classes) that such networks give to rows they have not seen."""
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "discriminant functions")
-    variable = labeled.variable(target)
-    assert isinstance(variable, Discrete)
-    analysis = DiscriminantAnalysis(labeled, variable)
-    held_out = np.full((count, len(variable)), np.nan)
-    shrinkage, held_out[rows] = analysis.tune(make_generator(random_state))
-    return Network(analysis.list_potentials(shrinkage)), held_out
-
-
-@builder(takes_target=Discrete, held_out=learn_discriminant)
+@builder(takes_target=Discrete, held_out=True)
 def discriminant(
     data: Any,
     target: str,
@@ -53,7 +41,7 @@ def discriminant(
     weights: Any = None,
     *,
     random_state: Any = 0,
-) -> Network:
+) -> Built:
     r"""Build the network of quadratic discriminant analysis: numbers with any covariance given the class.
 
     .. math:: f(c, x, d) = P(c) \; N(x; \mu_c, \Sigma_c) \prod_i P(d_i \mid c)
@@ -94,7 +82,13 @@ def discriminant(
     >>> list(net.edges), net.posterior("c", {"x": 1.0, "y": 1.0}).mode()
     ([('c', 'x'), ('c', 'y'), ('x', 'y')], 'alike')
     """
-    return learn_discriminant(data, target, potentials, weights, random_state=random_state)[0]
+    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "discriminant functions")
+    variable = labeled.variable(target)
+    assert isinstance(variable, Discrete)
+    analysis = DiscriminantAnalysis(labeled, variable)
+    shrinkage, told = analysis.tune(make_generator(random_state))
+    network = Network(analysis.list_potentials(shrinkage))
+    return Built(network, HeldOutClasses.of(variable, told, rows, count))
 
 
 class Shrinkage(NamedTuple):
@@ -179,18 +173,17 @@ class DiscriminantAnalysis:
     def tune(self, rng: np.random.Generator) -> tuple[Shrinkage, Values]:
         """Return the shrinkage that predicts held-out rows best, and their probabilities."""
         count = len(self.classes)
-        parts = assign_folds(self.classes, min(FOLDS, count), rng)
+        folds = list(split_folds(deal_folds(count, FOLDS, rng, self.classes)))
         tables = np.zeros((count, len(self.target)))
-        for part in range(parts.max() + 1):
-            tables[parts == part] = self._score_tables(np.flatnonzero(parts != part), np.flatnonzero(parts == part))
+        for rows, test in folds:
+            tables[test] = self._score_tables(rows, test)
         best, chosen, told = np.inf, Shrinkage(STRENGTHS[0], 0.0), tables
         for share in SHARES if self.names else SHARES[:1]:
             before = best
             # rounder covariances need less of the common ones
             for strength in STRENGTHS[STRENGTHS.index(chosen.strength) :] if self.names else STRENGTHS[:1]:
                 logs = tables.copy()
-                for part in range(parts.max() + 1):
-                    test, rows = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
+                for rows, test in folds:
                     logs[test] += self.score(self.estimate(rows, Shrinkage(strength, share)), test)
                 logs -= logs.max(axis=1, keepdims=True)
                 logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))

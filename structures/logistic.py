@@ -13,6 +13,7 @@ from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.atoms import AtomsFitter
 from hybridbn.fitting.base import run_over_table
+from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.softmax import regress_classes
@@ -21,13 +22,13 @@ from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import builder
+from hybridbn.structures.building import Built, builder
 from hybridbn.structures.discriminant import DiscriminantAnalysis, Normals, Shrinkage
-from hybridbn.structures.selective import assign_folds
+from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
-from hybridbn.variables import Codes, Continuous, Discrete, Values
+from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["learn_logistic", "logistic"]
+__all__ = ["logistic"]
 
 RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3)
 """Penalties of squared coefficients of standardized columns, the strongest first."""
@@ -44,39 +45,7 @@ MOST_SHIFT = 300.0
 """Greatest difference of log probabilities between the classes' prior probabilities."""
 
 
-@share_passes
-def learn_logistic(
-    data: Any,
-    target: str,
-    potentials: Potentials = "auto",
-    weights: Any = None,
-    *,
-    correlated: bool = False,
-    random_state: Any = 0,
-    n_jobs: int | None = None,
-) -> tuple[Network, Values]:
-    """Return the network, and the probabilities (rows, classes) that regressions give to rows they have not seen."""
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "logistic regressions")
-    for name in labeled.attributes:
-        fitter = labeled.roles[name].fitter
-        # heavy points of a number are numbers as others are
-        fitter = fitter.density if isinstance(fitter, AtomsFitter) else fitter
-        if isinstance(labeled.variable(name), Continuous) and not (
-            fitter in ("auto", "gaussian") or isinstance(fitter, GaussianFitter)
-        ):
-            raise NetworkError(
-                f"{name!r}: logistic takes normal densities and tables, not {fitter!r}; say potentials='gaussian', or"
-                " 'multinomial' to cut numbers into intervals"
-            )
-    variable = labeled.variable(target)
-    assert isinstance(variable, Discrete)
-    regression = _Regression(labeled, variable, correlated)
-    held_out = np.full((count, len(variable)), np.nan)
-    parameters, held_out[rows] = regression.tune(make_generator(random_state))
-    return Network(regression.list_potentials(parameters)), held_out
-
-
-@builder(takes_target=Discrete, held_out=learn_logistic)
+@builder(takes_target=Discrete, held_out=True)
 @share_passes
 def logistic(
     data: Any,
@@ -87,7 +56,7 @@ def logistic(
     correlated: bool = False,
     random_state: Any = 0,
     n_jobs: int | None = None,
-) -> Network:
+) -> Built:
     r"""Build naive Bayes whose parameters are those of a multinomial logistic regression.
 
     In naive Bayes of tables and of normal densities with a variance for all classes, the log-odds of two classes are a
@@ -139,7 +108,24 @@ def logistic(
     >>> list(net.edges), net.posterior("c", {"x": 5.0, "copy": 5.0}).mode()
     ([('c', 'x'), ('c', 'copy')], 'b')
     """
-    return learn_logistic(data, target, potentials, weights, correlated=correlated, random_state=random_state)[0]
+    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "logistic regressions")
+    for name in labeled.attributes:
+        fitter = labeled.roles[name].fitter
+        # heavy points of a number are numbers as others are
+        fitter = fitter.density if isinstance(fitter, AtomsFitter) else fitter
+        if isinstance(labeled.variable(name), Continuous) and not (
+            fitter in ("auto", "gaussian") or isinstance(fitter, GaussianFitter)
+        ):
+            raise NetworkError(
+                f"{name!r}: logistic takes normal densities and tables, not {fitter!r}; say potentials='gaussian', or"
+                " 'multinomial' to cut numbers into intervals"
+            )
+    variable = labeled.variable(target)
+    assert isinstance(variable, Discrete)
+    regression = _Regression(labeled, variable, correlated)
+    parameters, told = regression.tune(make_generator(random_state))
+    network = Network(regression.list_potentials(parameters))
+    return Built(network, HeldOutClasses.of(variable, told, rows, count))
 
 
 class _Block(NamedTuple):
@@ -217,15 +203,14 @@ class _Regression:
     def tune(self, rng: np.random.Generator) -> tuple[Values, Values]:
         """Return the parameters with the penalty that predicts held-out rows best, and the held-out probabilities."""
         count = len(self.classes)
-        parts = assign_folds(self.classes, min(FOLDS, count), rng)
-        zeros = np.zeros((len(self.target), self.design.shape[1]))
-        first = [zeros] * (parts.max() + 1)
+        folds = list(split_folds(deal_folds(count, FOLDS, rng, self.classes)))
+        first = [np.zeros((len(self.target), self.design.shape[1]))] * len(folds)
         best, chosen, told = np.inf, RIDGES[0], np.empty(0)
         for ridge in RIDGES:
             logs = np.empty((count, len(self.target)))
-            first = list(run_over_table(partial(self._regress_fold, parts, ridge), enumerate(first), self.data.table))
-            for part, parameters in enumerate(first):
-                test = np.flatnonzero(parts == part)
+            regress = partial(self._regress_fold, ridge)
+            first = list(run_over_table(regress, zip(folds, first, strict=True), self.data.table))
+            for (_, test), parameters in zip(folds, first, strict=True):
                 logs[test] = self._predict(parameters, test)
             loss = float(-logs[np.arange(count), self.classes] @ self.weights)
             if loss >= best:
@@ -235,9 +220,10 @@ class _Regression:
                 break
         return self._regress(np.arange(count), first[0], chosen), told
 
-    def _regress_fold(self, parts: Codes, ridge: float, fold: tuple[int, Values]) -> Values:
+    def _regress_fold(self, ridge: float, start: tuple[tuple[NDArray[np.intp], Any], Values]) -> Values:
         """Return the parameters learned from the rows outside of a fold, from those of another penalty."""
-        return self._regress(np.flatnonzero(parts != fold[0]), fold[1], ridge)
+        (rows, _), first = start
+        return self._regress(rows, first, ridge)
 
     def _regress(self, rows: NDArray[np.intp], first: Values, ridge: float) -> Values:
         """Return the parameters learned from some rows."""

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.structures.mixture_covariance import PRIOR_VARIANCE, Covariance, count_covariances
 from hybridbn.structures.mixture_em import (
     MixtureFit,
@@ -96,7 +97,7 @@ class FormSearch:
         self.statistics: MixtureStatistics = statistics
         self.joint: NDArray[np.intp] = joint
         self.held_out: bool = criterion == "held_out"
-        self.parts: NDArray[np.intp] = rng.permutation(rows) % min(folds, max(rows, 1))
+        self.parts: NDArray[np.intp] = deal_folds(rows, folds, rng)
         self.weights: Values = statistics.weights[None]
         if self.held_out:
             self.weights = self.weights * (self.parts != np.arange(self.parts.max() + 1)[:, None])
@@ -178,8 +179,7 @@ class FormSearch:
 
     def _is_better(self, logs: Values, than: Values) -> bool:
         """Tell whether held-out rows are more likely by more than what they vary."""
-        gains = self.statistics.weights * (logs - than)
-        return float(gains.sum()) > math.sqrt(len(gains)) * float(gains.std())
+        return is_clearly_less(-logs, -than, self.statistics.weights, errors=1.0)
 
     def _choose_prior(self, best: _Best) -> float:
         """Return the variance of the prior under which held-out rows are most likely; their densities are the best's

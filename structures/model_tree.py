@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
+from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.growth import TreeNode, leaves
@@ -27,7 +28,7 @@ from hybridbn.fitting.trees.regression_splits import (
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.potentials.boxes import Boxes
-from hybridbn.structures.building import builder, find_unused_name
+from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.regression import (
     Regressors,
     build_linear_network,
@@ -39,13 +40,10 @@ from hybridbn.structures.regression import (
 )
 from hybridbn.structures.regression_passes import RowTrust, scan_regressors
 from hybridbn.structures.residual_mixture import (
-    LeftOutPredictions,
     ResidualMixture,
     fit_residual_mixture,
-    is_clearly_less,
     score_residuals,
 )
-from hybridbn.structures.selective import assign_folds
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["model_tree"]
@@ -79,34 +77,7 @@ FEW_ROWS = 20
 """A row of a state that fewer rows have may decide on which side of a cut the state is."""
 
 
-def learn_model_tree(
-    data: Any,
-    target: str,
-    potentials: Potentials = "auto",
-    weights: Any = None,
-    *,
-    trees: int = 1,
-    max_depth: int = 4,
-    tested: int | None = None,
-    name: str | None = None,
-    random_state: Any = 0,
-) -> tuple[Network, LeftOutPredictions]:
-    """Return model trees, and what trees that have not seen it predict for each row."""
-    read, used, source = read_for_regression(data, target, potentials, weights)
-    for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0), ("tested", tested, 0)):
-        if what == "tested" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
-    if name is not None and name in read.roles:
-        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    regressors = learn_regressors(read, used, source)
-    most = TESTED_NUMBERS if tested is None else (int(tested),)
-    forest = _Forest(regressors, int(trees), int(max_depth), most, make_generator(random_state))
-    return forest.build_network(name or find_unused_name(f"{target} leaf", read.roles))
-
-
-@builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=learn_model_tree)
+@builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=True)
 def model_tree(
     data: Any,
     target: str,
@@ -118,7 +89,7 @@ def model_tree(
     tested: int | None = None,
     name: str | None = None,
     random_state: Any = 0,
-) -> Network:
+) -> Built:
     r"""Build a model tree of a number: tests at the nodes, and in each leaf a linear regression on all other columns.
 
     As a network it has a hidden node for the leaf, which is a function of the attributes tested:
@@ -191,17 +162,18 @@ def model_tree(
     >>> [round(net.posterior("y", known).mean()) for known in ({"x": -1.0, "z": 1.0}, {"z": 1.0})]
     [1, 2]
     """
-    return learn_model_tree(
-        data,
-        target,
-        potentials,
-        weights,
-        trees=trees,
-        max_depth=max_depth,
-        tested=tested,
-        name=name,
-        random_state=random_state,
-    )[0]
+    read, used, source = read_for_regression(data, target, potentials, weights)
+    for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0), ("tested", tested, 0)):
+        if what == "tested" and value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    if name is not None and name in read.roles:
+        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    regressors = learn_regressors(read, used, source)
+    most = TESTED_NUMBERS if tested is None else (int(tested),)
+    forest = _Forest(regressors, int(trees), int(max_depth), most, make_generator(random_state))
+    return forest.build(name or find_unused_name(f"{target} leaf", read.roles))
 
 
 _HeldOut: TypeAlias = tuple[Values, Values, NDArray[np.intp]]
@@ -290,8 +262,8 @@ class _Forest:
         self.tests = [test for test in tests if test.size > 1]
         self.samples = self._draw_samples(trees)
 
-    def build_network(self, name: str) -> tuple[Network, LeftOutPredictions]:
-        """Return the network, and what trees that have not seen it predict for each row."""
+    def build(self, name: str) -> Built:
+        """Return the network, with what trees that have not seen it predict for each row."""
         if not self.depth or not self.tests or not self.regressors.names:
             return build_regression_network(self.regressors)
         rows = self._read_rows()
@@ -303,7 +275,8 @@ class _Forest:
             mixed = self._mix(tuned, rows)
             if mixed is not None:
                 groups, noise, held_out = mixed
-                return self._join_leaves(groups, noise, name), predict_left_out(self.regressors, noise, *held_out)
+                network = self._join_leaves(groups, noise, name)
+                return Built(network, predict_left_out(self.regressors, noise, *held_out))
         if not tuned.depth:
             return build_regression_network(self.regressors)
         trees = tuned.trees
@@ -316,7 +289,7 @@ class _Forest:
         elif not self.several:
             trees = grow_regressions(rows, (self.weights * tuned.trust)[None], tuned.growth, self.rng)
         network = self._join_leaves([_Group(trees, tuned.depth, self.tests)], tuned.noise, name)
-        return network, predict_left_out(self.regressors, tuned.noise, *tuned.held_out)
+        return Built(network, predict_left_out(self.regressors, tuned.noise, *tuned.held_out))
 
     def _mix(self, tuned: _TunedForest, rows: RegressionRows) -> tuple[list[_Group], ResidualMixture, _HeldOut] | None:
         """Return trees some of which have no regressions, if these together predict held-out rows better."""
@@ -378,7 +351,7 @@ class _Forest:
         """Return how often the rows occur in the samples that trees for tuning grow from, (models, rows)."""
         count = len(self.target)
         if not self.several:
-            parts = assign_folds(self.target, min(FOLDS, count), self.rng)
+            parts = deal_folds(count, FOLDS, self.rng, self.target)
             return np.asarray(parts != np.arange(parts.max() + 1)[:, None], dtype=np.uint8)
         drawn = (self.rng.integers(count, size=count) for _ in range(trees))
         samples = np.stack([np.bincount(rows, minlength=count).astype(np.uint8) for rows in drawn])

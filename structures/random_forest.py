@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import HybridBNError, NetworkError
+from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_class_forest
@@ -18,8 +19,8 @@ from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import builder, find_unused_name
-from hybridbn.structures.selective import assign_folds
+from hybridbn.structures.building import Built, builder, find_unused_name
+from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
@@ -48,33 +49,7 @@ STRENGTHS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _OPTIONS = Options(tolerance=1e-6, impossible="nan")
 
 
-def learn_random_forest(
-    data: Any,
-    target: str,
-    potentials: Potentials = "auto",
-    weights: Any = None,
-    *,
-    trees: int = 100,
-    name: str | None = None,
-    random_state: Any = 0,
-) -> tuple[Network, Values]:
-    """Return a random forest, and the probabilities (rows, classes) that trees give to rows they have not seen."""
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "random forests")
-    if isinstance(trees, bool) or not isinstance(trees, int | np.integer) or trees < 1:
-        raise NetworkError(f"trees must be a whole number, at least 1, not {trees!r}")
-    if name is not None and name in labeled.roles:
-        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    variable = labeled.variable(target)
-    assert isinstance(variable, Discrete)
-    leaf = name or find_unused_name(f"{target} leaf", labeled.roles)
-    types = Discrete(find_unused_name(f"{target} type", [*labeled.roles, leaf]), variable.states)
-    forest = _ClassForest(labeled, variable, types, int(trees), make_generator(random_state))
-    held_out = np.full((count, len(variable)), np.nan)
-    held_out[rows] = forest.grown.held_out
-    return forest.build_network(leaf), held_out
-
-
-@builder(takes_target=Discrete, held_out=learn_random_forest, hidden=(Discrete,))
+@builder(takes_target=Discrete, held_out=True, hidden=(Discrete,))
 def random_forest(
     data: Any,
     target: str,
@@ -84,7 +59,7 @@ def random_forest(
     trees: int = 100,
     name: str | None = None,
     random_state: Any = 0,
-) -> Network:
+) -> Built:
     r"""Build a random forest for classes: many trees of tests, whose leaves tell how probable the classes are.
 
     As a network it has a hidden node for the leaf, which is a function of the attributes for each tree; the leaves of
@@ -132,7 +107,18 @@ def random_forest(
     >>> net.posterior("c", {"x": 1.0, "z": 1.0}).mode(), round(net.posterior("c", {"x": 1.0}).probability("same"), 1)
     ('same', 0.5)
     """
-    return learn_random_forest(data, target, potentials, weights, trees=trees, name=name, random_state=random_state)[0]
+    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "random forests")
+    if isinstance(trees, bool) or not isinstance(trees, int | np.integer) or trees < 1:
+        raise NetworkError(f"trees must be a whole number, at least 1, not {trees!r}")
+    if name is not None and name in labeled.roles:
+        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    variable = labeled.variable(target)
+    assert isinstance(variable, Discrete)
+    leaf = name or find_unused_name(f"{target} leaf", labeled.roles)
+    types = Discrete(find_unused_name(f"{target} type", [*labeled.roles, leaf]), variable.states)
+    forest = _ClassForest(labeled, variable, types, int(trees), make_generator(random_state))
+    held_out = HeldOutClasses.of(variable, forest.grown.held_out, rows, count)
+    return Built(forest.build_network(leaf), held_out)
 
 
 class _Column(NamedTuple):
@@ -241,11 +227,9 @@ class _ClassForest:
         Otherwise the cells that are drawn would tell the class of a row that trees are tested with.
         """
         attributes = self.data.table.select(self.data.attributes)
-        parts = assign_folds(self.classes, min(FOLDS, len(self.classes)), self.rng)
         probabilities = np.empty((len(self.classes), len(self.types)))
-        for part in range(parts.max() + 1):
-            test = np.flatnonzero(parts == part)
-            network = self._describe_attributes(np.flatnonzero(parts != part))
+        for rows, test in split_folds(deal_folds(len(self.classes), FOLDS, self.rng, self.classes)):
+            network = self._describe_attributes(rows)
             posterior = network.posterior(self.types.name, attributes.take(test), options=_OPTIONS)
             assert isinstance(posterior, DiscretePosterior)
             probabilities[test] = posterior.probabilities

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.atoms import AtomsFitter
+from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
@@ -30,14 +31,13 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import builder, find_unused_name
+from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.chow_liu import build_tree
 from hybridbn.structures.regression_passes import RowTrust, fill_column, scan_regressors
 from hybridbn.structures.residual_mixture import (
     LeftOutPredictions,
     ResidualMixture,
     fit_residual_mixture,
-    is_clearly_less,
     score_residuals,
 )
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
@@ -55,15 +55,8 @@ __all__ = [
 ]
 
 
-def learn_regression(
-    data: Any, target: str, potentials: Potentials = "auto", weights: Any = None
-) -> tuple[Network, LeftOutPredictions]:
-    """Return a linear regression, and what it predicts for each row when it is learned without that row."""
-    return build_regression_network(learn_regressors(*read_for_regression(data, target, potentials, weights)))
-
-
-@builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=learn_regression)
-def regression(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Network:
+@builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=True)
+def regression(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Built:
     r"""Build a linear regression of a number on all other columns, as a network in which every cell may be missing.
 
     .. math:: f(y, x) = f(y \mid x) \prod_i f(x_i \mid x_{p(i)}), \quad y \mid x \sim N(a + b x, s^2)
@@ -104,11 +97,11 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     >>> round(complete.mean(), 1), round(partial.mean(), 1), partial.std() > 5 * complete.std()
     (5.0, 3.5, True)
     """
-    return learn_regression(data, target, potentials, weights)[0]
+    return build_regression_network(learn_regressors(*read_for_regression(data, target, potentials, weights)))
 
 
-def build_regression_network(regressors: Regressors) -> tuple[Network, LeftOutPredictions]:
-    """Build the network of the regression on all rows; return it and the predictions of rows left out.
+def build_regression_network(regressors: Regressors) -> Built:
+    """Build the network of the regression on all rows, with the predictions of rows left out.
 
     Where the rows are read in passes one pass sums up their products, and the rest is that of the sample.
     """
@@ -121,7 +114,7 @@ def build_regression_network(regressors: Regressors) -> tuple[Network, LeftOutPr
         (tree,) = grow_scanned_regressions(scanned, 1, Growth(0.0, depth=0), np.random.default_rng(0))
         root = tree.statistics.coefficients
     network = build_linear_network(regressors, root[None], variance, noise)
-    return network, predict_left_out(regressors, noise, regressors.target - residuals, variances, rows)
+    return Built(network, predict_left_out(regressors, noise, regressors.target - residuals, variances, rows))
 
 
 def judge_left_out(regressors: Regressors) -> tuple[ResidualMixture, Values, Values]:

@@ -17,7 +17,6 @@ __all__ = [
     "LeftOutPredictions",
     "ResidualMixture",
     "fit_residual_mixture",
-    "is_clearly_less",
     "mix_predictions",
     "score_residuals",
 ]
@@ -170,22 +169,6 @@ class LeftOutPredictions:
         return GaussianPosterior(self.variable, parts[0], parts[1], parts[2], False, np.zeros(len(rows)), None)
 
 
-def is_clearly_less(first: Values, second: Values, weights: Values) -> bool:
-    """Return whether scores are less than others by more than two standard errors of the difference; NaN is left out.
-
-    Rows decide how much others are trusted that predict them, so that smaller gains of robust models are mostly luck.
-    """
-    gains = second - first
-    known = np.isfinite(gains)
-    if not known.any() or not weights[known].sum() > 0:
-        return False
-    shares = weights[known] / weights[known].sum()
-    mean = float(shares @ gains[known])
-    return mean > CLEAR * float(np.sqrt(shares**2 @ (gains[known] - mean) ** 2))
-
-
-CLEAR = 2.0
-"""By so many standard errors."""
 SCORED_ROWS = 4000
 """Scores of so many rows are enough to compare two models."""
 

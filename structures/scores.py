@@ -14,6 +14,7 @@ from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.counting import Moments
+from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.semiparametric import SemiparametricFitter
 from hybridbn.structures.family_scores import FamilyScores, evaluate_rows
 from hybridbn.structures.training_data import TrainingData
@@ -261,9 +262,8 @@ class _HeldOutScores(_SingleScores):
         rows = np.flatnonzero(self.weights > 0)
         if folds > len(rows):
             raise NetworkError(f"{len(rows)} rows can't be put into {folds} folds")
-        order = make_generator(random_state).permutation(rows)
-        parts = [np.sort(order[number::folds]) for number in range(folds)]
-        self._folds = [(data.take(np.setdiff1d(rows, part)), part) for part in parts]
+        parts = deal_folds(len(rows), folds, make_generator(random_state))
+        self._folds = [(data.take(rows[training]), rows[test]) for training, test in split_folds(parts)]
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._sort_by_column(parents))

@@ -1,6 +1,4 @@
-"""Selective naive Bayes: naive Bayes with the attributes that improve prediction in a cross-validation; losses and
-folds.
-"""
+"""Selective naive Bayes: naive Bayes with the attributes that improve prediction in a cross-validation; losses."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import run_over_table
+from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, split_folds
 from hybridbn.fitting.fitter_choice import Potentials, roles
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
@@ -25,10 +24,9 @@ from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, varies
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_with_target
 from hybridbn.tables import Table
-from hybridbn.tables.row_numbers import hash_numbers, mix_bits
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-__all__ = ["Loss", "assign_folds", "crps", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
+__all__ = ["Loss", "crps", "log_loss", "misclassification", "selective_naive_bayes", "squared_error"]
 
 Loss: TypeAlias = Callable[[Any, NDArray[Any]], Values]
 """A function of the posterior of the target and its true codes or values that returns the loss of each row (rows,)."""
@@ -165,12 +163,12 @@ def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, 
         )
     importance = Dependence(data).measure_with_target()
     ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
-    parts = assign_folds(data.codes(target), min(folds, len(data.table)), rng)
-    training = [data.take(np.flatnonzero(parts != part)) for part in range(parts.max() + 1)]
+    splits = list(split_folds(deal_folds(len(data.table), folds, rng, data.codes(target))))
+    training = [data.take(rows) for rows, _ in splits]
     ranked = [name for name in ranked if all(varies(part, name) for part in training)]
     fitted_folds = list(
         run_over_table(
-            lambda i: _fit_fold(data, training[i], np.flatnonzero(parts == i), target, ranked),
+            lambda i: _fit_fold(data, training[i], splits[i][1], target, ranked),
             range(len(training)),
             data.table,
         )
@@ -195,7 +193,7 @@ def _choose_by_passes(data: TrainingData, target: str, loss: Loss, folds: int, s
     data = replace(data, table=data.table.keep_rows(data.table.variable(target)))
     importance = Dependence(data).measure_with_target()
     ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
-    deal = partial(deal_rows, folds=folds, seed=seed)
+    deal = partial(deal_numbered_rows, folds=folds, seed=seed)
     training = [replace(data, table=data.table.weigh_rows(_Others(deal, fold))) for fold in range(folds)]
     ranked = [name for name in ranked if all(varies(part, name) for part in training)]
     parents = {target: (), **dict.fromkeys(ranked, (target,))}
@@ -207,21 +205,6 @@ def _choose_by_passes(data: TrainingData, target: str, loss: Loss, folds: int, s
         return total / weight if np.isfinite(total) else np.inf
 
     return _add_attributes(ranked, measure)
-
-
-def deal_rows(first: int, rows: int, folds: int, seed: int) -> Codes:
-    """Deal consecutive rows to folds by their numbers: each so many neighbors in an order of their own.
-
-    Examples
-    --------
-    >>> dealt = deal_rows(0, 9, 3, 0)
-    >>> np.bincount(dealt).tolist(), (deal_rows(4, 5, 3, 0) == dealt[4:]).all()
-    ([3, 3, 3], np.True_)
-    """
-    start = first // folds * folds
-    stop = -(-(first + rows) // folds) * folds
-    hashes = hash_numbers(mix_bits(np.arange(start, stop, dtype=np.uint64) ^ np.uint64(seed))).reshape(-1, folds)
-    return np.asarray(hashes.argsort(axis=1).ravel()[first - start :][:rows])
 
 
 @dataclass(frozen=True)
@@ -257,17 +240,6 @@ class _SumLosses:
             losses = self.loss(posterior, part.coded(self.variable))
             sums += losses @ part.weights, part.weights.sum()
         return sums
-
-
-def assign_folds(target: NDArray[Any], folds: int, rng: np.random.Generator) -> Codes:
-    """Assign rows to folds at random, stratified by the class or the value of the target."""
-    rows = len(target)
-    blocks = -(-rows // folds)
-    shuffled = rng.permuted(np.tile(np.arange(folds), (blocks, 1)), axis=1).ravel()[:rows]
-    parts = np.empty(rows, dtype=np.intp)
-    parts[np.argsort(target, kind="stable")] = shuffled
-    # with very few rows the last block may leave a fold empty
-    return np.asarray(np.unique(parts, return_inverse=True)[1])
 
 
 def _fit_fold(data: TrainingData, training: TrainingData, rows: Codes, target: str, names: Sequence[str]) -> _Fold:

@@ -13,8 +13,8 @@ from sklearn.base import clone
 from sklearn.model_selection import cross_val_score
 
 import hybridbn as hb
+from hybridbn.fitting.cross_validation import deal_folds
 from hybridbn.structures import nb_tree, tan
-from hybridbn.structures.selective import assign_folds
 
 
 def data(rows: int = 300, classes: int = 2) -> tuple[pd.DataFrame, np.ndarray[Any, Any]]:
@@ -106,7 +106,7 @@ def test_boosting_is_calibrated_where_folds_lack_a_column() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=30)
     rare = np.full(30, None, dtype=object)
-    rare[assign_folds((x > 0).astype(int), 3, np.random.default_rng(0)) == 1] = "seen"
+    rare[deal_folds(30, 3, np.random.default_rng(0), x > 0) == 1] = "seen"
     X = pd.DataFrame({"x": x, "rare": rare})
     for potentials in ("auto", {"rare": "multinomial"}):
         model = hb.HybridClassifier(nb_tree, boost=3, potentials=potentials).fit(X, x > 0)

@@ -16,10 +16,10 @@ from test_scans import make_data, names_of, same, write
 import hybridbn as hb
 from hybridbn.backends import files
 from hybridbn.backends.processes import open_pool
+from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility
 from hybridbn.learning.boosting import counts, passes, scanned_counts
 from hybridbn.structures import class_clusters, mixture, nb_tree
-from hybridbn.tables.row_numbers import assign_row_folds
 
 pytest.importorskip("pyarrow")
 
@@ -247,9 +247,10 @@ def test_rows_without_weight_have_no_say_in_any_batch(tmp_path: Path) -> None:
 
 @given(start=st.integers(0, 50), stop=st.integers(51, 400))
 def test_folds_depend_on_the_rows_numbers_alone(start: int, stop: int) -> None:
-    folds = assign_row_folds(np.arange(400))
-    np.testing.assert_array_equal(assign_row_folds(np.arange(start, stop)), folds[start:stop])
-    assert np.bincount(folds).tolist() == [80] * 5
+    for folds in (2, 5, 25):
+        dealt = deal_numbered_rows(0, 400, folds, seed=1)
+        np.testing.assert_array_equal(deal_numbered_rows(start, stop - start, folds, seed=1), dealt[start:stop])
+        assert np.bincount(dealt).tolist() == [400 // folds] * folds
 
 
 def make_votes(rows: int, seed: int) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from hybridbn.inference.engines import Engine
 from hybridbn.inference.engines.number_forest import NumberForest
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures import model_tree, regression
-from hybridbn.structures.model_tree import _measure_tails, learn_model_tree
+from hybridbn.structures.model_tree import _measure_tails
 from hybridbn.structures.regression import learn_regressors, read_for_regression
 
 SEVERAL = partial(model_tree, trees=5, tested=1)  # exact answers for rows with holes take little time then
@@ -116,7 +116,7 @@ def test_a_complete_row_is_in_one_leaf_and_gets_its_regression(missing):
 def test_few_trees_predict_every_row_that_one_of_them_has_not_seen(rows, trees, seed):
     rng = np.random.default_rng(seed)
     data = {"x": rng.normal(size=rows), "y": rng.normal(size=rows)}
-    _, told = learn_model_tree(data, "y", trees=trees, random_state=seed)
+    _, told = model_tree.declaration.held_out(data, "y", trees=trees, random_state=seed)
     assert np.isfinite(told.select_rows(np.arange(rows)).mean()).all()
 
 
@@ -205,7 +205,7 @@ def test_some_trees_have_means_in_their_leaves():
     step = np.floor(8 * x).astype(int)
     levels = np.array([0.0, 3.0, -2.0, 1.0, 4.0, -1.0, 2.0, -3.0])
     data = {"x": x, "z": z, "y": levels[step] + (0.05 + step / 8) * rng.normal(size=300)}
-    net, told = learn_model_tree(data, "y", trees=10, max_depth=2)
+    net, told = model_tree.declaration.held_out(data, "y", trees=10, max_depth=2)
     slopes = np.abs(net.potential("y").coefficients).max(axis=(1, 2))
     assert 0.2 < np.mean(slopes == 0) <= 1
     assert np.isfinite(told.select_rows(np.arange(300)).mean()).all()

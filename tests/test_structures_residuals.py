@@ -8,16 +8,13 @@ import pytest
 from scipy.integrate import trapezoid
 
 import hybridbn as hb
+from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.structures import automatic, model_tree, regression
 from hybridbn.structures.building import Build
-from hybridbn.structures.calibration import calibrate_intervals, summarize_levels, widen_level
-from hybridbn.structures.model_tree import learn_model_tree
-from hybridbn.structures.racing import Race
-from hybridbn.structures.regression import learn_regression
+from hybridbn.structures.heldout import Race, calibrate_intervals, summarize_levels, widen_level
 from hybridbn.structures.residual_mixture import (
     ResidualMixture,
     fit_residual_mixture,
-    is_clearly_less,
     score_residuals,
 )
 from hybridbn.structures.selective import crps
@@ -198,14 +195,14 @@ def make_states(seed, rows, states=50):
     return hb.Table({"x": x[:, 0], "z": x[:, 1], "name": names, "y": y})
 
 
-@pytest.mark.parametrize("learn", [learn_regression, learn_model_tree, partial(learn_model_tree, trees=20)])
-def test_rows_left_out_are_predicted_as_new_ones_are(learn):
+@pytest.mark.parametrize("build", [regression, model_tree, partial(model_tree, trees=20)])
+def test_rows_left_out_are_predicted_as_new_ones_are(build):
     """No row tells its own prediction anything, not even by the effect of a category that few rows share."""
     scores = []
     for seed in range(4):
         table = make_states(seed, 240)
         training, fresh = table[:120], table[120:]
-        network, held_out = learn(training, "y")
+        network, held_out = Build.of(build).learn_held_out(training, "y")
         told = network.posterior("y", fresh.select(["x", "z", "name"]), beyond="bound")
         pair = [(held_out.select_rows(np.arange(120)), training.column("y")), (told, fresh.column("y"))]
         scores.append([[p.crps(y).mean(), (p.central_level(y) < 0.9).mean()] for p, y in pair])
@@ -220,7 +217,7 @@ def test_regressions_leave_out_what_they_say():
     data = {"x": x, "c": np.where(rng.random(30) < 0.5, "a", "b"), "y": x + 0.3 * rng.normal(size=30)}
     data["y"][4] = np.nan
     table = hb.Table(data)
-    _, held_out = learn_regression(table, "y")
+    _, held_out = Build.of("regression").learn_held_out(table, "y")
     means = held_out.select_rows(np.arange(30)).mean()
     assert np.isnan(means[4])
     np.testing.assert_array_equal(held_out.select_rows(np.array([7, 4, 3])).mean(), means[[7, 4, 3]])
@@ -235,9 +232,9 @@ def test_comparisons_of_numbers_learn_each_candidate_once():
     read = read_data_with_target(table, "y", "auto", None)
     rows = np.arange(300)
     race = Race(read, "y", crps, rows, rows % 5)
-    race._learn = None  # no fold is learned
     losses = race.run([(Build.of("regression"), "gaussian"), (Build.of("model_tree"), "gaussian")])
-    assert set(losses) == set(race.networks) == {"regression, gaussian", "model_tree, gaussian"}
+    assert set(losses) == set(race.built) == {"regression, gaussian", "model_tree, gaussian"}
+    assert not race._networks  # no fold is learned
     # nobody drops out after a few rows, as all of them are known
     for name, (build, _) in zip(losses, [(Build.of("regression"), 0), (Build.of("model_tree"), 0)], strict=True):
         _, held_out = build.learn_held_out(table, "y", "gaussian")

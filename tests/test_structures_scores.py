@@ -11,6 +11,7 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.fitting import KernelFitter
+from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.structures import BIC, BDeu, BGe, CrossValidation, hill_climb
 from hybridbn.structures.training_data import read_data_without_target
 
@@ -87,12 +88,9 @@ def test_weights_are_repetitions(score: Any, data: Any) -> None:
 def test_held_out_rows_are_scored_by_the_others() -> None:
     data = numbers()
     score = CrossValidation(3, random_state=2)
-    order = np.random.default_rng(2).permutation(30)
-    expected = 0.0
-    for number in range(3):
-        part = np.sort(order[number::3])
-        table = hb.Table(data)
-        net = hb.fit([("x", "y")], table.take(np.setdiff1d(np.arange(30), part)), "gaussian")
+    table, expected = hb.Table(data), 0.0
+    for training, part in split_folds(deal_folds(30, 3, np.random.default_rng(2))):
+        net = hb.fit([("x", "y")], table.take(training), "gaussian")
         held = table.take(part)
         expected += (net.log_density(held.select(["x", "y"])) - net.log_density(held.select(["x"]))).sum()
     assert prepare(score, data)("y", ("x",)) == pytest.approx(expected, rel=1e-9)

@@ -5,8 +5,9 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
+from hybridbn.fitting.cross_validation import deal_folds
 from hybridbn.structures import naive_bayes, selective_naive_bayes
-from hybridbn.structures.selective import _discretize_again, assign_folds, log_loss, misclassification, squared_error
+from hybridbn.structures.selective import _discretize_again, log_loss, misclassification, squared_error
 from hybridbn.structures.training_data import read_data_with_target
 
 
@@ -106,7 +107,7 @@ def test_is_deterministic_and_indifferent_to_the_order_of_columns():
 def test_folds_are_alike(rows, folds):
     rng = np.random.default_rng(0)
     target = rng.permutation(np.arange(rows) % 2)
-    parts = assign_folds(target, folds, rng)
+    parts = deal_folds(rows, folds, rng, target)
     assert set(parts) == set(range(folds))
     assert np.ptp(np.bincount(parts)) <= 1
     for state in (0, 1):

@@ -26,6 +26,7 @@ from hybridbn.estimators.inputs import (
 )
 from hybridbn.estimators.sklearn_bases import ClassifierMixin, RegressorMixin
 from hybridbn.estimators.streaming import Stream, is_constant
+from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -36,9 +37,7 @@ from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.calibration import calibrate_intervals, widen_level
-from hybridbn.structures.racing import list_usable
-from hybridbn.structures.selective import assign_folds
+from hybridbn.structures.heldout import calibrate_intervals, select_usable, widen_level
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -307,19 +306,17 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         ensemble, codes = learn(table, build=build, potentials=potentials), table.column(self.target_name_)
         if not self.calibrated or np.bincount(codes, minlength=len(states)).min() < _CALIBRATION_FOLDS:
             return ensemble
-        parts = assign_folds(codes, _CALIBRATION_FOLDS, np.random.default_rng(0))
+        parts = deal_folds(len(table), _CALIBRATION_FOLDS, np.random.default_rng(0), codes)
         scores = np.empty((len(table), len(states)))
         features = table.drop([self.target_name_])
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of all rows have been said
-            for part in range(_CALIBRATION_FOLDS):
-                test, training = np.flatnonzero(parts == part), table.take(np.flatnonzero(parts != part))
-                usable = list_usable(training, self.target_name_)
+            for rows, test in split_folds(parts):
+                training, own = select_usable(table.take(rows), self.target_name_, build)
                 families = potentials
                 if isinstance(families, Mapping):
-                    families = {name: families[name] for name in usable if name in families}
-                own = build.drop([name for name in table.names if name not in usable])
-                part_of_all = learn(training.select(usable), build=own, potentials=families)
+                    families = {name: families[name] for name in training.names if name in families}
+                part_of_all = learn(training, build=own, potentials=families)
                 scores[test] = part_of_all.scores(features.take(test), options=replace(self._options, impossible="nan"))
         return calibrate_votes(ensemble, scores, codes, table.weights)
 

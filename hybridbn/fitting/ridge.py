@@ -15,6 +15,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.variables import Values
 
 __all__ = [
@@ -33,8 +34,6 @@ __all__ = [
 PENALTIES = 10.0 ** np.arange(-3, 5.25, 0.5)
 MOST_STEPS = 6
 """Of sparse regressions, each of which punishes small coefficients more than the one before."""
-CLEAR = 2.0
-"""By so many standard errors a sparser regression must lower the loss: with few rows smaller differences are luck."""
 _ROWS = 2048
 """Rows that are decomposed together, which bounds the memory."""
 LEAST_SHARE = 1e-3
@@ -235,7 +234,7 @@ def fit_sparse_ridge(columns: Values, target: Values, weights: Values, groups: N
         penalties = 1 / (contributed + LEAST_SHARE * contributed.max())[groups]
         penalties /= np.exp(np.log(penalties).mean())
         sparser = _fit_leaving_one_out(columns, target, weights, penalties)
-        if not _is_clearly_better(best.residuals**2 - sparser.residuals**2, weights / total):
+        if not is_clearly_less(sparser.residuals**2, best.residuals**2, weights):
             break
         best = sparser
     return best
@@ -255,11 +254,6 @@ def refit_ridge(ridge: Ridge, columns: Values, target: Values, weights: Values) 
     np.float64(3.0)
     """
     return _fit_leaving_one_out(columns, target, weights, ridge.penalties / np.exp(np.log(ridge.penalties).mean()))
-
-
-def _is_clearly_better(differences: Values, shares: Values) -> bool:
-    mean = float(shares @ differences)
-    return mean > CLEAR * float(np.sqrt(shares**2 @ (differences - mean) ** 2))
 
 
 def _fit_leaving_one_out(columns: Values, target: Values, weights: Values, shape: Values) -> Ridge:

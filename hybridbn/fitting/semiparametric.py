@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, RowStatistics, refuse_empty
+from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Spec, check_spec, fitter_of
 from hybridbn.fitting.gaussian_mixture import LinearGaussianMixtureFitter
 from hybridbn.fitting.kernel import KernelFitter
@@ -99,9 +100,9 @@ class SemiparametricFitter(Fitter):
         refuse_empty(statistics)
         table, child, parents = statistics.table, statistics.child, statistics.parents
         fitters = self.list_fitters(child, parents, quick=True)
-        parts = np.random.default_rng(SEED).permutation(len(table)) % self.folds
         if len(table) < 2 * self.folds:
             return fitters[0].fit(table, child, parents)
+        parts = deal_folds(len(table), self.folds, np.random.default_rng(SEED))
         scores = [self._score(fitter, table, child, parents, parts) for fitter in fitters]
         if len(parents) <= FEW_PARENTS or isinstance(fitters[int(np.argmax(scores))], KernelFitter):
             slow = [fitter for fitter in self.list_fitters(child, parents) if fitter not in fitters]
@@ -114,12 +115,12 @@ class SemiparametricFitter(Fitter):
     ) -> float:
         """Return the log-likelihood of all rows, each under the potential of the other folds."""
         likelihood = 0.0
-        for part in range(self.folds):
+        for training, held_out in split_folds(parts):
             try:
-                potential = fitter.fit(table.take(np.flatnonzero(parts != part)), child, parents)
+                potential = fitter.fit(table.take(training), child, parents)
             except TableError:  # a column may be constant in a part of the rows
                 return -math.inf
-            test = table.take(np.flatnonzero(parts == part))
+            test = table.take(held_out)
             axes = {variable.name: test.coded(variable)[None] for variable in (child, *parents)}
             likelihood += float(test.weights @ potential.log_on(axes).reshape(-1))
         return likelihood

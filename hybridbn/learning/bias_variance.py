@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -12,6 +11,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
+from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.jobs import check_jobs, run_in_processes
 from hybridbn.progress_reports import track_items
 from hybridbn.tables import Table
@@ -134,7 +134,8 @@ def bias_variance(
     classes, truth = np.unique(labels, return_inverse=True)
     rng = make_generator(random_state)
     jobs = check_jobs(n_jobs)
-    splits = [split for _ in range(repeats) for split in _folds(truth, folds, stratified, rng)]
+    strata = truth if stratified else None
+    splits = [split for _ in range(repeats) for split in split_folds(deal_folds(len(truth), folds, rng, strata))]
     predicted = np.empty((repeats, len(labels)), dtype=labels.dtype)
     answers = run_in_processes(_predict_fold, (classifier, X, y), splits, jobs, "the classifier and its data")
     answers = track_items(answers, "bias_variance", len(splits))
@@ -153,18 +154,6 @@ def _predict_fold(study: tuple[Any, Any, Any], split: tuple[NDArray[np.intp], ND
     model = copy.deepcopy(classifier) if _is_classifier(classifier) else classifier()
     fitted = model.fit(_select_rows(X, training), _select_rows(y, training))
     return np.asarray((model if fitted is None else fitted).predict(_select_rows(X, test)))
-
-
-def _folds(
-    truth: Codes, folds: int, stratified: bool, rng: np.random.Generator
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield training and test rows of each fold; each row is tested once."""
-    order = rng.permutation(len(truth))
-    if stratified:
-        order = order[np.argsort(truth[order], kind="stable")]
-    for fold in range(folds):
-        test = np.sort(order[fold::folds])
-        yield np.setdiff1d(np.arange(len(truth)), test), test
 
 
 def _select_rows(data: Any, rows: NDArray[np.intp]) -> Any:

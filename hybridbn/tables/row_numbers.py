@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["assign_row_folds", "hash_numbers", "mix_bits"]
+__all__ = ["hash_numbers", "mix_bits"]
 
 STEP = np.uint64(0x9E3779B97F4A7C15)
-FOLDS = 5
-_ORDERS = np.array(list(itertools.permutations(range(FOLDS))), np.int8)
 
 
 def mix_bits(bits: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -36,17 +32,3 @@ def hash_numbers(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
     array([16294208416658607535, 10451216379200822465], dtype=uint64)
     """
     return mix_bits(numbers + STEP)
-
-
-def assign_row_folds(numbers: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Deal rows to `FOLDS` folds by their numbers: each five neighbors in an order of their own.
-
-    Examples
-    --------
-    >>> folds = assign_row_folds(np.arange(10))
-    >>> np.bincount(folds).tolist(), (folds[7:] == assign_row_folds(np.arange(7, 10))).all()
-    ([2, 2, 2, 2, 2], np.True_)
-    """
-    groups, places = np.divmod(numbers, FOLDS)
-    orders = hash_numbers(groups.astype(np.uint64)) % np.uint64(len(_ORDERS))
-    return _ORDERS[orders.astype(np.intp), places].astype(np.intp)

@@ -18,16 +18,18 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.fitting.counting import Groups
+from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.fitting.trees.growth import Route, Sample, follow_routes
-from hybridbn.tables.row_numbers import assign_row_folds
 from hybridbn.variables import Codes, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["CodedColumns", "ColumnView", "Located", "ScannedColumns", "choose_grain"]
+__all__ = ["FOLDS", "CodedColumns", "ColumnView", "Located", "ScannedColumns", "choose_grain"]
 
 Result = TypeVar("Result")
+FOLDS = 5
+"""Of the cross-validation that judges tests."""
 _BATCH_CELLS = 2**21
 """Columns with so many counts (16 MiB) are counted together."""
 _GRAINS = 26
@@ -168,7 +170,7 @@ class CodedColumns(ColumnView):
 
     @cached_property
     def _folds(self) -> Codes:
-        return assign_row_folds(self.first + np.arange(len(self.target)))
+        return deal_numbered_rows(self.first, len(self.target), FOLDS)
 
     def locate(self, routes: Sequence[Route]) -> list[Sample]:
         """Return the rows that are sent to each of some nodes."""

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
 from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.trees.coded_columns import CodedColumns, ColumnView, ScannedColumns, choose_grain
+from hybridbn.fitting.trees.coded_columns import FOLDS, CodedColumns, ColumnView, ScannedColumns, choose_grain
 from hybridbn.fitting.trees.growth import Levels, Sample, Split, TreeNode, grow_from
 from hybridbn.jobs import get_jobs, run_in_threads
-from hybridbn.tables.row_numbers import FOLDS
 from hybridbn.variables import Codes, Values
 
 __all__ = [
