@@ -433,14 +433,3 @@ def test_memory_is_bounded(server: str) -> None:
     print(f"{usage.ru_maxrss / 1024:.0f} MB")
     assert os.waitstatus_to_exitcode(status) == 0
     assert usage.ru_maxrss < 450 * 1024
-
-
-@pytest.mark.slow
-def test_arrow_batches_from_and_into_a_server(server: str) -> None:
-    pytest.importorskip("adbc_driver_postgresql", reason="the ADBC driver is not installed")
-    larger(server, 3000)
-    arrow = "adbc+" + server.replace("+psycopg", "")
-    assert run(["impute", f"{arrow}?table=t", f"{arrow}?table=out"]) == 0
-    assert fetched(server, "SELECT count(*), count(x), count(c), count(k) FROM out") == [(3000,) * 4]
-    assert types(server, "out") == types(server, "t")
-    assert run(["impute", f"{arrow}?table=t", f"{arrow}?table=out"]) == 73

@@ -289,67 +289,7 @@ def test_passwords_are_never_shown():
     )
 
 
-# -- Arrow batches ----------------------------------------------------------------------------------------------------
-
-
-def test_arrow_batches_from_a_driver(tmp_path):
-    pytest.importorskip(
-        "adbc_driver_sqlite", reason="the ADBC driver is not installed (pip install adbc-driver-sqlite)"
-    )
-    table = hb.Table({"x": [1.5, None, -2.0], "k": [1, None, 3], 'c "q"': ["a", None, "b"]})
-    table.write(f"sqlite:///{tmp_path / 'd.db'}?table=my%20t")
-    url = f"adbc+sqlite:///{tmp_path / 'd.db'}"
-    again = hb.read_table(f"{url}?table=my%20t")
-    np.testing.assert_array_equal(again["x"], table["x"])
-    np.testing.assert_array_equal(again["k"], table["k"])
-    assert again.raw('c "q"').tolist() == ["a", None, "b"]
-    assert list(hb.read_table(f"{url}?table=my%20t", columns=["k", "x"]).names) == ["k", "x"]
-    assert len(hb.read_table(f'{url}?query=SELECT * FROM "my t" WHERE x > 0')) == 1
-    with pytest.raises(hb.FormatError, match=r"the database refuses.*absent"):
-        hb.read_table(f"{url}?table=absent")
-    with pytest.raises(hb.TableError, match="is not one SELECT"):
-        hb.read_table(f"{url}?query=DELETE FROM t")
-    table.write(f"{url}?table=other")
-    again = hb.read_table(f"{url}?table=other")
-    np.testing.assert_array_equal(again["k"], table["k"])
-    with pytest.raises(OutputExists, match="there is a table 'other' already"):
-        table.write(f"{url}?table=other")
-    table.select(["x"]).write(f"{url}?table=other", overwrite=True)
-    assert hb.read_table(f"{url}?table=other").names == ("x",)
-    with pytest.raises(hb.HybridBNError, match=r"no ADBC driver 'nowhere'.*pip install adbc-driver-nowhere"):
-        hb.read_table("adbc+nowhere://me:secret@host/base?table=t")
-
-
-@pytest.mark.slow
-def test_arrow_batches_from_postgresql(server, alchemy):
-    pytest.importorskip("adbc_driver_postgresql", reason="the ADBC driver is not installed")
-    with opened(alchemy, server) as connection:
-        connection.exec_driver_sql("DROP TABLE IF EXISTS batches")
-        connection.exec_driver_sql("CREATE TABLE batches (n numeric(8, 3), s smallint, v text, f float8, b boolean)")
-        connection.exec_driver_sql(
-            "INSERT INTO batches VALUES (1.125, 3, 'a', 0.5, true), (NULL, NULL, NULL, NULL, NULL)"
-        )
-    table = hb.read_table("adbc+" + server.replace("+psycopg", "") + "?table=batches")
-    for name, value in {"n": 1.125, "s": 3.0, "f": 0.5}.items():
-        np.testing.assert_array_equal(table[name], [value, np.nan])
-    assert table.raw("v").tolist() == ["a", None]
-    assert table.raw("b").tolist() == [True, None]
-    table.write("adbc+" + server.replace("+psycopg", "") + "?table=copied")
-    assert hb.read_table(f"{server}?table=copied").equals(table)
-
-
-def test_what_breaks_off_leaves_no_table_of_arrow_batches(tmp_path):
-    pytest.importorskip("adbc_driver_sqlite", reason="the ADBC driver is not installed")
-    from hybridbn.formats.tables import adbc
-
-    made = hb.Table({"x": [1.0, 2.0]}).to_arrow()
-
-    def broken():
-        yield from made.to_batches()
-        raise RuntimeError("halfway")
-
-    url = f"adbc+sqlite:///{tmp_path / 'd.db'}"
-    with pytest.raises(RuntimeError, match="halfway"):
-        adbc.ingest(f"{url}?table=t", made.schema, broken())
-    with pytest.raises(hb.FormatError, match="no such table"):
-        hb.read_table(f"{url}?table=t")
+def test_addresses_of_adbc_are_refused_with_a_remedy():
+    with pytest.raises(hb.FormatError, match=r"as SQLAlchemy does, without adbc\+, or .* by DuckDB") as caught:
+        hb.read_table("adbc+postgresql://me:secret@host/base?table=t")
+    assert "secret" not in str(caught.value)

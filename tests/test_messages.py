@@ -5,11 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import types
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
 
 import hybridbn as hb
@@ -184,60 +181,3 @@ def test_what_is_no_encoding_of_text(
     with pytest.raises(hb.FormatError, match="no encoding"):
         hb.read_table(Path("t.dbc") if Path("t.dbc").write_text("data-base t {}") else "", encoding=encoding)
     assert sorted(os.listdir()) == ["t.arff", "t.csv", "t.dbc"]
-
-
-# -- a query that fails when its rows are fetched ---------------------------------------------------------------------
-
-
-class FakeConnection:
-    """A connection of a driver whose results break off."""
-
-    class Error(Exception):
-        """What the driver raises itself."""
-
-    def __init__(self, failure: Exception) -> None:
-        self.failure = failure
-
-    def __enter__(self) -> FakeConnection:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close it."""
-
-    def cursor(self) -> FakeConnection:
-        return self
-
-    def rollback(self) -> None:
-        """Take nothing back."""
-
-    def execute(self, statement: str) -> None:
-        """Accept everything."""
-
-    def fetch_record_batch(self) -> Any:
-        def batches() -> Any:
-            yield pa.record_batch({"x": [1.0]})
-            raise self.failure
-
-        return pa.RecordBatchReader.from_batches(pa.schema({"x": pa.float64()}), batches())
-
-
-@pytest.mark.parametrize("failure", [OSError(5, f"no rows for {SECRET}"), pa.ArrowInvalid("broken"), KeyError("x")])
-def test_a_query_that_a_driver_can_not_read(
-    failure: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    package, module = types.ModuleType("adbc_driver_fake"), types.ModuleType("adbc_driver_fake.dbapi")
-    module.connect = lambda _: FakeConnection(failure)  # type: ignore[attr-defined]
-    module.Error = FakeConnection.Error  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "adbc_driver_fake", package)
-    monkeypatch.setitem(sys.modules, "adbc_driver_fake.dbapi", module)
-    address = f"adbc+fake://me:{SECRET}@host/b?query=SELECT 1"
-    if not isinstance(failure, KeyError):
-        with pytest.raises(hb.FormatError, match="the database refuses"):
-            hb.read_table(address)
-    for words in (("impute", address, "out.csv"), ("convert", address, "out.csv")):
-        code = run(words)
-        said = capsys.readouterr().err
-        assert SECRET not in said
-        assert code == (70 if isinstance(failure, KeyError) else 2)
-    assert os.listdir() == []

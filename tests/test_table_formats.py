@@ -296,8 +296,8 @@ def test_a_format_that_is_only_read(archives: type[FileFormat], tmp_path: Path) 
 
 
 def test_addresses_find_their_databases() -> None:
-    kinds = {database_of(f"{scheme}h/b?table=t") for scheme in ("sqlite:///", "adbc+sqlite:///", "mysql://")}
-    assert len(kinds) == 3
+    kinds = {database_of(f"{scheme}h/b?table=t") for scheme in ("sqlite:///", "mysql://")}
+    assert len(kinds) == 2
     assert all(isinstance(kind, Database) for kind in kinds)
 
 

@@ -74,7 +74,7 @@ class Output:
     ) -> FileWriter | DatabaseWriter:
         form = self.form
         if isinstance(form, Database):
-            return form.writer(fields, self.location.url, origin=origin, counter=counter)
+            return DatabaseWriter(form, fields, self.location.url, counter)
         known = {name: value for name, value in options.items() if name in form.options}
         if form.text:
             known["encoding"] = encoding_of_file(form, encoding)

@@ -32,7 +32,7 @@ hybridbn convert 'sqlite:///study.db?table=visits' visits.csv
     description = """
 Write a network or a table in another format, by the suffixes: networks as .hbn .bif .elv .xmlbif .xdsl
 .net .uai, tables as .csv .tsv .arff .jsonl .parquet .feather or in a database (sqlite:///file.db?table=name,
-and whatever SQLAlchemy or an ADBC driver knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz).
+and whatever SQLAlchemy knows); .dbc tables can be read. Texts may be packed (.bif.gz, .csv.gz).
 What a format can't hold is refused by name. The output appears complete or not at all.
 """
 

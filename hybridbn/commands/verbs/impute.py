@@ -52,9 +52,9 @@ order of rows and columns, and in a text file every other byte stay as they are.
 than the memory.
 
 A file's suffix tells its format: .csv .tsv .arff .jsonl (also .gz) .parquet .feather;
-sqlite:///file.db?table=name is a table of a database, as is every address that SQLAlchemy or an ADBC
-driver knows with ?table=name (or, of INPUT, ?query=SELECT ...) behind it; - is a pipe. The output
-appears complete or not at all. An existing file is replaced at that moment, an existing table is refused.
+sqlite:///file.db?table=name is a table of a database, as is every address that SQLAlchemy knows with
+?table=name (or, of INPUT, ?query=SELECT ...) behind it; - is a pipe. The output appears complete or
+not at all. An existing file is replaced at that moment, an existing table is refused.
 """
     exit_codes = """\
 exit codes:

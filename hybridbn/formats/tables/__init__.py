@@ -18,9 +18,7 @@ Elvira                 ``.dbc`` (read only)               ``?``
 Parquet and Feather keep hybridbn's own types. ARFF keeps the states and their order. CSV, JSON lines and SQLite hold no
 types beyond their own, so integer states take ``discrete=["c"]`` when such a file is read, or ``variables=``.
 SQLite does not keep the sign of -0.0. Other databases are reached through SQLAlchemy (``pip install 'hybridbn[sql]'``),
-by its URLs with ``?table=name`` (and ``schema=name&`` before that) or ``?query=SELECT ...`` behind;
-``adbc+postgresql://...`` reads and writes Arrow batches where the ADBC driver is installed: faster, with the types that
-the driver has (of exact decimals floats, and in SQLite truth values as 0 and 1).
+by its URLs with ``?table=name`` (and ``schema=name&`` before that) or ``?query=SELECT ...`` behind.
 """
 
 from __future__ import annotations

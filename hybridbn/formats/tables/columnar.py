@@ -46,8 +46,6 @@ __all__ = [
     "Feather",
     "Parquet",
     "index_columns",
-    "read_arrow_table",
-    "read_batches",
     "read_notes",
 ]
 
@@ -217,7 +215,7 @@ class Feather(_Columnar):
     def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the batches of all parts."""
         with pyarrow.ipc.new_file(file, schema, options=_compression(pyarrow)) as out:
-            for batch in read_batches(parts):
+            for batch in _read_batches(parts):
                 out.write_batch(batch)
 
     def _write(self, table: Any, file: IO[bytes]) -> None:
@@ -234,11 +232,6 @@ def _skip_rows(batches: Iterable[Any], skip: int) -> Iterator[Any]:
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def read_arrow_table(table: Any, wanted: WantedColumns) -> ReadColumns:
-    """Return the wanted columns of an Arrow table from anywhere."""
-    return _type_columns(import_pyarrow(), table.select(wanted.names(table.column_names)), table.schema, wanted, {})
 
 
 def _type_columns(
@@ -452,11 +445,11 @@ def _list_values(name: str, column: Any) -> list[Any]:
 class ArrowWriter(FileWriter):
     """Makes parts that are Arrow files; blocks of an Arrow source keep the types of their columns."""
 
-    form: _Columnar | None
+    form: _Columnar
     pyarrow: Any
 
     def __init__(
-        self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar | None = None
+        self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar
     ) -> None:
         super().__init__(fields, counter)
         self.form, self.pyarrow = form, import_pyarrow()
@@ -550,8 +543,6 @@ class ArrowWriter(FileWriter):
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the whole file."""
-        if self.form is None:
-            raise FormatError("Arrow batches for a database are no file")
         self.form.join(self.pyarrow, self.schema, parts, file)
 
 
@@ -559,7 +550,7 @@ def _compression(pyarrow: Any) -> Any:
     return pyarrow.ipc.IpcWriteOptions(compression="lz4" if pyarrow.Codec.is_available("lz4") else None)
 
 
-def read_batches(parts: Iterable[bytes]) -> Iterator[Any]:
+def _read_batches(parts: Iterable[bytes]) -> Iterator[Any]:
     """Give the batches of parts that are Arrow files."""
     import pyarrow
 

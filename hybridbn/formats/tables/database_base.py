@@ -47,7 +47,6 @@ __all__ = [
     "NotWritten",
     "OutputExists",
     "QueryResult",
-    "RowDatabase",
     "absent_table_error",
     "convert_for_database",
     "database_of",
@@ -127,6 +126,7 @@ class Database(TableFormat, Registered, ABC):
 
     title = "a database"
     mixed = False
+    exact = True
     schemes: ClassVar[tuple[str, ...]] = ()
     registry: ClassVar[Registry[Database]] = Registry("scheme", "hybridbn.formats.tables", "schemes", instances=True)
 
@@ -149,14 +149,17 @@ class Database(TableFormat, Registered, ABC):
         """Raise `OutputExists` where something has the table's name, `NotWritten` where no table can be made."""
 
     @abstractmethod
+    def create_table(
+        self, url: str, columns: Sequence[Field], *, overwrite: bool = False
+    ) -> AbstractContextManager[Insert]:
+        """Make a table whose rows are sent inside of the context: all of it is there in the end, or nothing."""
+
     def write(self, table: Table, url: str, *, overwrite: bool = False) -> None:
         """Write a new table in one transaction; one that is there already is refused unless `overwrite`."""
-
-    @abstractmethod
-    def writer(
-        self, fields: Sequence[Field], url: str, *, origin: TableSource | None = None, counter: str | None = None
-    ) -> DatabaseWriter:
-        """Return what writes a new table with these columns."""
+        with self.create_table(url, fields_of(table, self.title, mixed=self.mixed), overwrite=overwrite) as insert:
+            for start in range(0, len(table), BATCH):
+                part = table[start : start + BATCH]
+                insert(list(zip(*(cell_values(part, name) for name in part.names), strict=True)))
 
     def read(self, url: str, wanted: WantedColumns) -> ReadColumns:
         """Read a table or the result of one query; NULL is a missing cell."""
@@ -171,31 +174,6 @@ class Database(TableFormat, Registered, ABC):
         """Return how many rows a table has."""
         with self.open_result(url, WantedColumns()) as relation:
             return sum(map(len, relation.batches))
-
-
-class RowDatabase(Database):
-    """A kind of databases that take rows."""
-
-    exact = True
-
-    @abstractmethod
-    def create_table(
-        self, url: str, columns: Sequence[Field], *, overwrite: bool = False
-    ) -> AbstractContextManager[Insert]:
-        """Make a table whose rows are sent inside of the context: all of it is there in the end, or nothing."""
-
-    def write(self, table: Table, url: str, *, overwrite: bool = False) -> None:
-        """Write a new table in one transaction."""
-        with self.create_table(url, fields_of(table, self.title, mixed=self.mixed), overwrite=overwrite) as insert:
-            for start in range(0, len(table), BATCH):
-                part = table[start : start + BATCH]
-                insert(list(zip(*(cell_values(part, name) for name in part.names), strict=True)))
-
-    def writer(
-        self, fields: Sequence[Field], url: str, *, origin: TableSource | None = None, counter: str | None = None
-    ) -> DatabaseWriter:
-        """Return what writes a new table with these columns."""
-        return RowWriter(self, fields, url, counter)
 
 
 def database_of(url: str) -> Database:
@@ -357,23 +335,12 @@ class _Rollback(Exception):
 
 
 class DatabaseWriter(Writer):
-    """Writes a new table of a database, in one transaction."""
+    """Writes a new table of a database from rows, in one transaction."""
 
-    def try_to_create(self) -> None:
-        """Find out what is refused, before anything is learned."""
-
-    @abstractmethod
-    def insert(self, parts: Iterable[bytes]) -> None:
-        """Make the table with the rows of all parts."""
-
-
-class RowWriter(DatabaseWriter):
-    """Writes a new table from rows."""
-
-    form: RowDatabase
+    form: Database
     url: str
 
-    def __init__(self, form: RowDatabase, fields: Sequence[Field], url: str, counter: str | None) -> None:
+    def __init__(self, form: Database, fields: Sequence[Field], url: str, counter: str | None) -> None:
         super().__init__(fields, counter)
         self.form, self.url = form, url
 
@@ -382,7 +349,7 @@ class RowWriter(DatabaseWriter):
         return encode_rows(zip(*columns.values(), strict=True), list(columns))
 
     def try_to_create(self) -> None:
-        """Make the table and take it back."""
+        """Make the table and take it back, to find out what is refused before anything is learned."""
         with contextlib.suppress(_Rollback), self.form.create_table(self.url, self.fields):
             raise _Rollback
 

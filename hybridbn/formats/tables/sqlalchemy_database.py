@@ -18,12 +18,12 @@ from hybridbn.formats.secrets import mask_secrets
 from hybridbn.formats.tables.base import DatabaseType, Field
 from hybridbn.formats.tables.database_base import (
     BATCH,
+    Database,
     DatabaseLocation,
     Insert,
     NotWritten,
     OutputExists,
     QueryResult,
-    RowDatabase,
     absent_table_error,
     convert_for_database,
 )
@@ -37,7 +37,7 @@ _PLACE = re.compile(r"([?&])(table|query)=")
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
 
 
-class SqlAlchemy(RowDatabase):
+class SqlAlchemy(Database):
     """All databases that SQLAlchemy knows."""
 
     schemes: ClassVar[tuple[str, ...]] = ("",)
@@ -146,7 +146,7 @@ class DatabaseAddress(NamedTuple):
     @property
     def dialect(self) -> str:
         """The kind of database, such as "postgresql"."""
-        return re.split(r"[+:]", self.url.removeprefix("adbc+"), maxsplit=1)[0].lower()
+        return re.split(r"[+:]", self.url, maxsplit=1)[0].lower()
 
 
 def address_of(url: str) -> DatabaseAddress:
@@ -157,6 +157,11 @@ def address_of(url: str) -> DatabaseAddress:
     >>> address_of("postgresql://host/base?schema=s&table=my%20t")[:4]
     ('postgresql://host/base', 'table', 'my t', 's')
     """
+    if url.startswith("adbc"):
+        raise FormatError(
+            f"{mask_secrets(url, [url])!r}: ADBC drivers are not used; write the address as SQLAlchemy does, without"
+            " adbc+, or read large tables by DuckDB: hybridbn.scan(query, backend='duckdb')"
+        )
     match = _PLACE.search(url)
     if match is None or not url[match.end() :]:
         raise FormatError(

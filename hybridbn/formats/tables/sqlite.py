@@ -15,12 +15,12 @@ from hybridbn.formats.files import refuse_special_file, resolve_links
 from hybridbn.formats.tables.base import DatabaseType, Field
 from hybridbn.formats.tables.database_base import (
     BATCH,
+    Database,
     DatabaseLocation,
     Insert,
     NotWritten,
     OutputExists,
     QueryResult,
-    RowDatabase,
     absent_table_error,
     convert_for_database,
 )
@@ -46,7 +46,7 @@ _TYPES = {
 _OWN = (int, float, str, bytes)
 
 
-class Sqlite(RowDatabase):
+class Sqlite(Database):
     """SQLite's files, by Python's own module."""
 
     schemes: ClassVar[tuple[str, ...]] = ("sqlite:",)
