@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import functools
 import json
 import os
 import re
@@ -13,49 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from house import ROOT, House, Imports, is_allowed, layer_name, level_of
 
-ROOT = Path(__file__).resolve().parents[1]
-LAYERS = (
-    {"errors", "jobs", "labels", "progress_reports", "registry", "time_patterns", "units"},
-    {"variables", "options", "arguments"},
-    {"tables", "table", "potentials"},
-    {"fitting", "network", "network_check", "network_summary"},
-    {"inference"},
-    {"estimation"},
-    {"structures"},
-    {"learning"},
-    {"estimators", "explorer", "formats", "pictures", "backends", "commands", "cli", "datasets", "__main__"},
-)
-LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
-CONVENIENT = {
-    "Network": "hybridbn.network",
-    "Table": "hybridbn.tables.table",
-    "Ensemble": "hybridbn.learning.ensemble",
-    "Posterior": "hybridbn.inference.posteriors.base",
-    "JointPosterior": "hybridbn.inference.posteriors.joint",
-    "Explanation": "hybridbn.inference.explain",
-    "Effect": "hybridbn.inference.interventions",
-    "Sensitivity": "hybridbn.inference.sensitivity",
-    "Bootstrap": "hybridbn.learning.bootstrap",
-    "History": "hybridbn.learning.augmentation",
-}
-"""Classes whose methods may import higher layers, as a convenience, and their modules."""
-
-
-def modules() -> dict[str, Path]:
-    found = {}
-    for top, package in (
-        ("hybridbn", "hybridbn"),
-        ("structures", "hybridbn.structures"),
-        ("inference", "hybridbn.inference"),
-    ):
-        for path in sorted((ROOT / top).glob("**/*.py")):
-            parts = path.relative_to(ROOT / top).with_suffix("").parts
-            if top == "hybridbn" and parts[0] in {"structures", "inference"}:
-                continue
-            name = ".".join((package, *parts))
-            found[name.removesuffix(".__init__")] = path
-    return found
+HOUSE = House()
+MODULES = {name: module.path for name, module in HOUSE.modules.items()}
 
 
 def run(code: str, **options: object) -> str:
@@ -102,87 +61,13 @@ def test_importing_a_folder_by_its_bare_name_fails_loudly(name: str) -> None:
     assert run(code).strip() == f"import hybridbn.{name}, not {name}"
 
 
-class Imports(ast.NodeVisitor):
-    """Every hybridbn module that a file imports, or names in a text as `import_module` takes it, and how.
-
-    How is "import" at the top, "typing", "text", or the name of the class or function at the top of the file.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self.path, self.how = path, "import"
-        self.imported: list[tuple[str, str]] = []
-        self.visit(ast.parse(path.read_text(encoding="utf-8")))
-
-    def add(self, name: str, how: str) -> None:
-        if name.split(".")[0] == "hybridbn":
-            self.imported.append((name, how))
-
-    def visit_Import(self, node: ast.Import) -> None:
-        for alias in node.names:
-            self.add(alias.name, self.how)
-
-    def visit_ImportFrom(self, node: ast.ImportFrom) -> None:
-        assert not node.level, f"{self.path.name}: imports are absolute"
-        self.add(str(node.module), self.how)
-
-    def visit_Constant(self, node: ast.Constant) -> None:
-        # also the beginning of an f-string
-        if isinstance(node.value, str) and re.fullmatch(r"hybridbn(\.\w+)+[.:]?\w*", node.value):
-            name = node.value.partition(":")[0].rstrip(".")
-            if room(name) in LEVEL:
-                self.add(name, self.how if self.how != "import" else "text")
-
-    def inside(self, node: ast.AST, how: str) -> None:
-        outside, self.how = self.how, self.how if self.how != "import" else how
-        self.generic_visit(node)
-        self.how = outside
-
-    def visit_If(self, node: ast.If) -> None:
-        self.inside(node, "typing" if "TYPE_CHECKING" in ast.dump(node.test) else self.how)
-
-    def visit_ClassDef(self, node: ast.ClassDef) -> None:
-        self.inside(node, node.name)
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        self.inside(node, node.name)
-
-    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> None:
-        self.inside(node, node.name)
-
-
-def room(name: str) -> str | None:
-    parts = name.split(".")
-    return parts[1] if len(parts) > 1 else None
-
-
-def level(name: str) -> int:
-    place = room(name)
-    assert place in LEVEL, f"{name} belongs to no layer"
-    return LEVEL[place]
-
-
-def is_allowed(name: str, path: Path, imported: str, how: str) -> bool:
-    """Tell whether a module may import another one of a higher layer, or the package as a whole."""
-    if path.name == "__init__.py":
-        return how != "import"  # lazy names
-    if imported == "hybridbn":
-        return level(name) == len(LAYERS) - 1  # for its version
-    return CONVENIENT.get(how) == name or (how == "typing" and name in CONVENIENT.values())
-
-
-@functools.cache
-def imports_of(path: Path) -> list[tuple[str, str]]:
-    """Return what a file of the library imports; two tests ask for every file."""
-    return Imports(path).imported
-
-
 def test_no_module_imports_upward() -> None:
     faults = [
         f"{name} imports {imported} ({how})"
-        for name, path in modules().items()
-        for imported, how in imports_of(path)
-        if name == "hybridbn" or room(imported) is None or level(imported) > level(name)
-        if not is_allowed(name, path, imported, how)
+        for name, module in HOUSE.modules.items()
+        for imported, how in module.imports
+        if name == "hybridbn" or layer_name(imported) is None or level_of(imported) > level_of(name)
+        if not is_allowed(name, module.path, imported, how)
     ]
     assert not faults
 
@@ -256,24 +141,24 @@ print(json.dumps([name for name in heavy if name in sys.modules]))
 
 
 def test_files_stay_small() -> None:
-    long = {name: lines for name, path in modules().items() if (lines := len(path.read_text().splitlines())) > 600}
+    long = {name: lines for name, path in MODULES.items() if (lines := len(path.read_text().splitlines())) > 600}
     assert not long
 
 
 def test_no_fragment_serves_one_module_alone() -> None:
     """A module below 100 lines that only one other imports belongs into that one; packages import what is public."""
-    importers: dict[str, set[str]] = {name: set() for name in modules()}
-    for name, path in modules().items():
-        for imported, _ in imports_of(path):
+    importers: dict[str, set[str]] = {name: set() for name in MODULES}
+    for name, module in HOUSE.modules.items():
+        for imported, _ in module.imports:
             importers.get(imported, set()).add(name)
-    packages = {name for name, path in modules().items() if path.name == "__init__.py"}
+    packages = {name for name, path in MODULES.items() if path.name == "__init__.py"}
     stubs = "".join(path.read_text() for path in (ROOT / "hybridbn").glob("**/__init__.pyi"))
     public = set(re.findall(r"^from (\S+) import", stubs, re.MULTILINE))
     fragments = {
         name: importers[name]
-        for name, path in modules().items()
+        for name, path in MODULES.items()
         if len(path.read_text().splitlines()) < 100 and len(importers[name]) == 1 and not importers[name] & packages
-        if name not in packages | public and room(name) not in {"commands", "backends"}  # verbs, found by name
+        if name not in packages | public and layer_name(name) not in {"commands", "backends"}  # verbs, found by name
     }
     assert not fragments
 
@@ -306,7 +191,7 @@ def test_wheel_holds_the_modules_of_the_tree_and_nothing_else(wheel: Path) -> No
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0].split("-")[0] for name in names} == {"hybridbn"}
     packed = {n.removesuffix(".py").replace("/", ".").removesuffix(".__init__") for n in names if n.endswith(".py")}
-    assert packed == set(modules())
+    assert packed == set(MODULES)
     assert {"hybridbn/py.typed", "hybridbn/explorer/explorer.js"} <= set(names)
 
 
