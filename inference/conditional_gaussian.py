@@ -27,7 +27,6 @@ from hybridbn.inference.regressions import Regressions, solve_conditionals
 from hybridbn.inference.sampling import draw
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = ["ConditionalGaussian", "conditional_gaussian"]
@@ -384,7 +383,7 @@ def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
         if isinstance(network.variable(name), Discrete):
             if len(discrete) < len(potential.parents):
                 return None
-        elif not isinstance(potential, LinearGaussian):
+        elif potential.as_regression() is None:
             return None
         else:
             numbers.append(name)
@@ -395,8 +394,6 @@ def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
         return None
     states = dict(zip(given, np.unravel_index(np.arange(size), sizes) if sizes else (), strict=True))
     potentials = [network.potential(name) for name in numbers]
-    if any(potential.regression() is None for potential in potentials):
-        return None
     regressions = Regressions.of(potentials, numbers, len(numbers), states, (size,), kept=False)
     alone = Network([network.potential(name) for name in network if isinstance(network.variable(name), Discrete)])
     return ConditionalGaussian(alone, tuple(numbers), tuple(given.values()), regressions)

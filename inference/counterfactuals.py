@@ -193,7 +193,7 @@ class _Case:
     def has_closed_twin(self, name: str) -> bool:
         """Return whether the twin of a variable is linear Gaussian or a table."""
         potential = self.network.potential(name)
-        return isinstance(potential, LinearGaussian) or (self.monotone and isinstance(potential, Multinomial))
+        return bool(potential.as_regression() or (self.monotone and potential.as_table()))
 
     def answer_by_twins(self) -> Counterfactual:
         """Infer the twin of the outcome in the network of the case and its twins."""
@@ -202,10 +202,9 @@ class _Case:
         potentials: list[Potential] = [spread_evenly(twins[name]) for name in self.settings]
         for name in self.path:
             potential = self.network.potential(name)
-            if isinstance(potential, LinearGaussian):
-                potentials.append(_make_gaussian_twin(potential, twins))
-            else:
-                potentials.append(_make_table_twin(potential, twins))
+            regression = potential.as_regression()
+            twin = _make_table_twin(potential, twins) if regression is None else _make_gaussian_twin(regression, twins)
+            potentials.append(twin)
         network: Network = self.network.copy()
         for potential in potentials:
             network.add(potential)
@@ -400,10 +399,10 @@ def _follow(
     if not len(rows):
         return result
     first, second = ({name: np.asarray(column)[rows] for name, column in given.items()} for given in (before, after))
-    if isinstance(potential, LinearGaussian):
+    if (regression := potential.as_regression()) is not None:
         # the same residual, with all its digits even where the quantile is almost one
         middle = np.full(len(rows), 0.5)
-        scale = np.sqrt([potential.variance[_cells(potential, given)] for given in (second, first)])
+        scale = np.sqrt([regression.variance[_cells(potential, given)] for given in (second, first)])
         residual = values[rows] - potential.ppf(middle, first)
         result[rows] = potential.ppf(middle, second) + residual * scale[0] / scale[1]
         return result

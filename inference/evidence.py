@@ -30,7 +30,15 @@ if TYPE_CHECKING:
     from hybridbn.tables import Table
     from hybridbn.tables.frames import Frame
 
-__all__ = ["DistinctRows", "Evidence", "EvidenceReader", "Finding", "Interval", "find_distinct_rows"]
+__all__ = [
+    "DistinctRows",
+    "Evidence",
+    "EvidenceReader",
+    "Finding",
+    "Interval",
+    "find_distinct_rows",
+    "find_point_masses",
+]
 
 
 @dataclass(frozen=True)
@@ -278,11 +286,7 @@ class EvidenceReader:
             self._frame = frame.without_columns()
             self._table = Table(frame, variables=network.variables)
             self.rows = len(self._table)
-        self._fixed = {
-            name: potential
-            for name, node in network._node.items()
-            if type(potential := node.get("potential")) is PointMass  # isinstance asks abstract classes, slowly
-        }
+        self._fixed = find_point_masses(network)
         """The nodes that have one value, which counts as observed."""
         if self._fixed and self._case is not None:
             fixed = {name: self._fix(name, self._case.finding(name)) for name in self._fixed}
@@ -540,6 +544,15 @@ def find_distinct_rows(evidence: Evidence, *, continuous: bool) -> DistinctRows 
     if distinct is not None and any((bits != bits[distinct.first][distinct.inverse]).any() for bits in columns):
         return None
     return distinct
+
+
+def find_point_masses(network: Network) -> dict[str, PointMass]:
+    """Return the nodes that an intervention has set to one value."""
+    return {
+        name: potential
+        for name, node in network._node.items()
+        if type(potential := node.get("potential")) is PointMass  # isinstance asks abstract classes, slowly
+    }
 
 
 def _column_bits(finding: Finding) -> Iterator[NDArray[np.uint64]]:

@@ -139,7 +139,7 @@ def _maximize_beyond(
 def _has_closed_form(network: Network) -> bool:
     """Tell whether all maxima over continuous variables are found in closed form."""
     return all(
-        potential.regression() is not None or all(isinstance(variable, Discrete) for variable in potential.variables)
+        potential.as_regression() is not None or all(isinstance(variable, Discrete) for variable in potential.variables)
         for potential in network.potentials
     )
 

@@ -346,7 +346,7 @@ class _AxisChoice:
         """Return whether all potentials and evidence of the variable are linear Gaussian."""
         finding = self.findings.get(name)
         return (finding is None or finding.plain) and all(
-            potential.regression() is not None for potential in (self.used[name], *self.below[name])
+            potential.as_regression() is not None for potential in (self.used[name], *self.below[name])
         )
 
     def _drop_masked_gaussians(self) -> None:

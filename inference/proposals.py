@@ -192,7 +192,7 @@ def _bound_potential(problem: Problem, potential: Potential, case: Evidence, mos
     """Return the largest values of a potential for the states of its discrete parents; None where there are none."""
     if isinstance(potential.child, Discrete):
         return LogTable((), np.zeros(()))
-    regression = potential.regression()
+    regression = potential.as_regression()
     if regression is None:
         return None
     logs = -0.5 * np.log(2 * np.pi * regression.variance)

@@ -91,7 +91,7 @@ class Regressions:
         matrix = np.zeros([*shape, len(potentials), len(columns)])
         offset, log_scale = np.zeros([*shape, len(potentials)]), np.zeros(shape)
         for row, potential in enumerate(potentials):
-            regression = potential.regression()
+            regression = potential.as_regression()
             assert regression is not None
             cell = tuple(states[p.name] for p in potential.parents if isinstance(p, Discrete))
             spread = np.sqrt(regression.variance[cell])

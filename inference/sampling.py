@@ -330,7 +330,7 @@ def _is_closed(network: Network, name: str, informed: set[str], finding: Finding
     """Tell whether all that the evidence says of a variable is linear Gaussian."""
     children = [child for child in network.succ[name] if child in informed]
     return (finding is None or finding.plain) and all(
-        network.potential(other).regression() is not None for other in (name, *children)
+        network.potential(other).as_regression() is not None for other in (name, *children)
     )
 
 

@@ -8,7 +8,7 @@ posterior gives the slopes of all of these functions (Darwiche 2003).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
@@ -76,7 +76,7 @@ def analyze_sensitivity(
     collector = _SolutionCollector()
     answer = solve(snapshot, Question((target,)), reader.evidence(), options, lambda *_: [collector])
     answer.refuse(find_contradictions(snapshot, answer.problem, reader, options), options)
-    tables = {name: table for name in network if isinstance(table := snapshot.potential(name), Multinomial)}
+    tables = {name: table for name in network if (table := snapshot.potential(name).as_table())}
     if collector.solution is None or math.isnan(collector.solution.tables[0].sum()):
         raise TableError("a sensitivity analysis needs evidence that is possible; impossible='nan' is of no use here")
     probabilities, gradients = _differentiate_tables(collector.solution, len(variable), options.max_bytes)
@@ -109,8 +109,9 @@ def _differentiate_tables(solution: Solution, states: int, max_bytes: float) -> 
     executor = problem.executor
     arrays = []
     for source in executor.sources:
-        if source.static and isinstance(source, PotentialSource) and isinstance(source.potential, Multinomial):
-            arrays.append(source.potential.table)
+        table = source.potential.as_table() if isinstance(source, PotentialSource) else None
+        if source.static and table is not None:
+            arrays.append(table.table)
             continue
         array, _ = source.values(solution.axes, solution.evidence)
         arrays.append(array[..., 0] if source.rows else array)
@@ -118,18 +119,16 @@ def _differentiate_tables(solution: Solution, states: int, max_bytes: float) -> 
     total = joint.sum()
     gradients = {}
     for source, slope in zip(executor.sources, slopes, strict=True):
-        if isinstance(source, PotentialSource) and isinstance(source.potential, Multinomial):
-            gradients[source.potential.child.name] = _insert_observed(source, solution, slope / total)
+        if isinstance(source, PotentialSource) and (table := source.potential.as_table()):
+            gradients[table.child.name] = _insert_observed(table, source.hard, solution, slope / total)
     return joint / total, gradients
 
 
-def _insert_observed(source: PotentialSource, solution: Solution, slope: Values) -> Values:
+def _insert_observed(table: Multinomial, hard: Collection[str], solution: Solution, slope: Values) -> Values:
     """Return the derivatives by a whole table; those where it contradicts the evidence are zero."""
-    potential = source.potential
-    assert isinstance(potential, Multinomial)
-    full = np.zeros((*potential.table.shape, slope.shape[-1]))
+    full = np.zeros((*table.table.shape, slope.shape[-1]))
     findings = solution.evidence.findings
-    full[tuple(findings[n].values[0] if n in source.hard else slice(None) for n in potential.scope)] = slope
+    full[tuple(findings[n].values[0] if n in hard else slice(None) for n in table.scope)] = slope
     return full
 
 

@@ -379,7 +379,7 @@ class FamilyScores:
         others = [name for name in self.names if name != child and name not in given]
         more = (tuple(self._sort_by_column(frozenset((*given, name)))) for name in others)
         known = (self._fits.get((child, *family), (0.0, None))[1] for family in itertools.chain(fewer, more))
-        near = next((potential for potential in known if isinstance(potential, Softmax)), None)
+        near = next((near for potential in known if potential and (near := potential.as_softmax())), None)
         fitter: Any = self.data.fitter(child, given)
         variables = tuple(map(self.data.variable, given))
         statistics = fitter.statistics(self.data.table, self.data.variable(child), variables)
@@ -427,7 +427,7 @@ class FamilyScores:
         return {
             family: potential
             for family, (_, potential) in self._fits.items()
-            if potential is not None and not isinstance(potential, Softmax)
+            if potential is not None and potential.as_softmax() is None
         }
 
     def _score_density(self, potential: Potential) -> float:

@@ -456,7 +456,7 @@ class _TreeNetwork:
         regressions = [
             (case.potential.scope, regression)
             for case in cases
-            if (regression := case.potential.regression()) is not None and not case.cut
+            if (regression := case.potential.as_regression()) is not None and not case.cut
         ]
         if (
             isinstance(variable, Continuous)

@@ -267,7 +267,7 @@ def check_landmarks(example: Example) -> None:
 
 
 def check_regression(example: Example) -> None:
-    potential, regression = example.potential, example.potential.regression()
+    potential, regression = example.potential, example.potential.as_regression()
     if regression is None:
         return
     codes = tuple(np.asarray(example.given[p.name]) for p in potential.parents if isinstance(p, Discrete))

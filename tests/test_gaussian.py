@@ -116,10 +116,10 @@ def test_breaks_show_the_peaks_and_scales_their_widths():
 
 
 def test_regression_gives_the_parameters():
-    regression = MIXED.regression()
+    regression = MIXED.as_regression()
     assert regression.intercept is MIXED.intercept
     assert regression.coefficients.shape == (2, 2)
-    assert LinearGaussian(Y, intercept=0, variance=1).regression().coefficients.shape == (0,)
+    assert LinearGaussian(Y, intercept=0, variance=1).as_regression().coefficients.shape == (0,)
 
 
 def test_quantiles():

@@ -23,7 +23,6 @@ from hybridbn.explorer.cases import LEVELS, Case, read_case, summarize, tabulate
 from hybridbn.explorer.responder import OPTIONS, Responder
 from hybridbn.inference.elimination.ordering import find_order, make_junction_tree
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.progress_reports import track
 from hybridbn.variables import Discrete, Values
 
@@ -147,9 +146,9 @@ def _list_tables(responder: Responder, room: float) -> tuple[float, Plain | None
     None instead of it where there is more than tables, or too much of them.
     """
     potentials = [responder.network.potential(name) for name in responder.names]
-    if not all(isinstance(potential, Multinomial) for potential in potentials):
+    tables = [kept.table for potential in potentials if (kept := potential.as_table()) is not None]
+    if len(tables) < len(potentials):
         return 1.0, None
-    tables = [potential.table for potential in potentials if isinstance(potential, Multinomial)]
     sizes = {variable.name: len(variable) for potential in potentials for variable in potential.variables}  # type: ignore[arg-type]
     scopes = [potential.scope for potential in potentials]
     order = find_order(scopes, sizes, keep=())

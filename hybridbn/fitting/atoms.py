@@ -191,8 +191,7 @@ class AtomsFitter(Fitter):
     @classmethod
     def like(cls, potential: Potential) -> Spec:
         """Return the fitter with the points of a potential, and with the fitter of its density."""
-        if not isinstance(potential, Atoms):
-            return cls.name
+        assert isinstance(potential, Atoms)
         density = spec_of(potential.density)
         if density is None:
             name = type(potential.density).__name__

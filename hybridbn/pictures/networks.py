@@ -11,7 +11,7 @@ import numpy as np
 
 from hybridbn.arguments import check_count
 from hybridbn.errors import HybridBNError, NetworkError, TableError
-from hybridbn.inference.evidence import EvidenceReader
+from hybridbn.inference.evidence import EvidenceReader, find_point_masses
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.problem import status_of
@@ -37,7 +37,6 @@ from hybridbn.pictures.chart import (
 )
 from hybridbn.pictures.layout import Layout, lay_out
 from hybridbn.pictures.posteriors import describe_posterior, group_states, trace_density
-from hybridbn.potentials.point_mass import PointMass
 from hybridbn.variables import Continuous
 
 __all__ = ["chart_network", "plot_network", "plot_strengths"]
@@ -229,8 +228,7 @@ def _choose_detail(graph: nx.DiGraph[Any], room: tuple[float, float] | None, com
 
 def _list_known(network: Network, evidence: Mapping[str, Any] | None) -> dict[str, Any]:
     known = {name: value for name, value in (evidence or {}).items() if value is not None}
-    points = (network.nodes[name].get("potential") for name in network)
-    return known | {each.child.name: each.value for each in points if isinstance(each, PointMass)}
+    return known | {name: potential.value for name, potential in find_point_masses(network).items()}
 
 
 def _describe(

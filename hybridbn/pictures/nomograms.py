@@ -18,7 +18,6 @@ from hybridbn.network import Network
 from hybridbn.pictures.chart import LETTER, Axis, Chart, Line, Mark, Points, Rule, Text, check_kind
 from hybridbn.pictures.evidence import write_weight
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing
 
@@ -146,8 +145,8 @@ def _find_scales(model: Any, target: str | None, state: Hashable) -> tuple[Discr
     if code < 0:
         raise TableError(f"{name!r}: {state!r} is not a state")
     own = model.potential(name)
-    if isinstance(own, Softmax) and not model.out_degree(name):
-        return variable, *_scale_parents(model, own, code)
+    if (logistic := own.as_softmax()) and not model.out_degree(name):
+        return variable, *_scale_parents(model, logistic, code)
     with np.errstate(divide="ignore", invalid="ignore"):
         scales = {}
         for other in map(model.potential, model):
@@ -157,9 +156,9 @@ def _find_scales(model: Any, target: str | None, state: Hashable) -> tuple[Discr
             elif [parent.name for parent in other.parents] != [name]:
                 reason = "is no child of it" if not other.parents else "has other parents"
                 raise _make_error(name, f"{other.child.name!r} {reason}")
-            elif isinstance(other, Multinomial):
-                scales[other.child.name] = _scale_states(
-                    other.child, np.log(other.table[code]) - np.log(other.table[1 - code])
+            elif table := other.as_table():
+                scales[table.child.name] = _scale_states(
+                    table.child, np.log(table.table[code]) - np.log(table.table[1 - code])
                 )
             else:
                 scales[other.child.name] = _scale_density(model, other, variable, code)
@@ -180,7 +179,7 @@ def _find_target(network: Network) -> str:
     for name in network:
         if not isinstance(network.variable(name), Discrete):
             continue
-        logistic = isinstance(network.nodes[name].get("potential"), Softmax) and network.in_degree(name) == others
+        logistic = network.in_degree(name) == others and network.potential(name).as_softmax()
         if others and (network.out_degree(name) == others or logistic):
             return str(name)
     raise TableError("the network is neither naive Bayes nor a logistic regression; name the class in target=")

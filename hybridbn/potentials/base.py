@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -32,13 +32,18 @@ from hybridbn.registry import Registered, Registry
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
+if TYPE_CHECKING:
+    from hybridbn.potentials.boxes import Boxes
+    from hybridbn.potentials.gaussian import LinearGaussian
+    from hybridbn.potentials.multinomial import Multinomial
+    from hybridbn.potentials.softmax import Softmax
+
 __all__ = [
     "NO_POINTS",
     "Axes",
     "Interval",
     "PointCells",
     "Potential",
-    "Regression",
     "all_states",
     "check_array",
     "check_parents",
@@ -114,17 +119,6 @@ _SAME = 8 * float(np.finfo(float).eps)
 NO_POINTS = PointCells(*[np.empty(0)] * 3)
 MOST_DIMENSIONS = 31
 """Of names in arrays, to which that of the rows is added; numpy before 2.0 has 32."""
-
-
-class Regression(NamedTuple):
-    """A linear Gaussian conditional: mean ``intercept + coefficients @ continuous parents``, in the parents' order.
-
-    The leading dimensions of each array are those of the discrete parents, in the parents' order.
-    """
-
-    intercept: Values
-    coefficients: Values
-    variance: Values
 
 
 class Potential(Registered, ABC):
@@ -328,13 +322,28 @@ class Potential(Registered, ABC):
         """
         return None
 
-    def regression(self) -> Regression | None:
+    # -- what it is ----------------------------------------------------------------------------------------------
+    # Engines and algorithms that know a closed form ask for it; none of them asks which family a potential is of.
+
+    def as_table(self) -> Multinomial | None:
+        """Return the table of probabilities that this potential is, or None if it is kept in another form."""
+        return None
+
+    def as_regression(self) -> LinearGaussian | None:
         """Return the linear regression that this potential is, or None if it is not linear Gaussian."""
         return None
 
+    def as_softmax(self) -> Softmax | None:
+        """Return the logistic regression that this potential is, or None if it is none."""
+        return None
+
+    def as_boxes(self) -> Boxes | None:
+        """Return the boxes of the parents' space that the states of this potential are, or None if they are none."""
+        return None
+
     def probabilities(self) -> Values | None:
-        """Return the table of probabilities (*parents, states) that this potential is, or None if a variable is
-        continuous.
+        """Return the probabilities (*parents, states), evaluated if they are not kept in a table; None if a variable
+        is continuous.
         """
         variables = [variable for variable in self.variables if isinstance(variable, Discrete)]
         if len(variables) < len(self.variables):

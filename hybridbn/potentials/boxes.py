@@ -150,6 +150,10 @@ class Boxes(Potential):
         total = values.sum(axis=along, keepdims=True)
         return np.where(total > 0, values / np.where(total > 0, total, 1.0), weights)
 
+    def as_boxes(self) -> Self:
+        """Return the potential itself."""
+        return self
+
     # -- what quadrature needs to know ----------------------------------------------------------------------------
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:

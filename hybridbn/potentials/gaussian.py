@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, Regression, freeze, has_rows, spread
+from hybridbn.potentials.base import Axes, Interval, Potential, freeze, has_rows, spread
 from hybridbn.potentials.multinomial import as_parameter_array, cell_name, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -260,9 +260,9 @@ class LinearGaussian(Potential):
                     np.where(known_slope, sd[block] / np.abs(slope), 0.0),
                 )
 
-    def regression(self) -> Regression:
-        """Return the parameters."""
-        return Regression(self.intercept, self.coefficients, self.variance)
+    def as_regression(self) -> Self:
+        """Return the potential itself."""
+        return self
 
     def free_parameters(self) -> int:
         """Return the number of intercepts, coefficients and variances."""

@@ -115,6 +115,10 @@ class Multinomial(Potential):
         """Whether any probability is zero."""
         return not self.table.all()
 
+    def as_table(self) -> Self:
+        """Return the potential itself."""
+        return self
+
     def probabilities(self) -> Values:
         """Return the table."""
         return self.table

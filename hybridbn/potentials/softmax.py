@@ -155,6 +155,10 @@ class Softmax(Potential):
         continuous = [parent.name for parent in self.parents if isinstance(parent, Continuous)]
         return np.asarray(self.coefficients[..., continuous.index(name)])
 
+    def as_softmax(self) -> Self:
+        """Return the potential itself."""
+        return self
+
     def free_parameters(self) -> int:
         """Return the number of intercepts and coefficients of all states but one."""
         return (self.intercept.size + self.coefficients.size) // len(self.child) * (len(self.child) - 1)

@@ -22,7 +22,6 @@ from hybridbn.inference.engines import CaseAnswer, Engine, EngineRequest, Plan, 
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.relevance import Status, ancestors, find_requisite
 from hybridbn.inference.snapshot import Snapshot
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["CasePlan", "SingleCase"]
@@ -170,8 +169,8 @@ class CasePlan:
         self.fits: bool = True
         dynamic = []
         for name in sorted(needed, key=snapshot.depths.__getitem__):
-            potential = potentials[name]
-            if not isinstance(potential, Multinomial):
+            potential = potentials[name].as_table()
+            if potential is None:
                 self.fits = False
                 return
             scope = scopes[name]
@@ -190,7 +189,7 @@ class CasePlan:
             risky = [name for name in ancestors(snapshot.pred, kinds) - needed if potentials[name].has_zeros]
             risky.sort(key=snapshot.depths.__getitem__, reverse=True)
             for name in risky:
-                if not isinstance(potentials[name], Multinomial):
+                if potentials[name].as_table() is None:
                     self.fits = False
                     return
             self.risks = snapshot.find_supports(risky)

@@ -90,7 +90,7 @@ def table_of(potential: Potential) -> Multinomial | None:
 
 def table_or_regression(potential: Potential) -> Potential | None:
     """Return a linear Gaussian potential as it is, and any other as its table, if it has one."""
-    return table_of(potential) if potential.regression() is None else potential
+    return table_of(potential) if potential.as_regression() is None else potential
 
 
 def convert_potentials(

@@ -433,7 +433,7 @@ def _quote(text: str, what: str) -> str:
 
 
 def _format_data(potential: Potential, words: dict[str, str]) -> str:
-    table, regression = potential.probabilities(), potential.regression()
+    table, regression = potential.probabilities(), potential.as_regression()
     if table is not None:
         return _format_nested(table.tolist())
     if regression is None:

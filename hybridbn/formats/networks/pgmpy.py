@@ -80,10 +80,10 @@ def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
         model = _make_discrete(binned, [binned.potential(name) for name in binned], models, factors)
         model.binning = binning
         return model
-    if len(continuous) == len(potentials) and all(p.regression() is not None for p in potentials):
+    if len(continuous) == len(potentials) and all(p.as_regression() is not None for p in potentials):
         return _make_gaussian(network, potentials, models, factors)
     if len(continuous) == len(potentials):
-        other = [f"{p.child.name} ({type(p).__name__})" for p in potentials if p.regression() is None]
+        other = [f"{p.child.name} ({type(p).__name__})" for p in potentials if p.as_regression() is None]
         obstacle = f"{', '.join(other[:8])} {'is' if len(other) == 1 else 'are'} not linear Gaussian"
     else:
         obstacle = (
@@ -184,7 +184,7 @@ def _make_discrete(network: Network, potentials: Sequence[Potential], models: An
 def _make_gaussian(network: Network, potentials: Sequence[Potential], models: Any, factors: Any) -> Any:
     model = _add_structure(models.LinearGaussianBayesianNetwork(), network)
     for potential in potentials:
-        regression = potential.regression()
+        regression = potential.as_regression()
         if regression is None:  # excluded by the caller
             raise NetworkError(f"{potential!r} is not linear Gaussian")
         model.add_cpds(

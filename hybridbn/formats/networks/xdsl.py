@@ -36,7 +36,7 @@ from hybridbn.formats.networks.exchange import (
 from hybridbn.formats.networks.xdsl_equations import LinearRule, LinearValue, ParentState
 from hybridbn.formats.networks.xml_tree import Element, parse_xml
 from hybridbn.formats.parsing import RowNormalizer, parse_probabilities
-from hybridbn.potentials.base import Potential, Regression
+from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable
@@ -305,7 +305,7 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     lines = ['<?xml version="1.0" encoding="UTF-8"?>']
     lines += ['<smile version="1.0" id="hybridbn" numsamples="10000" discsamples="10000">', "  <nodes>"]
     for potential in held:
-        regression, child = potential.regression(), potential.child
+        regression, child = potential.as_regression(), potential.child
         if regression is not None:
             lines += _format_equation(potential, regression, words)
         elif isinstance(child, Discrete):
@@ -358,7 +358,7 @@ def _format_table(child: Discrete, potential: Potential, words: Mapping[str, str
     ]
 
 
-def _format_equation(potential: Potential, regression: Regression, words: Mapping[str, str]) -> list[str]:
+def _format_equation(potential: Potential, regression: LinearGaussian, words: Mapping[str, str]) -> list[str]:
     word = words[potential.child.name]
     discrete = [parent for parent in potential.parents if isinstance(parent, Discrete)]
     names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]

@@ -38,7 +38,6 @@ from hybridbn.learning.imputation.rule_search import find_rules
 from hybridbn.learning.imputation.rules import Rules
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame
@@ -402,8 +401,8 @@ def has_drift(trace: Values) -> bool:
 def _trace(summary: Mapping[str, Any], network: Network) -> Values:
     """Return the statistics of a round: those of drawn cells, and the logarithms of residual variances."""
     statistics = [np.ravel(one) for one in summary.values()]
-    potentials = (network.potential(name) for name in network)
-    variances = [np.log(one.variance.mean()) for one in potentials if isinstance(one, LinearGaussian)]
+    regressions = (network.potential(name).as_regression() for name in network)
+    variances = [np.log(one.variance.mean()) for one in regressions if one is not None]
     return np.concatenate([np.zeros(0), *statistics, np.array(variances)])
 
 
