@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.inference.engines.naive_bayes import mixture_of
+from hybridbn.inference.engines.leaves import mixture_of
 from hybridbn.inference.queries import posteriors
 from hybridbn.learning.ensemble import ClassScorer, LazyNetworks
 from hybridbn.structures import naive_bayes, nb_tree
@@ -131,7 +131,7 @@ def test_trees_are_scored_as_their_networks_answer(
     network = nb_tree(table, "y", max_depth=depth, binary=binary, least=10)
     mixture = mixture_of(network, "y")
     assert mixture is not None
-    assert len(mixture.hidden) == len(network.variable("y leaf"))
+    assert mixture.leaves == len(network.variable("y leaf"))
     found = np.exp(ClassScorer("y", table).log_joint(network))
     evidence = table.drop("y")
     np.testing.assert_allclose(found.sum(axis=0), np.exp(network.log_evidence(evidence)), rtol=1e-9)

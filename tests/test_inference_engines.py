@@ -14,9 +14,8 @@ from hybridbn.inference import engines
 from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
 from hybridbn.inference.engines.bounds import SampledBounds
 from hybridbn.inference.engines.elimination import Elimination
-from hybridbn.inference.engines.forest import Forest
+from hybridbn.inference.engines.leaves import Leaves
 from hybridbn.inference.engines.naive_bayes import NaiveBayes
-from hybridbn.inference.engines.number_forest import NumberForest
 from hybridbn.inference.engines.row_patterns import RowPatterns
 from hybridbn.inference.engines.single_case import SingleCase
 from hybridbn.inference.engines.slices import BetterOrder, Slices
@@ -84,8 +83,7 @@ def make_engine(own_rank: int, asked: list[EngineRequest]) -> None:
 def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine]) -> None:
     assert [type(engine) for engine in registry] == [
         SingleCase,
-        Forest,
-        NumberForest,
+        Leaves,
         NaiveBayes,
         Elimination,
         BetterOrder,
@@ -94,7 +92,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine
         SampledBounds,
     ]
     make_engine(30, [])
-    assert [engine.rank for engine in registry] == [5, 8, 9, 10, 30, 50, 55, 57, 60, 70]
+    assert [engine.rank for engine in registry] == [5, 8, 10, 30, 50, 55, 57, 60, 70]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.inference.engines import Engine
-from hybridbn.inference.engines.forest import Forest
+from hybridbn.inference.engines.leaves import Leaves
 from hybridbn.structures import discriminant, logistic, naive_bayes, random_forest
 from hybridbn.structures.building import Build
 
@@ -39,7 +39,7 @@ def hit_rate(net: hb.Network, data: dict[str, np.ndarray]) -> float:
 @pytest.fixture
 def only_elimination(monkeypatch):
     def switch() -> None:
-        engines = [engine for engine in Engine.registered if not isinstance(engine, Forest)]
+        engines = [engine for engine in Engine.registered if not isinstance(engine, Leaves)]
         monkeypatch.setattr(Engine, "registered", engines)
 
     return switch

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.answers import impossible_evidence
-from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, tables_of, why_not_naive_bayes
+from hybridbn.inference.engines.leaves import mixture_of
+from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, why_not_naive_bayes
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.explain import Explanation
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -430,7 +431,7 @@ class ClassScorer:
 
         A row that is impossible for the network has NaN.
         """
-        tables = tables_of(network, self.target)
+        tables = naive_bayes_of(network, self.target) or mixture_of(network, self.target)
         with self._lock:
             codes = None if tables is None else self._read_codes(network, tables.variables)
         if tables is not None and codes is not None:

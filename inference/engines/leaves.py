@@ -1,0 +1,718 @@
+"""What depends on the hidden leaf of trees: leaves are looked up where a row's cells are known.
+
+Which leaves a row may be in is found for many rows at once, by one bit for each leaf. There are three kinds of target:
+
+* A class below `Boxes`, as in a random forest. Where all parents of the leaf are observed, the row's leaves are the
+  whole answer, whatever the rest of the network is. Where cells are missing, the parents must be independent, or
+  independent given one discrete variable: the probability of a box is then a product. Elimination would need a table
+  over all missing cells.
+* A number below `Boxes` that is linear Gaussian in the attributes given the leaf, as in model trees. Where all of them
+  are known, the regressions of the row's leaves are all that is needed. Where the leaf depends on missing numbers the
+  exact density is an integral over all of them together; with ``beyond="bound"`` they are drawn, together with whatever
+  else is missing, from their joint distribution given what is known. The same quasi-random points serve every row, so
+  that a row's answer does not depend on others.
+* A class below a leaf without parents, both above the attributes, as in naive Bayes trees and class clusters. The
+  probability of a row is a sum over its leaves; most leaves of a tree are impossible for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Self
+from weakref import WeakKeyDictionary
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.inference.answers import AnyNetwork
+from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, choose_plan
+from hybridbn.inference.engines.naive_bayes import BlockAnswer, BlockPlan, NaiveBayesPlan, NaiveBayesTables
+from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior, merge_near_parts
+from hybridbn.inference.problem import Question, problem_of
+from hybridbn.inference.queries import log_evidence_of
+from hybridbn.inference.relevance import ancestors
+from hybridbn.inference.sampling import draw
+from hybridbn.inference.snapshot import Snapshot
+from hybridbn.network import Network
+from hybridbn.options import Options
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.boxes import Boxes
+from hybridbn.potentials.gaussian import LinearGaussian
+from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+__all__ = ["Leaves", "NaiveBayesMixture", "allow_draws", "mixture_of"]
+
+_BITS = 2**23
+"""Bits that are looked at together."""
+_PAIRS = 2**20
+"""Leaves and rows of a mixture of naive Bayes that are looked at together."""
+_TERMS = 2**18
+"""Terms of such a mixture that are looked up at a time, so that they stay in the cache."""
+DRAWS = 128
+"""Of the missing cells of a row; a power of two, for which quasi-random points are most even."""
+NEAR = 0.25, 0.3
+"""Of the parts of all draws those are merged that differ by this share of a variance and of a standard deviation."""
+BATCHES = 8
+"""The error is told from so many groups of draws."""
+ROWS = 256
+"""Are drawn at a time."""
+PARTS = 2**18
+"""Parts of mixtures that are held at a time."""
+_SEED = 0
+
+
+class Leaves(Engine):
+    """Posteriors of what depends on the hidden leaf of trees, or a rule, given values of attributes."""
+
+    rank = 8
+
+    def plan(self, request: EngineRequest) -> Plan | None:
+        """Return a plan where the target is below a leaf, and nothing but values of attributes is known."""
+        question, findings = request.question, request.evidence.findings
+        if len(question.targets) != 1 or question != Question(question.targets):
+            return None
+        if not all(finding.plain for finding in findings.values()):
+            return None
+        snapshot, target = Snapshot.of(request.network), question.targets[0]
+        own = snapshot.by_name[target]
+        boxes, table = _find_boxes(snapshot, target), own.as_table()
+        if boxes is None:
+            mixture = None if request.evidence.single else mixture_of(snapshot, target)
+            if mixture is None or request.problem.scopes != ((target,),) or not findings.keys() <= mixture.logs.keys():
+                return None
+            return NaiveBayesPlan(request, mixture)
+        if table is not None:
+            return ClassPlan.of(request, snapshot, boxes, table)
+        regression = BoxedRegression.of(snapshot, target, boxes)
+        return None if regression is None else NumberPlan.of(request, regression)
+
+    def offer(self, request: EngineRequest) -> str | None:
+        """Return what draws would cost."""
+        allowed = replace(request, options=replace(request.options, beyond="bound"))
+        plan = self.plan(allowed)
+        return f"beyond='bound' ({DRAWS} draws of what is missing in a row)" if isinstance(plan, NumberPlan) else None
+
+
+def allow_draws(network: Network, target: str, options: Options) -> Options:
+    """Return options under which the numbers that the leaf above a target depends on are drawn where a row lacks them,
+    because an exact answer would take all of them together; the same options for any other target.
+    """
+    if target not in network:
+        return options
+    snapshot = Snapshot.of(network)
+    boxes = _find_boxes(snapshot, target)
+    drawn = boxes is not None and BoxedRegression.of(snapshot, target, boxes) is not None
+    return replace(options, beyond="bound") if drawn else options
+
+
+def _find_boxes(snapshot: Snapshot, target: str) -> Boxes | None:
+    """Return the leaf that a target alone depends on, and on which nothing else does; None where there is none."""
+    if snapshot.succ[target]:
+        return None
+    leaves = [boxes for name in snapshot.pred[target] if (boxes := snapshot.by_name[name].as_boxes())]
+    return leaves[0] if len(leaves) == 1 and len(snapshot.succ[leaves[0].child.name]) == 1 else None
+
+
+# -- which leaves a row may be in -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LeafIndex:
+    """For each cell of attributes the leaves that it may be in, one bit each; the last cell is a missing one.
+
+    Attributes
+    ----------
+    leaves : int
+    cuts : mapping from attribute to the ends of its cells, None where a cell is a state
+    bits : mapping from attribute to ndarray (cells + 1, words)
+    """
+
+    leaves: int
+    cuts: Mapping[str, Values | None]
+    bits: Mapping[str, NDArray[np.uint64]]
+
+    @classmethod
+    def of(cls, leaves: int, attributes: Mapping[str, tuple[Values | None, NDArray[np.bool_]]]) -> LeafIndex:
+        """Make the index of the cuts of attributes and the leaves (cells, leaves) that their cells may be in."""
+        bits = {}
+        for name, (_, possible) in attributes.items():
+            packed = np.zeros((len(possible) + 1, -(-leaves // 64) * 8), np.uint8)
+            packed[:-1, : -(-leaves // 8)] = np.packbits(possible, axis=1)
+            packed[-1] = 255
+            bits[name] = packed.view(np.uint64)
+        return cls(leaves, {name: cuts for name, (cuts, _) in attributes.items()}, bits)
+
+    def find(
+        self, cells: Mapping[str, NDArray[Any]], rows: int, *, anywhere: bool = False
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the pairs of rows and leaves in which the row may be, in the order of the rows.
+
+        Parameters
+        ----------
+        cells : mapping from attribute to codes or numbers (rows,)
+        rows : int
+        anywhere : bool
+            Whether a row that can't be in any leaf may be in all of them, as `Boxes` has it.
+        """
+        known = [name for name in self.bits if name in cells]
+        if not known:
+            return np.repeat(np.arange(rows), self.leaves), np.tile(np.arange(self.leaves), rows)
+        words = np.full((rows, -(-self.leaves // 64)), np.iinfo(np.uint64).max, np.uint64)
+        for name in known:
+            own, cuts = cells[name], self.cuts[name]
+            if cuts is not None:
+                own = np.where(np.isnan(own), -1, np.searchsorted(cuts, own, side="right"))
+            words &= self.bits[name].take(own, axis=0, mode="wrap")
+        inside = np.unpackbits(words.view(np.uint8), axis=1, count=self.leaves)
+        if anywhere and (outside := ~words.any(axis=1)).any():
+            inside[outside] = 1
+        row, leaf = np.divmod(np.flatnonzero(inside.view(bool)), self.leaves)
+        return row, leaf
+
+
+_INDEXES: WeakKeyDictionary[Boxes, LeafIndex] = WeakKeyDictionary()
+
+
+def _find_in_boxes(boxes: Boxes, evidence: Evidence) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return the pairs of rows and boxes in which the row may be; the index of boxes is made once."""
+    index = _INDEXES.get(boxes)
+    if index is None:
+        sides = zip(boxes.parents, boxes.sides, strict=True)
+        cells = {parent.name: _divide_into_cells(parent, side) for parent, side in sides}
+        index = _INDEXES[boxes] = LeafIndex.of(len(boxes.child), cells)
+    known = {name: finding.values for name in index.bits if (finding := evidence.finding(name)) is not None}
+    return index.find(known, evidence.rows, anywhere=True)
+
+
+def _divide_into_cells(parent: Variable, side: NDArray[Any]) -> tuple[Values | None, NDArray[np.bool_]]:
+    """Return the cuts between the cells of a parent of boxes, and which boxes (cells, boxes) each cell is inside of."""
+    if isinstance(parent, Discrete):
+        return None, side.T
+    cuts = np.unique(side[np.isfinite(side)])
+    # of cell i the low end is cuts[i - 1]
+    low = np.searchsorted(cuts, side[:, 0], side="right") * np.isfinite(side[:, 0])
+    high = np.where(np.isfinite(side[:, 1]), np.searchsorted(cuts, side[:, 1], side="left"), len(cuts))
+    cell = np.arange(len(cuts) + 1)[:, None]
+    return cuts, (cell >= low) & (cell <= high)
+
+
+# -- a class below boxes ----------------------------------------------------------------------------------------------
+
+
+class ClassPlan(BlockPlan):
+    """Looking up the class probabilities of the boxes of all rows."""
+
+    def __init__(
+        self, request: EngineRequest, snapshot: Snapshot, boxes: Boxes, target: Multinomial, densities: list[Potential]
+    ) -> None:
+        self.request: EngineRequest = request
+        self._boxes, self._target = boxes, target
+        self._averages: _Averages | None = _Averages(boxes, densities, snapshot) if densities else None
+        self.cells: float = float(len(boxes.child) * (len(target.child) + len(densities)))
+        self.clique: Sequence[str] = (boxes.child.name, target.child.name)
+        self.operations: float = float(len(boxes.child) / 64 * len(boxes.parents) * request.evidence.rows)
+        self.held_bytes: float = 8 * self.cells + _BITS + 8.0 * len(target.child) * request.evidence.rows
+        self.block: int = max(_BITS // len(boxes.child), 1)
+
+    @classmethod
+    def of(cls, request: EngineRequest, snapshot: Snapshot, boxes: Boxes, target: Multinomial) -> Self | None:
+        """Return a plan where the leaf is the only parent, and known or a function of independent attributes."""
+        name, findings = target.child.name, request.evidence.findings
+        if len(target.parents) != 1 or request.problem.scopes != ((name,),) or {name, boxes.child.name} & set(findings):
+            return None
+        tested = [parent.name for parent in boxes.parents]
+        if all(name in findings and findings[name].hard for name in tested):
+            return cls(request, snapshot, boxes, target, [])
+        densities = [snapshot.by_name[name] for name in dict.fromkeys([*tested, *findings])]
+        independent = boxes.overlap is not None and _are_independent(densities, snapshot, findings)
+        return cls(request, snapshot, boxes, target, densities) if independent else None
+
+    def answer(self, evidence: Evidence) -> BlockAnswer:
+        """Return the means of the tables of each row's boxes."""
+        row, box = _find_in_boxes(self._boxes, evidence)
+        logs, shares = np.zeros(evidence.rows), self._boxes.weights[box]
+        if self._averages is not None:
+            logs, shares = self._averages.weigh(evidence, row, box)
+        columns = self._target.table.T
+        sums: Values = np.stack([np.bincount(row, shares * column[box], evidence.rows) for column in columns])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            table = np.asarray(sums / sums.sum(axis=0))
+        table[:, logs == -np.inf] = np.nan
+        return BlockAnswer(table, logs, np.full(evidence.rows, 1e-12))
+
+
+def _are_independent(densities: Sequence[Potential], snapshot: Snapshot, findings: Mapping[str, Finding]) -> bool:
+    """Return whether attributes are independent given at most one hidden discrete variable without parents."""
+    common = {parent.name for density in densities for parent in density.parents}
+    if any(len(density.parents) > 1 for density in densities) or len(common) > 1 or common & set(findings):
+        return False
+    if any(snapshot.by_name[name].as_table() is None or snapshot.pred[name] for name in common):
+        return False
+    return all(isinstance(density.child, Discrete) or density.exact_mass for density in densities)
+
+
+class _Averages:
+    """The probabilities of boxes where cells are missing."""
+
+    def __init__(self, boxes: Boxes, densities: Sequence[Potential], snapshot: Snapshot) -> None:
+        self.boxes, self.densities = boxes, densities
+        common = [parent.name for density in densities for parent in density.parents]
+        root = snapshot.by_name[common[0]].as_table() if common else None
+        self.root: Values | None = None if root is None else root.table
+        self.given: dict[str, NDArray[Any]] = {} if root is None else {root.child.name: np.arange(len(root.child))}
+        self.types: int = 1 if root is None else len(root.child)
+        self.masses: dict[str, Values] = {}
+
+    @cached_property
+    def sides(self) -> dict[str, NDArray[Any]]:
+        return {parent.name: side for parent, side in zip(self.boxes.parents, self.boxes.sides, strict=True)}
+
+    def weigh(self, evidence: Evidence, row: NDArray[np.intp], box: NDArray[np.intp]) -> tuple[Values, Values]:
+        """Return the log probability of each row's evidence, and that of each pair's box given it."""
+        logs = np.zeros((self.types, evidence.rows))
+        with np.errstate(divide="ignore"):
+            if self.root is not None:
+                logs += np.log(self.root)[:, None]
+            for density in self.densities:
+                finding = evidence.finding(density.child.name)
+                if finding is not None and finding.observed.any():
+                    logs += np.where(finding.observed, self._log_density(density, finding.fill()), 0.0)
+        top = logs.max(axis=0)
+        with np.errstate(invalid="ignore"):
+            types = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
+        total = types.sum(axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            types /= total
+            log_norm = np.where(total > 0, top + np.log(total), -np.inf)
+        weights = types[:, row]
+        for density in self.densities:
+            name = density.child.name
+            if name not in self.sides:
+                continue
+            finding = evidence.finding(name)
+            if finding is None:
+                weights *= self._mass_of(density)[:, box]
+            elif not finding.hard:
+                missing = np.flatnonzero(~finding.observed[row])
+                weights[:, missing] *= self._mass_of(density)[:, box[missing]]
+        return log_norm, weights.sum(axis=0)
+
+    def _log_density(self, density: Potential, values: NDArray[Any]) -> Values:
+        """Return the logarithms at one value in each row: (types, rows) or (1, rows)."""
+        if not density.parents:
+            return density.log_on({density.child.name: values[None]})
+        return density.log_on({**self.given, density.child.name: values[None]})[:, 0]
+
+    def _mass_of(self, density: Potential) -> Values:
+        """Return the probability of each box's side along an attribute: (types, boxes) or (1, boxes)."""
+        name = density.child.name
+        if name not in self.masses:
+            given = self.given if density.parents else {}
+            side = self.sides[name]
+            if isinstance(density.child, Continuous):
+                edges = np.unique(np.append(side, (-np.inf, np.inf)))
+                values, scale = density.mass(given, edges)
+                cells = np.atleast_2d(values * np.exp(scale))
+                cumulative = np.concatenate([np.zeros((len(cells), 1)), cells.cumsum(axis=1)], axis=1)
+                low, high = np.searchsorted(edges, side).T
+                self.masses[name] = cumulative[:, high] - cumulative[:, low]
+            else:
+                values, scale = density.on({**given, name: np.arange(len(density.child))})
+                self.masses[name] = np.atleast_2d(values * np.exp(scale)) @ side.T.astype(np.float64)
+        return self.masses[name]
+
+
+# -- a number below boxes ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BoxedRegression:
+    """A number that is linear Gaussian given a leaf, other hidden discrete variables, attributes and their effects.
+
+    Attributes
+    ----------
+    potential : the potential of the number
+    boxes : the potential of the leaf
+    kinds : the potentials of the other discrete parents, which have no parents
+    effects : the potentials of continuous parents that only depend on one discrete attribute, and are not observed
+    attributes : names of all other variables
+    needed : those that the number depends on given all attributes
+    """
+
+    snapshot: Snapshot
+    potential: LinearGaussian
+    boxes: Boxes
+    kinds: tuple[Multinomial, ...]
+    effects: dict[str, LinearGaussian]
+    attributes: frozenset[str]
+    needed: frozenset[str]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot, name: str, boxes: Boxes) -> BoxedRegression | None:
+        """Return the description of a number below boxes, or None where it has another form."""
+        by_name = snapshot.by_name
+        potential = by_name[name].as_regression()
+        if potential is None:
+            return None
+        above = [by_name[parent.name] for parent in potential.parents if isinstance(parent, Discrete)]
+        kinds = tuple(table for parent in above if not parent.parents and (table := parent.as_table()))
+        if len(kinds) != len(above) - 1:
+            return None
+        effects = {}
+        for parent in potential.parents:
+            own = by_name[parent.name].as_regression()
+            if own is not None and [*map(type, own.parents)] == [Discrete]:
+                effects[parent.name] = own
+        hidden = {name, *(parent.child.name for parent in above), *effects}
+        if any(len(snapshot.succ[other]) > 1 for other in hidden - {name}):
+            return None
+        attributes = frozenset(by_name) - hidden
+        needed = {parent.name for parent in (*potential.parents, *boxes.parents)} - hidden
+        needed |= {own.parents[0].name for own in effects.values()}
+        if not needed <= attributes:
+            return None
+        return cls(snapshot, potential, boxes, kinds, effects, attributes, frozenset(needed))
+
+    @cached_property
+    def kind_shares(self) -> Values:
+        """The probabilities of the configurations of the other discrete parents."""
+        shares = np.ones(1)
+        for kind in self.kinds:
+            shares = np.multiply.outer(shares, kind.table).reshape(-1)
+        return shares
+
+    @cached_property
+    def parents(self) -> list[str]:
+        """The continuous parents."""
+        return [parent.name for parent in self.potential.parents if isinstance(parent, Continuous)]
+
+    @cached_property
+    def tested(self) -> list[str]:
+        """The numbers that the leaf depends on."""
+        return [parent.name for parent in self.boxes.parents if isinstance(parent, Continuous)]
+
+    @cached_property
+    def intercepts(self) -> Values:
+        """The intercepts (leaves, kinds)."""
+        return self._turn(self.potential.intercept)
+
+    @cached_property
+    def variances(self) -> Values:
+        """The variances (leaves, kinds)."""
+        return self._turn(self.potential.variance)
+
+    @cached_property
+    def slopes(self) -> Values:
+        """The slopes (leaves, kinds, parents)."""
+        return self._turn(self.potential.coefficients)
+
+    @cached_property
+    def kind_groups(self) -> list[tuple[int, list[int]]]:
+        """The kinds that have the same slopes, and the first of them; without those that have none."""
+        groups: list[tuple[int, list[int]]] = []
+        for kind in np.flatnonzero(self.slopes.any(axis=(0, 2))).tolist():
+            for first, same in groups:
+                if (self.slopes[:, first] == self.slopes[:, kind]).all():
+                    same.append(kind)
+                    break
+            else:
+                groups.append((kind, [kind]))
+        return groups
+
+    def _turn(self, array: Values) -> Values:
+        """Return an array of the potential with the leaf first, then all configurations of the other discrete
+        parents.
+        """
+        names = [parent.name for parent in self.potential.parents if isinstance(parent, Discrete)]
+        order = [names.index(self.boxes.child.name), *(names.index(kind.child.name) for kind in self.kinds)]
+        rest = range(len(names), array.ndim)
+        return array.transpose([*order, *rest]).reshape(
+            len(self.boxes.child), len(self.kind_shares), *array.shape[len(names) :]
+        )
+
+    def extend(self, observed: Collection[str]) -> Network:
+        """Return the network of the attributes that anything needed may depend on, given those that are observed."""
+        above = ancestors(self.snapshot.pred, {*self.needed, *observed})
+        return Network([own for name, own in self.snapshot.by_name.items() if name in above])
+
+    def predict(self, cells: Evidence) -> tuple[NDArray[np.intp], Values, Values, Values]:
+        """Return the mixtures of rows in which everything needed is known: the row of each leaf (leaves,), and weights,
+        means and variances (leaves, kinds).
+        """
+        row, box = _find_in_boxes(self.boxes, cells)
+        weights = self.boxes.weights[box]
+        weights = weights / np.bincount(row, weights, cells.rows)[row]
+        values, extra = [], {}
+        for place, parent in enumerate(self.parents):
+            effect = self.effects.get(parent)
+            if effect is None:
+                values.append(cells.findings[parent].values)
+            else:
+                codes = cells.findings[effect.parents[0].name].values
+                values.append(effect.intercept[codes])
+                extra[place] = effect.variance[codes]
+        means, variances = self.intercepts[box], self.variances[box]
+        known = np.array(values).reshape(len(values), cells.rows).T[row]
+        for first, same in self.kind_groups:
+            own = self.slopes[box, first]
+            means[:, same] += np.einsum("lj,lj->l", own, known)[:, None]
+            for place, spread in extra.items():
+                variances[:, same] += (own[:, place] ** 2 * spread[row])[:, None]
+        return row, weights[:, None] * self.kind_shares, means, variances
+
+
+class NumberPlan(BlockPlan):
+    """Looking up the leaves of all rows, in which everything needed is known."""
+
+    def __init__(self, request: EngineRequest, target: BoxedRegression) -> None:
+        self.request: EngineRequest = request
+        self.target: BoxedRegression = target
+        leaves = len(target.boxes.child)
+        self.parts: int = (target.boxes.overlap or leaves) * len(target.kind_shares)
+        self.cells: float = float(leaves * len(target.kind_shares) * (len(target.parents) + 2))
+        self.clique: Sequence[str] = (target.boxes.child.name, target.potential.child.name)
+        self.operations: float = float(self.parts * (len(target.parents) + 2) * request.evidence.rows)
+        self.held_bytes: float = 8.0 * (self.cells + PARTS * (len(target.parents) + 8))
+        self.block: int = max(PARTS // self.parts, 1)
+
+    @classmethod
+    def of(cls, request: EngineRequest, target: BoxedRegression) -> NumberPlan | None:
+        """Return a plan where all attributes that matter are known, or some of them if draws are allowed."""
+        findings = request.evidence.findings
+        if not findings.keys() <= target.attributes:
+            return None
+        known = {name for name, finding in findings.items() if finding.hard}
+        if target.needed <= known:
+            return NumberPlan(request, target)
+        allowed = request.options.beyond == "bound" and not known.issuperset(target.tested)
+        return DrawnNumberPlan(request, target) if allowed else None
+
+    def answer(self, evidence: Evidence) -> BlockAnswer:
+        """Return the mixtures of the regressions of each row's leaves."""
+        row, *parts = self.target.predict(evidence)
+        density = GaussianPosterior.of(self.target.potential.child, *_arrange(row, evidence.rows, *parts))
+        zero = np.zeros(evidence.rows)
+        return BlockAnswer(np.ones(evidence.rows), zero, zero, density)
+
+
+class DrawnNumberPlan(NumberPlan):
+    """Looking up the leaves of draws of what is missing."""
+
+    sampled = True
+
+    def __init__(self, request: EngineRequest, target: BoxedRegression) -> None:
+        super().__init__(request, target)
+        self.operations: float = DRAWS * self.operations
+        self.block: int = ROWS
+
+    def solve(self, evidence: Evidence) -> Iterator[Solution]:
+        """Yield the solutions of rows in which no tested number is missing, then those of the others."""
+        known = np.ones(evidence.rows, dtype=bool)
+        for name in self.target.tested:
+            finding = evidence.finding(name)
+            known &= np.zeros(1, dtype=bool) if finding is None else finding.observed
+        for rows, solve in ((np.flatnonzero(known), self._solve_exactly), (np.flatnonzero(~known), super().solve)):
+            for solution in solve(evidence.take(rows, len(rows))) if len(rows) else ():
+                yield replace(solution, rows=rows[solution.rows])
+
+    def _solve_exactly(self, evidence: Evidence) -> Iterator[Solution]:
+        """Yield the solutions of rows whose missing cells are averaged over in closed form."""
+        problem = problem_of(self.request.network, self.request.question, evidence)
+        yield from choose_plan(replace(self.request, problem=problem, evidence=evidence)).solve(evidence)
+
+    def answer(self, evidence: Evidence) -> BlockAnswer:
+        """Return the means over draws of what is missing."""
+        from scipy.stats import qmc
+
+        network = self.target.extend(evidence.findings)
+        options = replace(self.request.options, beyond=None, impossible="nan")
+        logs = log_evidence_of(network, evidence, options)
+        possible = np.flatnonzero(logs > -np.inf)
+        repeated = np.repeat(possible, DRAWS)
+        shift = np.random.default_rng(_SEED).random(len(network))
+        points = ((qmc.Sobol(len(network), scramble=False).random(DRAWS) + shift) % 1).T
+        drawn = draw(network, evidence.take(repeated, len(repeated)), np.tile(points, len(possible)), options)
+        findings = {name: Finding(network.variable(name), drawn[name]) for name in self.target.needed}
+        complete = Evidence(findings, len(repeated), single=False)
+        error = np.full(evidence.rows, np.nan)
+        densities = []
+        block = max(PARTS // (self.parts * DRAWS), 1)
+        for start in range(0, len(possible), block):
+            rows = np.arange(start, min(start + block, len(possible)))
+            part = complete.take(slice(start * DRAWS, (start + block) * DRAWS), len(rows) * DRAWS)
+            case, weights, means, variances = self.target.predict(part)
+            row = case // DRAWS
+            error[possible[rows]] = _estimate_error(case, len(rows), weights, means, variances)
+            mixture = merge_near_parts(*_arrange(row, len(rows), weights / DRAWS, means, variances), *NEAR)
+            densities.append((possible[rows], GaussianPosterior.of(self.target.potential.child, *mixture)))
+        density = GaussianPosterior.join(densities, evidence.rows)
+        return BlockAnswer(np.ones(evidence.rows), logs, error, density)
+
+
+def _arrange(
+    row: NDArray[np.intp], rows: int, weights: Values, means: Values, variances: Values
+) -> tuple[Values, Values, Values]:
+    """Return the parts (leaves, kinds) of mixtures, in the order of their rows, as arrays (parts, rows)."""
+    counts = np.bincount(row, minlength=rows)
+    ranks = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
+
+    def arrange(array: Values, blank: float) -> Values:
+        table = np.full((rows, int(counts.max(initial=1)), array.shape[1]), blank)
+        table[row, ranks] = array
+        return np.ascontiguousarray(table.reshape(rows, -1).T)
+
+    return arrange(weights, 0.0), arrange(means, 0.0), arrange(variances, 1.0)
+
+
+def _estimate_error(case: NDArray[np.intp], rows: int, weights: Values, means: Values, variances: Values) -> Values:
+    """Return the standard errors (rows,) of the probability that the number is below its mean, from groups of draws."""
+    from scipy.special import ndtr
+
+    row = case // DRAWS
+    center = np.bincount(row, (weights * means).sum(axis=1), rows) / DRAWS
+    below = (weights * ndtr((center[row][:, None] - means) / np.sqrt(variances))).sum(axis=1)
+    groups = case // (DRAWS // BATCHES)
+    shares = np.bincount(groups, below, rows * BATCHES).reshape(rows, BATCHES) / (DRAWS // BATCHES)
+    return np.asarray(shares.std(axis=1, ddof=1) / np.sqrt(BATCHES))
+
+
+# -- naive Bayes in leaves --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class NaiveBayesMixture(NaiveBayesTables):
+    """A mixture of naive Bayes networks in logarithms.
+
+    Attributes
+    ----------
+    target, variables : as of one naive Bayes network
+    prior : ndarray (leaves, classes)
+        Of leaf and class together.
+    logs : mapping from attribute to ndarray (leaves, classes, states)
+    """
+
+    @property
+    def leaves(self) -> int:
+        """How many naive Bayes networks are mixed."""
+        return len(self.prior)
+
+    def scores(self, codes: Mapping[str, NDArray[Any]], rows: int) -> Values:
+        """Return the log joint probabilities (classes, rows) of the classes with the observed cells.
+
+        Parameters
+        ----------
+        codes : mapping from attribute to integer array (rows,)
+            ``-1`` where a cell is missing.
+        rows : int
+
+        Examples
+        --------
+        >>> c, x = (Discrete(name, (0, 1)) for name in "cx")
+        >>> with np.errstate(divide="ignore"):
+        ...     logs = {"x": np.log([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])}
+        >>> mixture = NaiveBayesMixture(c, np.log([[0.3, 0.2], [0.1, 0.4]]), {"x": x}, logs)
+        >>> np.exp(mixture.scores({"x": np.array([0, 1, -1])}, 3)).round(3)
+        array([[0.3, 0.1, 0.4],
+               [0.2, 0.4, 0.6]])
+        """
+        names = [name for name in self.logs if name in codes]
+        scores = np.full((len(self.target), rows), -np.inf)
+        terms = _LogTerms(self.prior, [self.logs[name] for name in names])
+        own = [codes[name] for name in names]
+        block = max(_PAIRS // self.leaves, 1)
+        for start in range(0, rows, block):
+            cells = {name: column[start : start + block] for name, column in zip(names, own, strict=True)}
+            row, leaf = self._index.find(cells, min(block, rows - start))
+            row += start
+            logs = terms.sums(own, row, leaf)
+            starts = np.flatnonzero(np.append(True, row[1:] != row[:-1])) if len(row) else row
+            scores[:, row[starts]] = logs if len(starts) == len(row) else _log_sums(logs, starts, row)
+        return scores
+
+    @cached_property
+    def _index(self) -> LeafIndex:
+        """Of the attributes some of whose states are impossible in some leaves."""
+        possible = {name: np.asarray((logs > -np.inf).any(axis=1)).T for name, logs in self.logs.items()}
+        return LeafIndex.of(self.leaves, {name: (None, own) for name, own in possible.items() if not own.all()})
+
+
+class _LogTerms:
+    """Logarithms of all tables in one array for each class, so that a row's terms are looked up together."""
+
+    def __init__(self, prior: Values, tables: list[Values]) -> None:
+        leaves, classes = prior.shape
+        # each table has one more state, for missing cells: it adds nothing
+        self._sizes = np.array([table.shape[2] + 1 for table in tables], dtype=np.intp)
+        self._starts = np.cumsum(self._sizes) - self._sizes
+        self._width = int(self._sizes.sum())
+        self._prior = prior.T.copy()
+        self._logs = np.zeros((classes, leaves, self._width))
+        for table, start in zip(tables, self._starts, strict=True):
+            self._logs[:, :, start : start + table.shape[2]] = table.transpose(1, 0, 2)
+
+    def sums(self, codes: list[NDArray[Any]], row: NDArray[np.intp], leaf: NDArray[np.intp]) -> Values:
+        """Return the sums (classes, entries) of the terms of rows in leaves."""
+        sums = self._prior[:, leaf]
+        block = max(_TERMS // max(len(codes), 1), 1)
+        logs = self._logs.reshape(len(sums), -1)
+        for start in range(0, len(row) if codes else 0, block):
+            part = slice(start, start + block)
+            own, first = row[part], leaf[part] * self._width
+            positions = np.empty((len(codes), len(own)), np.intp)
+            for line, column, size, begin in zip(positions, codes, self._sizes, self._starts, strict=True):
+                code = column.take(own)
+                np.add(code, first + begin, out=line)
+                if code.min(initial=0) < 0:
+                    line[code < 0] += size
+            for total, table in zip(sums, logs, strict=True):
+                total[part] += table.take(positions).sum(axis=0)
+        return sums
+
+
+def _log_sums(logs: Values, starts: NDArray[np.intp], row: NDArray[np.intp]) -> Values:
+    """Return the logarithms of sums of exponentials over runs of entries (classes, runs)."""
+    top = np.maximum.reduceat(logs, starts, axis=1)
+    top[top == -np.inf] = 0.0
+    lengths = np.diff(np.append(starts, len(row)))
+    with np.errstate(divide="ignore"):
+        return np.asarray(top + np.log(np.add.reduceat(np.exp(logs - np.repeat(top, lengths, axis=1)), starts, axis=1)))
+
+
+def mixture_of(network: AnyNetwork, target: str) -> NaiveBayesMixture | None:
+    """Return a network as a mixture of stars, or None where it is none.
+
+    Examples
+    --------
+    >>> from hybridbn.network import Network
+    >>> leaf, c, x = (Discrete(name, (0, 1)) for name in "lcx")
+    >>> potentials = [Multinomial(leaf, table=[0.5, 0.5]), Multinomial(c, (leaf,), table=[[0.9, 0.1], [0.3, 0.7]])]
+    >>> network = Network([*potentials, Multinomial(x, (leaf, c), table=np.full((2, 2, 2), 0.5))])
+    >>> np.exp(mixture_of(network, "c").prior).round(2)
+    array([[0.45, 0.05],
+           [0.15, 0.35]])
+    >>> mixture_of(network, "x")
+    """
+    own = network.potential(target).as_table()
+    if own is None or len(own.parents) != 1:
+        return None
+    hidden = own.parents[0]
+    root = network.potential(hidden.name).as_table()
+    if root is None or root.parents:
+        return None
+    tables = {}
+    for name in network:
+        if name in (target, hidden.name):
+            continue
+        potential = network.potential(name)
+        table = potential.as_table() if potential.scope == (hidden.name, target, name) else None
+        if table is None:
+            return None
+        tables[name] = table
+    with np.errstate(divide="ignore"):
+        logs = {name: np.log(table.table) for name, table in tables.items()}
+        variables = {name: table.child for name, table in tables.items()}
+        return NaiveBayesMixture(own.child, np.log(root.table[:, None] * own.table), variables, logs)
