@@ -141,7 +141,7 @@ print(json.dumps([name for name in heavy if name in sys.modules]))
 
 
 def test_files_stay_small() -> None:
-    long = {name: lines for name, path in MODULES.items() if (lines := len(path.read_text().splitlines())) > 600}
+    long = {name: lines for name, path in MODULES.items() if (lines := len(path.read_text().splitlines())) > 800}
     assert not long
 
 
