@@ -116,6 +116,8 @@ def test_breaks_show_the_peaks_and_scales_their_widths():
 
 
 def test_regression_gives_the_parameters():
+    with pytest.deprecated_call(match="as_regression"):
+        assert MIXED.regression() is MIXED
     regression = MIXED.as_regression()
     assert regression.intercept is MIXED.intercept
     assert regression.coefficients.shape == (2, 2)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import copy
 import math
+import warnings
 from abc import ABC
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -332,6 +333,11 @@ class Potential(Registered, ABC):
     def as_regression(self) -> LinearGaussian | None:
         """Return the linear regression that this potential is, or None if it is not linear Gaussian."""
         return None
+
+    def regression(self) -> LinearGaussian | None:
+        """Return `as_regression`, by the name that it had before."""
+        warnings.warn("Potential.regression() is deprecated; use as_regression()", DeprecationWarning, stacklevel=2)
+        return self.as_regression()
 
     def as_softmax(self) -> Softmax | None:
         """Return the logistic regression that this potential is, or None if it is none."""
