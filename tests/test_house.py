@@ -9,24 +9,24 @@ from house import GOALS, House, asks_class, asks_flag, compares_name, count_path
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 54562,
-    "modules": 334,
+    "statements": 54379,
+    "modules": 332,
     "lines of a body, 95th percentile": 27,
     "longest chain of imports": 30,
     "modules imported from outside their room": 141,
     "opaque names of modules": 29,
     "questions of the kind of rows, outside tables": 47,
-    "questions of the family, outside potentials and exchange": 58,
+    "questions of the family, outside potentials and exchange": 24,
     "functions above complexity 10": 33,
     "upward imports": 26,
     "net.posterior: functions": 220,
-    "net.posterior: modules": 37,
+    "net.posterior: modules": 36,
     "naive_bayes(frame): functions": 231,
     "naive_bayes(frame): modules": 35,
     "hb.impute(frame): functions": 543,
-    "hb.impute(frame): modules": 67,
+    "hb.impute(frame): modules": 66,
     "hybridbn impute a.csv b.csv: functions": 763,
-    "hybridbn impute a.csv b.csv: modules": 92,
+    "hybridbn impute a.csv b.csv: modules": 91,
 }
 """Figures never rise: whoever lowers one lowers its ceiling, down to the goals of `house.GOALS`."""
 

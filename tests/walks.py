@@ -137,8 +137,8 @@ def list_doors(incomplete: bool) -> Iterator[tuple[str, Callable[[Any], object]]
     yield "boost real", lambda rows: hb.boost(rows, "c", rounds=5, algorithm="real", random_state=0)
     yield "boost tan", lambda rows: hb.boost(rows, "c", build=hb.structures.tan, rounds=3, random_state=0)
     yield "augment", lambda rows: hb.augment(rows, "c", random_state=0)
-    yield "HybridClassifier", lambda rows: hb.HybridClassifier(hb.structures.tan).fit(rows, "c")
-    yield "HybridRegressor", lambda rows: hb.HybridRegressor(hb.structures.regression).fit(rows, "x0")
+    yield "HybridClassifier", lambda rows: hb.HybridClassifier(hb.structures.tan, target="c").fit(rows)
+    yield "HybridRegressor", lambda rows: hb.HybridRegressor(hb.structures.regression, target="x0").fit(rows)
     network = hb.structures.naive_bayes(make_frame(5), "c")
     yield "posterior of states", lambda rows: list(network.posterior("c", rows).probabilities)
     yield "posterior of a number", lambda rows: list(network.posterior("x0", rows).mean())
@@ -159,11 +159,15 @@ def compare_kinds_of_rows(root: Path) -> dict[str, Any]:
     for holes in (0.0, 0.1):
         frame = make_frame(3, 300, holes)
         for name, learn in list_doors(bool(holes)):
+            ran = {}
             for kind, rows in (("memory", hb.Table(frame)), ("scan", hb.scan(frame))):
                 try:
-                    functions[kind] |= trace(lambda learn=learn, rows=rows: learn(rows), root)
-                except Exception as error:  # of what doesn't take such a target, or has no answer for a scan
+                    ran[kind] = trace(lambda learn=learn, rows=rows: learn(rows), root)
+                except Exception as error:  # of what has no answer for this kind of rows
                     refused[f"{name}, {'holes' if holes else 'complete'}, {kind}"] = f"{type(error).__name__}: {error}"
+            if len(ran) == 2:  # else all that runs would be for one kind only
+                for kind in ran:
+                    functions[kind] |= ran[kind]
     outside = {kind: {f for f in ran if not f[0].startswith(OF_TABLES)} for kind, ran in functions.items()}
     return {kind: sorted(ran) for kind, ran in outside.items()} | {"refused": refused}
 
