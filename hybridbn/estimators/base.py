@@ -5,8 +5,9 @@ posteriors.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from functools import wraps
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias, TypeVar
 
 import networkx as nx
 import numpy as np
@@ -18,6 +19,7 @@ from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.estimation.em import expectation_maximization
 from hybridbn.estimators.inputs import (
+    HandleUnknown,
     check_features,
     choose_target,
     find_constant_columns,
@@ -64,30 +66,32 @@ def share_fit(fit: Fit) -> Fit:
     return call  # type: ignore[return-value]  # the same arguments
 
 
+@dataclass(eq=False, repr=False)
 class HybridEstimator(BaseEstimator):
     """The common part of `HybridClassifier` and `HybridRegressor`.
 
-    Parameters are those of the subclasses, which store them and nothing else.
+    Its parameters are fields, as scikit-learn wants each of them stored as it is; subclasses add their own.
     """
 
-    builder: Builder
-    potentials: Potentials
-    discrete: str | Iterable[str]
-    continuous: str | Iterable[str]
-    target: str | None
-    handle_unknown: Any
-    missing: str
-    tolerance: float
-    max_bytes: float
-    n_jobs: int | None
+    builder: Builder = "auto"
+    _: KW_ONLY
+    potentials: Potentials = "auto"
+    discrete: str | Iterable[str] = ()
+    continuous: str | Iterable[str] = ()
+    target: str | None = None
+    handle_unknown: HandleUnknown = "missing"
+    missing: Literal["available", "em"] = "available"
+    tolerance: float = 1e-9
+    max_bytes: float = 2.0 * 2**30
+    n_jobs: int | None = None
 
-    network_: Network
-    feature_names_in_: NDArray[Any]
-    target_name_: str
-    constant_features_: NDArray[Any]
-    n_features_in_: int
-    _stream: Stream
-    _left_alone: dict[str, str]
+    network_: Network = field(init=False)
+    feature_names_in_: NDArray[Any] = field(init=False)
+    target_name_: str = field(init=False)
+    constant_features_: NDArray[Any] = field(init=False)
+    n_features_in_: int = field(init=False)
+    _stream: Stream = field(init=False)
+    _left_alone: dict[str, str] = field(init=False)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = str(super().__repr__(N_CHAR_MAX))

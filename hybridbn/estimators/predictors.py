@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Literal, Self, overload
 
@@ -15,9 +15,8 @@ from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimators.base import Builder, HybridEstimator, share_fit
+from hybridbn.estimators.base import HybridEstimator, share_fit
 from hybridbn.estimators.inputs import (
-    HandleUnknown,
     add_class_column,
     add_number_column,
     check_classes,
@@ -27,7 +26,6 @@ from hybridbn.estimators.inputs import (
 from hybridbn.estimators.sklearn_bases import ClassifierMixin, RegressorMixin
 from hybridbn.estimators.streaming import Stream, is_constant
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, check_level
@@ -47,6 +45,7 @@ _CALIBRATION_FOLDS = 3
 """In which the scores of boosting are held out."""
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class HybridClassifier(ClassifierMixin, HybridEstimator):
     """A Bayesian network as a classifier: any structure, any families, text and numbers, holes where they are.
 
@@ -134,39 +133,12 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     array(['no', 'yes'], dtype=object)
     """
 
-    classes_: NDArray[Any]
-    ensemble_: Ensemble
+    priors: Sequence[float] | Mapping[Any, float] | None = None
+    boost: int | None = None
+    calibrated: bool = True
 
-    def __init__(
-        self,
-        builder: Builder = "auto",
-        *,
-        potentials: Potentials = "auto",
-        priors: Sequence[float] | Mapping[Any, float] | None = None,
-        boost: int | None = None,
-        calibrated: bool = True,
-        discrete: str | Iterable[str] = (),
-        continuous: str | Iterable[str] = (),
-        target: str | None = None,
-        handle_unknown: HandleUnknown = "missing",
-        missing: Literal["available", "em"] = "available",
-        tolerance: float = 1e-9,
-        max_bytes: float = 2.0 * 2**30,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.builder = builder
-        self.potentials = potentials
-        self.priors = priors
-        self.boost = boost
-        self.calibrated = calibrated
-        self.discrete = discrete
-        self.continuous = continuous
-        self.target = target
-        self.handle_unknown = handle_unknown
-        self.missing = missing
-        self.tolerance = tolerance
-        self.max_bytes = max_bytes
-        self.n_jobs = n_jobs
+    classes_: NDArray[Any] = field(init=False)
+    ensemble_: Ensemble = field(init=False)
 
     @share_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -352,6 +324,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         return changed
 
 
+@dataclass(eq=False, repr=False, kw_only=True)
 class HybridRegressor(RegressorMixin, HybridEstimator):
     """A Bayesian network as a regressor that tells the whole distribution of the target: any structure, any families.
 
@@ -400,34 +373,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
            [123.1, 137.2]])
     """
 
-    def __init__(
-        self,
-        builder: Builder = "auto",
-        *,
-        potentials: Potentials = "auto",
-        point: Literal["mean", "median"] = "mean",
-        intervals: Literal["conformal", "posterior"] = "conformal",
-        discrete: str | Iterable[str] = (),
-        continuous: str | Iterable[str] = (),
-        target: str | None = None,
-        handle_unknown: HandleUnknown = "missing",
-        missing: Literal["available", "em"] = "available",
-        tolerance: float = 1e-9,
-        max_bytes: float = 2.0 * 2**30,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.builder = builder
-        self.potentials = potentials
-        self.point = point
-        self.intervals = intervals
-        self.discrete = discrete
-        self.continuous = continuous
-        self.target = target
-        self.handle_unknown = handle_unknown
-        self.missing = missing
-        self.tolerance = tolerance
-        self.max_bytes = max_bytes
-        self.n_jobs = n_jobs
+    point: Literal["mean", "median"] = "mean"
+    intervals: Literal["conformal", "posterior"] = "conformal"
 
     @share_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
