@@ -385,7 +385,7 @@ class Build:
 
 
 def _find_builder(name: str, what: str) -> Callable[..., Network]:
-    function = BUILDERS.get("automatic" if name == "auto" else name)
+    function = BUILDERS.find("automatic" if name == "auto" else name)
     if function is None:
         near = difflib.get_close_matches(name, BUILDERS, n=1)
         hint = f"did you mean {near[0]!r}?" if near else f"choose 'auto' or one of {shorten(sorted(BUILDERS), 20)}"

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
+from hybridbn.backends import processes
 from hybridbn.cli import run
-from hybridbn.commands import engines
 
 pytest.importorskip("pyarrow")
 
@@ -79,7 +79,7 @@ def test_rows_are_the_same_whoever_computes(command: str, form: str, monkeypatch
     do(command)
     known = Path(f"out.{form}").read_bytes()
     # all but the processes: what is sent is packed, sent ahead, and answered in order
-    monkeypatch.setattr(engines, "open_pool", lambda workers: ThreadPoolExecutor(workers))
+    monkeypatch.setattr(processes, "open_pool", lambda workers: ThreadPoolExecutor(workers))
     do(f"{command} --workers 2")
     assert Path(f"out.{form}").read_bytes() == known
 

@@ -12,6 +12,7 @@ import functools
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hybridbn.errors import TableError
@@ -151,6 +152,22 @@ class Backend(Registered, ABC):
     def wrap(cls, given: Any) -> Self | None:
         """Return the backend that an object of a user stands for; None if it stands for none of this kind."""
         return None
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Start the backend for a command, with what ends with the statement.
+
+        Parameters
+        ----------
+        workers : int, optional
+            How many share the work. By default the backend has nothing to start, and refuses a number.
+        scheduler : str, optional
+            The address of one that runs already, for backends that have such a thing.
+        """
+        if workers is not None:
+            raise TableError(f"the backend {cls.name!r} has workers of its own; leave --workers out")
+        yield cls()
 
     def open(self, data: Any) -> Source | None:
         """Return the source that an object of this engine is, such as a relation; None if it is none of this kind."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from importlib import import_module
 from typing import Any, Self, TypeVar
 
 from hybridbn.backends.base import Backend, Fragment, Source, Task, merge
@@ -51,6 +53,23 @@ class Dask(Backend):
         """Take a client."""
         distributed = find_imported("distributed")
         return cls(given) if distributed is not None and isinstance(given, distributed.Client) else None
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Connect to a scheduler, or to a cluster of this machine, all of whose workers have this build."""
+        try:
+            distributed: Any = import_module("distributed")
+        except ModuleNotFoundError:
+            raise TableError("--backend dask needs dask: pip install 'hybridbn[scale]'") from None
+        with ExitStack() as stack:
+            if scheduler is None:
+                cluster = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+                client = stack.enter_context(distributed.Client(stack.enter_context(cluster)))
+            else:
+                client = stack.enter_context(_connect(distributed, scheduler))
+            check_builds(client)
+            yield cls(client)
 
     @property
     def client(self) -> Any:
@@ -121,6 +140,20 @@ class Dask(Backend):
             if not future.done():
                 future.cancel()
             future.release()
+
+
+def _connect(distributed: Any, scheduler: str) -> Any:
+    """Return a client of a scheduler that runs already, and has workers."""
+    try:
+        client = distributed.Client(scheduler, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise TableError(
+            f"--scheduler {scheduler}: no scheduler answers ({error}); start one with: dask scheduler"
+        ) from error
+    if client.nthreads():
+        return client
+    client.close()
+    raise TableError(f"--scheduler {scheduler}: it has no workers; start some with: dask worker {scheduler}")
 
 
 def check_builds(client: Any) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
-from hybridbn.backends.base import BATCH_ROWS, Batch, Fragment, Source
-from hybridbn.backends.files import FORMATS, suffix_of
+from hybridbn.backends.base import BATCH_ROWS, Backend, Batch, Fragment, Source
+from hybridbn.backends.files import is_scannable
 from hybridbn.backends.local import Local
 from hybridbn.backends.sql import SQLSource, quote
 from hybridbn.errors import TableError
@@ -52,6 +53,16 @@ class DuckDB(Local):
         duckdb = find_imported("duckdb")
         return cls(given) if duckdb is not None and isinstance(given, duckdb.DuckDBPyConnection) else None
 
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Open a connection, with as many threads as there are to be workers."""
+        backend = cls()
+        with backend.connection as connection:
+            if workers is not None:
+                connection.execute(f"SET threads = {workers}")
+            yield backend
+
     @property
     def connection(self) -> Any:
         """The connection on which queries run."""
@@ -76,7 +87,7 @@ class DuckDB(Local):
             if path.lower().endswith((".parquet", ".pq")):
                 literal = path.replace("'", "''")
                 return self._ask(f"FROM read_parquet('{literal}')", text)
-            if re.fullmatch(r"[\w.]+", text) and suffix_of(text) not in FORMATS:
+            if re.fullmatch(r"[\w.]+", text) and not is_scannable(text):
                 name = ".".join(map(quote, text.split(".")))
                 return self._ask(f"FROM {name}", text)
         return None

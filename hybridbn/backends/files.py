@@ -14,28 +14,18 @@ from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Sourc
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.secrets import mask_secrets
 from hybridbn.formats.tables import format_of
+from hybridbn.formats.tables.base import FileFormat
+from hybridbn.formats.tables.base import suffixes as list_suffixes
 from hybridbn.formats.tables.columnar import index_columns, read_notes
 from hybridbn.formats.tables.delimited import MISSING
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage, validate
 from hybridbn.tables import Table
 from hybridbn.variables import shorten
 
-__all__ = ["FORMATS", "FileFragment", "FileTable", "open_files", "suffix_of"]
+__all__ = ["FileFragment", "FileTable", "is_scannable", "open_files", "suffix_of"]
 
 _FRAGMENT_ROWS = 1 << 20
 """Row groups of a file are read together until they have so many rows."""
-FORMATS = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".feather": "feather",
-    ".arrow": "feather",
-    ".csv": "csv",
-    ".tsv": "csv",
-    ".tab": "csv",
-    ".arff": "rows",
-    ".jsonl": "rows",
-    ".ndjson": "rows",
-}
 
 
 @dataclass(frozen=True)
@@ -193,14 +183,14 @@ class FileTable(Source):
 
     def __init__(self, shown: str, paths: Sequence[str], filesystem: Any, base: str | None, kinds: Mapping[str, str]):
         self.shown, self._paths, self._filesystem = shown, list(paths), filesystem
-        suffixes = {suffix_of(path) for path in self._paths}
-        forms = {FORMATS.get(suffix) for suffix in suffixes}
-        if None in forms or len(forms) != 1:
+        suffixes, known = {suffix_of(path) for path in self._paths}, FileFormat.registry.load()
+        forms = {known[suffix].scan_form for suffix in suffixes if suffix in known}
+        if not suffixes <= known.keys() or len(forms) != 1:
             raise FormatError(
-                f"{shown}: a scan reads files of one of the formats {shorten(FORMATS, 9)}, not"
+                f"{shown}: a scan reads files of one of the formats {shorten(list_suffixes(), 9)}, not"
                 f" {shorten(sorted(suffixes))}"
             )
-        self._form = str(forms.pop())
+        [self._form] = forms
         self._delimiter = "," if suffixes == {".csv"} else "\t"
         self._base, self._kinds = base, dict(kinds)
         self._csv_types: dict[str, Any] = {}
@@ -333,6 +323,17 @@ def suffix_of(path: str) -> str:
     return os.path.splitext(name)[1]
 
 
+def is_scannable(path: str) -> bool:
+    """Tell whether a file has a suffix of a known format.
+
+    Examples
+    --------
+    >>> is_scannable("t.CSV.gz"), is_scannable("notes.txt")
+    (True, False)
+    """
+    return suffix_of(path) in FileFormat.registry.load()
+
+
 def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
     """Return the table that a path, a folder, a pattern, an address of an object store or a list of paths names; None
     for anything else.
@@ -356,7 +357,7 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
             os.path.join(folder, name)
             for folder, _, names in os.walk(text)
             for name in names
-            if not name.startswith(("_", ".")) and suffix_of(name) in FORMATS
+            if not name.startswith(("_", ".")) and is_scannable(name)
         )
     elif not os.path.exists(text) and glob.has_magic(text):
         paths = sorted(glob.glob(text, recursive=True))
@@ -389,7 +390,7 @@ def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
     if info.type == fs.FileType.Directory:
         base = path
         listed = store.get_file_info(fs.FileSelector(path, recursive=True))
-        paths = sorted(one.path for one in listed if one.type == fs.FileType.File and suffix_of(one.path) in FORMATS)
+        paths = sorted(one.path for one in listed if one.type == fs.FileType.File and is_scannable(one.path))
     elif info.type == fs.FileType.File:
         paths = [path]
     else:

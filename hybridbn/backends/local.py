@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from hybridbn.backends.base import Backend, Fragment
@@ -16,6 +17,18 @@ class Local(Backend):
     """Reads in this process, with no more memory than a few batches take."""
 
     name = "local"
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Start processes, if there are to be several workers."""
+        if (workers or 1) == 1:
+            yield cls()
+            return
+        from hybridbn.backends.processes import Processes
+
+        with Processes.start(workers) as backend:
+            yield backend
 
     def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
         """Yield the results one by one."""

@@ -50,6 +50,14 @@ class Processes(Backend):
         """Take any executor."""
         return cls(given) if isinstance(given, Executor) else None
 
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Start processes of this machine; by default as many as there are processors."""
+        count = check_jobs(-1 if workers is None else workers)
+        with open_pool(count) as pool:
+            yield cls(pool, count)
+
     def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
         """Yield the results in the order of the fragments."""
         try:

@@ -54,6 +54,18 @@ class Spark(Backend):
         spark = find_imported("pyspark.sql")
         return cls(given) if spark is not None and isinstance(given, spark.SparkSession) else None
 
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Start a session, which is that of spark-submit, or one of this machine with so many workers."""
+        try:
+            from pyspark.sql import SparkSession
+        except ModuleNotFoundError:
+            raise TableError("--backend spark needs Spark: pip install 'hybridbn[spark]'") from None
+        builder = SparkSession.builder if workers is None else SparkSession.builder.master(f"local[{workers}]")
+        with builder.getOrCreate() as session:
+            yield cls(session)
+
     @property
     def session(self) -> Any:
         """The session that runs the tasks."""

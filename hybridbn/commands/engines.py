@@ -6,7 +6,6 @@ import pickle
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
-from importlib import import_module
 from itertools import tee
 from typing import Any, TypeVar
 
@@ -14,7 +13,6 @@ from hybridbn.backends.base import Backend
 from hybridbn.backends.batches import REST
 from hybridbn.backends.local import Local
 from hybridbn.backends.opening import scan
-from hybridbn.backends.processes import Processes, open_pool
 from hybridbn.backends.scans import Scan
 from hybridbn.commands.locations import UsageFault
 from hybridbn.commands.table_input import (
@@ -26,7 +24,7 @@ from hybridbn.commands.table_input import (
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.delimited import MISSING
 from hybridbn.learning.imputation.columns import describe_identifier
-from hybridbn.variables import Discrete
+from hybridbn.variables import Discrete, shorten
 
 __all__ = ["describe_left_out", "open_engine", "open_scan", "share_blocks"]
 
@@ -40,25 +38,12 @@ Result = TypeVar("Result")
 def open_engine(request: TableRequest) -> Iterator[Backend]:
     """Open the backend that a request names, with its workers, which end with the statement."""
     refuse_clashing_engines(request)
-    if request.scheduler is not None or request.backend == "dask":
-        from hybridbn.backends.dask import Dask, check_builds
-
-        with _connect(request) as client:
-            check_builds(client)
-            yield Dask(client)
-    elif request.backend == "duckdb":
-        from hybridbn.backends.duckdb import DuckDB
-
-        engine = DuckDB()
-        with engine.connection as connection:
-            if request.workers is not None:
-                connection.execute(f"SET threads = {request.workers}")
-            yield engine
-    elif (request.workers or 1) > 1:
-        with open_pool(request.workers or 1) as pool:
-            yield Processes(pool, request.workers or 1)
-    else:
-        yield Local()
+    name = request.backend or ("local" if request.scheduler is None else "dask")
+    kind = Backend.registry.find(name)
+    if kind is None:
+        raise UsageFault(f"there is no backend {name!r}; choose one of {shorten(sorted(Backend.registry), 9)}")
+    with kind.start(request.workers, request.scheduler) as backend:
+        yield backend
 
 
 def share_blocks(
@@ -96,33 +81,6 @@ class PackedFunction:
 
 
 _UNPACKED = threading.local()
-
-
-@contextmanager
-def _connect(request: TableRequest) -> Iterator[Any]:
-    try:
-        distributed: Any = import_module("distributed")
-    except ModuleNotFoundError:
-        raise TableError("--backend dask needs dask: pip install 'hybridbn[scale]'") from None
-    if request.scheduler is None:
-        with (
-            distributed.LocalCluster(n_workers=request.workers, threads_per_worker=1, dashboard_address=None) as own,
-            distributed.Client(own) as client,
-        ):
-            yield client
-        return
-    try:
-        client = distributed.Client(request.scheduler, timeout=10)
-    except (OSError, ValueError, TimeoutError) as error:
-        raise TableError(
-            f"--scheduler {request.scheduler}: no scheduler answers ({error}); start one with: dask scheduler"
-        ) from error
-    with client:
-        if not client.nthreads():
-            raise TableError(
-                f"--scheduler {request.scheduler}: it has no workers; start some with: dask worker {request.scheduler}"
-            )
-        yield client
 
 
 def open_scan(request: TableRequest, engine: Backend) -> Scan:

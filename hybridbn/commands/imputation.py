@@ -32,7 +32,8 @@ from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
-from hybridbn.formats.hbn import load, save
+from hybridbn.formats.hbn import save
+from hybridbn.formats.networks.hbn import load_network
 from hybridbn.formats.tables.base import Fills, Kinds, TableBlock
 from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network
@@ -56,7 +57,7 @@ def complete(run: ImputationRun) -> None:
     check_spec(request.potentials)
     if request.structure != "auto":  # all builders are imported for that
         find_structure(request.structure)
-    model = None if request.model is None else load(request.model)
+    model = None if request.model is None else load_network(request.model)
     _profile(run, model)
     output = _make_output(run)
     output.try_to_create()
@@ -103,7 +104,7 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
         history = workspace.json("history.json")
         count = request.draws or 1
         if history is not None:
-            networks = [load(workspace.path(f"model-{draw}.hbn")) for draw in range(count)]
+            networks = [load_network(workspace.path(f"model-{draw}.hbn")) for draw in range(count)]
             run.draw_models = load_models(networks, settings, strategy=request.strategy, history=history)
             return
         run.terminal.show_step("learning")

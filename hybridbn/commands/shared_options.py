@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Iterator
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeAlias
 
 __all__ = [
+    "RegisteredNames",
     "add_answer_arguments",
     "add_bins_argument",
     "add_engine_arguments",
@@ -18,7 +19,6 @@ __all__ = [
     "add_level",
     "add_model_arguments",
     "add_no_clobber",
-    "add_quiet",
     "add_rows_argument",
     "add_sample_argument",
     "add_text_arguments",
@@ -33,25 +33,49 @@ __all__ = [
 Arguments: TypeAlias = "argparse.ArgumentParser | argparse._ArgumentGroup"
 
 
-class _FormatNames:
-    """The names of all table formats, imported only when the user names one."""
+class RegisteredNames:
+    """The names that an option knows, imported only when the user gives one or asks for help."""
+
+    def __init__(self, list_names: Callable[[], Iterable[str]]) -> None:
+        self._list_names = list_names
 
     def __iter__(self) -> Iterator[str]:
-        from hybridbn.formats.tables.base import names
-
-        return iter(names())
+        return iter(self._list_names())
 
     def __contains__(self, name: object) -> bool:
         return any(name == known for known in self)
 
-
-class _FitterNames:
-    """The names of all fitters, imported only when the help is printed."""
-
     def __str__(self) -> str:
-        from hybridbn.fitting.fitter_choice import list_fitter_names
+        return ", ".join(self)
 
-        return ", ".join(list_fitter_names())
+
+def _list_formats() -> Iterable[str]:
+    from hybridbn.formats.tables.base import names
+
+    return names()
+
+
+def _list_fitters() -> Iterable[str]:
+    from hybridbn.fitting.fitter_choice import list_fitter_names
+
+    return list_fitter_names()
+
+
+def _list_builders() -> Iterable[str]:
+    from hybridbn.structures.building import BUILDERS
+
+    return ["auto", *sorted(BUILDERS)]
+
+
+def _list_backends() -> Iterable[str]:
+    from hybridbn.backends.base import Backend
+
+    return sorted(Backend.registry.load())
+
+
+def _add_named(group: argparse._ArgumentGroup, flag: str, names: RegisteredNames, **keywords: Any) -> None:
+    """Add an option whose values other code checks; its help may show the names that are known."""
+    vars(group.add_argument(flag, metavar="NAME", **keywords))["known"] = names
 
 
 def add_kind_arguments(group: argparse._ArgumentGroup) -> None:
@@ -111,12 +135,10 @@ def add_keep_argument(group: argparse._ArgumentGroup) -> None:
 
 def add_model_arguments(group: argparse._ArgumentGroup, structures: str, target: str) -> None:
     """Add the options that say what kind of network is learned; `structures` and `target` are their help."""
-    group.add_argument("--structure", default="auto", metavar="NAME", help=structures)
+    _add_named(group, "--structure", RegisteredNames(_list_builders), default="auto", help=structures)
     group.add_argument("--target", metavar="A", help=target)
-    potentials = group.add_argument(
-        "--potentials", default="auto", metavar="NAME", help="auto is the default; one of %(known)s"
-    )
-    vars(potentials)["known"] = _FitterNames()
+    known = "auto is the default; one of %(known)s"
+    _add_named(group, "--potentials", RegisteredNames(_list_fitters), default="auto", help=known)
 
 
 def add_sample_argument(group: argparse._ArgumentGroup) -> None:
@@ -137,7 +159,7 @@ def add_unknown_argument(group: argparse._ArgumentGroup, help_text: str) -> None
 
 def add_format_arguments(group: argparse._ArgumentGroup, *, output: bool) -> None:
     """Add the options that name formats: of the input, and of the output if there is one."""
-    formats = _FormatNames()
+    formats = RegisteredNames(_list_formats)
     group.add_argument(
         "--format",
         choices=formats,
@@ -164,8 +186,12 @@ def add_bins_argument(group: Arguments) -> None:
 
 
 def add_engine_arguments(group: argparse._ArgumentGroup, backend: str) -> None:
-    """Add the options that say who does the work; `backend` is the help of the first one."""
-    group.add_argument("--backend", choices=("local", "duckdb", "dask"), help=backend)
+    """Add the options that say who does the work; `backend` is the help of the first one.
+
+    It may show the backends as ``%(known)s``, where other options of the command import as much for their help.
+    """
+    names = RegisteredNames(_list_backends)
+    _add_named(group, "--backend", names, choices=names, help=backend)
     group.add_argument(
         "--workers", type=parse_positive, metavar="N", help="processes of this machine that share the work"
     )
@@ -191,11 +217,6 @@ def add_no_clobber(group: Arguments, help_text: str = "refuse to replace an exis
     group.add_argument("--no-clobber", action="store_true", help=help_text)
 
 
-def add_quiet(group: Arguments, help_text: str = "no progress and no warnings, errors only") -> None:
-    """Add the option that silences everything but errors."""
-    group.add_argument("--quiet", action="store_true", help=help_text)
-
-
 def add_level(parser: Arguments, what: str) -> None:
     """Add the option of the probability of intervals; `what` names these in its help."""
     parser.add_argument(
@@ -209,7 +230,6 @@ def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
     form = group.add_mutually_exclusive_group()
     for name, title in (("text", "text with bars"), ("csv", "CSV with a header"), ("json", "JSON")):
         form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"print {title}")
-    add_quiet(group, "no warnings, errors only")
 
 
 def parse_names(text: str) -> list[str]:

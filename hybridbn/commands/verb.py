@@ -183,6 +183,7 @@ def make_parser(only: str | None = None) -> CommandParser:
         )
         parser.set_defaults(verb=verb)
         verb.add_arguments(parser)
+        parser.add_argument("--quiet", action="store_true", help="no progress and no warnings, errors only")
     return top
 
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from shlex import quote
+from typing import NamedTuple
 
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb, make_parser
@@ -31,130 +32,133 @@ of structures; all other words are completed as files.
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
-        parser.add_argument("shell", metavar="SHELL", choices=("bash", "zsh", "fish"), help="bash, zsh or fish")
-        parser.set_defaults(quiet=False)
+        parser.add_argument("shell", metavar="SHELL", choices=[*_WRITERS], help="bash, zsh or fish")
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Print the script."""
-        write = {"bash": _write_bash, "zsh": _write_zsh, "fish": _write_fish}[options.shell]
-        terminal.show("\n".join(write(_list_words())))
+        terminal.show(_WRITERS[options.shell](list(_list_words())))
 
 
-def _list_words() -> dict[str, tuple[str, dict[str, tuple[str, list[str] | None]]]]:
-    """Return the summary of each verb, and its options with their help and values.
+class _Word(NamedTuple):
+    """An option of a command, or after its options the command itself, whose option is empty.
 
-    Values are None for an option that takes none, and empty where they aren't chosen from a list.
+    Attributes
+    ----------
+    values : list of str
+        What may follow, where that is chosen from a list.
+    alone : bool
+        Whether nothing follows.
     """
+
+    command: str
+    option: str
+    text: str
+    values: list[str]
+    alone: bool
+
+
+def _list_words() -> Iterator[_Word]:
     [commands] = [action for action in make_parser()._actions if isinstance(action, argparse._SubParsersAction)]
-    summaries = {action.dest: str(action.help) for action in commands._choices_actions}
-    return {
-        name: (
-            summaries[name],
-            {
-                option: (_first_words(parser, action), None if action.nargs == 0 else _list_values(action))
-                for action in parser._actions
-                for option in action.option_strings
-                if option.startswith("--")
-            },
-        )
-        for name, parser in commands.choices.items()
+    for command in commands._choices_actions:
+        listed: list[str] = []
+        for action in commands.choices[command.dest]._actions:
+            values = [str(value) for value in vars(action).get("known", action.choices) or ()]
+            listed += [] if action.option_strings else values
+            # the first words of the help
+            text = " ".join(str(action.help).split()).partition(";")[0].partition(" (")[0].partition("%(")[0].strip()
+            for option in action.option_strings:
+                if option.startswith("--"):
+                    yield _Word(command.dest, option, text, values, action.nargs == 0)
+        yield _Word(command.dest, "", str(command.help), listed, False)
+
+
+def _fill(script: str, describe: Callable[[str, str], str], words: list[_Word]) -> str:
+    """Fill in the script of a shell that puts the words that may follow into `listed`, each of them with its help."""
+    commands = {word.command: word.text for word in words if not word.option}
+    options = {
+        name: " ".join(describe(word.option, word.text) for word in words if word.option and word.command == name)
+        for name in commands
+    }
+    values = {
+        f'"{word.command} {word.option}"{"" if word.option else "*"}': " ".join(map(quote, word.values))
+        for word in words
+        if word.values
+    }
+    return script % {
+        "commands": " ".join(describe(name, text) for name, text in commands.items()),
+        "options": _write_cases(options),
+        "values": _write_cases(values),
     }
 
 
-def _first_words(parser: argparse.ArgumentParser, action: argparse.Action) -> str:
-    text = " ".join(str(action.help or "").split())
-    return text.partition(";")[0].partition(" (")[0].partition("%(")[0].strip()
+def _write_cases(listed: Mapping[str, str]) -> str:
+    return "\n".join(f"    {pattern}) listed=({words}) ;;" for pattern, words in listed.items())
 
 
-def _list_values(action: argparse.Action) -> list[str]:
-    if action.dest == "structure":
-        from hybridbn.structures.building import BUILDERS
+_BASH = """\
+_hybridbn() {
+  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" verb="${COMP_WORDS[1]}" listed=()
+  case "$verb $before" in
+%(values)s
+  esac
+  if ((COMP_CWORD == 1)); then
+    listed=(%(commands)s --help --version)
+  elif [[ $word == -* ]]; then
+    case "$verb" in
+%(options)s
+    esac
+  fi
+  COMPREPLY=($(compgen -W "${listed[*]}" -- "$word"))
+}
+complete -o default -F _hybridbn hybridbn"""
 
-        return ["auto", *sorted(BUILDERS)]
-    if action.dest == "potentials":
-        from hybridbn.fitting.fitter_choice import list_fitter_names
-
-        return ["auto", *list_fitter_names()]
-    return [str(choice) for choice in action.choices or ()]
-
-
-Words = Mapping[str, tuple[str, Mapping[str, tuple[str, Any]]]]
-
-
-def _write_bash(words: Words) -> Iterator[str]:
-    yield "_hybridbn() {"
-    yield '  local word="${COMP_WORDS[COMP_CWORD]}" before="${COMP_WORDS[COMP_CWORD-1]}" verb="${COMP_WORDS[1]}"'
-    yield "  COMPREPLY=()"
-    yield "  if ((COMP_CWORD == 1)); then"
-    yield f'    COMPREPLY=($(compgen -W "{" ".join(words)} --help --version" -- "$word"))'
-    yield "    return"
-    yield "  fi"
-    yield '  case "$verb $before" in'
-    for verb, (_, options) in words.items():
-        for option, (_, values) in options.items():
-            if values:
-                reply = f'COMPREPLY=($(compgen -W {shlex.quote(" ".join(values))} -- "$word"))'
-                yield f'    "{verb} {option}") {reply}; return ;;'
-    yield "  esac"
-    yield "  if [[ $word == -* ]]; then"
-    yield '    case "$verb" in'
-    for verb, (_, options) in words.items():
-        yield f'      {verb}) COMPREPLY=($(compgen -W "{" ".join(options)}" -- "$word")) ;;'
-    yield "    esac"
-    yield "  elif [[ $verb == completion ]]; then"
-    yield '    COMPREPLY=($(compgen -W "bash zsh fish" -- "$word"))'
-    yield "  fi"
-    yield "}"
-    yield "complete -o default -F _hybridbn hybridbn"
-
-
-def _write_zsh(words: Words) -> Iterator[str]:
-    yield "#compdef hybridbn"
-    yield "_hybridbn() {"
-    yield "  local -a listed"
-    yield "  if ((CURRENT == 2)); then"
-    yield f"    listed=({' '.join(shlex.quote(f'{verb}:{summary}') for verb, (summary, _) in words.items())})"
-    yield "    _describe command listed"
-    yield "    return"
-    yield "  fi"
-    yield '  case "$words[2] $words[CURRENT-1]" in'
-    for verb, (_, options) in words.items():
-        for option, (_, values) in options.items():
-            if values:
-                yield f'    "{verb} {option}") compadd -- {" ".join(map(shlex.quote, values))}; return ;;'
-    yield "  esac"
-    yield "  if [[ $words[CURRENT] == -* ]]; then"
-    yield '    case "$words[2]" in'
-    for verb, (_, options) in words.items():
-        pairs = " ".join(shlex.quote(f"{option}:{text}") for option, (text, _) in options.items())
-        yield f"      {verb}) listed=({pairs}) ;;"
-    yield "    esac"
-    yield "    _describe option listed"
-    yield "  elif [[ $words[2] == completion ]]; then"
-    yield "    compadd -- bash zsh fish"
-    yield "  else"
-    yield "    _files"
-    yield "  fi"
-    yield "}"
-    yield "compdef _hybridbn hybridbn"
+_ZSH = """\
+#compdef hybridbn
+_hybridbn() {
+  local -a listed
+  case "$words[2] $words[CURRENT-1]" in
+%(values)s
+  esac
+  if ((CURRENT == 2)); then
+    listed=(%(commands)s)
+    _describe command listed
+  elif [[ $words[CURRENT] == -* ]]; then
+    case "$words[2]" in
+%(options)s
+    esac
+    _describe option listed
+  elif (($#listed)); then
+    compadd -- $listed
+  else
+    _files
+  fi
+}
+compdef _hybridbn hybridbn"""
 
 
-def _write_fish(words: Words) -> Iterator[str]:
-    yield f"set -l verbs {' '.join(words)}"
-    for verb, (summary, options) in words.items():
-        yield (
-            f'complete -c hybridbn -n "not __fish_seen_subcommand_from $verbs" -f -a {verb}'
-            f" -d {_quote_for_fish(summary)}"
-        )
-        for option, (text, values) in options.items():
-            takes = "" if values is None else " -r"
-            takes += f" -f -a {_quote_for_fish(' '.join(values))}" if values else ""
-            yield (
-                f'complete -c hybridbn -n "__fish_seen_subcommand_from {verb}" -l {option[2:]}{takes}'
-                f" -d {_quote_for_fish(text)}"
-            )
-    yield 'complete -c hybridbn -n "__fish_seen_subcommand_from completion" -f -a "bash zsh fish"'
+def _write_fish(words: list[_Word]) -> str:
+    commands = [word for word in words if not word.option]
+    lines = [f"set -l verbs {' '.join(word.command for word in commands)}"]
+    lines += [
+        f'complete -c hybridbn -n "not __fish_seen_subcommand_from $verbs" -f -a {word.command}'
+        f" -d {_quote_for_fish(word.text)}"
+        for word in commands
+    ]
+    for word in words:
+        values = f" -f -a {_quote_for_fish(' '.join(word.values))}" if word.values else ""
+        option = f" -l {word.option[2:]}{'' if word.alone else ' -r'}" if word.option else ""
+        text = f" -d {_quote_for_fish(word.text)}" if word.option else ""
+        if option or values:
+            lines.append(f'complete -c hybridbn -n "__fish_seen_subcommand_from {word.command}"{option}{values}{text}')
+    return "\n".join(lines)
 
 
 def _quote_for_fish(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+_WRITERS: dict[str, Callable[[list[_Word]], str]] = {
+    "bash": partial(_fill, _BASH, lambda word, text: word),
+    "zsh": partial(_fill, _ZSH, lambda word, text: quote(f"{word}:{text}")),
+    "fish": _write_fish,
+}

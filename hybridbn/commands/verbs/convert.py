@@ -8,7 +8,6 @@ from hybridbn.commands.shared_options import (
     add_bins_argument,
     add_kind_arguments,
     add_no_clobber,
-    add_quiet,
     add_text_arguments,
 )
 from hybridbn.commands.terminal import Terminal
@@ -45,7 +44,6 @@ What a format can't hold is refused by name. The output appears complete or not 
         add_kind_arguments(reading)
         add_text_arguments(reading)
         add_no_clobber(parser)
-        add_quiet(parser, "no warnings, errors only")
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Convert."""

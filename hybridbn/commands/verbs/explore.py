@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import Any
 
-from hybridbn.commands.shared_options import add_quiet, add_text_arguments, add_unknown_argument, parse_count
+from hybridbn.commands.shared_options import add_text_arguments, add_unknown_argument, parse_count
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
@@ -50,7 +50,6 @@ everything; of any other one it holds answers that were computed before, and say
         table = parser.add_argument_group("how the table is read")
         add_text_arguments(table)
         add_unknown_argument(table, "refuse states that the model doesn't know (default), or let them tell nothing")
-        add_quiet(parser)
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Explore."""

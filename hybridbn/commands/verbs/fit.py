@@ -12,7 +12,6 @@ from hybridbn.commands.shared_options import (
     add_kind_arguments,
     add_model_arguments,
     add_no_clobber,
-    add_quiet,
     add_sample_argument,
     add_text_arguments,
     parse_names,
@@ -77,11 +76,12 @@ whoever reads, densities of numbers but for rounding.
         add_text_arguments(table)
         engine = parser.add_argument_group("who reads the table, of any size, to learn from all of its rows")
         add_engine_arguments(
-            engine, "local (this machine), duckdb (also queries, counted by SQL where that is cheaper) or dask"
+            engine,
+            "who does the work (%(known)s); local is this machine, and duckdb reads queries, too, and counts by SQL"
+            " where that is cheaper",
         )
         add_bins_argument(parser)
         add_no_clobber(parser)
-        add_quiet(parser)
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Fit."""

@@ -12,7 +12,6 @@ from hybridbn.commands.shared_options import (
     add_kind_arguments,
     add_model_arguments,
     add_no_clobber,
-    add_quiet,
     add_rows_argument,
     add_sample_argument,
     add_text_arguments,
@@ -181,8 +180,8 @@ exit codes:
         engine = parser.add_argument_group("who imputes; the bytes of the output don't depend on it")
         add_engine_arguments(
             engine,
-            "local (this machine), duckdb (which reads a query or its files) or dask; this process reads and writes the"
-            " blocks of rows",
+            "who does the work (%(known)s); local is this machine, and duckdb reads a query or its files; this process"
+            " reads and writes the blocks of rows",
         )
 
         files = parser.add_argument_group("files")
@@ -231,7 +230,6 @@ exit codes:
             metavar="N",
             help="print the first N (8) rows that had holes",
         )
-        add_quiet(output)
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Impute."""

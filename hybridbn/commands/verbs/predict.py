@@ -9,7 +9,6 @@ from hybridbn.commands.shared_options import (
     add_format_arguments,
     add_level,
     add_no_clobber,
-    add_quiet,
     add_rows_argument,
     add_text_arguments,
     add_unknown_argument,
@@ -64,8 +63,8 @@ not at all.
         engine = parser.add_argument_group("who predicts; the bytes of the output don't depend on it")
         add_engine_arguments(
             engine,
-            "local (this machine), duckdb (which reads a query or its files) or dask; this process reads and writes the"
-            " blocks of rows",
+            "local (this machine), duckdb (which reads a query or its files), dask, spark or another backend; this"
+            " process reads and writes the blocks of rows",
         )
         files = parser.add_argument_group("files")
         add_format_arguments(files, output=True)
@@ -78,7 +77,6 @@ not at all.
             help="rows to hold in memory at a time; the result does not depend on it",
         )
         add_no_clobber(files, "refuse to replace an existing file (tables of databases are never replaced)")
-        add_quiet(parser)
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Predict."""

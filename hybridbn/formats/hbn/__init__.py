@@ -75,7 +75,7 @@ def save(network: Network, path: str | os.PathLike[str]) -> None:
     write_archive(check_path(path), content, packer.join_arrays(), _version_of([network]))
 
 
-def load(path: str | os.PathLike[str]) -> Any:
+def load(path: str | os.PathLike[str]) -> Network | Ensemble:
     """Read a network or an ensemble that `save` wrote; files that are damaged, hostile or too new raise `FormatError`.
 
     Nothing in the file is ever executed. A family of potentials of your own must have been imported before.
@@ -98,7 +98,7 @@ def load(path: str | os.PathLike[str]) -> Any:
             unpacker = Unpacker(arrays)
             if isinstance(content, dict) and "ensemble" in content:
                 check_fields(content, "the file", ("ensemble",))
-                loaded: Any = unpack_ensemble(content["ensemble"], unpacker)
+                loaded: Network | Ensemble = unpack_ensemble(content["ensemble"], unpacker)
             else:
                 loaded = unpack_network(content, unpacker)
             unpacker.finish()

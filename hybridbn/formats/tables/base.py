@@ -493,6 +493,8 @@ class FileFormat(TableFormat, Registered, ABC):
         Whether files are text in an encoding; those that are read in blocks are in UTF-8.
     options : tuple of str
         What `source` takes from the options of the command line.
+    scan_form : str
+        How a scan reads files: by pyarrow as "parquet", "feather" or "csv", or as "rows" by `source`.
     unwritable : str
         Why no table is written in this format.
     """
@@ -502,6 +504,7 @@ class FileFormat(TableFormat, Registered, ABC):
     packable: ClassVar[bool] = False
     text: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
+    scan_form: ClassVar[str] = "rows"
     unwritable: ClassVar[str] = ""
     registry: ClassVar[Registry[FileFormat]] = Registry("suffix", "hybridbn.formats.tables", "suffixes", instances=True)
 

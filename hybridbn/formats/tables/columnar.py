@@ -130,6 +130,7 @@ class Parquet(_Columnar):
     """Parquet files."""
 
     title = "Parquet"
+    scan_form = "parquet"
     position = 3
     suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
     names: ClassVar[tuple[str, ...]] = ("parquet",)
@@ -189,6 +190,7 @@ class Feather(_Columnar):
     """Feather files, which are Arrow's own."""
 
     title = "Feather"
+    scan_form = "feather"
     position = 4
     suffixes: ClassVar[tuple[str, ...]] = (".feather", ".arrow")
     names: ClassVar[tuple[str, ...]] = ("feather",)

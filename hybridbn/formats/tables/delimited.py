@@ -48,6 +48,7 @@ class Delimited(FileFormat):
     """Cells between commas or tabs."""
 
     title = "CSV"
+    scan_form = "csv"
     position = 1
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".tab")
     names: ClassVar[tuple[str, ...]] = ("csv", "tsv")
