@@ -32,8 +32,7 @@ from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
-from hybridbn.formats.hbn import save
-from hybridbn.formats.networks.hbn import load_network
+from hybridbn.formats.hbn import load_network, save
 from hybridbn.formats.tables.base import Fills, Kinds, TableBlock
 from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network

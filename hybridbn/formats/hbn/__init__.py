@@ -35,7 +35,7 @@ from hybridbn.variables import Discrete, Variable, shorten
 if TYPE_CHECKING:
     from hybridbn.learning.ensemble import Ensemble
 
-__all__ = ["load", "pack_network", "save", "save_ensemble", "unpack_ensemble", "unpack_network"]
+__all__ = ["load", "load_network", "pack_network", "save", "save_ensemble", "unpack_ensemble", "unpack_network"]
 
 _OURS = ("variable", "potential")
 
@@ -105,6 +105,24 @@ def load(path: str | os.PathLike[str]) -> Network | Ensemble:
         except FormatError as error:
             # The reason may quote the file, which may hold a name of megabytes.
             raise FormatError(f"can't load {os.fsdecode(path)!r}: {error!s:.800}") from error.__cause__
+    return loaded
+
+
+def load_network(path: str | os.PathLike[str]) -> Network:
+    """Read a network that `save` wrote; refuse an ensemble.
+
+    Examples
+    --------
+    >>> import tempfile, hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.4, 0.6])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     net.save(f"{folder}/model.hbn")
+    ...     load_network(f"{folder}/model.hbn")
+    <Network: 1 node (1 discrete), 0 arcs>
+    """
+    loaded = load(path)
+    if not isinstance(loaded, Network):
+        raise FormatError(f"{os.fspath(path)!r} holds an ensemble, not a network; read it with hybridbn.load")
     return loaded
 
 
