@@ -11,11 +11,9 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.atoms import AtomsFitter
 from hybridbn.fitting.base import run_over_table
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.softmax import regress_classes
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
@@ -112,10 +110,9 @@ def logistic(
     for name in labeled.attributes:
         fitter = labeled.roles[name].fitter
         # heavy points of a number are numbers as others are
-        fitter = fitter.density if isinstance(fitter, AtomsFitter) else fitter
-        if isinstance(labeled.variable(name), Continuous) and not (
-            fitter in ("auto", "gaussian") or isinstance(fitter, GaussianFitter)
-        ):
+        fitter = fitter if isinstance(fitter, str) else fitter.density
+        is_normal = fitter in ("auto", "gaussian") if isinstance(fitter, str) else fitter.is_normal
+        if isinstance(labeled.variable(name), Continuous) and not is_normal:
             raise NetworkError(
                 f"{name!r}: logistic takes normal densities and tables, not {fitter!r}; say potentials='gaussian', or"
                 " 'multinomial' to cut numbers into intervals"

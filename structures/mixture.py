@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.atoms import AtomsFitter
+from hybridbn.fitting.atoms import locate_points
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.network import Network
-from hybridbn.potentials.atoms import Atoms
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
@@ -191,13 +190,8 @@ class FittedMixture:
             elif column not in normal:
                 expanded = expanded or self.data.in_memory.table.expand(hidden, self.assign)
                 potentials.append(fitter.fit(expanded, variable, (hidden,)))
-            elif isinstance(fitter, AtomsFitter):
-                density, points, unit = normal[column], fitter.points, fitter.unit
-                potentials.append(
-                    Atoms(variable, (hidden,), points=points, probabilities=table, density=density, unit=unit)
-                )
             else:
-                potentials.append(normal[column])
+                potentials.append(fitter.join_points(normal[column], table))
         return Network(potentials)
 
     def _build_kernels(self, hidden: Discrete, kernels: RowKernels, shares: Values) -> Network:
@@ -257,7 +251,7 @@ class FittedMixture:
         joined = self.assign.reader.joint.tolist() if joint is not None else []
         result = {}
         for number, (column, part) in enumerate(numbers):
-            if not _is_normal(self.data, column):
+            if not self.data.fitter(column, ()).is_normal:
                 continue
             given: tuple[int, ...] = ()
             if number in joined:
@@ -285,17 +279,12 @@ class FittedMixture:
         return result
 
 
-def _is_normal(data: TrainingData, column: str) -> bool:
-    fitter = data.fitter(column, ())
-    return (fitter.density if isinstance(fitter, AtomsFitter) else fitter.name) == "gaussian"
-
-
 def _list_parts(data: TrainingData) -> list[tuple[str, bool]]:
     """Return the columns as EM sees them, and whether as states: numbers with points are both states and numbers."""
     parts = []
     for column in data.attributes:
         number = not isinstance(data.variable(column), Discrete)
-        if not number or isinstance(data.fitter(column, ()), AtomsFitter):
+        if not number or data.fitter(column, ()).points:
             parts.append((column, True))
         if number:
             parts.append((column, False))
@@ -308,7 +297,7 @@ def _list_joint(data: TrainingData) -> list[int]:
     joint = [
         place
         for place, column in enumerate(numbers)
-        if _is_normal(data, column) and not isinstance(data.fitter(column, ()), AtomsFitter)
+        if (fitter := data.fitter(column, ())).is_normal and not fitter.points
     ]
     return joint if 2 <= len(joint) <= MOST_NUMBERS else []
 
@@ -378,12 +367,12 @@ def _read_cells(data: TrainingData) -> tuple[list[NDArray[Any]], list[int | None
     cells, states = [], []
     for column, is_state in _list_parts(data):
         variable, fitter, values = data.variable(column), data.fitter(column, ()), data.codes(column)
-        if isinstance(fitter, AtomsFitter) and not isinstance(variable, Discrete):
-            codes = fitter.locate(values)
+        if fitter.points and not isinstance(variable, Discrete):
+            codes = locate_points(fitter.points, values)
             values = codes if is_state else np.where(codes == len(fitter.points), values, np.nan)
         cells.append(values)
         size = len(variable) if isinstance(variable, Discrete) else 0
-        states.append((size or len(fitter.points) + 1) if is_state else None)  # type: ignore[attr-defined]
+        states.append((size or len(fitter.points) + 1) if is_state else None)
     return cells, states
 
 

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.atoms import AtomsFitter
 from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
@@ -463,8 +462,8 @@ def _learn_attributes(
 
 
 def _leave_points(role: Role) -> Role:
-    plain = isinstance(role.fitter, AtomsFitter) and role.fitter.density in ("auto", "gaussian")
-    return role._replace(fitter=role.fitter.density) if plain else role  # type: ignore[union-attr]
+    density = role.fitter if isinstance(role.fitter, str) else role.fitter.density
+    return role._replace(fitter=density) if density in ("auto", "gaussian") else role
 
 
 def _choose_role(data: TrainingData, name: str) -> Role:

@@ -15,7 +15,6 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.counting import Moments
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.fitting.semiparametric import SemiparametricFitter
 from hybridbn.structures.family_scores import FamilyScores, evaluate_rows
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values, shorten
@@ -268,8 +267,6 @@ class _HeldOutScores(_SingleScores):
     def _score(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._sort_by_column(parents))
         fitter, variables = self.data.fitter(child, given), tuple(map(self.data.variable, given))
-        if not isinstance(fitter, SemiparametricFitter):
-            return self._score_fitter(fitter, child, given)
         # the family is a part of the structure, so it is chosen by the same rows; bandwidths are searched afterwards
         fitters = fitter.list_fitters(self.data.variable(child), variables, quick=True)
         return max(self._score_fitter(one, child, given) for one in fitters)

@@ -25,8 +25,8 @@ from hybridbn.estimation.expected_statistics import expect_statistics
 from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
 from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.fitter_choice import Potentials, fitter_of, spec_of
-from hybridbn.fitting.gaussian import GaussianFitter
-from hybridbn.fitting.multinomial import Dirichlet, MEstimate, MultinomialFitter
+from hybridbn.fitting.gaussian import moments_suffice
+from hybridbn.fitting.multinomial import Dirichlet, MEstimate, counts_suffice
 from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.evidence import EvidenceReader, find_distinct_rows
 from hybridbn.network import Network
@@ -159,7 +159,9 @@ def expectation_maximization(
     table = read_as_declared(leave_unusable(data, graph), graph, weights, keep_numbers=True)
     first = _check_start(graph, start, table) if start is not None else _choose_start(graph, table, potentials, rng)
     families = _list_families(first, graph, potentials)
-    is_exact_family = all(isinstance(family.fitter, GaussianFitter | MultinomialFitter) for family in families.values())
+    is_exact_family = all(
+        moments_suffice(family.fitter) or counts_suffice(family.fitter) for family in families.values()
+    )
     if table.is_scanned and is_exact_family:
         known_variables = [first.variable(name) for name in first if name in table]
         expect: Expectation = partial(_expect_in_passes, table, known_variables, options)
@@ -289,9 +291,8 @@ def _maximize(
     """Learn every potential, tables with the priors that are given instead of their own."""
     potentials = []
     for name, family in families.items():
-        fitter = family.fitter
+        fitter: Any = family.fitter
         if priors is not None and name in priors:
-            assert isinstance(fitter, MultinomialFitter)
             fitter = replace(fitter, estimate=partial(_add_prior, priors[name]))
         potentials.append(fitter.potential(statistics[name]))
     return Network(potentials)
@@ -467,7 +468,7 @@ def is_exact(network: Network) -> bool:
     >>> is_exact(hb.fit([("x", "c")], {"x": [1.0, 2.0, 4.0], "c": ["a", "b", "a"]}, "gaussian"))
     False
     """
-    return all(potential.family in ("gaussian", "multinomial") for potential in network.potentials)
+    return all(potential.as_table() or potential.as_regression() for potential in network.potentials)
 
 
 def log_likelihood(network: Network, table: Table, options: Options) -> float:

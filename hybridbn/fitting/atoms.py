@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from hybridbn.variables import Continuous, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["AtomsFitter", "AtomsStatistics", "find_heavy_points"]
+__all__ = ["AtomsFitter", "AtomsStatistics", "find_heavy_points", "locate_points"]
 
 LEAST_ROWS = 20
 """Points are told apart from densities in columns of so many rows at least."""
@@ -183,6 +183,18 @@ class AtomsFitter(Fitter):
         """Whether the density's potentials keep the rows as points."""
         return fitter_of(self.density, Continuous("x")).instance_based
 
+    @property
+    def is_normal(self) -> bool:
+        """Whether the density is normal."""
+        return self.density == "gaussian"
+
+    def join_points(self, density: Potential, probabilities: Values) -> Potential:
+        """Return a density with the points."""
+        if not self.points:
+            return density
+        child, parents = cast(Continuous, density.child), density.parents
+        return Atoms(child, parents, points=self.points, probabilities=probabilities, density=density, unit=self.unit)
+
     @classmethod
     def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
         """Numbers, whatever their parents are."""
@@ -191,18 +203,12 @@ class AtomsFitter(Fitter):
     @classmethod
     def like(cls, potential: Potential) -> Spec:
         """Return the fitter with the points of a potential, and with the fitter of its density."""
-        assert isinstance(potential, Atoms)
-        density = spec_of(potential.density)
+        atoms = cast(Atoms, potential)
+        density = spec_of(atoms.density)
         if density is None:
-            name = type(potential.density).__name__
-            raise NetworkError(f"{potential.child.name!r}: a {name} can't be learned from data; choose another family")
-        return cls(tuple(potential.points.tolist()), density, potential.unit)
-
-    def locate(self, values: Values) -> NDArray[np.intp]:
-        """Return the component of each value: a point, or the density; -1 where it is missing."""
-        points = np.array(self.points)
-        nearest, exact, _ = PointCells(points, points, points).locate(values)
-        return np.where(np.isnan(values), -1, np.where(exact, nearest, len(points)))
+            name = type(atoms.density).__name__
+            raise NetworkError(f"{atoms.child.name!r}: a {name} can't be learned from data; choose another family")
+        return cls(tuple(atoms.points.tolist()), density, atoms.unit)
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
         """Read the components of the rows, and the rows at none of the points."""
@@ -213,7 +219,7 @@ class AtomsFitter(Fitter):
         if not self.points:
             return fitter_of(self.density, child, parents).statistics(table, child, parents)
         columns, weights, total = observed(table, child, parents)
-        codes = self.locate(columns[0])
+        codes = locate_points(self.points, columns[0])
         own = component_of(child, self.points)
         arrays = {parent.name: column for parent, column in zip(parents, columns[1:], strict=True)}
         components = Table.from_arrays((own, *parents), {**arrays, child.name: codes})
@@ -250,3 +256,17 @@ class AtomsFitter(Fitter):
         middle = {child.name: np.mean(self.points, keepdims=True)}
         table = Table.from_arrays((child, *parents), {**{parent.name: np.zeros(1) for parent in parents}, **middle})
         return MTEFitter(floor=unit).fit(table, child, parents)
+
+
+def locate_points(points: tuple[float, ...], values: Values) -> NDArray[np.intp]:
+    """Return the number of the point that each value is at, that of points where it is at none, and -1 where it is
+    missing.
+
+    Examples
+    --------
+    >>> locate_points((0.0, 1.0), np.array([1.0, 0.5, np.nan]))
+    array([ 1,  2, -1])
+    """
+    cells = np.array(points)
+    nearest, exact, _ = PointCells(cells, cells, cells).locate(values)
+    return np.where(np.isnan(values), -1, np.where(exact, nearest, len(points)))

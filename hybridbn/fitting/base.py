@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +25,20 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Table
 
-__all__ = ["Fitter", "Observed", "RowStatistics", "Statistics", "observed", "prepare_families", "run_over_table"]
+__all__ = [
+    "Fitter",
+    "Observed",
+    "RowStatistics",
+    "Statistics",
+    "learns_as",
+    "observed",
+    "prepare_families",
+    "run_over_table",
+]
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+F = TypeVar("F", bound="Fitter")
 
 _SHARED_ROWS = 2**15
 """With fewer rows, threads would wait for each other longer than they save."""
@@ -130,6 +140,38 @@ class Fitter(Registered, ABC):
     def like(cls, potential: Potential) -> str | Fitter:
         """Return what to ask for where a potential of its family is to be learned again; by default its name."""
         return cls.name
+
+    @property
+    def points(self) -> tuple[float, ...]:
+        """The values of a number that have mass beside a density; by default there are none."""
+        return ()
+
+    @property
+    def density(self) -> str | Fitter:
+        """What is learned of the values at none of the points: by default itself."""
+        return self
+
+    @property
+    def is_normal(self) -> bool:
+        """Whether it learns normal densities of the values at none of the points."""
+        return False
+
+    @property
+    def searches(self) -> bool:
+        """Whether learning takes a search that is too slow to compare families by."""
+        return False
+
+    def join_points(self, density: Potential, probabilities: Values) -> Potential:
+        """Return a density with the points, and the probabilities of these and of anything else (parents, points + 1);
+        by default the density alone.
+        """
+        return density
+
+    def list_fitters(self, child: Variable, parents: tuple[Variable, ...] = (), *, quick: bool = False) -> list[Fitter]:
+        """Return the fitters that it chooses from, without those that search if there are `quick` ones; by default
+        itself.
+        """
+        return [self]
 
     @abstractmethod
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
@@ -330,3 +372,9 @@ def split_by_kind(parents: tuple[Variable, ...]) -> tuple[tuple[Discrete, ...], 
 def _describe_family(child: Variable, parents: tuple[Variable, ...]) -> str:
     given = f" given {', '.join(repr(parent.name) for parent in parents)}" if parents else ""
     return f"{child.name!r}{given}"
+
+
+def learns_as(fitter: Fitter, kind: type[F]) -> TypeGuard[F]:
+    """Tell whether a fitter learns as those of a kind do; a subclass may read more, or learn otherwise."""
+    own = type(fitter)
+    return isinstance(fitter, kind) and own.statistics is kind.statistics and own.potential is kind.potential

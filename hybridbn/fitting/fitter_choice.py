@@ -11,7 +11,6 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.discretize import equal_frequency, mdl
-from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
     for name in sorted(table.names, key=lambda name: name != target):
         variable, spec = table.variable(name), wanted[name]
         if isinstance(variable, Continuous) and check_spec(spec, name) == "multinomial":
-            chosen = spec.discretizer if isinstance(spec, MultinomialFitter) else None
+            chosen = getattr(spec, "discretizer", None)
             values, codes, weights = table.points(variable, None if name == target else guide)
             discretizer = chosen or (equal_frequency if codes is None else mdl)
             variable = Discrete(name, cuts=tuple(discretizer(values, codes, weights)))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, refuse_empty, split_by_kind
+from hybridbn.fitting.base import Fitter, Statistics, learns_as, refuse_empty, split_by_kind
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Moments, Names, refuse_too_wide
 from hybridbn.fitting.ridge import regress_directions
@@ -136,6 +136,11 @@ class GaussianFitter(Fitter):
         if self.floor is not None and not 0 < self.floor < math.inf:
             raise NetworkError(f"floor must be a positive standard deviation or None, not {self.floor!r}")
 
+    @property
+    def is_normal(self) -> bool:
+        """Whether it learns normal densities: yes, unless a subclass learns otherwise."""
+        return moments_suffice(self)
+
     @classmethod
     def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
         """Numbers, whatever their parents are."""
@@ -239,8 +244,4 @@ def moments_suffice(fitter: Fitter) -> TypeGuard[GaussianFitter]:
     >>> moments_suffice(GaussianFitter())
     True
     """
-    return (
-        isinstance(fitter, GaussianFitter)
-        and type(fitter).statistics is GaussianFitter.statistics
-        and type(fitter).potential is GaussianFitter.potential
-    )
+    return learns_as(fitter, GaussianFitter)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeGuard, cas
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, refuse_empty
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Names, refuse_too_wide
 from hybridbn.potentials.base import check_parents, freeze
@@ -266,8 +266,4 @@ def counts_suffice(fitter: Fitter) -> TypeGuard[MultinomialFitter]:
     >>> counts_suffice(MultinomialFitter())
     True
     """
-    return (
-        isinstance(fitter, MultinomialFitter)
-        and type(fitter).statistics is MultinomialFitter.statistics
-        and type(fitter).potential is MultinomialFitter.potential
-    )
+    return learns_as(fitter, MultinomialFitter)

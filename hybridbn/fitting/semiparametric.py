@@ -88,8 +88,8 @@ class SemiparametricFitter(Fitter):
     def list_fitters(self, child: Variable, parents: tuple[Variable, ...] = (), *, quick: bool = False) -> list[Fitter]:
         """Return the fitters to choose from; `quick` ones don't search bandwidths, if there are other kernels."""
         fitters = [fitter_of(family, child, parents) for family in self.families]
-        direct = [one for one in fitters if not (isinstance(one, KernelFitter) and one.searches)]
-        return direct if quick and any(isinstance(one, KernelFitter) for one in direct) else fitters
+        direct = [one for one in fitters if not one.searches]
+        return direct if quick and any(one.instance_based for one in direct) else fitters
 
     def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
         """Collect the rows where child and parents are observed."""
@@ -104,7 +104,7 @@ class SemiparametricFitter(Fitter):
             return fitters[0].fit(table, child, parents)
         parts = deal_folds(len(table), self.folds, np.random.default_rng(SEED))
         scores = [self._score(fitter, table, child, parents, parts) for fitter in fitters]
-        if len(parents) <= FEW_PARENTS or isinstance(fitters[int(np.argmax(scores))], KernelFitter):
+        if len(parents) <= FEW_PARENTS or fitters[int(np.argmax(scores))].instance_based:
             slow = [fitter for fitter in self.list_fitters(child, parents) if fitter not in fitters]
             fitters += slow
             scores += [self._score(fitter, table, child, parents, parts) for fitter in slow]

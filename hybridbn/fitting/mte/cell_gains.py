@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeGuard, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.base import Fitter
+from hybridbn.fitting.base import Fitter, learns_as
 from hybridbn.fitting.counting import encode_configurations
 from hybridbn.fitting.mte.fitter import MTEFitter
 from hybridbn.fitting.mte.univariate import normal_scores
@@ -208,8 +208,4 @@ def cells_suffice(fitter: Fitter) -> TypeGuard[MTEFitter]:
     >>> cells_suffice(MTEFitter())
     True
     """
-    return (
-        isinstance(fitter, MTEFitter)
-        and type(fitter).statistics is MTEFitter.statistics
-        and type(fitter).potential is MTEFitter.potential
-    )
+    return learns_as(fitter, MTEFitter)
