@@ -162,7 +162,7 @@ class DiscriminantAnalysis:
     def _round_off(self, covariances: Values, share: float) -> Values:
         """Return covariances (..., numbers, numbers) with a share of the sphere of the same mean variance."""
         size = covariances.shape[-1]
-        variances = np.diagonal(covariances, axis1=-2, axis2=-1).mean(axis=-1)
+        variances = np.diagonal(covariances, axis1=-2, axis2=-1).sum(axis=-1) / max(size, 1)
         if not self.known.all():
             # those of pairs of numbers may contradict each other
             roots, vectors = np.linalg.eigh(covariances)

@@ -51,16 +51,6 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", [pytest.param(OPTIONS[0], marks=pytest.mark.slow), *OPTIONS[1:]])
-def test_trees_of_states_are_those_from_memory(options: dict[str, Any], tmp_path: Path) -> None:
-    data = make_parity(1000, 1)
-    known = nb_tree(hb.Table(data, discrete=["k"]), "y", **options)
-    assert len(known.variable("y leaf")) > 2
-    with ThreadPoolExecutor(2) as pool:
-        scan = hb.scan(write(tmp_path, data), discrete=["k"], backend=pool)
-        assert same(nb_tree(scan, "y", **options), known)
-
-
 @pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(
@@ -88,24 +78,6 @@ def test_trees_do_not_depend_on_batches(
         pattern = write(tmp_path_factory.mktemp("scan"), data, (0.43,), groups)
         scan = hb.scan(pattern, discrete=["k"], weights="w" if weighted else None)
         assert same(nb_tree(scan, "y", **options), known)
-
-
-@pytest.mark.parametrize(
-    ("target", "potentials"),
-    [
-        pytest.param("y", "gaussian", marks=pytest.mark.slow),
-        ("x", "gaussian"),
-        pytest.param("y", "mte", marks=pytest.mark.slow),
-    ],
-)
-def test_trees_of_numbers_are_close_to_those_from_memory(target: str, potentials: str, tmp_path: Path) -> None:
-    data = make_data(900, 4, holes=0.05)
-    table = hb.Table(data)
-    known = nb_tree(table, target, potentials, max_depth=2)
-    learned = nb_tree(hb.scan(write(tmp_path, data)), target, potentials, max_depth=2)
-    assert learned.variable(f"{target} leaf").states == known.variable(f"{target} leaf").states
-    assert len(known.variable(f"{target} leaf")) > 2
-    np.testing.assert_allclose(learned.log_density(table), known.log_density(table), rtol=1e-9, atol=1e-9)
 
 
 def make_corners(rows: int, seed: int) -> dict[str, Any]:
@@ -277,15 +249,6 @@ VOTING: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", [pytest.param(one, id=name) for name, one in VOTING.items()])
-def test_ensembles_are_those_from_memory(options: dict[str, Any], tmp_path: Path) -> None:
-    data = make_votes(400, 3)
-    table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
-    known = hb.boost(table, "y", **options)
-    with ThreadPoolExecutor(2) as pool:
-        same_votes(hb.boost(hb.scan(pattern, discrete=["k"], backend=pool), "y", **options), known, table)
-
-
 def test_weights_are_computed_anew_where_none_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_votes(300, 4)
     table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
@@ -331,14 +294,3 @@ def test_ensembles_do_not_depend_on_batches(
         scan = hb.scan(write(tmp_path_factory.mktemp("scan"), data, (0.43,), groups), discrete=["k"], backend=pool)
         learned = hb.boost(scan, "y", **options, random_state=seed, max_restarts=4)
         same_votes(learned, known, table)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [VOTING["counted"], VOTING["real"]], ids=["counted", "real"])
-def test_processes_boost(options: dict[str, Any], tmp_path: Path) -> None:
-    data = make_votes(300, 6)
-    table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
-    options = {**options, "rounds": 3}
-    known = hb.boost(table, "y", **options)
-    with open_pool(2) as pool:
-        same_votes(hb.boost(hb.scan(pattern, discrete=["k"], backend=pool), "y", **options), known, table)
