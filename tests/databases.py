@@ -7,6 +7,7 @@ import shutil
 import socket
 import subprocess
 import tempfile
+import time
 from pathlib import Path
 
 import pytest
@@ -55,6 +56,38 @@ def postgresql():
     finally:
         with contextlib.suppress(subprocess.SubprocessError):
             run("pg_ctl", "-D", data, "-m", "immediate", "-w", "stop")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def mariadb():
+    """Start a MariaDB server of the test's own, on loopback; give its address."""
+    programs = shutil.which("mariadbd"), shutil.which("mariadb-install-db")
+    if None in programs:
+        pytest.skip("MariaDB is not installed (no mariadbd)")
+    pytest.importorskip("pymysql", reason="PyMySQL is not installed (pip install pymysql)")
+    folder = Path(tempfile.mkdtemp(prefix="hybridbn-mariadb-"))
+    user = "mysql" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name
+    shutil.chown(folder, user)
+    common = ["--no-defaults", f"--user={user}", f"--datadir={folder}/data"]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    made = [programs[1], *common, "--auth-root-authentication-method=normal"]
+    subprocess.run(made, check=True, timeout=120, **silent)
+    place = ["--bind-address=127.0.0.1", f"--port={port}", f"--socket={folder}/socket", f"--pid-file={folder}/pid"]
+    server = subprocess.Popen([programs[0], *common, *place], **silent)
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+                break
+            time.sleep(0.1)
+        # a driver that sends many statements at once where it is asked to
+        yield f"mysql+pymysql://root@127.0.0.1:{port}/test?client_flag={1 << 16}"
+    finally:
+        server.terminate()
+        server.wait(60)
         shutil.rmtree(folder, ignore_errors=True)
 
 

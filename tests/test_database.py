@@ -1,10 +1,11 @@
 """Tables in databases through SQLAlchemy: SQLite here, and a real PostgreSQL server in the slow test."""
 
+import random
 import sys
 
 import numpy as np
 import pytest
-from databases import opened, postgresql, tables
+from databases import mariadb, opened, postgresql, tables
 
 import hybridbn as hb
 from hybridbn.formats.tables import OutputExists, describe_location
@@ -205,7 +206,7 @@ def test_postgresql_reads_schemas_numerics_and_only_reads(server, alchemy):
     assert table.raw("v").tolist() == ["a", None]
     hb.Table({"x": [1.0]}).write(f"{server}?schema=My%20Schema&table=u", overwrite=True)
     assert len(hb.read_table(f"{server}?schema=My%20Schema&table=u")) == 1
-    with pytest.raises(hb.FormatError, match="must not contain data-modifying statements"):
+    with pytest.raises(hb.FormatError, match="in a read-only transaction; write one SELECT statement"):
         hb.read_table(f'{server}?query=WITH gone AS (DELETE FROM "My Schema".t RETURNING n) SELECT * FROM gone')
     assert len(hb.read_table(f"{server}?schema=My%20Schema&table=t")) == 2
     with pytest.raises(hb.FormatError, match=r"postgresql.*the database refuses") as caught:
@@ -220,8 +221,13 @@ def test_postgresql_reads_schemas_numerics_and_only_reads(server, alchemy):
     [
         ("?table=absent", "there is no table 'absent'; the tables are 't'"),
         ("?query=SELECT * FROM absent", "the database refuses"),
-        ("?query=DROP TABLE t", "is not one SELECT statement"),
-        ("?query=SELECT 1; DROP TABLE t", "is not one SELECT statement"),
+        ("?query=DROP TABLE t", "not authorized; write one SELECT statement"),
+        ("?query=SELECT 1; DROP TABLE t", "one statement at a time; write one SELECT statement"),
+        ("?query=ATTACH 'other.db' AS other", "not authorized; write one SELECT statement"),
+        ("?query=VACUUM INTO 'other.db'", "cannot VACUUM from within a transaction"),
+        ("?query=PRAGMA query_only = OFF", "not authorized; write one SELECT statement"),
+        ("?query=WITH a AS (SELECT 1 AS x) INSERT INTO t SELECT x FROM a", "not authorized; write one SELECT"),
+        ("?query=COMMIT", "gives no columns"),
         ("?query=", "is no address of a table"),
         ("", "is no address of a table"),
         ("?table=", "is no address of a table"),
@@ -232,6 +238,173 @@ def test_bad_addresses_and_queries_are_refused(rest, reason, base):
     with pytest.raises(hb.HybridBNError, match=reason):
         hb.read_table(base + rest)
     assert len(hb.read_table(f"{base}?query=SELECT x, ';' AS c FROM t; ")) == 1
+
+
+# -- queries only read -----------------------------------------------------------------------------------------------
+
+ENDING = (
+    "SELECT 1; DROP TABLE t",
+    "SELECT 1; COMMIT; DROP TABLE t",
+    "SELECT 'a\\'; COMMIT; DROP TABLE t; -- '",
+    "SELECT $$a$$; COMMIT; DROP TABLE t --$$",
+    "SELECT a$$'$$; COMMIT; DROP TABLE t; --'",
+    "SELECT /* /* */ */; COMMIT; DROP TABLE t; -- */",
+    "SELECT 1 /*! ; DROP TABLE t */",
+    "SELECT 1 /*M!100100 ; DROP TABLE t */",
+    "SELECT 1 # '\n; DROP TABLE t -- '",
+    "SELECT `a'`; DROP TABLE t; -- '",
+    "COMMIT",
+    "DROP TABLE t",
+    "DELETE FROM t",
+    "INSERT INTO t VALUES (1)",
+    "INSERT INTO t SELECT 1",
+    "WITH gone AS (DELETE FROM t RETURNING x) SELECT * FROM gone",
+    "SELECT 1 AS x INTO u",
+    "CREATE TABLE u (x int)",
+    "TRUNCATE TABLE t",
+    "CALL p()",
+    "SET SESSION TRANSACTION READ WRITE",
+    "SELECT set_config('transaction_read_only', 'off', true)",
+    "SHUTDOWN",
+    "EXPLAIN ANALYZE DELETE FROM t",
+    "ANALYZE DELETE FROM t",
+    "SELECT 1\0; COMMIT; DROP TABLE t",
+    "CREATE TABLE u AS SELECT 1",
+    "COPY t TO '/tmp/u'",
+    "",
+)
+PIECES = ("'", "''", "\\", "\\'", "$$", "$a$", "$", "E'", "e'", "U&'", 'U&"', '"', '""', "/*", "*/", "--", "\r", " ")
+PIECES = (*PIECES, "a", "1", "x", "N'", "B'", "$1", "/* /*", "é", "\t", "UESCAPE '!'", "`", "#", "/*!", "\n")
+
+
+@pytest.fixture(scope="module")
+def mysql(alchemy):
+    """A MariaDB server of the test's own, on loopback."""
+    with mariadb() as url:
+        yield url
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["server", "mysql"])
+def test_no_query_changes_anything_on_a_server(kind, request, alchemy):
+    url = request.getfixturevalue(kind)
+    with opened(alchemy, url) as connection:
+        connection.exec_driver_sql("DROP TABLE IF EXISTS t")
+        connection.exec_driver_sql("CREATE TABLE kept (x int)")
+        connection.exec_driver_sql("CREATE TABLE t (x int)")
+        connection.exec_driver_sql("INSERT INTO t VALUES (1), (2), (3)")
+        if kind == "mysql":
+            connection.exec_driver_sql("CREATE PROCEDURE p() BEGIN COMMIT; DELETE FROM t; SELECT 1 AS x; END")
+    rng, before, refused = random.Random(7), tables(alchemy, url), 0
+    ways = []
+    for _ in range(400):
+        before_end, behind = ("".join(rng.choices(PIECES, k=rng.randrange(most))) for most in (7, 5))
+        ways.append(f"SELECT {rng.choice(('1 ', 'x ', ''))}{before_end}; COMMIT; DROP TABLE t; {behind}")
+    for query in (*ENDING, *ways):
+        try:
+            hb.read_table(f"{url}?query={query or ' '}")
+        except (hb.HybridBNError, UnicodeError):
+            refused += 1
+    assert refused > len(ENDING)
+    assert tables(alchemy, url) == before
+    assert len(hb.read_table(f"{url}?query=SELECT x, ';' AS c, '%s' AS d FROM t WHERE '50%' LIKE '5%'; -- end")) == 3
+    assert len(hb.scan(f"{url}?query=SELECT x FROM t")) == 3
+    for query in ("(SELECT 1 AS x) UNION (SELECT 2)", "WITH a AS (SELECT 1 AS x) SELECT * FROM a", "VALUES (1)"):
+        assert len(hb.read_table(f"{url}?query={query}")) > 0
+    with pytest.raises(hb.FormatError, match=r"the database refuses.*; write one SELECT statement"):
+        hb.read_table(f"{url}?query=DROP TABLE t")
+
+
+@pytest.mark.slow
+def test_tables_of_mysql_make_the_trip(mysql):
+    table = hb.Table({"x": [1.5, None, -0.1], "c": ["a", None, "b %s"]})
+    table.write(f"{mysql}?table=made")
+    assert hb.read_table(f"{mysql}?table=made").equals(table)
+    assert hb.read_table(f"{mysql}?query=SELECT * FROM made").equals(table)
+
+
+class Recorder:
+    """A connection that remembers what it is sent."""
+
+    def __init__(self, dialect):
+        self.sent, self.name = [], dialect
+
+    dialect = property(lambda self: self)
+    returns_rows = True
+
+    def exec_driver_sql(self, text, execution_options=None):
+        self.sent.append(text)
+        return self
+
+    def execute(self, text, values):
+        return self.exec_driver_sql(f"{text} {values['query']}")
+
+    def keys(self):
+        return ["x"]
+
+    def fetchall(self):
+        return []
+
+
+@needs
+@pytest.mark.parametrize(
+    ("dialect", "words"),
+    [
+        ("postgresql", ["SELECT set_config", "DO $$ DECLARE rows refcursor", "FETCH 10000 FROM hybridbn"]),
+        (
+            "mysql",
+            [
+                "SET @hybridbn = CONCAT('EXPLAIN FORMAT=JSON '",
+                "PREPARE",
+                "SET @hybridbn = :query",
+                "PREPARE",
+                "EXECUTE",
+            ],
+        ),
+        ("mssql", None),
+    ],
+)
+def test_the_parser_of_the_server_sees_one_statement(dialect, words, alchemy):
+    """The query is never a statement by itself: it is a value, of which the server makes one statement."""
+    from hybridbn.formats.tables.sqlalchemy_database import _open_query, address_of
+
+    connection, query = Recorder(dialect), "SELECT 1; DROP TABLE t"
+    if words is None:
+        with pytest.raises(hb.TableError, match=r"queries of mssql are not read.*make a view.*\?table=name"):
+            _open_query(alchemy, connection, address_of(f"{dialect}://host/b?query={query}"))
+        return
+    _open_query(alchemy, connection, address_of(f"{dialect}://host/b?query={query}"))
+    assert all(text.startswith(word) for text, word in zip(connection.sent, words, strict=True))
+    assert not any(text.startswith(query) for text in connection.sent)
+
+
+def test_duckdb_reads_one_statement():
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        connection.sql("CREATE TABLE t AS SELECT i % 2 AS a, i AS x FROM range(6) u(i)")
+        for query in ("FROM t", "SELECT ';' AS c, * FROM t -- ;", "PIVOT t ON a USING sum(x)", "VALUES (1)"):
+            assert len(hb.scan(query, backend=connection)) > 0
+        for query in (
+            "SELECT 1 AS x; DROP TABLE t",
+            "FROM t; COPY t TO 'u.csv'",
+            "WITH a AS (SELECT 1) INSERT INTO t SELECT 1, * FROM a",
+            "SELECT $$;$$ AS c; DELETE FROM t",
+        ):
+            with pytest.raises(hb.TableError, match="is not one SELECT statement"):
+                hb.scan(query, backend=connection)
+        with pytest.raises(hb.TableError, match="DuckDB can't read it"):
+            hb.scan("SELECT FROM WHERE", backend=connection)
+        assert connection.sql("SELECT count(*) FROM t").fetchall() == [(6,)]
+
+
+def test_duckdb_through_sqlalchemy_reads_one_statement(tmp_path, alchemy):
+    pytest.importorskip("duckdb_engine", reason="duckdb-engine is not installed")
+    url = f"duckdb:///{tmp_path}/d.duckdb"
+    with opened(alchemy, url) as connection:
+        connection.exec_driver_sql("CREATE TABLE t AS SELECT 1.5 AS x")
+    assert len(hb.read_table(f"{url}?query=SELECT * FROM t")) == 1
+    with pytest.raises(hb.TableError, match="is not one SELECT statement"):
+        hb.read_table(f"{url}?query=SELECT 1; DROP TABLE t")
 
 
 @needs

@@ -9,12 +9,12 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote as quote_address
+from urllib.parse import quote
 
 from hybridbn.backends.base import BATCH_ROWS, Batch, Fragment, Source, Task
-from hybridbn.backends.sql import SQLSource, quote
+from hybridbn.backends.sql import SQLSource
 from hybridbn.errors import TableError
-from hybridbn.formats.tables.database_base import QueryResult, database_of
+from hybridbn.formats.tables.database_base import QueryResult, database_of, quote_name
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
 from hybridbn.formats.tables.typed_columns import WantedColumns
 
@@ -76,7 +76,7 @@ class DatabaseTable(SQLSource):
         """Run a query."""
         assert self._select is not None
         base, select, _ = self._select
-        asked = quote_address(f"WITH scanned AS ({select}) {query}", safe="")
+        asked = quote(f"WITH scanned AS ({select}) {query}", safe="")
         with self._form.open_result(f"{base}?query={asked}", WantedColumns()) as result:
             for batch in result.batches:
                 yield from batch
@@ -84,11 +84,12 @@ class DatabaseTable(SQLSource):
     def key(self, name: str) -> str:
         """Group by exact values, whatever the column's collation is."""
         assert self._select is not None
-        return f"{quote(name)} COLLATE BINARY" if self._select[2] == "sqlite" else quote(name)
+        return f"{quote_name(name)} COLLATE BINARY" if self._select[2] == "sqlite" else quote_name(name)
 
     def is_nan(self, cell: str) -> str:
         """NaN is equal to itself in PostgreSQL, and NULL in SQLite."""
-        return f"({cell} = 'NaN')" if self._select is not None and self._select[2] == "postgresql" else "(1 = 0)"
+        in_postgresql = self._select is not None and self._select[2] == "postgresql"
+        return f"(CAST({cell} AS double precision) = 'NaN')" if in_postgresql else "(1 = 0)"
 
 
 def _choose_type(name: str, column: Sequence[Any], result: QueryResult, kind: str | None) -> Any:

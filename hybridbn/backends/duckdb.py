@@ -11,8 +11,9 @@ from typing import Any, NoReturn, Self
 from hybridbn.backends.base import BATCH_ROWS, Backend, Batch, Fragment, Source
 from hybridbn.backends.files import is_scannable
 from hybridbn.backends.local import Local
-from hybridbn.backends.sql import SQLSource, quote
+from hybridbn.backends.sql import SQLSource
 from hybridbn.errors import TableError
+from hybridbn.formats.tables.database_base import check_duckdb_query, quote_name
 from hybridbn.tables.columns import find_imported
 
 __all__ = ["DuckDB"]
@@ -88,12 +89,13 @@ class DuckDB(Local):
                 literal = path.replace("'", "''")
                 return self._ask(f"FROM read_parquet('{literal}')", text)
             if re.fullmatch(r"[\w.]+", text) and not is_scannable(text):
-                name = ".".join(map(quote, text.split(".")))
+                name = ".".join(map(quote_name, text.split(".")))
                 return self._ask(f"FROM {name}", text)
         return None
 
     def _ask(self, query: str, shown: str) -> _Relation:
         connection = self.connection
+        check_duckdb_query(query)
         try:
             return _Relation(connection.sql(query), shown)
         except find_imported("duckdb").Error as error:
@@ -136,7 +138,7 @@ class _RelationFragment(Fragment):
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield what the relation gives."""
-        first, chosen = 0, self.relation.project(", ".join(map(quote, columns)))
+        first, chosen = 0, self.relation.project(", ".join(map(quote_name, columns)))
         # an open reader owns the connection, so that it is closed whatever happens
         reader = _read(chosen, rows)
         try:

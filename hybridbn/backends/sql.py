@@ -15,6 +15,7 @@ from hybridbn.backends.profiles import TRACKED, ColumnTally, Profile, ProfileTas
 from hybridbn.backends.scan_counter import CountTask, Tallies
 from hybridbn.errors import TableError
 from hybridbn.fitting.counting import Counts, Names
+from hybridbn.formats.tables.database_base import quote_name
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
 from hybridbn.tables.adapters.arrow import kind_of_type
 from hybridbn.variables import Discrete, Values
@@ -63,7 +64,7 @@ class SQLSource(Source):
 
     def _group(self, families: Sequence[Names], weights: str | None) -> Iterator[tuple[Names, Sequence[Any], float]]:
         """Yield families with the values of each configuration that occurs, None for a missing cell, and its weight."""
-        total = "count(*)" if weights is None else f"sum({quote(weights)})"
+        total = "count(*)" if weights is None else f"sum({quote_name(weights)})"
         if not self.groups_sets:
             for names in families:
                 listed = ", ".join(map(self.key, names))
@@ -72,8 +73,8 @@ class SQLSource(Source):
             return
         for part in _divide(families):
             columns = list(dict.fromkeys(name for names in part for name in names))
-            listed = ", ".join(map(quote, columns))
-            sets = ", ".join(f"({', '.join(map(quote, names))})" for names in part)
+            listed = ", ".join(map(quote_name, columns))
+            sets = ", ".join(f"({', '.join(map(quote_name, names))})" for names in part)
             query = f"SELECT GROUPING({listed}), {total}, {listed} FROM scanned GROUP BY GROUPING SETS ({sets})"
             last = len(columns) - 1
             # a bit is set where the column is not grouped by
@@ -157,12 +158,12 @@ class SQLSource(Source):
     def _ask_ranges(self, numbers: Sequence[str], weights: str | None) -> tuple[int, float, dict[str, ColumnTally]]:
         """Return the number of rows, their weight, and the ranges of columns of numbers."""
         types = import_pyarrow().types
-        parts = ["count(*)", "count(*)" if weights is None else f"sum({quote(weights)})"]
+        parts = ["count(*)", "count(*)" if weights is None else f"sum({quote_name(weights)})"]
         for name in numbers:
-            cell = own = quote(name)
+            cell = own = quote_name(name)
             if types.is_floating(self.schema.field(name).type):
                 own = f"CASE WHEN NOT {self.is_nan(cell)} THEN {cell} END"
-            ranged = own if weights is None else f"CASE WHEN {quote(weights)} > 0 THEN {own} END"
+            ranged = own if weights is None else f"CASE WHEN {quote_name(weights)} > 0 THEN {own} END"
             parts += [f"count({own})", f"min({ranged})", f"max({ranged})"]
         (row,) = list(self.rows(f"SELECT {', '.join(parts)} FROM scanned"))
         rows, tallies = int(row[0]), {}
@@ -181,22 +182,11 @@ class SQLSource(Source):
 
     def key(self, name: str) -> str:
         """Return a column as it is grouped by."""
-        return quote(name)
+        return quote_name(name)
 
     def is_nan(self, cell: str) -> str:
         """Return the condition that a float is no number."""
         return f"({cell} <> {cell})"
-
-
-def quote(name: str) -> str:
-    """Return a column's name as SQL has it.
-
-    Examples
-    --------
-    >>> print(quote('a"b'))
-    "a""b"
-    """
-    return '"' + name.replace('"', '""') + '"'
 
 
 def _divide(families: Sequence[Names]) -> Iterator[list[Names]]:

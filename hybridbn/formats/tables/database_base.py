@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -48,8 +49,10 @@ __all__ = [
     "OutputExists",
     "QueryResult",
     "absent_table_error",
+    "check_duckdb_query",
     "convert_for_database",
     "database_of",
+    "quote_name",
 ]
 
 BATCH = 10_000
@@ -233,6 +236,39 @@ def convert_for_database(value: Any, own: tuple[type, ...]) -> Any:
     if isinstance(value, datetime.timedelta):
         return spell_duration(value)
     return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
+
+
+def check_duckdb_query(query: str) -> None:
+    """Refuse what DuckDB's own parser takes for anything but one statement that reads.
+
+    Examples
+    --------
+    >>> check_duckdb_query("SELECT 1; DROP TABLE t")  # doctest: +SKIP
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: the query is not one SELECT statement: 'SELECT 1; DROP TABLE t'
+    """
+    duckdb: Any = import_module("duckdb")
+    try:
+        kinds = [statement.type for statement in duckdb.extract_statements(query)]
+    except duckdb.Error as error:
+        raise TableError(f"the query: DuckDB can't read it: {error}") from None
+    # a PIVOT looks for its columns first
+    if kinds not in ([duckdb.StatementType.SELECT], [duckdb.StatementType.MULTI]):
+        raise TableError(f"the query is not one SELECT statement: {query[:60]!r}")
+
+
+def quote_name(name: str) -> str:
+    """Return the name of a column or a table as SQL has it.
+
+    Examples
+    --------
+    >>> print(quote_name('a"b'))
+    "a""b"
+    """
+    if "\0" in name:
+        raise TableError(f"{name!r}: a name can't hold a NUL character")
+    return '"' + name.replace('"', '""') + '"'
 
 
 def absent_table_error(name: str, present: Sequence[str]) -> TableError:

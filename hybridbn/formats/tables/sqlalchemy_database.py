@@ -2,7 +2,8 @@
 ...``.
 
 A table is read in one statement inside a read-only transaction where the database has such, in the order of its primary
-key; NULL is a missing cell. It is written in one transaction: all of it arrives, or nothing changes.
+key; NULL is a missing cell. A query is one statement that only reads, by the database's own parser and in a transaction
+that refuses anything else. A table is written in one transaction: all of it arrives, or nothing changes.
 """
 
 from __future__ import annotations
@@ -25,15 +26,23 @@ from hybridbn.formats.tables.database_base import (
     OutputExists,
     QueryResult,
     absent_table_error,
+    check_duckdb_query,
     convert_for_database,
+    quote_name,
 )
-from hybridbn.formats.tables.statements import refuse_statements
+from hybridbn.formats.tables.sqlite import allow_only_reading
 from hybridbn.formats.tables.typed_columns import WantedColumns
 from hybridbn.tables.cells import integer_limits
 
 __all__ = ["DatabaseAddress", "SqlAlchemy", "address_of"]
 
 _PLACE = re.compile(r"([?&])(table|query)=")
+_STREAMING = {"stream_results": True, "max_row_buffer": BATCH}
+_KEEP_QUERY = "SELECT set_config('hybridbn.query', :query, true)"
+_OPEN_CURSOR = """DO $$ DECLARE rows refcursor := 'hybridbn';
+BEGIN OPEN rows FOR EXECUTE current_setting('hybridbn.query'); END $$"""
+_FETCH = f"FETCH {BATCH} FROM hybridbn"
+_MYSQL = ("mysql", "mariadb")
 _TRANSACTIONAL = ("postgresql", "sqlite", "mssql", "firebird", "cockroachdb", "redshift", "db2")
 
 
@@ -52,7 +61,7 @@ class SqlAlchemy(Database):
         address = address_of(url)
         if address.dialect not in ("postgresql", "postgres") or "?" in address.url:
             return None
-        name = ".".join('"' + part.replace('"', '""') + '"' for part in (address.schema, address.name) if part)
+        name = ".".join(quote_name(part) for part in (address.schema, address.name) if part)
         return address.url, address.name if address.what == "query" else f"SELECT * FROM {name}", "postgresql"
 
     @contextlib.contextmanager
@@ -62,17 +71,10 @@ class SqlAlchemy(Database):
         """
         address = address_of(url)
         if address.what == "query":
-            refuse_statements(address.name, address.dialect)
+            with _connect(address, _refuse_query, reading=True) as (sqlalchemy, connection):
+                yield _open_query(sqlalchemy, connection, address)
+            return
         with _connect(address, reading=True) as (sqlalchemy, connection):
-            streaming = {"stream_results": True, "max_row_buffer": BATCH}
-            if address.what == "query":
-                # without parameters, so that a percent sign in a query is one
-                options = {**streaming, "no_parameters": True}
-                result = connection.exec_driver_sql(address.name, execution_options=options)
-                if not result.returns_rows:
-                    raise TableError("the query gives no columns; write one SELECT statement")
-                yield QueryResult(list(result.keys()), _fetch_batches(result))
-                return
             dialect = connection.dialect.name
             types = _column_types(sqlalchemy, connection, address)
             names = wanted.names(list(types))
@@ -95,7 +97,7 @@ class SqlAlchemy(Database):
             ranges = _ranges_of(sqlalchemy, {name: types[name] for name in names}, dialect)
             yield QueryResult(
                 names,
-                _fetch_batches(connection.execute(query, execution_options=streaming)),
+                _fetch_batches(connection.execute(query, execution_options=_STREAMING)),
                 declared,
                 ranges=ranges,
                 key=key,
@@ -208,6 +210,10 @@ def _connect(
             if reading:
                 connection = connection.execution_options(**_reading_options(engine.dialect.name))
             with connection.begin() as transaction:
+                if reading and connection.dialect.name in _MYSQL:
+                    # of the session, too, so that nothing is changed where a procedure ends the transaction
+                    for mode in ("SET SESSION TRANSACTION READ ONLY", "START TRANSACTION READ ONLY"):
+                        connection.exec_driver_sql(mode)
                 yield sqlalchemy, connection
                 if reading:
                     transaction.rollback()
@@ -253,6 +259,50 @@ def _begin_explicitly(sqlalchemy: Any, engine: Any) -> None:
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _refuse_query(text: str) -> FormatError:
+    # what PostgreSQL says of its own cursor is of no use
+    reason = re.split(r"\n(?:QUERY|CONTEXT):", text, maxsplit=1)[0]
+    return FormatError(f"{reason.rstrip('.')}; write one SELECT statement")
+
+
+def _open_query(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> QueryResult:
+    """Open the result of a query, which the database's own parser takes for one statement that reads."""
+    dialect, query = connection.dialect.name, address.name
+    if dialect == "postgresql":
+        # a cursor has one SELECT, whatever way a driver sends text
+        connection.execute(sqlalchemy.text(_KEEP_QUERY), {"query": query})
+        connection.exec_driver_sql(_OPEN_CURSOR)
+        result = connection.exec_driver_sql(_FETCH)
+        return QueryResult(list(result.keys()), _fetch_from_cursor(connection, result))
+    if dialect in _MYSQL:
+        # what is prepared is one statement, and what can be explained is none that manages the server
+        for kept in ("CONCAT('EXPLAIN FORMAT=JSON ', :query)", ":query"):
+            connection.execute(sqlalchemy.text(f"SET @hybridbn = {kept}"), {"query": query})
+            connection.exec_driver_sql("PREPARE hybridbn FROM @hybridbn")
+        query = "EXECUTE hybridbn"
+    elif dialect == "sqlite":
+        # whose driver takes one statement at a time
+        allow_only_reading(connection.connection.dbapi_connection)
+    elif dialect == "duckdb":
+        check_duckdb_query(query)
+    else:
+        raise TableError(
+            f"{address.shown}: queries of {dialect} are not read, as nothing is known there that keeps them from"
+            " writing; make a view, and read it with ?table=name"
+        )
+    # without parameters, so that a percent sign in a query is one
+    result = connection.exec_driver_sql(query, execution_options={**_STREAMING, "no_parameters": True})
+    if not result.returns_rows:
+        raise TableError("the query gives no columns; write one SELECT statement")
+    return QueryResult(list(result.keys()), _fetch_batches(result))
+
+
+def _fetch_from_cursor(connection: Any, result: Any) -> Iterator[list[Sequence[Any]]]:
+    while rows := result.fetchall():
+        yield rows
+        result = connection.exec_driver_sql(_FETCH)
 
 
 def _fetch_batches(result: Any) -> Iterator[list[Sequence[Any]]]:

@@ -23,12 +23,19 @@ from hybridbn.formats.tables.database_base import (
     QueryResult,
     absent_table_error,
     convert_for_database,
+    quote_name,
 )
 from hybridbn.formats.tables.typed_columns import WantedColumns
 
-__all__ = ["Sqlite"]
+__all__ = ["Sqlite", "allow_only_reading"]
 
-_ALLOWED = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION, 33}  # 33: recursive common tables
+_ALLOWED = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_TRANSACTION,
+    33,  # recursive common tables
+}
 _LOCK_TIMEOUT = 60.0  # seconds, for other writers
 _TYPES = {
     "integer": "INTEGER",
@@ -60,7 +67,7 @@ class Sqlite(Database):
     def select_statement(self, url: str) -> tuple[str, str, str]:
         """Return the address of the file, and the statement that gives the rows."""
         address = _address_of(url)
-        select = address.text if address.what == "query" else f"SELECT * FROM {_identifier(address.text)}"
+        select = address.text if address.what == "query" else f"SELECT * FROM {quote_name(address.text)}"
         return url.partition("?")[0], select, "sqlite"
 
     @contextlib.contextmanager
@@ -76,16 +83,14 @@ class Sqlite(Database):
         with _connect(address.file, "ro") as connection:
             statement, declared, key = address.text, dict[str, DatabaseType](), tuple[str, ...]()
             if address.what == "table":
-                described = connection.execute(f"PRAGMA table_info({_identifier(address.text)})").fetchall()
+                described = connection.execute(f"PRAGMA table_info({quote_name(address.text)})").fetchall()
                 if not described:
                     raise absent_table_error(address.text, _list_tables(connection))
                 declared = {name: DatabaseType("sqlite", text) for _, name, text, *_ in described}
                 key = tuple(name for _, name, *_, position in sorted(described, key=lambda row: row[-1]) if position)
                 chosen = wanted.names(list(declared))
-                statement = f"SELECT {', '.join(map(_identifier, chosen))} FROM {_identifier(address.text)}"
-            connection.set_authorizer(
-                lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY
-            )
+                statement = f"SELECT {', '.join(map(quote_name, chosen))} FROM {quote_name(address.text)}"
+            allow_only_reading(connection)
             cursor = _execute(connection, statement)
             truths = frozenset(n for n, held in declared.items() if held.type.upper() in ("BOOLEAN", "BOOL"))
             names = [column[0] for column in cursor.description]
@@ -153,13 +158,12 @@ def _address_of(url: str) -> _SqliteAddress:
     return _SqliteAddress(Path(path), "table" if what == "table" else "query", unquote(text))
 
 
-def _identifier(name: str) -> str:
-    if "\0" in name:
-        raise TableError(f"{name!r}: a name in SQLite can't hold a NUL character")
-    return '"' + name.replace('"', '""') + '"'
-
-
 # -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def allow_only_reading(connection: Any) -> None:
+    """Let SQLite refuse every statement of a connection that is not a SELECT."""
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
 
 
 def _list_tables(connection: sqlite3.Connection) -> list[str]:
@@ -235,13 +239,13 @@ def _make_room(connection: sqlite3.Connection, name: str, *, overwrite: bool) ->
         hint = "overwrite=True would replace it" if exists[0] == "table" else "choose another name"
         raise OutputExists(f"there is a {exists[0]} {name!r} already; {hint}")
     if exists:
-        connection.execute(f"DROP TABLE {_identifier(name)}")
+        connection.execute(f"DROP TABLE {quote_name(name)}")
 
 
 def _create(connection: sqlite3.Connection, name: str, columns: Sequence[Field], overwrite: bool) -> None:
     _make_room(connection, name, overwrite=overwrite)
-    defined = ", ".join(f"{_identifier(column.name)} {_type_of(column)}".rstrip() for column in columns)
-    connection.execute(f"CREATE TABLE {_identifier(name)} ({defined})")
+    defined = ", ".join(f"{quote_name(column.name)} {_type_of(column)}".rstrip() for column in columns)
+    connection.execute(f"CREATE TABLE {quote_name(name)} ({defined})")
 
 
 def _type_of(column: Field) -> str:
@@ -252,7 +256,7 @@ def _type_of(column: Field) -> str:
 
 
 def _make_inserter(connection: sqlite3.Connection, name: str, columns: Sequence[Field]) -> Insert:
-    statement = f"INSERT INTO {_identifier(name)} VALUES ({', '.join('?' * len(columns))})"
+    statement = f"INSERT INTO {quote_name(name)} VALUES ({', '.join('?' * len(columns))})"
     foreign = [i for i, column in enumerate(columns) if column.kind not in ("integer", "float", "bool", "text")]
 
     def insert(rows: list[Sequence[Any]]) -> None:
