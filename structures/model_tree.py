@@ -27,7 +27,6 @@ from hybridbn.fitting.trees.regression_splits import (
 )
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
-from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.regression import (
     Regressors,
@@ -44,6 +43,7 @@ from hybridbn.structures.residual_mixture import (
     fit_residual_mixture,
     score_residuals,
 )
+from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_boxes, make_distinct
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["model_tree"]
@@ -204,23 +204,17 @@ class _ColumnTest(NamedTuple):
             return np.asarray(np.argsort(self.order)[np.argmax(filled, axis=1)])
         return np.searchsorted(np.array(self.cuts), filled[:, 0], side="right")
 
-    def side(self, low: int, high: int) -> Values:
-        """Return which numbers, or states, the codes from low to high stand for."""
-        if isinstance(self.variable, Discrete):
-            inside = np.zeros(len(self.variable))
-            inside[self.order[low:high]] = 1
-            return inside
-        edges = (-math.inf, *self.cuts, math.inf)
-        return np.array([edges[low], edges[high]])
+    def decode(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the intervals or states that codes stand for."""
+        return np.sort(self.order[codes]) if isinstance(self.variable, Discrete) else codes
 
-    def describe(self, low: int, high: int) -> str:
-        """Say what the codes from low to high stand for."""
+    def describe(self, codes: NDArray[np.intp]) -> str:
+        """Say what codes stand for."""
         if isinstance(self.variable, Discrete):
-            return f"{self.column}: {', '.join(str(self.variable.states[i]) for i in sorted(self.order[low:high]))}"
-        first, last = self.side(low, high)
-        if first == -math.inf:
-            return f"{self.column} < {last:.6g}"
-        return f"{self.column} >= {first:.6g}" if last == math.inf else f"{self.column}: {first:.6g} to {last:.6g}"
+            return f"{self.column}: {', '.join(str(self.variable.states[i]) for i in self.decode(codes))}"
+        low, high = find_interval(self.cuts, codes)
+        is_between = math.isfinite(low) and math.isfinite(high)
+        return f"{self.column}{':' if is_between else ''} {describe_interval(low, high, 6)}"
 
 
 class _TunedForest(NamedTuple):
@@ -474,22 +468,23 @@ class _Forest:
     def _join_leaves(self, groups: Sequence[_Group], noise: ResidualMixture, name: str) -> Network:
         """Put the leaves of all trees into one node."""
         trees = [(tree, group) for group in groups for tree in group.trees]
-        joined, spans, tests = [], [], dict[str, _ColumnTest]()
+        joined, parts, tests = [], [], dict[str, _ColumnTest]()
         for number, (tree, group) in enumerate(trees):
             for node in leaves(tree, group.depth):
                 joined.append((number, node))
-                spans.append({group.tests[i].column: (int(box[0]), int(box[-1]) + 1) for i, box in node.boxes.items()})
+                parts.append({group.tests[i].column: codes for i, codes in node.boxes.items()})
                 tests |= {group.tests[i].column: group.tests[i] for i in node.boxes}
         used = [test for test in (tests.get(column) for column in self.names) if test is not None]
-        labels = []
-        for (number, _), span in zip(joined, spans, strict=True):
-            path = "; ".join(test.describe(*span[test.column]) for test in used if test.column in span) or "all"
+        labels, inside = [], [np.ones((len(joined), test.size), dtype=bool) for test in used]
+        for row, ((number, _), part) in enumerate(zip(joined, parts, strict=True)):
+            path = "; ".join(test.describe(part[test.column]) for test in used if test.column in part) or "all"
             labels.append(f"{number + 1}. {path}" if self.several else path)
-        leaf = Boxes(
-            Discrete(name, _make_distinct(labels)),
-            [test.variable for test in used],
-            [np.stack([test.side(*span.get(test.column, (0, test.size))) for span in spans]) for test in used],
-        )
+            for test, places in zip(used, inside, strict=True):
+                if test.column in part:
+                    places[row] = False
+                    places[row, test.decode(part[test.column])] = True
+        columns = [(test.variable, test.cuts, places) for test, places in zip(used, inside, strict=True)]
+        leaf = make_boxes(Discrete(name, make_distinct(labels)), columns)
         coefficients = np.zeros((len(joined), 1 + len(self.regressors.names)))
         for own, (_, node) in zip(coefficients, joined, strict=True):
             own[: len(node.statistics.coefficients)] = node.statistics.coefficients
@@ -558,12 +553,3 @@ def _add_gains(node: TreeNode[NodeRegression], gains: Values) -> None:
             left = sum(child.statistics.residual for child in node.children)
             gains[node.split.column] += max(node.statistics.residual - left, 0.0)
             pending += node.children
-
-
-def _make_distinct(labels: Sequence[str]) -> tuple[str, ...]:
-    seen: dict[str, int] = {}
-    found = []
-    for label in labels:
-        seen[label] = seen.get(label, 0) + 1
-        found.append(label if seen[label] == 1 else f"{label} ({seen[label]})")
-    return tuple(found)

@@ -40,6 +40,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder
 from hybridbn.structures.training_data import CollectStatistics, TrainingData, read_data_with_target
+from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_distinct
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -301,7 +302,7 @@ class _TreeNetwork:
         for number, leaf in enumerate(self.leaves):
             for place, box in leaf.boxes.items():
                 self.boxes.setdefault(place, []).append((number, box))
-        self.hidden = Discrete(name, _make_distinct([self._describe_path(leaf) for leaf in self.leaves]))
+        self.hidden = Discrete(name, make_distinct([self._describe_path(leaf) for leaf in self.leaves]))
 
     def build_network(self) -> Network:
         """Return the network."""
@@ -356,14 +357,7 @@ class _TreeNetwork:
             variable = self.tests[self.columns[place]]
             told = f"{variable.states[box[0]]}"
             if variable.cuts is not None:
-                low, high = _interval(variable, box)
-                told = (
-                    f"< {high:.4g}"
-                    if low == -np.inf
-                    else f">= {low:.4g}"
-                    if high == np.inf
-                    else f"{low:.4g} to {high:.4g}"
-                )
+                told = describe_interval(*find_interval(variable.cuts, box), 4)
             parts.append(f"{variable.name}: {told}")
         return "; ".join(parts) or "all"
 
@@ -382,7 +376,7 @@ class _TreeNetwork:
             table = self._fit_in_leaf(leaf, column, parents).potential.table  # type: ignore[attr-defined]
             given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
             return Case(Multinomial(variable, given, table=_confine(table, box)))
-        low, high = _interval(self.tests[column], box)
+        low, high = find_interval(self.tests[column].cuts or (), box)
         fitted = self._fit_in_leaf(leaf, column, parents)
         return Case(fitted.potential, low, high)
 
@@ -471,12 +465,6 @@ class _TreeNetwork:
                 variance=np.stack([r.variance for _, r in regressions]),
             )
         return Cases(variable, (self.hidden, *parents), cases)
-
-
-def _interval(variable: Discrete, box: NDArray[np.intp]) -> tuple[float, float]:
-    """Return the interval of numbers that some neighboring states of a discretized variable stand for."""
-    edges = (-np.inf, *(variable.cuts or ()), np.inf)
-    return float(edges[box[0]]), float(edges[box[-1] + 1])
 
 
 class _LeafCounts:
@@ -575,8 +563,3 @@ def _list_way_up(leaf: TreeNode[Values]) -> list[TreeNode[Values]]:
     while nodes[-1].parent is not None:
         nodes.append(nodes[-1].parent)
     return nodes
-
-
-def _make_distinct(paths: list[str]) -> tuple[str, ...]:
-    """Return names of the leaves, all different."""
-    return tuple(path if paths.count(path) == 1 else f"{path} ({number})" for number, path in enumerate(paths))

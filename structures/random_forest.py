@@ -17,11 +17,11 @@ from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
+from hybridbn.structures.tree_leaves import make_boxes
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = ["random_forest"]
@@ -294,23 +294,20 @@ class _ClassForest:
         """Return the network."""
         forest = self.grown.forest
         leaves = np.flatnonzero(~np.isfinite(forest.cut))
-        sides = {number: self._find_sides(number, leaves) for number in range(len(self.columns))}
-        used = {number: side for number, side in sides.items() if side is not None}
+        found = [(column, self._find_inside(number, leaves)) for number, column in enumerate(self.columns)]
         leaf = Discrete(name, tuple(range(len(leaves))))
-        parents = [self.columns[number].variable for number in used]
-        boxes = Boxes(leaf, parents, list(used.values()), overlap=len(forest.roots))
+        tested = [(column.variable, column.cuts, inside) for column, inside in found if not inside.all()]
+        boxes = make_boxes(leaf, tested, len(forest.roots))
         classes = Multinomial(self.target, (leaf,), table=self.grown.tables[leaves])
         return Network([Multinomial(self.types, table=self.prior), *self.densities, boxes, classes])
 
-    def _find_sides(self, number: int, leaves: Codes) -> NDArray[Any] | None:
-        """Return which part of a column's range the leaves are for, None where it is the whole of all."""
+    def _find_inside(self, number: int, leaves: Codes) -> NDArray[np.bool_]:
+        """Return which states or intervals of a column are in each leaf (leaves, states)."""
         column = self.columns[number]
         first = sum(len(other.ranks) for other in self.columns[:number])
         forest, above = self.grown.forest, self.grown.forest.parents
         feature = forest.column - first
         tests = np.isfinite(forest.cut) & (feature >= 0) & (feature < len(column.ranks))
-        if not tests.any():
-            return None
         inside = np.ones((len(forest.cut), column.size), dtype=bool)
         start = len(forest.roots)
         while start < len(above):
@@ -323,10 +320,4 @@ class _ClassForest:
             goes_right = (np.arange(start, stop)[asked] != forest.left[node])[:, None]
             inside[start + asked] &= left ^ goes_right
             start = stop
-        inside = inside[leaves]
-        if isinstance(column.variable, Discrete):
-            return inside
-        edges = np.array((-np.inf, *column.cuts, np.inf))
-        low = inside.argmax(axis=1)
-        high = column.size - inside[:, ::-1].argmax(axis=1)
-        return np.stack([edges[low], edges[high]], axis=1)
+        return inside[leaves]
