@@ -277,17 +277,12 @@ class _ClassForest:
 
     def _tabulate(self, forest: Forest, strength: float) -> Values:
         """Return the class probabilities of all nodes, those of the node above counting as some rows."""
-        counts, above = forest.value, forest.parents
+        counts, start = forest.value, len(forest.roots)
         totals = counts.sum(axis=1, keepdims=True)
         tables = np.empty(counts.shape)
-        start = len(forest.roots)
         tables[:start] = (counts[:start] + strength * self.prior) / (totals[:start] + strength)
-        while start < len(counts):
-            # a level's nodes come after those of the level above
-            stop = int(np.searchsorted(above, start))
-            own = slice(start, stop)
-            tables[own] = (counts[own] + strength * tables[above[own]]) / (totals[own] + strength)
-            start = stop
+        for own, above in forest.list_levels():
+            tables[own] = (counts[own] + strength * tables[above]) / (totals[own] + strength)
         return tables
 
     def build_network(self, name: str) -> Network:
@@ -305,19 +300,14 @@ class _ClassForest:
         """Return which states or intervals of a column are in each leaf (leaves, states)."""
         column = self.columns[number]
         first = sum(len(other.ranks) for other in self.columns[:number])
-        forest, above = self.grown.forest, self.grown.forest.parents
+        forest = self.grown.forest
         feature = forest.column - first
         tests = np.isfinite(forest.cut) & (feature >= 0) & (feature < len(column.ranks))
         inside = np.ones((len(forest.cut), column.size), dtype=bool)
-        start = len(forest.roots)
-        while start < len(above):
-            stop = int(np.searchsorted(above, start))
-            parent = above[start:stop]
-            inside[start:stop] = inside[parent]
-            asked = np.flatnonzero(tests[parent])
-            node = parent[asked]
+        for own, above in forest.list_levels():
+            inside[own] = inside[above]
+            asked = np.flatnonzero(tests[above])
+            node, child = above[asked], own.start + asked
             left = column.ranks[feature[node]] <= forest.cut[node, None]
-            goes_right = (np.arange(start, stop)[asked] != forest.left[node])[:, None]
-            inside[start + asked] &= left ^ goes_right
-            start = stop
+            inside[child] &= left ^ (child != forest.left[node])[:, None]
         return inside[leaves]

@@ -6,7 +6,7 @@ number?", the number being halfway between two of the node's rows, so that neith
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeAlias
 
@@ -75,6 +75,14 @@ class Forest:
             inner = np.isfinite(self.cut.take(node))
             pending, node, first = pending[inner], node[inner], first[inner]
         return np.asarray(leaf.reshape(len(roots), len(features)))
+
+    def list_levels(self) -> Iterator[tuple[slice, Codes]]:
+        """Yield the nodes of each level below the roots, and the nodes above them."""
+        above, start = self.parents, len(self.roots)
+        while start < len(above):
+            stop = int(np.searchsorted(above, start))
+            yield slice(start, stop), above[start:stop]
+            start = stop
 
     @property
     def parents(self) -> Codes:
