@@ -187,18 +187,29 @@ def test_windows_meet_at_their_ends():
 # -- kernels at many places ---------------------------------------------------------------------------------------
 
 
+def _choose(monkeypatch, way):
+    """Make every evaluation take one way, where that is possible."""
+    counts = {
+        "matrices": "_count_matrices",
+        "places": "_count_sums",
+        "lines": "_count_lines",
+        "product": "count_product_kernels",
+    }
+    for name, count in counts.items():
+        if way != "lines" or name != "lines":
+            monkeypatch.setattr(evaluation, count, lambda *_, chosen=name == way: -1.0 if chosen else INF)
+    if way == "lines":
+        monkeypatch.setattr(evaluation, "_count_matrices", lambda *_: 1e300)
+
+
 def _all_ways(monkeypatch, potential, axes):
     results = []
-    for way in ("matrices", "places", "table", "product", "lines"):
+    for way in ("matrices", "places", "product", "lines"):
         if way == "product" and any(axis.ndim == 2 and min(axis.shape) > 1 for axis in axes.values()):
             continue
-        monkeypatch.setattr(evaluation, "products_are_cheaper", lambda *_, chosen=way: chosen == "product")
-        monkeypatch.setattr(evaluation, "sums_are_cheaper", lambda *_, chosen=way: chosen == "places")
-        possible = (lambda *where: evaluation._estimate_lines(*where) < INF) if way == "lines" else (lambda *_: False)
-        monkeypatch.setattr(evaluation, "lines_are_cheaper", possible)
-        found = (lambda _, *where: evaluation.find_distinct(*where)) if way == "table" else (lambda *_: None)
-        monkeypatch.setattr(evaluation, "find_repeats", found)
-        results.append(potential.log_on(axes))
+        with monkeypatch.context() as patch:
+            _choose(patch, way)
+            results.append(potential.log_on(axes))
     finite = np.isfinite(results[0])
     for other in results[1:]:
         assert other.shape == finite.shape
@@ -209,7 +220,7 @@ def _all_ways(monkeypatch, potential, axes):
 
 @pytest.mark.parametrize("n", [1, 2, 30, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("shift", "scale"), [(0, 1), (1e6, 1), (-1e6, 1), (0, 1e-200), (0, 1e200)])
-def test_places_matrices_and_tables_give_the_same(monkeypatch, n, shift, scale):
+def test_places_matrices_and_lines_give_the_same(monkeypatch, n, shift, scale):
     rng = np.random.default_rng(n)
     y = rng.standard_t(3, size=n) * scale + shift
     x = np.sin(2 * (y - shift) / scale) * scale + 0.3 * scale * rng.normal(size=n)
@@ -236,45 +247,14 @@ def test_places_matrices_and_tables_give_the_same(monkeypatch, n, shift, scale):
         _all_ways(monkeypatch, potential, {"c": np.array([[0, 1, 2, 1, 0]]), "y": y_rows})
 
 
-@pytest.mark.parametrize(("shift", "scale"), [(0, 1), (1e6, 1), (0, 1e-200)])
-def test_rows_that_share_grids_get_what_they_get_alone(monkeypatch, shift, scale):
-    """Rows with one of a few grids of the parent, of which two begin with the same value."""
-    rng = np.random.default_rng(11)
-    y = rng.standard_t(3, size=40) * scale + shift
-    x = np.sin(2 * (y - shift) / scale) * scale + 0.3 * scale * rng.normal(size=40)
-    potential = Kernel(
-        Continuous("x"),
-        (Continuous("y"),),
-        points=np.column_stack([x, y]),
-        bandwidths=[0.1 * scale, 0.2 * scale],
-        weights=rng.exponential(size=40) + 1e-5,
-    )
-    grids = rng.normal(size=(4, 5)) * 3 * scale + shift
-    grids[3, 0] = grids[0, 0]
-    which = rng.integers(0, 3, 60)
-    which[-1] = 3
-    ys, xs = grids[which].T, np.r_[x, x[:10], x[:10] + scale * np.logspace(-3, 6, 10)][None]
-    monkeypatch.setattr(evaluation, "CELLS_IN_CACHE", 400)
-    monkeypatch.setattr(evaluation, "LARGEST_TABLE", 40 * 16)
-    distinct = evaluation.find_distinct([ys.T], xs.T)
-    assert distinct.block_terms < distinct.table_terms
-    blocks = evaluation.evaluate_blocks(potential._mixture_of(0), distinct)[:, :, 0].T
-    monkeypatch.setattr(evaluation, "find_repeats", lambda *_: None)
-    alone = np.column_stack([potential.log_on({"x": xs[0, i : i + 1], "y": ys[:, i]})[:, 0] for i in range(60)])
-    np.testing.assert_allclose(blocks, alone, rtol=1e-12, atol=1e-12)
-
-
 def test_places_in_small_chunks_and_without_rows(monkeypatch):
     rng = np.random.default_rng(8)
     points = rng.normal(size=(400, 2))
     potential = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])
-    monkeypatch.setattr(evaluation, "NUMBERS", 500)
     monkeypatch.setattr(log_sums, "NUMBERS", 500)
     monkeypatch.setattr(evaluation, "MOST_TARGETS", 37)
-    monkeypatch.setattr(evaluation, "LARGEST_TABLE", 37)
     _all_ways(monkeypatch, potential, {"x": rng.normal(size=(3, 20)), "y": rng.normal(size=(4, 20)) * 3})
-    monkeypatch.setattr(evaluation, "sums_are_cheaper", lambda *_: True)
-    monkeypatch.setattr(evaluation, "find_repeats", lambda *_: None)
+    _choose(monkeypatch, "places")
     assert potential.log_on({"x": np.empty((1, 0)), "y": points[:3, 1]}).shape == (3, 1, 0)
     assert potential.log_on({"x": points[:3, 1], "y": np.empty((2, 0))}).shape == (2, 3, 0)
 
@@ -301,19 +281,26 @@ def test_lines_have_the_digits_of_direct_sums_in_the_tails(domain):
     np.testing.assert_allclose(lines, expected, rtol=1e-12, atol=1e-11)
 
 
-def test_many_places_are_chosen_by_cost():
+@pytest.mark.parametrize(
+    ("way", "points", "x", "y"),
+    [
+        ("log_conditional", 300, (1, 50), (1, 50)),
+        ("sum_per_target", 3000, (1, 500), (50, 500)),
+        ("sum_on_lines", 20000, (1, 2000), (200,)),
+        ("evaluate_on_product", 300, (1, 30), (9,)),
+    ],
+)
+def test_the_way_with_the_fewest_operations_is_chosen(monkeypatch, way, points, x, y):
     rng = np.random.default_rng(9)
-    points = rng.normal(size=(3000, 2))
-    group = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])._mixture_of(0)
-    few, own = [np.zeros((1, 20))], [np.zeros((500, 50))]
-    assert not evaluation.sums_are_cheaper(group, few, np.zeros((1, 10)))
-    assert evaluation.sums_are_cheaper(group, own, np.zeros((500, 1)))
-    many = [np.zeros((1, 100))], np.zeros((1000, 1))
-    assert evaluation.lines_are_cheaper(group, *many)
-    assert not evaluation.sums_are_cheaper(group, *many)
+    sample = rng.normal(size=(points, 2))
+    potential = Kernel(Continuous("x"), (Continuous("y"),), points=sample, bandwidths=[0.2, 0.2])
+    taken, function = [], getattr(evaluation, way)
+    monkeypatch.setattr(evaluation, way, lambda *given, **options: (taken.append(way), function(*given, **options))[1])
+    potential.log_on({"x": rng.normal(size=x), "y": rng.normal(size=y)})
+    assert taken
 
 
-def test_values_that_come_up_again_are_computed_once():
+def test_rows_with_nodes_of_their_own_get_what_they_get_alone():
     """As quadrature asks: every row has nodes of its own, but from a common stock, and one value of the child."""
     rng = np.random.default_rng(10)
     points = rng.normal(size=(200, 3))
@@ -321,12 +308,6 @@ def test_values_that_come_up_again_are_computed_once():
     stock = rng.normal(size=300)
     nodes, own = stock[rng.integers(0, 300, (400, 60))], rng.normal(size=(1, 60))
     potential = Kernel(child, (first,), points=points[:, :2], bandwidths=[0.1, 0.1])
-    group = potential._mixture_of(0)
-    assert evaluation.find_repeats(group, [rng.normal(size=(60, 400))], own.T) is None
-    assert evaluation.find_repeats(group, [nodes.T[:1]], own.T[:1]) is None
-    found = evaluation.find_repeats(group, [np.ascontiguousarray(nodes.T)], own.T)
-    assert found is not None
-    assert len(found.parents[0]) == 300
     together = potential.log_on({"x": own, "y": nodes})
     apart = [potential.log_on({"x": own[:, row], "y": nodes[:, row]}) for row in range(60)]
     assert np.abs(together - np.stack(apart, axis=-1)).max() < 1e-11

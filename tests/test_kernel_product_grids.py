@@ -32,11 +32,10 @@ def _make(child, parents, points, rng, shift=0.0, scale=1.0, h=0.3):
 
 def _compare(monkeypatch, potential, axes):
     """Compare both the logarithms and the values with those without products of axes."""
-    monkeypatch.setattr(evaluation, "find_repeats", lambda *_: None)
-    monkeypatch.setattr(evaluation, "sums_are_cheaper", lambda *_: False)
-    monkeypatch.setattr(evaluation, "products_are_cheaper", lambda *_: False)
+    monkeypatch.setattr(evaluation, "_count_matrices", lambda *_: 0.0)
+    monkeypatch.setattr(evaluation, "count_product_kernels", lambda *_: np.inf)
     wanted = potential.log_on(axes)
-    monkeypatch.setattr(evaluation, "products_are_cheaper", lambda *_: True)
+    monkeypatch.setattr(evaluation, "count_product_kernels", lambda *_: -1.0)
     logs = potential.log_on(axes)
     assert logs.shape == wanted.shape
     assert (np.isfinite(logs) == np.isfinite(wanted)).all()
@@ -115,23 +114,21 @@ def test_values_at_the_end_of_the_doubles_are_possible():
         assert not np.isnan(potential.log_on(axes)).any()
 
 
-def test_grids_for_each_row_are_left_to_other_methods():
+def test_pairs_of_values_and_small_grids_of_rows_are_left_to_other_methods():
     rng = np.random.default_rng(3)
     group = _make(X, (A,), 30, rng)._mixture_of(0)
     row, own = rng.normal(size=(1, 10)), rng.normal(size=(5, 10))
     assert product_grids.has_product_axes([row], row)
     assert not product_grids.has_product_axes([own], row)
-    assert product_grids.estimate_product_seconds(group, [own], row) == np.inf
+    assert product_grids.count_product_kernels(group, [row], row) == np.inf
+    assert product_grids.count_product_kernels(group, [own[:, :1]], row) < np.inf
+    assert product_grids.count_product_kernels(group, [own], row) > evaluation._count_matrices(group, [own], row)
 
 
-def test_large_grids_of_single_rows_are_products_too():
+def test_large_grids_of_single_rows_give_what_rows_give_alone():
     rng = np.random.default_rng(4)
     potential = _make(X, (A, B), 200, rng)
-    group = potential._mixture_of(0)
     axes = {"a": 2 * rng.normal(size=(30, 3)), "b": 2 * rng.normal(size=(40, 3)), "x": rng.normal(size=(1, 3))}
-    grids = [axes["a"], axes["b"]]
-    assert evaluation.rows_are_cheaper(group, grids, axes["x"])
-    assert not evaluation.rows_are_cheaper(group, [grids[0][:2], grids[1][:2]], axes["x"])
     for function in (potential.log_on, lambda given: np.log(potential.on(given)[0]) + potential.on(given)[1]):
         alone = [function({name: axis[:, row] for name, axis in axes.items()}) for row in range(3)]
         np.testing.assert_allclose(function(axes), np.stack(alone, axis=-1), rtol=1e-12, atol=1e-12)

@@ -11,7 +11,7 @@ import numpy as np
 from hybridbn.potentials.kernel.lattice import sum_on_lattice
 from hybridbn.variables import Codes, Values
 
-__all__ = ["DIGITS", "FARTHEST", "NUMBERS", "Exponents", "choose_units", "log_kernel_sums", "sum_nearest"]
+__all__ = ["DIGITS", "FARTHEST", "choose_units", "log_kernel_sums"]
 
 NUMBERS = 1 << 20
 """Temporary arrays hold about this many numbers."""
@@ -90,7 +90,7 @@ def log_kernel_sums(
                 result[chosen] = np.log(sums[accurate]) + (top - tops[chosen])
         remaining = remaining[np.isnan(result[remaining])]
     if len(remaining):
-        sum_nearest(scaled, log_weights, wanted, exponents, remaining, result)
+        _sum_nearest(scaled, log_weights, wanted, exponents, remaining, result)
     far = np.flatnonzero(~near)
     at_once = max(1, NUMBERS // len(points))
     for start in range(0, len(far), at_once):
@@ -106,7 +106,7 @@ def choose_units(points: Values, widths: Values) -> tuple[Values, Values]:
         return np.where(np.abs(low) > high - low, low, 0.0), np.ldexp(1.0, np.frexp(widths)[1] - 1)
 
 
-def sum_nearest(
+def _sum_nearest(
     scaled: Values, log_weights: Values, wanted: Values, exponents: Exponents, rows: Codes, result: Values
 ) -> None:
     """Write the logarithms of sums at some rows of `wanted` into `result`, over as many nearest points as needed.

@@ -24,12 +24,12 @@ from hybridbn.potentials.kernel.mixtures import (
 )
 from hybridbn.variables import Codes, Values
 
-__all__ = ["ScaledConditional", "estimate_product_seconds", "evaluate_on_product", "has_product_axes"]
+__all__ = ["TERMS_PER_KERNEL", "ScaledConditional", "count_product_kernels", "evaluate_on_product", "has_product_axes"]
 
-SECONDS_PER_KERNEL, SECONDS_PER_PRODUCT, SECONDS_PER_TERM = 6e-9, 1e-9, 5e-11
-"""Seconds for a kernel between a point and a value, for a product of two kernels, and for a term of a large matrix
-product.
-"""
+PRODUCTS_PER_KERNEL, TERMS_PER_KERNEL = 6, 128
+"""An exponential counts as this many products of two kernels, or terms of a large matrix product."""
+KERNELS_PER_ROW = 1 << 16
+"""To begin with a row that has grids of its own counts as this many exponentials."""
 MOST_KERNELS = 1 << 23
 """The kernels along all axes are at most this many numbers."""
 MOST_WEIGHTS = 1 << 22
@@ -81,11 +81,16 @@ def has_product_axes(axes: Sequence[Values], child: NDArray[Any]) -> bool:
     return all(1 in axis.shape for axis in (*axes, child))
 
 
-def estimate_product_seconds(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> float:
-    """Estimate the seconds of `evaluate_on_product`; infinite where it is not possible."""
-    if not has_product_axes(axes, child):
-        return math.inf
+def count_product_kernels(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> float:
+    """Count the operations of `evaluate_on_product`, in exponentials; infinite where it takes too much memory, or
+    where every row has one value of each variable, so that it would do what is done for any combinations of values.
+    """
     points, rows = len(group.points), max(axis.shape[1] for axis in (*axes, child))
+    if not has_product_axes(axes, child):
+        one = count_product_kernels(group, *_select_row(axes, child, 0))
+        return float(rows * (KERNELS_PER_ROW + one))
+    if all(axis.shape[1] > 1 for axis in (*axes, child)):
+        return math.inf
     shared = [len(child)] * (child.shape[1] == 1)
     for column, axis in enumerate(axes, start=group.first):
         if axis.shape[1] == 1:
@@ -93,20 +98,31 @@ def estimate_product_seconds(group: KernelMixture, axes: Sequence[Values], child
     if points * (sum(shared) + 1) > MOST_KERNELS:
         return math.inf
     kernels = sum(shared) + rows * (len(axes) + 1 - len(shared))
-    combined = math.prod(sorted(shared)[-2:]) if len(shared) > 1 else 0
+    shared.sort()
+    # products of kernels: of nodes with the rows' weights, or of the nodes of two axes
+    combined = min(math.prod(shared[:-1]) * rows, math.prod(shared[-2:])) if len(shared) > 1 else 0
     terms = math.prod(shared) * rows
-    seconds: float = points * (SECONDS_PER_KERNEL * kernels + SECONDS_PER_PRODUCT * combined + SECONDS_PER_TERM * terms)
-    return seconds
+    operations: float = points * (kernels + combined / PRODUCTS_PER_KERNEL + terms / TERMS_PER_KERNEL)
+    return operations
+
+
+def _select_row(axes: Sequence[Values], child: NDArray[Any], row: int) -> tuple[list[Values], NDArray[Any]]:
+    *parents, own = (axis if axis.shape[1] == 1 else axis[:, row : row + 1] for axis in (*axes, child))
+    return parents, own
 
 
 def evaluate_on_product(
     group: KernelMixture, axes: Sequence[Values], child: NDArray[Any], *, log: bool
 ) -> ScaledConditional:
-    """Evaluate the conditional, or its logarithm, on axes as `has_product_axes` wants them.
+    """Evaluate the conditional, or its logarithm; row by row where rows have several nodes of their own on an axis.
 
     Sums that may have lost terms to underflow are computed in logarithms. Where no logarithm is wanted, these are only
     the sums over the parents' kernels: a value that underflows is negligible in its row.
     """
+    if not has_product_axes(axes, child):
+        rows = max(axis.shape[1] for axis in (*axes, child))
+        parts = [evaluate_on_product(group, *_select_row(axes, child, row), log=log) for row in range(rows)]
+        return ScaledConditional(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
     repeated = _find_repeated_rows(axes, child)
     if repeated is not None:
         values, log_scale = evaluate_on_product(group, *repeated[0], log=log)
