@@ -1,16 +1,17 @@
-"""The options of inference: how exact, how large, and what becomes of impossible rows."""
+"""The options of inference (how exact, how large, and what becomes of impossible rows), and those of imputation."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, field, fields, replace
 from numbers import Real
 from typing import Any, Literal, TypedDict
 
 from hybridbn.errors import TableError
 from hybridbn.jobs import check_jobs
 
-__all__ = ["CELLS_PER_SECOND", "OptionKeywords", "Options", "PrecisionKeywords", "resolve_options"]
+__all__ = ["CELLS_PER_SECOND", "ImputationOptions", "OptionKeywords", "Options", "PrecisionKeywords", "resolve_options"]
 
 
 SAMPLED_SECONDS = 60.0
@@ -103,6 +104,76 @@ class Options:
     def jobs(self) -> int:
         """How many threads run at the same time."""
         return check_jobs(self.n_jobs)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImputationOptions:
+    """The options of imputation, which are those of `hybridbn.impute` (see there), `Imputer` and ``hybridbn impute``.
+
+    The command's options have the metadata of these fields.
+
+    Examples
+    --------
+    >>> ImputationOptions(rounds=3).donors
+    True
+    """
+
+    strategy: str = field(
+        default="draw",
+        metadata={
+            "choices": ("draw", "mean", "most_probable"),
+            "help": "draw (default) keeps variances and correlations; mean and most_probable are the best guess for"
+            " single cells, and wrong for any estimate",
+        },
+    )
+    structure: Any = "auto"
+    target: str | None = None
+    potentials: Any = "auto"
+    include: str | Iterable[str] = field(
+        default=(),
+        metadata={
+            "metavar": "A,B",
+            "help": "columns to complete although they look like identifiers, from their own values",
+        },
+    )
+    bounds: Any = field(
+        default=None,
+        metadata={
+            "metavar": "A=LOW:HIGH",
+            "help": "limits of a column, numbers or dates (either may be left out), or 'observed' for the observed"
+            " range of all columns",
+        },
+    )
+    integers: str | Iterable[str] | None = None
+    full_precision: bool = field(
+        default=False,
+        metadata={
+            "help": "leave imputed numbers unrounded; by default they have as many decimals as nearly all of the"
+            " observed ones of their column (six at most)"
+        },
+    )
+    donors: bool = field(
+        default=True,
+        metadata={
+            "help": "draw numbers that are far from normal (skewed, with spikes) from normal distributions, too,"
+            " instead of taking observed ones from similar rows"
+        },
+    )
+    rules: bool = field(
+        default=True,
+        metadata={
+            "help": "let imputed numbers be what none of their column is (below zero, no code, no clock time), and"
+            " break the sums and orders that the observed ones keep"
+        },
+    )
+    rounds: int | None = field(
+        default=None,
+        metadata={
+            "metavar": "N",
+            "help": "rounds of drawing and learning; by default until drawn cells no longer drift",
+        },
+    )
+    random_state: Any = None
 
 
 def _is_number(value: Any) -> bool:

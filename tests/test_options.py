@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import typing
 from collections.abc import Callable
@@ -136,3 +137,34 @@ def test_only_whole_numbers_of_threads() -> None:
         with pytest.raises(hb.TableError, match="n_jobs must be a whole number"):
             hb.Options(n_jobs=wrong)  # type: ignore[arg-type]
     assert hb.Options(n_jobs=-1).jobs >= 1
+
+
+def test_options_of_imputation_are_one_list() -> None:
+    """The keywords of `impute`, the parameters of `Imputer` and the command's options are those of one class."""
+    from hybridbn.cli import parser
+    from hybridbn.learning.imputation.impute import LearningKeywords
+    from hybridbn.options import ImputationOptions, PrecisionKeywords
+
+    options = {option.name: option.default for option in dataclasses.fields(ImputationOptions)}
+    types = {option.name: option.type for option in dataclasses.fields(ImputationOptions)}
+    named = inspect.signature(hb.impute).parameters
+    keywords = {name: hint.__forward_arg__ for name, hint in LearningKeywords.__annotations__.items()}
+    assert {*keywords} - {*PrecisionKeywords.__annotations__} == {*options} - {*named}
+    assert all(named[name].default == options[name] for name in options if name in named)
+    own = {"bounds", "potentials"}  # which have types of their own, from rooms above
+    assert all(keywords[name] == types[name] for name in keywords if name in options and name not in own)
+
+    parameters = inspect.signature(hb.Imputer).parameters
+    assert {name: parameters[name].default for name in options} == options
+    imputer = {parameter.name: parameter.type for parameter in dataclasses.fields(hb.Imputer)}
+    assert all(imputer[name] == types[name] for name in {*options} - own)
+    documented = str(hb.impute.__doc__)
+    assert all(f"\n    {name} : " in documented for name in options)
+
+    [commands] = [action for action in parser()._actions if action.dest == "verb" or action.choices is not None]
+    actions = {action.dest: action for action in commands.choices["impute"]._actions}
+    for option in dataclasses.fields(ImputationOptions):
+        if option.metadata:
+            assert actions[option.name].help == option.metadata["help"]
+            assert actions[option.name].default in (option.default, [])
+    assert {*options} - {*actions} == {"integers"}

@@ -6,6 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import fields
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -36,6 +37,7 @@ from hybridbn.formats.hbn import load_network, save
 from hybridbn.formats.tables.base import Fills, Kinds, TableBlock
 from hybridbn.learning.imputation.data_augmentation import Settings
 from hybridbn.network import Network
+from hybridbn.options import ImputationOptions
 from hybridbn.progress_reports import track
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
@@ -150,20 +152,12 @@ def _make_settings(run: ImputationRun, names: list[str]) -> Settings:
     request = run.request
     columns = {name: run.profile.columns[name] for name in names}
     whole = [name for name, column in columns.items() if column.kind == "number" and column.integer]
-    return Settings(
-        structure=request.structure,
-        target=request.target,
-        potentials=request.potentials,
-        include=[name for name in request.include if name in names],
-        bounds=request.bounds,
+    changed = {
+        "include": [name for name in request.include if name in names],
         # a network says nothing of types, and where one is learned, columns of whole numbers are seen in the sample
-        integers=None if request.model is None else whole,
-        full_precision=request.full_precision,
-        donors=request.donors,
-        rules=request.rules,
-        rounds=request.rounds,
-        random_state=request.seed,
-    )
+        "integers": None if request.model is None else whole,
+    }
+    return Settings(**{option.name: getattr(request, option.name) for option in fields(ImputationOptions)} | changed)
 
 
 def _warn_about_strategy(run: ImputationRun) -> None:
@@ -301,7 +295,7 @@ def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
         ("model", f"{origin}: {arcs}"),
         (
             "strategy",
-            f"{request.strategy}, seed {request.seed}" + (f", {request.draws} draws" if request.draws else ""),
+            f"{request.strategy}, seed {request.random_state}" + (f", {request.draws} draws" if request.draws else ""),
         ),
         ("version", f"hybridbn {hybridbn.__version__}"),
     ]

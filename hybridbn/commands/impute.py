@@ -53,7 +53,7 @@ def impute_inputs(request: ImputationRequest, terminal: Terminal) -> None:
 
         def complete(one: ImputationRequest) -> None:
             name = os.path.relpath(one.output, request.output)
-            impute(replace(one, seed=seed_of_file(one.seed, name)), terminal)
+            impute(replace(one, random_state=seed_of_file(one.random_state, name)), terminal)
 
         # what was for learning is in the model
         given = replace(request, model=model, include=(), **LEARNING)
@@ -61,14 +61,8 @@ def impute_inputs(request: ImputationRequest, terminal: Terminal) -> None:
 
 
 LEARNING: dict[str, Any] = {
-    "structure": "auto",
-    "target": None,
-    "potentials": "auto",
-    "rounds": None,
-    "full_precision": False,
-    "donors": True,
-    "rules": True,
-    "save_model": None,
+    name: getattr(ImputationRequest, name)
+    for name in ("structure", "target", "potentials", "rounds", "full_precision", "donors", "rules", "save_model")
 }
 """Options of learning and what they are where they are not given."""
 

@@ -19,6 +19,7 @@ from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import Workspace, lock_of, parts_of
 from hybridbn.formats.files import refuse_special_file, resolve_links
 from hybridbn.formats.tables.base import TableSource
+from hybridbn.options import ImputationOptions
 
 if TYPE_CHECKING:
     from hybridbn.commands.draw_models import DrawModels
@@ -34,23 +35,16 @@ __all__ = [
 
 
 @dataclass(frozen=True)
-class ImputationRequest(TableRequest):
+class ImputationRequest(ImputationOptions, TableRequest):
     """The options of ``hybridbn impute`` under their own names."""
 
     output: str = "-"
     draws: int | None = None
-    strategy: str = "draw"
-    structure: str = "auto"
-    potentials: str = "auto"
     model: str | None = None
     save_model: str | None = None
-    seed: int = 0
-    bounds: Any = None
+    include: tuple[str, ...] = ()
+    random_state: int = 0
     unknown: str = "error"
-    full_precision: bool = False
-    donors: bool = True
-    rules: bool = True
-    rounds: int | None = None
     report: str | None = None
     output_delimiter: str | None = None
     draw_column: str = "draw"

@@ -6,6 +6,7 @@ import argparse
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from typing import Any, TypeAlias
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "add_level",
     "add_model_arguments",
     "add_no_clobber",
+    "add_options",
     "add_rows_argument",
     "add_sample_argument",
     "add_text_arguments",
@@ -76,6 +78,29 @@ def _list_backends() -> Iterable[str]:
 def _add_named(group: argparse._ArgumentGroup, flag: str, names: RegisteredNames, **keywords: Any) -> None:
     """Add an option whose values other code checks; its help may show the names that are known."""
     vars(group.add_argument(flag, metavar="NAME", **keywords))["known"] = names
+
+
+def add_options(group: argparse._ArgumentGroup, kind: type, **parsers: Callable[[str], Any]) -> None:
+    """Add options for fields of a dataclass, whose metadata are their help.
+
+    Parameters
+    ----------
+    kind : dataclass
+    **parsers
+        The names of fields, and what reads the word that follows each; `bool` where none does.
+    """
+    for option in fields(kind):
+        parse = parsers.get(option.name)
+        flag = option.name.replace("_", "-")
+        settings: dict[str, Any] = dict(option.metadata)
+        if parse is bool:
+            prefix, action = ("--no-", "store_false") if option.default else ("--", "store_true")
+            group.add_argument(f"{prefix}{flag}", dest=option.name, action=action, **settings)
+        elif parse in (parse_names, parse_bounds):
+            action = "extend" if parse is parse_names else "append"
+            group.add_argument(f"--{flag}", type=parse, action=action, default=[], **settings)
+        elif parse is not None:
+            group.add_argument(f"--{flag}", type=parse, default=option.default, **settings)
 
 
 def add_kind_arguments(group: argparse._ArgumentGroup) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
+from dataclasses import KW_ONLY, dataclass, field, fields
 from typing import Any, Self
 
 import numpy as np
@@ -19,11 +19,12 @@ from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
 from hybridbn.learning.imputation.model import Model, read_rows
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import ImputationOptions, Options
 
 __all__ = ["Imputer"]
 
 
+@dataclass(eq=False, repr=False)
 class Imputer(TransformerMixin, BaseEstimator):
     """Completes tables of numbers and categories by a network that was learned from another, incomplete one.
 
@@ -74,55 +75,33 @@ class Imputer(TransformerMixin, BaseEstimator):
     True
     """
 
-    model_: Model
-    network_: Network | None
-    history_: list[dict[str, Any]]
-    n_features_in_: int
-    _seed: int
-    _indicated: tuple[str, ...]
+    strategy: str = "draw"
+    _: KW_ONLY
+    structure: Any = "auto"
+    target: str | None = None
+    potentials: Potentials = "auto"
+    discrete: str | Iterable[str] = ()
+    continuous: str | Iterable[str] = ()
+    skip: str | Iterable[str] = ()
+    include: str | Iterable[str] = ()
+    bounds: Mapping[str, Any] | str | None = None
+    integers: str | Iterable[str] | None = None
+    full_precision: bool = False
+    donors: bool = True
+    rules: bool = True
+    indicators: bool = False
+    handle_unknown: str = "missing"
+    rounds: int | None = None
+    random_state: Any = None
+    tolerance: float = 1e-6
+    max_bytes: float = 2.0 * 2**30
 
-    def __init__(
-        self,
-        strategy: str = "draw",
-        *,
-        structure: Any = "auto",
-        target: str | None = None,
-        potentials: Potentials = "auto",
-        discrete: str | Iterable[str] = (),
-        continuous: str | Iterable[str] = (),
-        skip: str | Iterable[str] = (),
-        include: str | Iterable[str] = (),
-        bounds: Mapping[str, Any] | str | None = None,
-        integers: str | Iterable[str] | None = None,
-        full_precision: bool = False,
-        donors: bool = True,
-        rules: bool = True,
-        indicators: bool = False,
-        handle_unknown: str = "missing",
-        rounds: int | None = None,
-        random_state: Any = None,
-        tolerance: float = 1e-6,
-        max_bytes: float = 2.0 * 2**30,
-    ) -> None:
-        self.strategy = strategy
-        self.structure = structure
-        self.target = target
-        self.potentials = potentials
-        self.discrete = discrete
-        self.continuous = continuous
-        self.skip = skip
-        self.include = include
-        self.bounds = bounds
-        self.integers = integers
-        self.full_precision = full_precision
-        self.donors = donors
-        self.rules = rules
-        self.indicators = indicators
-        self.handle_unknown = handle_unknown
-        self.rounds = rounds
-        self.random_state = random_state
-        self.tolerance = tolerance
-        self.max_bytes = max_bytes
+    model_: Model = field(init=False)
+    network_: Network | None = field(init=False)
+    history_: list[dict[str, Any]] = field(init=False)
+    n_features_in_: int = field(init=False)
+    _seed: int = field(init=False)
+    _indicated: tuple[str, ...] = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -142,7 +121,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         table, unusable = read_usable_features(frame, self.discrete, self.continuous)
         frame = frame.select(table.names)
         settings = Settings(
-            **{part.name: getattr(self, part.name) for part in fields(Settings) if hasattr(self, part.name)},
+            **{option.name: getattr(self, option.name) for option in fields(ImputationOptions)},
             options=Options(tolerance=self.tolerance, max_bytes=self.max_bytes),
         )
         fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)

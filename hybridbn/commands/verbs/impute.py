@@ -12,6 +12,7 @@ from hybridbn.commands.shared_options import (
     add_kind_arguments,
     add_model_arguments,
     add_no_clobber,
+    add_options,
     add_rows_argument,
     add_sample_argument,
     add_text_arguments,
@@ -23,6 +24,7 @@ from hybridbn.commands.shared_options import (
 )
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb, refuse_usage
+from hybridbn.options import ImputationOptions
 
 __all__ = ["Impute"]
 
@@ -89,17 +91,10 @@ exit codes:
                 " too, so that they differ as much as is unknown"
             ),
         )
-        imputation.add_argument(
-            "--strategy",
-            choices=("draw", "mean", "most_probable"),
-            default="draw",
-            help=(
-                "draw (default) keeps variances and correlations; mean and most_probable are the best guess for single"
-                " cells, and wrong for any estimate"
-            ),
-        )
+        add_options(imputation, ImputationOptions, strategy=str)
         imputation.add_argument(
             "--seed",
+            dest="random_state",
             type=parse_count,
             default=0,
             metavar="N",
@@ -107,34 +102,7 @@ exit codes:
         )
         add_kind_arguments(imputation)
         add_keep_argument(imputation)
-        imputation.add_argument(
-            "--include",
-            type=parse_names,
-            action="extend",
-            default=[],
-            metavar="A,B",
-            help="columns to complete although they look like identifiers, from their own values",
-        )
-        imputation.add_argument(
-            "--bounds",
-            type=parse_bounds,
-            action="append",
-            default=[],
-            metavar="A=LOW:HIGH",
-            help=(
-                "limits of a column, numbers or dates (either may be left out), or 'observed' for the observed range of"
-                " all columns"
-            ),
-        )
-
-        imputation.add_argument(
-            "--full-precision",
-            action="store_true",
-            help=(
-                "leave imputed numbers unrounded; by default they have as many decimals as nearly all of the observed"
-                " ones of their column (six at most)"
-            ),
-        )
+        add_options(imputation, ImputationOptions, include=parse_names, bounds=parse_bounds, full_precision=bool)
 
         model = parser.add_argument_group("the model")
         add_model_arguments(
@@ -142,30 +110,7 @@ exit codes:
             "auto (default), tan, chow_liu, naive_bayes, kdb, ... of hybridbn.structures",
             "the target column of a structure that has one; by default the one that tells most about the others",
         )
-        model.add_argument(
-            "--no-donors",
-            dest="donors",
-            action="store_false",
-            help=(
-                "draw numbers that are far from normal (skewed, with spikes) from normal distributions, too, instead of"
-                " taking observed ones from similar rows"
-            ),
-        )
-        model.add_argument(
-            "--no-rules",
-            dest="rules",
-            action="store_false",
-            help=(
-                "let imputed numbers be what none of their column is (below zero, no code, no clock time), and break"
-                " the sums and orders that the observed ones keep"
-            ),
-        )
-        model.add_argument(
-            "--rounds",
-            type=parse_count,
-            metavar="N",
-            help="rounds of drawing and learning; by default until drawn cells no longer drift",
-        )
+        add_options(model, ImputationOptions, donors=bool, rules=bool, rounds=parse_count)
         add_sample_argument(model)
         model.add_argument(
             "--model",

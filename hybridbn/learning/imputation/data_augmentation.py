@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, Self
@@ -37,7 +37,7 @@ from hybridbn.learning.imputation.predictive_mean_matching import LearnedMatchin
 from hybridbn.learning.imputation.rule_search import find_rules
 from hybridbn.learning.imputation.rules import Rules
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import ImputationOptions, Options
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame
@@ -431,20 +431,9 @@ def _skeleton(table: Table, arcs: list[tuple[str, str]]) -> Network:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
-    """The options of learning, which are those of `impute`."""
+class Settings(ImputationOptions):
+    """The options of imputation, with those of inference."""
 
-    structure: Any = "auto"
-    target: str | None = None
-    potentials: Potentials = "auto"
-    include: str | Iterable[str] = ()
-    bounds: Any = None
-    integers: str | Iterable[str] | None = None
-    full_precision: bool = False
-    donors: bool = True
-    rules: bool = True
-    rounds: int | None = None
-    random_state: Any = None
     options: Options = DRAW_OPTIONS
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
@@ -24,7 +24,7 @@ from hybridbn.learning.imputation.data_augmentation import (
 from hybridbn.learning.imputation.model import IncompleteRows, read_rows
 from hybridbn.learning.imputation.scanned import impute_scan
 from hybridbn.network import Network
-from hybridbn.options import Options, PrecisionKeywords, resolve_options
+from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, resolve_options
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import shorten
@@ -32,28 +32,34 @@ from hybridbn.variables import shorten
 __all__ = ["Imputation", "impute"]
 
 _STRATEGIES = ("draw", "mean", "most_probable")
+_LEARNING = frozenset(one.name for one in fields(ImputationOptions))
 
 _Frame = TypeVar("_Frame")
 
 
-class ImputeKeywords(PrecisionKeywords, total=False):
-    """The keywords of `impute` that don't change the type of its result."""
+class LearningKeywords(PrecisionKeywords, total=False):
+    """The keywords of `impute` that are fields of `ImputationOptions`, and those of inference."""
 
     potentials: Potentials
-    discrete: str | Iterable[str]
-    continuous: str | Iterable[str]
-    skip: str | Iterable[str]
     include: str | Iterable[str]
     bounds: Mapping[str, Any] | str | None
     integers: str | Iterable[str] | None
     full_precision: bool
     donors: bool
     rules: bool
+    rounds: int | None
+    random_state: Any
+
+
+class ImputeKeywords(LearningKeywords, total=False):
+    """The keywords of `impute` that don't change the type of its result."""
+
+    discrete: str | Iterable[str]
+    continuous: str | Iterable[str]
+    skip: str | Iterable[str]
     indicators: bool
     keys: Any
     unknown: str
-    rounds: int | None
-    random_state: Any
     options: Options | None
 
 
@@ -107,24 +113,15 @@ def impute(
     structure: Any = "auto",
     target: str | None = None,
     *,
-    potentials: Potentials = "auto",
     discrete: str | Iterable[str] = (),
     continuous: str | Iterable[str] = (),
     skip: str | Iterable[str] = (),
-    include: str | Iterable[str] = (),
-    bounds: Mapping[str, Any] | str | None = None,
-    integers: str | Iterable[str] | None = None,
-    full_precision: bool = False,
-    donors: bool = True,
-    rules: bool = True,
     indicators: bool = False,
     details: bool = False,
     keys: Any = None,
     unknown: str = "error",
-    rounds: int | None = None,
-    random_state: Any = None,
     options: Options | None = None,
-    **keywords: Unpack[PrecisionKeywords],
+    **keywords: Unpack[LearningKeywords],
 ) -> Any:
     """Fill the holes of a table.
 
@@ -240,33 +237,36 @@ def impute(
     >>> pooled = pool(means, [table["age"].var() / len(table) for table in tables], complete_df=len(frame) - 1)
     """
     _check_options(draws, strategy, unknown)
-    chosen = resolve_options("impute", options, keywords, default=DRAW_OPTIONS, impossible="raise")
+    learning: dict[str, Any] = {name: value for name, value in keywords.items() if name in _LEARNING}
+    precision = {name: value for name, value in keywords.items() if name not in _LEARNING}
+    given = Settings(
+        strategy=strategy,
+        structure=structure,
+        target=target,
+        **learning,
+        options=resolve_options("impute", options, precision, default=DRAW_OPTIONS, impossible="raise"),
+    )
     is_scanned = isinstance(data, Table) and data.is_scanned
     whole = open_frame({"": []} if is_scanned else data)
-    settings = Settings(
-        structure=structure,
+    settings = replace(
+        given,
         target=None if target is None else whole.find_names(target)[0],
-        potentials=whole.find_keys(potentials),
-        include=whole.find_names(include),
-        bounds=whole.find_keys(bounds),
-        integers=None if integers is None else whole.find_names(integers),
-        full_precision=full_precision,
-        donors=donors,
-        rules=rules,
-        rounds=rounds,
-        random_state=random_state,
-        options=chosen,
+        potentials=whole.find_keys(given.potentials),
+        include=whole.find_names(given.include),
+        bounds=whole.find_keys(given.bounds),
+        integers=None if given.integers is None else whole.find_names(given.integers),
     )
     if is_scanned:
         if network is not None:
-            _refuse_learning(structure, target, rounds)
-        given = {"discrete": discrete, "continuous": continuous, "skip": skip, "keys": keys, "indicators": indicators}
-        refused = [name for name, value in (given | {"details": details}).items() if value not in ((), None, False)]
+            _refuse_learning(settings)
+        whole_only = {"discrete": discrete, "continuous": continuous, "skip": skip, "keys": keys}
+        whole_only |= {"indicators": indicators, "details": details}
+        refused = [name for name, value in whole_only.items() if value not in ((), None, False)]
         return impute_scan(data, settings, network, draws, strategy, refused)
     key_column = keys if isinstance(keys, str) else None
     frame = leave_out(whole, skip)
     if network is not None:
-        _refuse_learning(structure, target, rounds)
+        _refuse_learning(settings)
         fitted = use_network(network, frame, settings)
         rows = read_rows(frame, fitted.model, unknown)
     else:
@@ -307,8 +307,9 @@ def _check_options(draws: Any, strategy: Any, unknown: Any) -> None:
         raise TableError(f"draws={draws} of strategy={strategy!r} would all be equal; leave one of the two out")
 
 
-def _refuse_learning(structure: Any, target: Any, rounds: Any) -> None:
-    if not (isinstance(structure, str) and structure == "auto") or target is not None or rounds is not None:
+def _refuse_learning(settings: Settings) -> None:
+    is_automatic = isinstance(settings.structure, str) and settings.structure == "auto"
+    if not is_automatic or settings.target is not None or settings.rounds is not None:
         raise TableError(
             "a network is used as it is, so structure=, target= and rounds= say nothing; leave them out, or give "
             "structure=network "
