@@ -21,9 +21,8 @@ from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import builder
-from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.knowledge import Knowledge, Limits, read_arcs, refuse_strangers
-from hybridbn.structures.scores import BIC, Score
+from hybridbn.structures.scores import BIC, FamilyScores, Score
 from hybridbn.structures.structural_em import structural_em
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.tables import Table

@@ -21,7 +21,7 @@ from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.softmax import SoftmaxFitter
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.dependence import measure_occurring
-from hybridbn.structures.family_scores import evaluate_rows
+from hybridbn.structures.scores import evaluate_rows
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Continuous, Discrete, Values
 

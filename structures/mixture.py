@@ -21,23 +21,27 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder, find_unused_name
 from hybridbn.structures.mixture_choice import FORMS, Criterion, FormSearch, MixtureForm, list_forms
-from hybridbn.structures.mixture_covariance import Covariance, NormalParameters, regress_along, select_parents
 from hybridbn.structures.mixture_em import (
     CONSTANT,
     MixtureFit,
     MixtureParameters,
     MixtureSums,
+    RowKernels,
     compute_responsibilities,
+    fit_kernels,
     fit_mixture,
     sum_expected,
 )
-from hybridbn.structures.mixture_kernels import RowKernels, fit_kernels
 from hybridbn.structures.mixture_statistics import (
     WIDE,
+    Covariance,
     Measures,
     MixtureStatistics,
+    NormalParameters,
     compute_statistics,
     measure_columns,
+    regress_along,
+    select_parents,
 )
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.tables import Table

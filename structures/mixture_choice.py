@@ -11,17 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
-from hybridbn.structures.mixture_covariance import PRIOR_VARIANCE, Covariance, count_covariances
 from hybridbn.structures.mixture_em import (
     MixtureFit,
     compute_responsibilities,
     continue_fits,
     measure_correlations,
     score_held_out,
+    score_kernels,
     start_fits,
 )
-from hybridbn.structures.mixture_kernels import score_kernels
-from hybridbn.structures.mixture_statistics import MixtureStatistics
+from hybridbn.structures.mixture_statistics import PRIOR_VARIANCE, Covariance, MixtureStatistics, count_covariances
 from hybridbn.variables import Values
 
 __all__ = ["FORMS", "Criterion", "FormSearch", "MixtureForm", "list_forms"]

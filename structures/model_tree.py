@@ -30,14 +30,15 @@ from hybridbn.network import Network
 from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.regression import (
     Regressors,
+    RowTrust,
     build_linear_network,
     build_regression_network,
     judge_left_out,
     learn_regressors,
     predict_left_out,
     read_for_regression,
+    scan_regressors,
 )
-from hybridbn.structures.regression_passes import RowTrust, scan_regressors
 from hybridbn.structures.residual_mixture import (
     ResidualMixture,
     fit_residual_mixture,

@@ -1,25 +1,491 @@
-"""Scores of families beyond BIC, as objects: BDeu, BGe, and cross-validated likelihood."""
+"""Scores of families, the terms of the score of a structure: BIC, BDeu, BGe, and cross-validated likelihood.
+
+Families of discrete columns are scored from counts and those of normal columns from moments. The score of a mixture of
+truncated exponentials is estimated from the cells of its parents. Any other family is fitted, and its density evaluated
+at the rows. All families that differ from a given one by a single parent are scored together.
+"""
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.base import Fitter
-from hybridbn.fitting.counting import Moments
+from hybridbn.fitting.column_groups import find_observed
+from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.structures.family_scores import FamilyScores, evaluate_rows
+from hybridbn.fitting.gaussian import moments_suffice
+from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
+from hybridbn.fitting.multinomial import counts_suffice
+from hybridbn.fitting.softmax import SoftmaxFitter
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.softmax import Softmax
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = ["BIC", "BDeu", "BGe", "CrossValidation", "Score"]
+__all__ = ["BIC", "BDeu", "BGe", "CrossValidation", "FamilyScores", "Score", "evaluate_rows"]
+
+WIDE = 64
+"""Columns of more states are counted one by one, because their joint tables are mostly empty."""
+CELLS = 1 << 20
+"""Tables of all columns with one family are counted together if they have at most this many cells, which bounds the
+memory.
+"""
+_ROWS = 65536
+"""Densities are evaluated at this many rows at a time, which bounds the memory."""
+_CERTAIN = 1e-12
+"""A number is a linear combination of others if they leave less than this share of its variance."""
+
+
+class _StandardizedMoments(NamedTuple):
+    """The positions of the columns, their correlations and their standard deviations."""
+
+    positions: dict[str, int]
+    products: Values
+    scales: Values
+
+
+class _Regression(NamedTuple):
+    """A child's residual variance given parents, the partial covariances of all columns with it and their partial
+    variances, and its residual variance without each of the parents.
+    """
+
+    residual: float
+    covariances: Values
+    variances: Values
+    without: Values
+
+
+class FamilyScores:
+    r"""The BIC of a column given others, in nats: :math:`\log L - \frac{k}{2} \log n`; greater is better.
+
+    Where cells are missing, the score of a column alone is that of its observed cells, scaled up to all rows. To it is
+    added what the column gains by its parents, in likelihood less the penalty, in the rows in which the whole family is
+    observed. So scores of families with different holes can be compared: which rows happen to be complete cancels out,
+    and few rows count as few.
+
+    Parameters
+    ----------
+    data : TrainingData
+
+    Examples
+    --------
+    >>> from hybridbn.structures.training_data import read_data_without_target
+    >>> data = {"a": ["x", "x", "y", "y"] * 5, "b": ["u", "u", "v", "v"] * 5}
+    >>> scores = FamilyScores(read_data_without_target(data, "auto", None))
+    >>> round(scores("a", ()), 3), round(scores("a", ("b",)), 3)
+    (-15.361, -2.996)
+    >>> scores.score_changes("a", frozenset()).round(3)
+    array([  -inf, -2.996])
+    """
+
+    def __init__(self, data: TrainingData) -> None:
+        self.data = data
+        self.names: list[str] = list(data.roles)
+        self.column_index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
+        self.total: float = data.table.total_weight
+        self._half_log = 0.5 * math.log(max(self.total, 2.0))
+        self._scores: dict[tuple[str, frozenset[str]], float] = {}
+        self._fits: dict[tuple[str, ...], tuple[float, Potential | None]] = {}
+        self._change_scores: dict[tuple[str, frozenset[str]], Values] = {}
+        self._last_regression: tuple[tuple[str, frozenset[str]] | None, _Regression | None] = None, None
+        self._holes = {name: bool(count) for name, count in data.table.missing.items()}
+        self._whole = not any(self._holes.values())
+        self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
+
+    @property
+    def weights(self) -> Values:
+        """The weights of the rows at which densities are evaluated."""
+        return self.data.in_memory.table.weights
+
+    def __call__(self, child: str, parents: tuple[str, ...] | frozenset[str]) -> float:
+        """Return the score of a column given others, -inf where it can't be fitted."""
+        key = child, frozenset(parents)
+        if key not in self._scores:
+            self._scores[key] = self._score(child, key[1])
+        return self._scores[key]
+
+    def score_changes(self, child: str, parents: frozenset[str]) -> Values:
+        """Return the scores after each column in turn is added to the parents, or removed from them (columns,).
+
+        The entry of the child itself is -inf.
+        """
+        key = child, parents
+        if key not in self._change_scores:
+            result = np.full(len(self.names), np.nan)
+            result[self.column_index[child]] = -np.inf
+            family = {child, *parents}
+            if all(self._is_counted(name) for name in family):
+                self._score_changed_tables(result, child, parents)
+            elif not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
+                self._score_changed_regressions(result, child, parents)
+            for index in np.flatnonzero(np.isnan(result)).tolist():
+                result[index] = self(child, parents ^ {self.names[index]})
+            result.flags.writeable = False
+            self._change_scores[key] = result
+        return self._change_scores[key]
+
+    def _score(self, child: str, parents: frozenset[str]) -> float:
+        family = (child, *parents)
+        if all(self._is_counted(name) for name in family):
+            return self._score_by_counts(child, parents)
+        if not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
+            return self._score_by_moments(child, parents)
+        return self._score_by_fitting(child, parents)
+
+    def _sort_by_column(self, names: frozenset[str]) -> list[str]:
+        return sorted(names, key=self.column_index.__getitem__)
+
+    def _penalty(self, count: float) -> float:
+        return self._half_log * count
+
+    def _log_shares(self, name: str) -> Values:
+        """Return the logarithms of the shares of a column's states."""
+        counts = self._counter.joint((name,))
+        return np.log(np.maximum(counts, 1e-300)) - math.log(max(float(counts.sum()), 1e-300))
+
+    def _has_holes(self, names: Sequence[str]) -> bool:
+        return any(self._holes[name] for name in names)
+
+    def _add_gain(self, child: str, gain: float, weight: float, parameters: float) -> float:
+        """Return the score of a column with parents by the gain in likelihood over the column alone, and in parameters,
+        on observed rows of so much weight.
+        """
+        if not weight > 0:
+            return -math.inf
+        penalty = 0.5 * math.log(max(weight, 2.0)) * parameters
+        if weight < self.total:
+            # of small samples: McQuarrie (1999); as much as the observed rows need it more than all rows
+            free = weight - parameters - 1
+            penalty *= (self.total - parameters - 1) / free * weight / self.total if free > 0 else math.inf
+        return self(child, ()) + gain - penalty
+
+    # -- tables -------------------------------------------------------------------------------------------------------
+
+    def _is_counted(self, name: str) -> bool:
+        """Return whether families of this and similar columns are scored from counts."""
+        return self._discrete[name] and name in self._counted_columns
+
+    @cached_property
+    def _counted_columns(self) -> frozenset[str]:
+        discrete = [name for name in self.names if self._discrete[name]]
+        return frozenset(name for name in discrete if counts_suffice(self.data.fitter(name, ())))
+
+    def _score_by_counts(self, child: str, parents: frozenset[str]) -> float:
+        given = tuple(self._sort_by_column(parents))
+        states = self.data.states(child)
+        keys, counts = self._counter.occurring((*given, child))
+        weight = float(counts.sum())
+        if weight <= 0:
+            return -math.inf
+        # the keys ascend, so those of one configuration of the parents are neighbors
+        configurations = keys // states
+        starts = np.concatenate([[0], np.flatnonzero(configurations[1:] != configurations[:-1]) + 1])
+        likelihood = _n_log_n(counts).sum() - _n_log_n(np.add.reduceat(counts, starts)).sum()
+        size = math.prod(map(self.data.states, given))
+        if given and self._has_holes((child, *given)):
+            alone = float(counts @ self._log_shares(child)[keys % states])
+            return self._add_gain(child, float(likelihood) - alone, weight, (size - 1) * (states - 1))
+        return float(likelihood) * self.total / weight - self._penalty(size * (states - 1))
+
+    @cached_property
+    def _counter(self) -> Counter:
+        counter = self.data.counter(self.names).persist()
+        if self.data.table.is_scanned:
+            self._prepare(counter)
+        return counter
+
+    def _prepare(self, counter: Counter) -> None:
+        """Count all that families of at most one parent take in one pass."""
+        counted = [name for name in self.names if self._is_counted(name) and self.data.states(name) <= WIDE]
+        numbers = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
+        normal = [name for name in numbers if moments_suffice(self.data.fitter(name, ()))]
+        counter.prepare(itertools.combinations(counted, 2), [(tuple(normal), ())] if normal else [])
+
+    @cached_property
+    def _crossed(self) -> tuple[list[str], NDArray[np.intp]]:
+        """The columns that are counted together, and their numbers of states."""
+        names = [name for name in self.names if self._is_counted(name) and self.data.states(name) <= WIDE]
+        return names, np.array(list(map(self.data.states, names)), np.intp)
+
+    def _score_changed_tables(self, result: Values, child: str, parents: frozenset[str]) -> None:
+        """Fill in the scores that take one pass over the rows for all tables together."""
+        names, sizes = self._crossed
+        given, states = self._sort_by_column(parents), self.data.states(child)
+        inner = [self.data.states(name) for name in given]
+        size = math.prod(inner) * states
+        if not names or size * int(sizes.sum()) > CELLS:
+            return
+        tables = self._counter.with_target(names, (*given, child)).values()
+        table = np.concatenate([counts.reshape(size // states, states, -1) for counts in tables], axis=2)
+        starts = np.cumsum(sizes) - sizes
+        joint, marginal = _n_log_n(table).sum(axis=(0, 1)), _n_log_n(table.sum(axis=1)).sum(axis=0)
+        weights = np.add.reduceat(table.sum(axis=(0, 1)), starts)
+        likelihood = np.add.reduceat(joint - marginal, starts)
+        if self._whole:
+            scores = likelihood - self._half_log * (size // states) * (states - 1) * sizes
+        else:
+            alone = self._log_shares(child) @ np.add.reduceat(table.sum(axis=0), starts, axis=1)
+            more = ((size // states) * sizes - 1) * (states - 1)
+            gains = zip((likelihood - alone).tolist(), weights.tolist(), more.tolist(), strict=True)
+            scores = np.array([self._add_gain(child, *gain) for gain in gains])
+        for name, score in zip(names, scores.tolist(), strict=True):
+            if name != child and name not in parents:
+                result[self.column_index[name]] = score
+        if self._whole and parents:
+            # the table of the family itself is a margin of the others
+            family = table[:, :, : sizes[0]].sum(axis=2).reshape(*inner, states)
+            for axis, name in enumerate(given):
+                reduced = family.sum(axis=axis)
+                likely = float(_n_log_n(reduced).sum() - _n_log_n(reduced.sum(axis=-1)).sum())
+                result[self.column_index[name]] = likely - self._penalty(size / inner[axis] / states * (states - 1))
+
+    # -- normal densities ---------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _moments(self) -> _StandardizedMoments:
+        """Moments of the standardized number columns without missing cells."""
+        names = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
+        products = self._counter.moments(tuple(names)).products[0] / self.total
+        scales = np.sqrt(np.diag(products))
+        units = np.where(scales > 0, scales, 1.0)
+        return _StandardizedMoments(
+            {name: i for i, name in enumerate(names)}, products / units[:, None] / units, scales
+        )
+
+    def _is_normal(self, child: str, others: frozenset[str]) -> bool:
+        """Return whether the child is modeled by a regression and no column has missing cells."""
+        fitter = self.data.fitter(child, ())
+        return moments_suffice(fitter) and not any(self._holes[name] for name in (child, *others))
+
+    def _score_by_moments(self, child: str, parents: frozenset[str]) -> float:
+        regression = self._regress(child, parents)
+        if regression is None:
+            return -math.inf
+        return float(self._score_variances(child, regression.residual, len(parents)))
+
+    def _regress(self, child: str, parents: frozenset[str]) -> _Regression | None:
+        """Return the regression on the parents, None if a parent is a linear combination of others; the last one is
+        kept, because the changes of a family are scored after the family itself.
+        """
+        if self._last_regression[0] != (child, parents):
+            self._last_regression = (child, parents), self._solve_regression(child, parents)
+        return self._last_regression[1]
+
+    def _solve_regression(self, child: str, parents: frozenset[str]) -> _Regression | None:
+        moments = self._moments
+        index, given = moments.positions[child], [moments.positions[name] for name in self._sort_by_column(parents)]
+        covariances, variances = moments.products[index], moments.products.diagonal()
+        without = np.empty(0)
+        if given:
+            try:
+                factor = np.linalg.cholesky(moments.products[np.ix_(given, given)])
+            except np.linalg.LinAlgError:
+                return None
+            if factor.diagonal().min() ** 2 < _CERTAIN:
+                return None
+            inverse = np.linalg.inv(factor)
+            whitened = inverse @ moments.products[given]
+            slopes = whitened[:, index] @ inverse
+            covariances = covariances - whitened[:, index] @ whitened
+            variances = variances - (whitened**2).sum(axis=0)
+            without = variances[index] + slopes**2 / (inverse**2).sum(axis=0)
+        return _Regression(float(variances[index]), covariances, variances, without)
+
+    def _score_variances(self, child: str, residual: Values | float, parents: int) -> Values:
+        """Return the scores of regressions with these shares of residual variance."""
+        moments = self._moments
+        square = moments.scales[moments.positions[child]] ** 2
+        regular = np.asarray(residual) > _CERTAIN if square > 0 else np.zeros(np.shape(residual), dtype=bool)
+        variance = np.where(regular, residual, 1.0) * (square if square > 0 else 1.0)
+        likelihood = -0.5 * self.total * (np.log(2 * math.pi * variance) + 1)
+        return np.where(regular, likelihood - self._penalty(2 + parents), -np.inf)
+
+    def _score_changed_regressions(self, result: Values, child: str, parents: frozenset[str]) -> None:
+        """Fill in the scores of regressions with one parent more or less."""
+        regression = self._regress(child, parents)
+        if regression is None:
+            return
+        residual, covariances, variances, without = regression
+        if parents:
+            fewer = self._score_variances(child, without, len(parents) - 1)
+            for name, score in zip(self._sort_by_column(parents), fewer.tolist(), strict=True):
+                result[self.column_index[name]] = score
+        regular = variances > _CERTAIN
+        reduced = np.where(regular, residual - covariances**2 / np.where(regular, variances, 1.0), 0.0)
+        scores = self._score_variances(child, reduced, len(parents) + 1)
+        for name, position in self._moments.positions.items():
+            if name != child and name not in parents:
+                result[self.column_index[name]] = scores[position]
+
+    # -- densities in cells -------------------------------------------------------------------------------------------
+
+    def _is_estimated(self, child: str, parents: Sequence[str]) -> bool:
+        """Return whether a family is scored without fitting its density."""
+        return bool(parents) and cells_suffice(self.data.fitter(child, parents))
+
+    @cached_property
+    def _gains(self) -> CellGains:
+        return CellGains(self.data.in_memory.table)
+
+    # -- anything else ------------------------------------------------------------------------------------------------
+
+    def _score_by_fitting(self, child: str, parents: frozenset[str]) -> float:
+        given = tuple(self._sort_by_column(parents))
+        fitter = self.data.fitter(child, given)
+        variable, variables = self.data.variable(child), tuple(map(self.data.variable, given))
+        if given and cells_suffice(fitter):
+            gain = self._gains.measure(fitter, variable, variables)
+            return self._add_gain(child, gain.likelihood, gain.weight, gain.parameters)
+        if moments_suffice(fitter):
+            try:
+                statistics = fitter.statistics(self.data.table, variable, variables)
+                regressions = fitter.potential(statistics)
+            except HybridBNError:
+                return -math.inf
+            likelihood, weight = statistics.log_likelihood(regressions), float(statistics.weights.sum())
+            if given and self._has_holes((child, *given)):
+                rest = functools.reduce(lambda those, parent: those.without(parent), variables, statistics)
+                own: Any = self.data.fitter(child, ()).fit(self.data.table, variable, ())
+                more = regressions.free_parameters() - own.free_parameters()
+                return self._add_gain(child, likelihood - rest.log_likelihood(own), weight, more)
+            return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
+        return self._fit(child, given)[0]
+
+    def _fit(self, child: str, given: tuple[str, ...]) -> tuple[float, Potential | None]:
+        """Return the score of a fitted density, and the density, None where it can't be fitted."""
+        if (child, *given) not in self._fits:
+            try:
+                if isinstance(self.data.fitter(child, given), SoftmaxFitter) and not self.data.table.is_scanned:
+                    self._fits[child, *given] = self._score_softmax(child, given)
+                else:
+                    potential = self.data.fit(child, given)
+                    self._fits[child, *given] = self._score_density(potential), potential
+            except HybridBNError:
+                self._fits[child, *given] = -math.inf, None
+        return self._fits[child, *given]
+
+    def _score_softmax(self, child: str, given: tuple[str, ...]) -> tuple[float, Softmax]:
+        """Return the score of logistic regressions, and the regressions to as many digits as it needs, from those of a
+        family with a parent more or less if it is known.
+        """
+        fewer = [tuple(n for n in given if n != name) for name in given]
+        others = [name for name in self.names if name != child and name not in given]
+        more = (tuple(self._sort_by_column(frozenset((*given, name)))) for name in others)
+        known = (self._fits.get((child, *family), (0.0, None))[1] for family in itertools.chain(fewer, more))
+        near = next((near for potential in known if potential and (near := potential.as_softmax())), None)
+        fitter: Any = self.data.fitter(child, given)
+        variables = tuple(map(self.data.variable, given))
+        statistics = fitter.statistics(self.data.table, self.data.variable(child), variables)
+        regressions: Softmax = fitter.approximate(statistics, near)
+        gain = statistics.log_likelihood(regressions)
+        gain -= float(statistics.weights @ self._log_shares(child)[statistics.codes])
+        parameters = regressions.free_parameters() - (self.data.states(child) - 1)
+        return self._add_gain(child, gain, statistics.total, parameters), regressions
+
+    def drop_useless_parents(
+        self, parents: Mapping[str, Sequence[str]], is_required: Callable[[str, str], bool]
+    ) -> dict[str, tuple[str, ...]]:
+        """Fit the densities whose scores are estimates, and leave out parents without which the score is greater.
+
+        From then on the scores of these families, with and without a parent, are those of the fitted densities.
+
+        Parameters
+        ----------
+        parents : mapping from child to its parents
+        is_required : callable
+            Tells whether a parent must stay, given (child, parent).
+        """
+        kept = {child: tuple(given) for child, given in parents.items()}
+        for child, given in kept.items():
+            while self._is_estimated(child, given):
+                shorter = [tuple(n for n in given if n != name) for name in given if not is_required(child, name)]
+                scores = [self._score_fitted(child, rest) for rest in shorter]
+                # a density need not depend on a parent: as good without it is better
+                if max(scores, default=-math.inf) < self._score_fitted(child, given):
+                    break
+                given = shorter[int(np.argmax(scores))]
+            kept[child] = given
+        self._change_scores.clear()
+        return kept
+
+    def _score_fitted(self, child: str, given: tuple[str, ...]) -> float:
+        """Return the score of a family, and remember it, with the density fitted if it was an estimate before."""
+        if self._is_estimated(child, given):
+            self._scores[child, frozenset(given)] = self._fit(child, given)[0]
+        return self(child, given)
+
+    @property
+    def potentials(self) -> dict[tuple[str, ...], Potential]:
+        """The densities that were fitted to all their digits, by child and parents in their order."""
+        return {
+            family: potential
+            for family, (_, potential) in self._fits.items()
+            if potential is not None and potential.as_softmax() is None
+        }
+
+    def _score_density(self, potential: Potential) -> float:
+        """Return the score of a fitted density, evaluated at the rows."""
+        data, rows, child = self.data.in_memory, np.flatnonzero(self.weights > 0), potential.child.name
+        values, weights = evaluate_rows(potential, data, rows)
+        if not len(values):
+            return -math.inf
+        likelihood, weight = float(weights @ values) - potential.optimism(), float(weights.sum())
+        if not (potential.parents and self._has_holes([variable.name for variable in potential.variables])):
+            return likelihood * self.total / weight - self._penalty(potential.free_parameters())
+        own = self._fit(child, ())[1]
+        if own is None:
+            return -math.inf
+        for parent in potential.parents:
+            rows = rows[find_observed(data.codes(parent.name)[rows])]
+        values, weights = evaluate_rows(own, data, rows)
+        more = potential.free_parameters() - own.free_parameters()
+        return self._add_gain(child, likelihood - float(weights @ values) + own.optimism(), weight, more)
+
+
+def _n_log_n(counts: Values) -> Values:
+    """Return n log n of each count."""
+    result: Values = counts * np.log(np.maximum(counts, 1e-300))
+    return result
+
+
+def evaluate_rows(potential: Potential, data: TrainingData, rows: NDArray[np.intp]) -> tuple[Values, Values]:
+    """Return the log density of those of some rows in which a family is observed, and their weights.
+
+    Examples
+    --------
+    >>> from hybridbn.structures.training_data import read_data_without_target
+    >>> data = read_data_without_target({"a": ["x", "y", None, "y"]}, "auto", None)
+    >>> values, weights = evaluate_rows(data.fit("a", ()), data, np.arange(4))
+    >>> np.exp(values).round(2).tolist(), weights.tolist()
+    ([0.4, 0.6, 0.6], [1.0, 1.0, 1.0])
+    """
+    columns = {variable.name: data.codes(variable.name)[rows] for variable in potential.variables}
+    observed = np.all([find_observed(column) for column in columns.values()], axis=0)
+    weights = data.table.weights[rows][observed]
+    if not len(weights):
+        return np.zeros(0), weights
+    return _evaluate_log_density(potential, {name: column[observed] for name, column in columns.items()}), weights
+
+
+def _evaluate_log_density(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:
+    rows = len(next(iter(columns.values())))
+    batches = [
+        potential.log_on({name: column[None, start : start + _ROWS] for name, column in columns.items()}).reshape(-1)
+        for start in range(0, rows, _ROWS)
+    ]
+    return np.concatenate(batches)
 
 
 class Score(ABC):

@@ -25,8 +25,7 @@ from hybridbn.fitting.trees.regression_splits import (
 )
 from hybridbn.structures import model_tree, regression
 from hybridbn.structures.model_tree import _choose_cuts
-from hybridbn.structures.regression import learn_regressors, read_for_regression
-from hybridbn.structures.regression_passes import scan_regressors
+from hybridbn.structures.regression import learn_regressors, read_for_regression, scan_regressors
 
 pytest.importorskip("pyarrow")
 

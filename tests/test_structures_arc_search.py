@@ -10,8 +10,8 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.structures import hill_climb
-from hybridbn.structures.family_scores import FamilyScores
 from hybridbn.structures.hill_climb import Limits, _GraphSearch, arcs_of, climb, graph_of, is_acyclic
+from hybridbn.structures.scores import FamilyScores
 from hybridbn.structures.training_data import read_data_without_target
 
 

@@ -9,7 +9,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.fitting.counters import CrossedColumns
 from hybridbn.structures import family_scores, hill_climb
-from hybridbn.structures.family_scores import FamilyScores
+from hybridbn.structures.scores import FamilyScores
 from hybridbn.structures.training_data import read_data_without_target
 
 

@@ -12,6 +12,8 @@ import hybridbn as hb
 from hybridbn.structures import mixture, mixture_choice, mixture_em, mixture_statistics
 from hybridbn.structures.mixture import cluster_rows
 from hybridbn.structures.mixture_em import (
+    Cells,
+    RowKernels,
     compute_responsibilities,
     compute_statistics,
     continue_fits,
@@ -19,7 +21,6 @@ from hybridbn.structures.mixture_em import (
     score_held_out,
     start_fits,
 )
-from hybridbn.structures.mixture_kernels import Cells, RowKernels
 from hybridbn.structures.training_data import read_data_without_target
 
 

@@ -10,7 +10,7 @@ from inference_tools import pgmpy_file
 
 import hybridbn as hb
 from hybridbn.structures import hill_climb
-from hybridbn.structures.family_scores import FamilyScores
+from hybridbn.structures.scores import FamilyScores
 from hybridbn.structures.training_data import read_data_without_target
 
 

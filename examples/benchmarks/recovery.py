@@ -43,7 +43,7 @@ def skeleton(arcs: Iterable[tuple[str, str]]) -> set[frozenset[str]]:
 
 
 def bic(table: hb.Table, arcs: Arcs) -> float:
-    from hybridbn.structures.family_scores import FamilyScores
+    from hybridbn.structures.scores import FamilyScores
     from hybridbn.structures.training_data import read_data_without_target
 
     scores = FamilyScores(read_data_without_target(table, "gaussian", None))
