@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.errors import TableError
+from hybridbn.errors import HybridBNError, TableError
 from hybridbn.variables import Values
 
 __all__ = ["as_numbers", "check_count", "list_items", "make_generator"]
@@ -16,8 +16,8 @@ _MOST = 2**40
 """A larger count can't be meant: nothing of that size fits into memory."""
 
 
-def check_count(number: Any, what: str, least: int = 0) -> int:
-    """Return a whole number that is not too small; raise `TableError` for anything else.
+def check_count(number: Any, what: str, least: int = 0, error: type[HybridBNError] = TableError) -> int:
+    """Return a whole number that is not too small; raise an error for anything else.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def check_count(number: Any, what: str, least: int = 0) -> int:
     """
     is_number = isinstance(number, int | float | np.integer | np.floating) and not isinstance(number, bool)
     if not is_number or not least <= number <= _MOST or number != int(number):
-        raise TableError(f"{what} must be a whole number of at least {least}, not {number!r:.80}")
+        raise error(f"{what} must be a whole number of at least {least}, not {number!r:.80}")
     return int(number)
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hybridbn.arguments import make_generator
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.cross_validation import deal_folds
 from hybridbn.fitting.fitter_choice import Potentials
@@ -200,12 +200,11 @@ def compare_candidates(
     distinct = {describe_candidate(*candidate): candidate for candidate in listed}
     if not distinct:
         raise NetworkError("candidates must hold a builder at least")
-    table = training_data.table
     discrete = isinstance(training_data.variable(target), Discrete)
     loss = loss or (log_loss if discrete else crps)
     cells = training_data.codes(target)
     rng = make_generator(random_state)
-    labeled = np.flatnonzero((cells >= 0 if discrete else ~np.isnan(cells)) & (table.weights > 0))
+    labeled = training_data.find_labeled()
     if len(labeled) < 2 * folds or len(distinct) < 2:
         return ComparedCandidates(training_data, distinct, None, {})
     rows = rng.permutation(labeled)[:MOST_ROWS]
@@ -218,9 +217,8 @@ def compare_candidates(
 
 
 def _check_options(folds: Any, effort: Any, seconds: Any) -> None:
-    for what, value, least in (("folds", folds, 2), ("effort", effort, 1)):
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    check_count(folds, "folds", 2, NetworkError)
+    check_count(effort, "effort", 1, NetworkError)
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
         raise NetworkError(f"seconds must be a positive number or None, not {seconds!r}")
 

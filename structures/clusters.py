@@ -247,18 +247,12 @@ class _ClassClustering:
             return {state: clusters.get(state) for state in self.classes}
         return dict.fromkeys(self.classes, clusters)
 
-    def select_labeled_rows(self, data: TrainingData) -> TrainingData:
-        """Return the rows of positive weight in which the target is observed."""
-        cells = data.codes(self.target)
-        observed = cells >= 0 if isinstance(data.variable(self.target), Discrete) else ~np.isnan(cells)
-        return data.take(np.flatnonzero(observed & (data.table.weights > 0)))
-
     def cluster(
         self, data: TrainingData, numbers: Mapping[Any, int | None], rng: np.random.Generator
     ) -> _ClusteredClasses:
         """Cluster the rows of each class."""
         if not data.table.is_scanned:
-            data = self.select_labeled_rows(data)
+            data = data.take(data.find_labeled())
         variable = data.variable(self.target)
         discrete = isinstance(variable, Discrete)
         if discrete:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.base import prepare_families, split_by_kind
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counters import CachedCounter, counter_of
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
@@ -28,7 +29,7 @@ from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.knowledge import Limits
 from hybridbn.structures.training_data import TrainingData
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
+from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = [
     "Dependence",
@@ -356,7 +357,7 @@ class Dependence:
         """Return the rows in which a column is missing, or None if there are none."""
         if name not in self._holes:
             cells = self.data.in_memory.codes(name)
-            holes = np.isnan(cells) if isinstance(self.data.variable(name), Continuous) else cells < 0
+            holes = ~find_observed(cells)
             self._holes[name] = holes if holes.any() else None
         return self._holes[name]
 

@@ -21,11 +21,10 @@ from hybridbn.fitting.cross_validation import CLEAR, deal_folds, is_clearly_less
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.network import Network
-from hybridbn.options import Options
 from hybridbn.progress_reports import track_items
 from hybridbn.structures.building import Build, Built
 from hybridbn.structures.selective import Loss, crps
-from hybridbn.structures.training_data import TrainingData, read_data_with_target
+from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
@@ -44,8 +43,6 @@ __all__ = [
 BuildAndFamily: TypeAlias = tuple[Build, Any]
 """A builder and the potentials that are passed to it."""
 
-_OPTIONS = Options(tolerance=1e-6, impossible="nan")
-"""Posteriors in a cross-validation need no higher precision, because the noise of the sample is far greater."""
 NEAR = 1.0
 """A candidate within this many standard errors of the best counts as equally good."""
 FINALISTS = 2
@@ -233,7 +230,7 @@ class Race:
                 self._networks[name] = part, kept.learn(training, self.target, family)
             network, table = self._networks[name][1], self.data.table.take(self.rows[test])
             evidence = table.select([name for name in table.names if name in network])
-            return network.posterior(self.target, evidence, options=_OPTIONS)
+            return network.posterior(self.target, evidence, options=COARSE)
 
     def _evaluate_losses(self, name: str, candidate: BuildAndFamily, part: int, test: NDArray[np.intp]) -> Values:
         """Return the losses on some of the rows of a fold, and keep the probabilities of classes."""
@@ -337,7 +334,7 @@ def calibrate_intervals(
     """
     read = read_data_with_target(data, target, potentials, weights)
     cells, rng = read.codes(target), make_generator(random_state)
-    labeled = np.flatnonzero(~np.isnan(cells) & (read.table.weights > 0))
+    labeled = read.find_labeled()
     if len(labeled) < 2 * FOLDS:
         return []
     rows = rng.permutation(labeled)

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.jobs import share_passes
@@ -157,8 +157,7 @@ def search_network(
 
 def read_limits(data: TrainingData, knowledge: Knowledge, most: int | None) -> Limits:
     """Return the arcs that a search must and may have."""
-    if most is not None and (isinstance(most, bool) or not isinstance(most, int | np.integer) or most < 1):
-        raise NetworkError(f"max_parents must be a positive whole number, not {most!r}")
+    most = None if most is None else check_count(most, "max_parents", 1, NetworkError)
     return knowledge.limit(data.attributes, most)
 
 
@@ -182,9 +181,7 @@ class SearchOptions(NamedTuple):
     def of(cls, tabu: Any, turns: Any, restarts: Any, random_state: Any, score: Any) -> SearchOptions:
         """Return options, or raise an error if one of them makes no sense."""
         for what, value in (("tabu", tabu), ("turns", turns), ("restarts", restarts)):
-            whole = isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= 0
-            if not whole:
-                raise NetworkError(f"{what} must be a whole number that is not negative, not {value!r}")
+            check_count(value, what, 0, NetworkError)
         seed = int(make_generator(random_state).integers(2**63))
         if score is not None and not isinstance(score, Score):
             raise NetworkError(f"score must be an object such as hybridbn.structures.BDeu(), not {score!r:.80}")

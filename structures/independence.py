@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.base import Fitter
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.softmax import SoftmaxFitter
 from hybridbn.potentials.base import Potential
@@ -191,7 +192,7 @@ class IndependenceTests:
         child, other = names
         family = (child, other, *given)
         rows = np.flatnonzero(
-            np.all([_is_observed(self.data.codes(name)) for name in family], axis=0) & (self.data.table.weights > 0)
+            np.all([find_observed(self.data.codes(name)) for name in family], axis=0) & (self.data.table.weights > 0)
         )
         # coefficients for each configuration of the discrete columns
         cells = math.prod(self.counter.sizes[name] for name in family[1:] if self._discrete[name])
@@ -253,10 +254,6 @@ def _sum_between(weights: Values, means: Values) -> Values:
     shares = weights / np.where(totals > 0, totals, 1.0)[:, None]
     deviations = means - (shares[:, :, None] * means).sum(axis=1, keepdims=True)
     return np.asarray(np.einsum("kg,kgi,kgj->ij", weights, deviations, deviations))
-
-
-def _is_observed(column: NDArray[np.float64]) -> NDArray[np.bool_]:
-    return np.asarray(~np.isnan(column) if column.dtype.kind == "f" else column >= 0)
 
 
 def _find_normal_scores(column: Values, weights: Values | None) -> Values:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.jobs import share_passes
@@ -69,8 +70,7 @@ def kdb(
     >>> list(kdb(data, "play", k=1).edges)
     [('play', 'sky'), ('play', 'rain'), ('play', 'wind'), ('sky', 'rain'), ('sky', 'wind')]
     """
-    if isinstance(k, bool) or not isinstance(k, int) or k < 0:
-        raise NetworkError(f"k must be a number of parents, at least 0, not {k!r}")
+    k = check_count(k, "k, the number of parents,", 0, NetworkError)
     least = check_threshold(threshold)
     training_data = read_data_with_target(data, target, potentials, weights)
     dependence = Dependence(training_data)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import run_over_table
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.softmax import regress_classes
@@ -175,7 +176,7 @@ class _Regression:
         start, weights = 1, self.weights
         for name in self.data.attributes:
             variable, cells = self.data.variable(name), self.data.codes(name)
-            missing = cells < 0 if isinstance(variable, Discrete) else np.isnan(cells)
+            missing = ~find_observed(cells)
             known = np.where(missing, 0.0, weights)
             if isinstance(variable, Discrete):
                 sums = np.bincount(np.maximum(cells, 0), known, len(variable))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.atoms import locate_points
 from hybridbn.fitting.fitter_choice import Potentials, Role
@@ -321,10 +321,8 @@ def cluster_rows(
     they are None.
     """
     for what, value in (("components", components), ("most", most), ("starts", starts)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1):
-            raise NetworkError(f"{what} must be a positive whole number, not {value!r}")
-    if isinstance(folds, bool) or not isinstance(folds, int | np.integer) or folds < 2:
-        raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
+        check_count(1 if value is None else value, what, 1, NetworkError)
+    check_count(folds, "folds", 2, NetworkError)
     if criterion not in ("held_out", "bic"):
         raise NetworkError(f"criterion must be 'held_out' or 'bic', not {criterion!r}")
     measures = _measure(data)

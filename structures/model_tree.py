@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.fitting.discretize import equal_frequency
@@ -164,16 +164,15 @@ def model_tree(
     [1, 2]
     """
     read, used, source = read_for_regression(data, target, potentials, weights)
-    for what, value, least in (("trees", trees, 1), ("max_depth", max_depth, 0), ("tested", tested, 0)):
-        if what == "tested" and value is None:
-            continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise NetworkError(f"{what} must be a whole number, at least {least}, not {value!r}")
+    trees, max_depth = (
+        check_count(trees, "trees", 1, NetworkError),
+        check_count(max_depth, "max_depth", 0, NetworkError),
+    )
+    most = TESTED_NUMBERS if tested is None else (check_count(tested, "tested", 0, NetworkError),)
     if name is not None and name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     regressors = learn_regressors(read, used, source)
-    most = TESTED_NUMBERS if tested is None else (int(tested),)
-    forest = _Forest(regressors, int(trees), int(max_depth), most, make_generator(random_state))
+    forest = _Forest(regressors, trees, max_depth, most, make_generator(random_state))
     return forest.build(name or find_unused_name(f"{target} leaf", read.roles))
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Statistics
 from hybridbn.fitting.counting import Counts
@@ -144,10 +145,7 @@ def nb_tree(
     name = name or f"{target} leaf"
     if name in read.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
-    if max_depth is not None and (
-        isinstance(max_depth, bool) or not isinstance(max_depth, int | np.integer) or max_depth < 0
-    ):
-        raise NetworkError(f"max_depth must be a whole number that is not negative, or None, not {max_depth!r}")
+    depth = None if max_depth is None else check_count(max_depth, "max_depth", 0, NetworkError)
     for option, weight in (("least", least), ("least_branch", 0.0 if least_branch is None else least_branch)):
         if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not weight >= 0:
             raise NetworkError(f"{option} must be a weight of rows that is not negative, not {weight!r}")
@@ -160,7 +158,6 @@ def nb_tree(
     binary = not discrete if binary is None else binary
     if least_branch is None:
         least_branch = max(float(least), LEAST_ROWS) if isinstance(criterion, GainRatio) else LEAST_ROWS
-    depth = None if max_depth is None else int(max_depth)
     root = grow_by_tests(view, criterion, depth, float(least), float(least_branch), binary)
     if not mass_of(root) > 0:
         raise TableError(f"no row of positive weight has a value of {target!r}")
@@ -178,13 +175,12 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
         return variable
     assert data.target is not None
     target = data.variable(data.target)
-    own, guide = (data.sampled.codes(name) for name in (column, data.target))
-    weights = data.sampled.table.weights
-    seen = (guide >= 0 if isinstance(target, Discrete) else ~np.isnan(guide)) & (weights > 0)
-    values, counted = own[seen], weights[seen] if data.table.weighted else None
+    seen = data.sampled.find_labeled()
+    values, guide = (data.sampled.codes(name)[seen] for name in (column, data.target))
+    counted = data.sampled.table.weights[seen] if data.table.weighted else None
     cuts: tuple[float, ...] = ()
     if isinstance(target, Discrete):
-        cuts = mdl(values, guide[seen], counted)
+        cuts = mdl(values, guide, counted)
     if not isinstance(target, Discrete) or (always and not cuts):
         cuts = equal_frequency(values, None, counted, bins=INTERVALS)
     return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))

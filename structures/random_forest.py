@@ -7,20 +7,20 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_class_forest
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
-from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.heldout import HeldOutClasses
-from hybridbn.structures.training_data import TrainingData, read_labeled_data
+from hybridbn.structures.training_data import COARSE, TrainingData, read_labeled_data
 from hybridbn.structures.tree_leaves import make_boxes
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
@@ -46,7 +46,6 @@ BLOCK = 4096
 """Rows whose leaves in all trees are looked up together."""
 STRENGTHS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 """As how many rows the class probabilities of the node above count in those of a node."""
-_OPTIONS = Options(tolerance=1e-6, impossible="nan")
 
 
 @builder(takes_target=Discrete, held_out=True, hidden=(Discrete,))
@@ -108,15 +107,14 @@ def random_forest(
     ('same', 0.5)
     """
     labeled, rows, count = read_labeled_data(data, target, potentials, weights, "random forests")
-    if isinstance(trees, bool) or not isinstance(trees, int | np.integer) or trees < 1:
-        raise NetworkError(f"trees must be a whole number, at least 1, not {trees!r}")
+    trees = check_count(trees, "trees", 1, NetworkError)
     if name is not None and name in labeled.roles:
         raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     variable = labeled.variable(target)
     assert isinstance(variable, Discrete)
     leaf = name or find_unused_name(f"{target} leaf", labeled.roles)
     types = Discrete(find_unused_name(f"{target} type", [*labeled.roles, leaf]), variable.states)
-    forest = _ClassForest(labeled, variable, types, int(trees), make_generator(random_state))
+    forest = _ClassForest(labeled, variable, types, trees, make_generator(random_state))
     held_out = HeldOutClasses.of(variable, forest.grown.held_out, rows, count)
     return Built(forest.build_network(leaf), held_out)
 
@@ -212,7 +210,7 @@ class _ClassForest:
         blocks = []
         for column, density in zip(self.columns, self.densities, strict=True):
             cells = self.data.codes(column.variable.name)
-            missing = cells < 0 if isinstance(column.variable, Discrete) else np.isnan(cells)
+            missing = ~find_observed(cells)
             if missing.any():
                 assert types is not None
                 cells = np.array(cells)
@@ -230,7 +228,7 @@ class _ClassForest:
         probabilities = np.empty((len(self.classes), len(self.types)))
         for rows, test in split_folds(deal_folds(len(self.classes), FOLDS, self.rng, self.classes)):
             network = self._describe_attributes(rows)
-            posterior = network.posterior(self.types.name, attributes.take(test), options=_OPTIONS)
+            posterior = network.posterior(self.types.name, attributes.take(test), options=COARSE)
             assert isinstance(posterior, DiscretePosterior)
             probabilities[test] = posterior.probabilities
         return np.where(np.isnan(probabilities), self.prior, probabilities)

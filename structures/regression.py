@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
@@ -32,7 +33,6 @@ from hybridbn.fitting.trees.regression_splits import (
 )
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
-from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.gaussian import LinearGaussian
@@ -45,7 +45,7 @@ from hybridbn.structures.residual_mixture import (
     fit_residual_mixture,
     score_residuals,
 )
-from hybridbn.structures.training_data import TrainingData, read_data_with_target
+from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
@@ -256,14 +256,15 @@ def read_for_regression(
     read = replace(read, roles={name: _leave_points(role) for name, role in read.roles.items()})
     source = read if len(read.sampled.table) < len(read.table) else None
     read = read.sampled
-    used = ~np.isnan(read.codes(target)) & (read.table.weights > 0)
-    read = read if used.all() else read.take(np.flatnonzero(used))
+    labeled, used = read.find_labeled(), np.zeros(len(read.table), dtype=bool)
+    used[labeled] = True
+    read = read if used.all() else read.take(labeled)
     read = replace(read, roles={name: _choose_role(read, name) for name in read.roles})
     if len(read.table) < 3:
         raise TableError(
             f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.table)}"
         )
-    return read, np.asarray(used), None if source is None else replace(source, roles=read.roles)
+    return read, used, None if source is None else replace(source, roles=read.roles)
 
 
 def learn_regressors(data: TrainingData, used: NDArray[np.bool_], source: TrainingData | None = None) -> Regressors:
@@ -592,10 +593,6 @@ def _describe_target(regressors: Regressors) -> tuple[float, float]:
     return center * regressors.unit, spread * regressors.unit
 
 
-_OPTIONS = Options(tolerance=1e-6, impossible="nan")
-"""Missing cells are filled with these options while learning, where the noise of the sample is far greater."""
-
-
 class ColumnCodes(Protocol):
     """What is tested of a column."""
 
@@ -664,9 +661,9 @@ class _RegressorReader:
     def __call__(self, table: Table, first: int) -> RegressionBatch:
         """Return the rows of a batch that have a target and count."""
         data = TrainingData(table, self.roles, self.target)
-        used: NDArray[np.intp] = np.flatnonzero(~np.isnan(data.codes(self.target)) & (table.weights > 0))
-        if len(used) < len(table):
-            data = data.take(used)
+        labeled = data.find_labeled()
+        if len(labeled) < len(table):
+            data = data.take(labeled)
         rows = self._read_rows(data)
         weights = data.table.weights[None]
         if self.trust is not None:
@@ -747,14 +744,14 @@ def fill_column(network: Network, data: TrainingData, name: str, names: Sequence
     the other columns of a network; and the variances of these (rows,), None if there are none.
     """
     variable, cells = data.variable(name), data.codes(name)
-    holes: NDArray[np.intp] = np.flatnonzero(cells < 0 if isinstance(variable, Discrete) else np.isnan(cells))
+    holes = np.flatnonzero(~find_observed(cells))
     if isinstance(variable, Discrete):
         filled = (cells[:, None] == np.arange(len(variable))).astype(np.float64)
     else:
         filled = np.array(cells, dtype=np.float64)[:, None] if len(holes) else cells[:, None]
     if not len(holes):
         return np.asarray(filled), None
-    posterior = network.posterior(name, data.table.select(names).take(holes), options=_OPTIONS)
+    posterior = network.posterior(name, data.table.select(names).take(holes), options=COARSE)
     spread = np.zeros(len(cells))
     if isinstance(posterior, DiscretePosterior):
         filled[holes] = posterior.probabilities

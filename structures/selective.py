@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import run_over_table
 from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, split_folds
@@ -19,10 +19,9 @@ from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
-from hybridbn.options import Options
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, varies
-from hybridbn.structures.training_data import TrainingData, fit_network, read_data_with_target
+from hybridbn.structures.training_data import COARSE, TrainingData, fit_network, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
@@ -31,8 +30,6 @@ __all__ = ["Loss", "crps", "log_loss", "misclassification", "selective_naive_bay
 Loss: TypeAlias = Callable[[Any, NDArray[Any]], Values]
 """A function of the posterior of the target and its true codes or values that returns the loss of each row (rows,)."""
 
-_OPTIONS = Options(tolerance=1e-6, impossible="nan")
-"""Posteriors in a cross-validation need no higher precision, because the noise of the sample is far greater."""
 _GAIN = 1e-9
 """A smaller relative difference of two losses counts as a rounding error."""
 
@@ -96,8 +93,7 @@ def selective_naive_bayes(
     >>> list(selective_naive_bayes(data, "play").edges)
     [('play', 'sky')]
     """
-    if isinstance(folds, bool) or not isinstance(folds, int) or folds < 2:
-        raise NetworkError(f"folds must be a whole number, at least 2, not {folds!r}")
+    folds = check_count(folds, "folds", 2, NetworkError)
     training_data = read_data_with_target(data, target, potentials, weights)
     loss = loss or _default_loss(training_data, target)
     rng = make_generator(random_state)
@@ -153,9 +149,7 @@ def _default_loss(data: TrainingData, target: str) -> Loss:
 
 def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.random.Generator) -> set[str]:
     """Return the attributes that improve prediction in a cross-validation."""
-    cells = data.codes(target)
-    observed = cells >= 0 if isinstance(data.variable(target), Discrete) else ~np.isnan(cells)
-    data = data.take(np.flatnonzero(observed & (data.table.weights > 0)))
+    data = data.take(data.find_labeled())
     if len(data.table) < 2:
         raise TableError(
             f"choosing attributes takes at least 2 rows that have a value of {target!r} and count; found"
@@ -236,7 +230,7 @@ class _SumLosses:
             if not rows.size:
                 continue
             part = table.take(rows)
-            posterior = network.posterior(self.target, part.select([self.target, *self.names]), options=_OPTIONS)
+            posterior = network.posterior(self.target, part.select([self.target, *self.names]), options=COARSE)
             losses = self.loss(posterior, part.coded(self.variable))
             sums += losses @ part.weights, part.weights.sum()
         return sums
@@ -273,7 +267,7 @@ def _compute_loss(folds: Sequence[_Fold], names: Sequence[str], target: str, los
     def add_losses(fold: _Fold) -> float:
         network = Network([fold.network.potential(name) for name in (target, *names)])
         rows = fold.rows.select([target, *names])
-        posterior = network.posterior(target, rows, options=_OPTIONS)
+        posterior = network.posterior(target, rows, options=COARSE)
         return float(loss(posterior, fold.truth) @ fold.weights)
 
     total = sum(run_over_table(add_losses, folds, table))

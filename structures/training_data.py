@@ -9,20 +9,24 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.fitting.base import Fitter, prepare_families, run_over_table
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.counting import Counter, Counts
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
 from hybridbn.network import Network
+from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
 from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = [
+    "COARSE",
     "CollectStatistics",
     "TrainingData",
     "check_threshold",
@@ -32,6 +36,9 @@ __all__ = [
     "read_data_without_target",
     "read_labeled_data",
 ]
+
+COARSE = Options(tolerance=1e-6, impossible="nan")
+"""Posteriors need no higher precision while learning, because the noise of the sample is far greater."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,10 @@ class TrainingData:
     def variable(self, name: str) -> Variable:
         """Return a column's variable in the model, which is discrete if the column is discretized."""
         return self.roles[name].variable
+
+    def find_labeled(self) -> NDArray[np.intp]:
+        """Return the rows that have a target and count."""
+        return np.flatnonzero(find_observed(self.codes(self.target or "")) & (self.table.weights > 0))
 
     def codes(self, name: str) -> Any:
         """Return a column as codes or values of its variable."""
@@ -167,8 +178,7 @@ def read_labeled_data(
             f"the target {target!r} is continuous, and this builder predicts a class; use naive_bayes, regression or"
             " model_tree"
         )
-    rows = np.flatnonzero((read.codes(target) >= 0) & (read.table.weights > 0))
-    count = len(read.table)
+    rows, count = read.find_labeled(), len(read.table)
     return read if len(rows) == count else read.take(rows), rows, count
 
 

@@ -408,7 +408,7 @@ def test_history_is_plotted() -> None:
     [
         ({"target": "q"}, "no column 'q'"),
         ({"response": "mean"}, "response must be"),
-        ({"patience": 0}, "patience must be a positive"),
+        ({"patience": 0}, "patience must be a whole number of at least 1"),
         ({"max_iterations": 1.5}, "max_iterations must be"),
         ({"build": 3}, "build must be a builder"),
         ({"build": lambda data, target: 1}, "must return a Network"),

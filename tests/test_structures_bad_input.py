@@ -86,10 +86,10 @@ def test_options():
     with pytest.raises(hb.NetworkError, match="root='q' is no column"):
         chow_liu(DATA, root="q")
     for k in (-1, 1.5, True):
-        with pytest.raises(hb.NetworkError, match="k must be a number of parents"):
+        with pytest.raises(hb.NetworkError, match="k, the number of parents, must be"):
             kdb(DATA, "c", k=k)
     for folds in (1, 2.0, True):
-        with pytest.raises(hb.NetworkError, match="folds must be a whole number, at least 2"):
+        with pytest.raises(hb.NetworkError, match="folds must be a whole number of at least 2"):
             selective_naive_bayes(DATA, "c", folds=folds)
     with (
         pytest.raises(hb.TableError, match="at least 2 rows that have a value of 'c'"),

@@ -102,7 +102,7 @@ def test_a_number_as_target():
     [
         ({"assignment": "fuzzy"}, "assignment must be"),
         ({"clusters": {"maybe": 2}}, "no state of 'odd'"),
-        ({"clusters": 0}, "positive whole number"),
+        ({"clusters": 0}, "whole number of at least 1"),
         ({"name": "x"}, "has a column 'x'"),
     ],
 )

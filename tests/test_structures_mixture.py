@@ -214,8 +214,8 @@ def test_a_constant_column_changes_no_clusters(covariance):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"components": 0}, "components must be a positive whole number"),
-        ({"components": True}, "components must be a positive whole number"),
+        ({"components": 0}, "components must be a whole number of at least 1"),
+        ({"components": True}, "components must be a whole number of at least 1"),
         ({"criterion": "aic"}, "criterion must be"),
         ({"name": "x"}, "has a column 'x'"),
         ({"most": 1.5}, "most must be"),

@@ -9,20 +9,21 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
-from hybridbn.arguments import make_generator
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import draw_alone, fill_at_random
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.em import log_likelihood
 from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels, hash_identifiers, levels_of
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
-from hybridbn.variables import Discrete, Values, shorten
+from hybridbn.variables import Values, shorten
 
 __all__ = ["Augmented", "History", "Step", "augment"]
 
@@ -343,13 +344,11 @@ def _check(table: Table, target: str, response: str, patience: int, max_iteratio
     if response not in ("expectation", "simulation"):
         raise TableError(f"response must be 'expectation' or 'simulation', not {response!r}")
     for name, number in (("patience", patience), ("max_iterations", max_iterations)):
-        if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
-            raise TableError(f"{name} must be a positive whole number, not {number!r}")
+        check_count(number, name, 1)
     table.require_rows(1).require_values()
     table = table.sample_if_scanned()
     column = table.column(target)
-    known = column >= 0 if isinstance(table.variable(target), Discrete) else ~np.isnan(column)
-    if not (known & (table.weights > 0)).any():
+    if not (find_observed(column) & (table.weights > 0)).any():
         raise TableError(
             f"the response {target!r} is not known in any row of positive weight; the columns are "
             f"{shorten(table.names)}"

@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
+from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import TableError
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.jobs import check_jobs, run_in_processes
@@ -123,8 +123,7 @@ def bias_variance(
     if labels.ndim != 1 or len(labels) != len(X):
         raise TableError(f"y must have one class for each of the {len(X)} rows of X, not the shape {labels.shape}")
     for name, value, least in (("repeats", repeats, 1), ("folds", folds, 2)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise TableError(f"{name} must be a whole number of at least {least}, not {value!r}")
+        check_count(value, name, least)
     if folds > len(labels):
         raise TableError(f"{len(labels)} rows can't be put into {folds} folds")
     if not _is_classifier(classifier) and not callable(classifier):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.base import Fitter, learns_as
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counting import encode_configurations
 from hybridbn.fitting.mte.fitter import MTEFitter
 from hybridbn.fitting.mte.univariate import normal_scores
@@ -131,8 +132,7 @@ class CellGains:
         """Return the rows in which a column is observed, None if these are all."""
 
         def find() -> NDArray[np.bool_] | None:
-            cells = self.table.coded(variable)
-            observed = cells >= 0 if isinstance(variable, Discrete) else ~np.isnan(cells)
+            observed = find_observed(self.table.coded(variable))
             return None if observed.all() else observed
 
         return _remember(self._observed, variable.name, find)
