@@ -191,7 +191,8 @@ def compare_candidates(
     >>> sorted(compared.losses)
     ['logistic, auto', 'naive_bayes, auto']
     """
-    _check_options(folds, effort, seconds)
+    folds, effort = check_count(folds, "folds", 2, NetworkError), check_count(effort, "effort", 1, NetworkError)
+    _check_seconds(seconds)
     training_data = read_data_with_target(data, target, potentials, weights, "automatically chosen networks")
     if candidates is None:
         listed = _list_candidates(training_data, target, potentials, effort)
@@ -216,9 +217,7 @@ def compare_candidates(
     return ComparedCandidates(training_data, distinct, race, losses)
 
 
-def _check_options(folds: Any, effort: Any, seconds: Any) -> None:
-    check_count(folds, "folds", 2, NetworkError)
-    check_count(effort, "effort", 1, NetworkError)
+def _check_seconds(seconds: Any) -> None:
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
         raise NetworkError(f"seconds must be a positive number or None, not {seconds!r}")
 

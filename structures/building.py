@@ -41,6 +41,7 @@ __all__ = [
     "builder",
     "declaration_of",
     "find_unused_name",
+    "name_hidden_node",
 ]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -403,4 +404,23 @@ def find_unused_name(name: str, names: Iterable[str]) -> str:
     """
     while name in names:
         name += "_"
+    return name
+
+
+def name_hidden_node(name: str | None, default: str, names: Iterable[str]) -> str:
+    """Return the name of a hidden node: that which the user gave, or one that no column has.
+
+    Examples
+    --------
+    >>> name_hidden_node(None, "y leaf", ["y", "y leaf"])
+    'y leaf_'
+    >>> name_hidden_node("y", "y leaf", ["y"])
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: the table has a column 'y'; call the hidden node something else: name=...
+    """
+    if name is None:
+        return find_unused_name(default, names)
+    if name in names:
+        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     return name

@@ -16,7 +16,7 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import Build, builder
+from hybridbn.structures.building import Build, builder, name_hidden_node
 from hybridbn.structures.mixture import FOLDS, STARTS, AssignComponents, Criterion, cluster_rows
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.selective import Loss, misclassification, squared_error
@@ -110,9 +110,7 @@ def class_clusters(
         raise NetworkError(f"assignment must be 'soft' or 'hard', not {assignment!r}")
     model = Build.of(build)
     training_data = read_data_with_target(data, target, potentials, weights)
-    name = name or f"{target} cluster"
-    if name in training_data.roles:
-        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    name = name_hidden_node(name, f"{target} cluster", training_data.roles)
     rng = make_generator(random_state)
     clustering = _ClassClustering(training_data, target, name, criterion, most, assignment == "soft", folds)
     counts = clustering.read_counts(clusters)
@@ -120,7 +118,7 @@ def class_clusters(
     single = dict.fromkeys(counts, 1)
     if guard and result.counts != single:
         # of rows that are read in passes a sample decides
-        labeled = clustering.select_labeled_rows(training_data.sampled)
+        labeled = training_data.sampled.take(training_data.sampled.find_labeled())
         loss = loss or _default_loss(training_data)
         if not _lowers_loss(clustering, labeled, model, potentials, result.counts, loss, rng):
             result = clustering.cluster(training_data, single, rng)

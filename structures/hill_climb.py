@@ -180,12 +180,12 @@ class SearchOptions(NamedTuple):
     @classmethod
     def of(cls, tabu: Any, turns: Any, restarts: Any, random_state: Any, score: Any) -> SearchOptions:
         """Return options, or raise an error if one of them makes no sense."""
-        for what, value in (("tabu", tabu), ("turns", turns), ("restarts", restarts)):
-            check_count(value, what, 0, NetworkError)
+        options = {"tabu": tabu, "turns": turns, "restarts": restarts}
+        tabu, turns, restarts = (check_count(value, what, 0, NetworkError) for what, value in options.items())
         seed = int(make_generator(random_state).integers(2**63))
         if score is not None and not isinstance(score, Score):
             raise NetworkError(f"score must be an object such as hybridbn.structures.BDeu(), not {score!r:.80}")
-        return cls(int(tabu), int(turns), int(restarts), seed, score or BIC())
+        return cls(tabu, turns, restarts, seed, score or BIC())
 
 
 def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: SearchOptions) -> Network:

@@ -19,7 +19,7 @@ from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import builder, find_unused_name
+from hybridbn.structures.building import builder, find_unused_name, name_hidden_node
 from hybridbn.structures.mixture_choice import FORMS, Criterion, FormSearch, MixtureForm, list_forms
 from hybridbn.structures.mixture_em import (
     CONSTANT,
@@ -142,8 +142,7 @@ def mixture(
     array([0.9, 0.1])
     """
     training_data = read_data_without_target(data, _replace_auto(potentials), weights)
-    if name in training_data.roles:
-        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    name = name_hidden_node(name, "cluster", training_data.roles)
     if covariance is not None and covariance not in FORMS:
         raise NetworkError(f"covariance must be one of {shorten(FORMS)}, or None to have it chosen, not {covariance!r}")
     rng = make_generator(random_state)
@@ -320,9 +319,10 @@ def cluster_rows(
     """Fit a mixture with a given number of components and covariance, with kernels or without, or what is best where
     they are None.
     """
-    for what, value in (("components", components), ("most", most), ("starts", starts)):
-        check_count(1 if value is None else value, what, 1, NetworkError)
-    check_count(folds, "folds", 2, NetworkError)
+    if components is not None:
+        components = check_count(components, "components", 1, NetworkError)
+    most, starts = check_count(most, "most", 1, NetworkError), check_count(starts, "starts", 1, NetworkError)
+    folds = check_count(folds, "folds", 2, NetworkError)
     if criterion not in ("held_out", "bic"):
         raise NetworkError(f"criterion must be 'held_out' or 'bic', not {criterion!r}")
     measures = _measure(data)
@@ -344,7 +344,7 @@ def cluster_rows(
     part = statistics if sample is None else statistics.take(sample)
     if (components is None or len(forms) > 1) and (criterion == "bic" or len(part) >= 2 * FOLDS):
         counts = range(1, min(most, len(part)) + 1) if components is None else [int(components)]
-        search = FormSearch(part, joint, criterion, starts, rng, int(folds))
+        search = FormSearch(part, joint, criterion, starts, rng, folds)
         form = search.choose(forms, counts, kernels is None and covariance is None and complete and sample is None)
     joined = statistics.join_numbers(joint, form.covariance, prior_variance=form.prior_variance)
     reader = _StatisticsReader(

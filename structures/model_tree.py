@@ -27,7 +27,7 @@ from hybridbn.fitting.trees.regression_splits import (
 )
 from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.network import Network
-from hybridbn.structures.building import Built, builder, find_unused_name
+from hybridbn.structures.building import Built, builder, name_hidden_node
 from hybridbn.structures.regression import (
     Regressors,
     RowTrust,
@@ -169,11 +169,10 @@ def model_tree(
         check_count(max_depth, "max_depth", 0, NetworkError),
     )
     most = TESTED_NUMBERS if tested is None else (check_count(tested, "tested", 0, NetworkError),)
-    if name is not None and name in read.roles:
-        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    name = name_hidden_node(name, f"{target} leaf", read.roles)
     regressors = learn_regressors(read, used, source)
     forest = _Forest(regressors, trees, max_depth, most, make_generator(random_state))
-    return forest.build(name or find_unused_name(f"{target} leaf", read.roles))
+    return forest.build(name)
 
 
 _HeldOut: TypeAlias = tuple[Values, Values, NDArray[np.intp]]

@@ -39,7 +39,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import builder
+from hybridbn.structures.building import builder, name_hidden_node
 from hybridbn.structures.training_data import CollectStatistics, TrainingData, read_data_with_target
 from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_distinct
 from hybridbn.tables import Table
@@ -142,9 +142,7 @@ def nb_tree(
     True
     """
     read = read_data_with_target(data, target, potentials, weights)
-    name = name or f"{target} leaf"
-    if name in read.roles:
-        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
+    name = name_hidden_node(name, f"{target} leaf", read.roles)
     depth = None if max_depth is None else check_count(max_depth, "max_depth", 0, NetworkError)
     for option, weight in (("least", least), ("least_branch", 0.0 if least_branch is None else least_branch)):
         if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not weight >= 0:

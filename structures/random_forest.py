@@ -18,7 +18,7 @@ from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.structures.building import Built, builder, find_unused_name
+from hybridbn.structures.building import Built, builder, find_unused_name, name_hidden_node
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import COARSE, TrainingData, read_labeled_data
 from hybridbn.structures.tree_leaves import make_boxes
@@ -108,11 +108,9 @@ def random_forest(
     """
     labeled, rows, count = read_labeled_data(data, target, potentials, weights, "random forests")
     trees = check_count(trees, "trees", 1, NetworkError)
-    if name is not None and name in labeled.roles:
-        raise NetworkError(f"the table has a column {name!r}; call the hidden node something else: name=...")
     variable = labeled.variable(target)
     assert isinstance(variable, Discrete)
-    leaf = name or find_unused_name(f"{target} leaf", labeled.roles)
+    leaf = name_hidden_node(name, f"{target} leaf", labeled.roles)
     types = Discrete(find_unused_name(f"{target} type", [*labeled.roles, leaf]), variable.states)
     forest = _ClassForest(labeled, variable, types, trees, make_generator(random_state))
     held_out = HeldOutClasses.of(variable, forest.grown.held_out, rows, count)

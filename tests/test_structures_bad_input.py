@@ -88,7 +88,7 @@ def test_options():
     for k in (-1, 1.5, True):
         with pytest.raises(hb.NetworkError, match="k, the number of parents, must be"):
             kdb(DATA, "c", k=k)
-    for folds in (1, 2.0, True):
+    for folds in (1, 2.5, True):
         with pytest.raises(hb.NetworkError, match="folds must be a whole number of at least 2"):
             selective_naive_bayes(DATA, "c", folds=folds)
     with (

@@ -8,7 +8,8 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.fitting.counters import CrossedColumns
-from hybridbn.structures import family_scores, hill_climb
+from hybridbn.structures import hill_climb
+from hybridbn.structures import scores as family_scores
 from hybridbn.structures.scores import FamilyScores
 from hybridbn.structures.training_data import read_data_without_target
 

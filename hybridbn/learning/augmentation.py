@@ -152,7 +152,9 @@ def augment(
     """
     builder = Build.of(build)
     table = builder.read(data, weights, target)
-    _check(table, target, response, patience, max_iterations)
+    patience = check_count(patience, "patience", 1)
+    max_iterations = check_count(max_iterations, "max_iterations", 1)
+    _check(table, target, response)
     rng = make_generator(random_state)
     precision = resolve_options("augment", options, keywords, impossible="raise")
     learn = builder.make_learner(target, potentials)
@@ -339,12 +341,10 @@ def _complete(
     return fill_table(table, {**draw_alone(table, marginals, levels, network), **cells})
 
 
-def _check(table: Table, target: str, response: str, patience: int, max_iterations: int) -> None:
+def _check(table: Table, target: str, response: str) -> None:
     table.variable(target)
     if response not in ("expectation", "simulation"):
         raise TableError(f"response must be 'expectation' or 'simulation', not {response!r}")
-    for name, number in (("patience", patience), ("max_iterations", max_iterations)):
-        check_count(number, name, 1)
     table.require_rows(1).require_values()
     table = table.sample_if_scanned()
     column = table.column(target)

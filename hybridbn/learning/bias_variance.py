@@ -122,8 +122,7 @@ def bias_variance(
     labels = np.asarray(y)
     if labels.ndim != 1 or len(labels) != len(X):
         raise TableError(f"y must have one class for each of the {len(X)} rows of X, not the shape {labels.shape}")
-    for name, value, least in (("repeats", repeats, 1), ("folds", folds, 2)):
-        check_count(value, name, least)
+    repeats, folds = check_count(repeats, "repeats", 1), check_count(folds, "folds", 2)
     if folds > len(labels):
         raise TableError(f"{len(labels)} rows can't be put into {folds} folds")
     if not _is_classifier(classifier) and not callable(classifier):

@@ -10,7 +10,7 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
+from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
 from hybridbn.fitting.counters import counter_of
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
@@ -350,6 +350,7 @@ def _check(rounds: Any, algorithm: Any, patience: Any, max_restarts: Any, progre
         "max_restarts": (0 if max_restarts is None else max_restarts, 0),
     }
     for name, (number, lowest) in least.items():
-        check_count(number, name, lowest)
+        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < lowest:
+            raise TableError(f"{name} must be a whole number of at least {lowest}, not {number!r}")
     if not isinstance(progress, bool) and not callable(progress):
         raise TableError(f"progress must be a function of a Round, or True for a bar, not {progress!r}")

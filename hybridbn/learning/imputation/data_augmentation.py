@@ -21,7 +21,6 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimation.completion import Completion
@@ -491,7 +490,8 @@ def fit_imputation(
         settings.full_precision,
         unusable,
     )
-    check_count(0 if rounds is None else rounds, "rounds")
+    if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0):
+        raise TableError(f"rounds must be a number that is not negative, or None, not {rounds!r}")
     if not columns.modeled:
         return FittedImputation(Model(columns, None), seed)
     working = Table(table.select(columns.modeled), variables=[columns.variables[name] for name in columns.modeled])

@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import TableError, warn_user
 from hybridbn.estimation.row_uniforms import Keys, hash_identifiers, hash_rows
 from hybridbn.fitting.fitter_choice import Potentials
@@ -302,7 +301,8 @@ def _check_options(draws: Any, strategy: Any, unknown: Any) -> None:
         raise TableError(f"unknown must be 'error' or 'missing', not {unknown!r}")
     if draws is None:
         return
-    check_count(draws, "draws", 1)
+    if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
+        raise TableError(f"draws must be a positive integer or None, not {draws!r}")
     if strategy != "draw":
         raise TableError(f"draws={draws} of strategy={strategy!r} would all be equal; leave one of the two out")
 
