@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ __all__ = ["Loss", "crps", "log_loss", "misclassification", "selective_naive_bay
 
 Loss: TypeAlias = Callable[[Any, NDArray[Any]], Values]
 """A function of the posterior of the target and its true codes or values that returns the loss of each row (rows,)."""
+Deal: TypeAlias = Callable[[int, int], Codes]
+"""A function of the number of the first of consecutive rows, and of how many these are, that returns their folds."""
 
 _GAIN = 1e-9
 """A smaller relative difference of two losses counts as a rounding error."""
@@ -96,11 +98,7 @@ def selective_naive_bayes(
     folds = check_count(folds, "folds", 2, NetworkError)
     training_data = read_data_with_target(data, target, potentials, weights)
     loss = loss or _default_loss(training_data, target)
-    rng = make_generator(random_state)
-    if len(training_data.sampled.table) < len(training_data.table):
-        chosen = _choose_by_passes(training_data, target, loss, folds, int(rng.integers(2**62)))
-    else:
-        chosen = _choose_attributes(training_data.sampled, target, loss, folds, rng)
+    chosen = _choose_attributes(training_data, target, loss, folds, make_generator(random_state))
     attributes = [name for name in training_data.attributes if name in chosen]
     return fit_network(training_data, {target: (), **dict.fromkeys(attributes, (target,))})
 
@@ -134,40 +132,46 @@ def crps(posterior: ContinuousPosterior, truth: Values) -> Values:
     return np.asarray(posterior.crps(truth))
 
 
-class _Fold(NamedTuple):
-    """Held-out rows, and a network of all candidates that was learned from the other rows."""
-
-    network: Network
-    rows: Table
-    truth: NDArray[Any]
-    weights: Values
-
-
 def _default_loss(data: TrainingData, target: str) -> Loss:
     return log_loss if isinstance(data.variable(target), Discrete) else squared_error
 
 
 def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.random.Generator) -> set[str]:
     """Return the attributes that improve prediction in a cross-validation."""
-    data = data.take(data.find_labeled())
+    data, deal, training = _deal_rows(data, target, folds, rng)
+    importance = Dependence(data).measure_with_target()
+    ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
+    ranked = [name for name in ranked if all(varies(part, name) for part in training)]
+    parents = {target: (), **dict.fromkeys(ranked, (target,))}
+    networks = list(
+        run_over_table(lambda part: fit_network(_discretize_again(part, target), parents), training, data.table)
+    )
+
+    def measure(names: Sequence[str]) -> float:
+        """Return the mean loss with these attributes over all held-out rows; infinite if a row is impossible."""
+        kept = [Network([network.potential(name) for name in (target, *names)]) for network in networks]
+        total, weight = data.table.sum_parts(_SumLosses(kept, deal, target, tuple(names), data.variable(target), loss))
+        return float(total / weight) if np.isfinite(total) else np.inf
+
+    return _add_attributes(ranked, measure)
+
+
+def _deal_rows(
+    data: TrainingData, target: str, folds: int, rng: np.random.Generator
+) -> tuple[TrainingData, Deal, list[TrainingData]]:
+    """Return the rows that have a target, what deals them to folds, and those outside of each fold."""
+    if len(data.sampled.table) < len(data.table):
+        data = replace(data, table=data.table.keep_rows(data.table.variable(target)))
+        deal = partial(deal_numbered_rows, folds=folds, seed=int(rng.integers(2**62)))
+        return data, deal, [replace(data, table=data.table.weigh_rows(_Others(deal, fold))) for fold in range(folds)]
+    data = data.sampled.take(data.sampled.find_labeled())
     if len(data.table) < 2:
         raise TableError(
             f"choosing attributes takes at least 2 rows that have a value of {target!r} and count; found"
             f" {len(data.table)}"
         )
-    importance = Dependence(data).measure_with_target()
-    ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
-    splits = list(split_folds(deal_folds(len(data.table), folds, rng, data.codes(target))))
-    training = [data.take(rows) for rows, _ in splits]
-    ranked = [name for name in ranked if all(varies(part, name) for part in training)]
-    fitted_folds = list(
-        run_over_table(
-            lambda i: _fit_fold(data, training[i], splits[i][1], target, ranked),
-            range(len(training)),
-            data.table,
-        )
-    )
-    return _add_attributes(ranked, lambda names: _compute_loss(fitted_folds, names, target, loss, data.table))
+    parts = deal_folds(len(data.table), folds, rng, data.codes(target))
+    return data, lambda first, rows: parts[first : first + rows], [data.take(rows) for rows, _ in split_folds(parts)]
 
 
 def _add_attributes(ranked: Sequence[str], measure: Callable[[Sequence[str]], float]) -> set[str]:
@@ -182,30 +186,11 @@ def _add_attributes(ranked: Sequence[str], measure: Callable[[Sequence[str]], fl
     return set(chosen)
 
 
-def _choose_by_passes(data: TrainingData, target: str, loss: Loss, folds: int, seed: int) -> set[str]:
-    """Do what `_choose_attributes` does with rows that are read in passes."""
-    data = replace(data, table=data.table.keep_rows(data.table.variable(target)))
-    importance = Dependence(data).measure_with_target()
-    ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
-    deal = partial(deal_numbered_rows, folds=folds, seed=seed)
-    training = [replace(data, table=data.table.weigh_rows(_Others(deal, fold))) for fold in range(folds)]
-    ranked = [name for name in ranked if all(varies(part, name) for part in training)]
-    parents = {target: (), **dict.fromkeys(ranked, (target,))}
-    networks = [fit_network(_discretize_again(part, target), parents) for part in training]
-
-    def measure(names: Sequence[str]) -> float:
-        kept = [Network([network.potential(name) for name in (target, *names)]) for network in networks]
-        total, weight = data.table.sum_parts(_SumLosses(kept, deal, target, tuple(names), data.variable(target), loss))
-        return total / weight if np.isfinite(total) else np.inf
-
-    return _add_attributes(ranked, measure)
-
-
 @dataclass(frozen=True)
 class _Others:
     """Weighs the rows of all folds but one, so that those of that one do not count."""
 
-    deal: Callable[[int, int], Codes]
+    deal: Deal
     fold: int
 
     def __call__(self, table: Table, first: int) -> Values:
@@ -217,29 +202,26 @@ class _SumLosses:
     """Adds up the losses of rows, each with the network of the other folds, and the weights."""
 
     networks: Sequence[Network]
-    deal: Callable[[int, int], Codes]
+    deal: Deal
     target: str
     names: tuple[str, ...]
     variable: Variable
     loss: Loss
 
     def __call__(self, table: Table, first: int) -> Values:
-        dealt, sums = self.deal(first, len(table)), np.zeros(2)
-        for fold, network in enumerate(self.networks):
-            rows = np.flatnonzero((dealt == fold) & (table.weights > 0))
-            if not rows.size:
-                continue
-            part = table.take(rows)
-            posterior = network.posterior(self.target, part.select([self.target, *self.names]), options=COARSE)
-            losses = self.loss(posterior, part.coded(self.variable))
-            sums += losses @ part.weights, part.weights.sum()
-        return sums
+        dealt, table = self.deal(first, len(table)), table.select([self.target, *self.names])
+        sums = run_over_table(
+            lambda fold: self._add_up(table.take(dealt == fold), fold), range(len(self.networks)), table
+        )
+        return np.sum(list(sums), axis=0)
 
-
-def _fit_fold(data: TrainingData, training: TrainingData, rows: Codes, target: str, names: Sequence[str]) -> _Fold:
-    network = fit_network(_discretize_again(training, target), {target: (), **dict.fromkeys(names, (target,))})
-    test = data.take(rows)
-    return _Fold(network, test.table, test.codes(target), test.table.weights)
+    def _add_up(self, rows: Table, fold: int) -> Values:
+        """Return the sums of the rows of a fold."""
+        rows = rows.take(rows.weights > 0)
+        if not len(rows):
+            return np.zeros(2)
+        posterior = self.networks[fold].posterior(self.target, rows, options=COARSE)
+        return np.array([self.loss(posterior, rows.coded(self.variable)) @ rows.weights, rows.weights.sum()])
 
 
 def _discretize_again(data: TrainingData, target: str) -> TrainingData:
@@ -259,16 +241,3 @@ def _discretize_again(data: TrainingData, target: str) -> TrainingData:
     return replace(
         data, roles={name: fresh[name] if name in discretized else role for name, role in data.roles.items()}
     )
-
-
-def _compute_loss(folds: Sequence[_Fold], names: Sequence[str], target: str, loss: Loss, table: Table) -> float:
-    """Return the mean loss with these attributes over all held-out rows of a table; infinite if a row is impossible."""
-
-    def add_losses(fold: _Fold) -> float:
-        network = Network([fold.network.potential(name) for name in (target, *names)])
-        rows = fold.rows.select([target, *names])
-        posterior = network.posterior(target, rows, options=COARSE)
-        return float(loss(posterior, fold.truth) @ fold.weights)
-
-    total = sum(run_over_table(add_losses, folds, table))
-    return total / sum(float(fold.weights.sum()) for fold in folds) if np.isfinite(total) else np.inf
