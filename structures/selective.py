@@ -213,7 +213,7 @@ class _SumLosses:
         sums = run_over_table(
             lambda fold: self._add_up(table.take(dealt == fold), fold), range(len(self.networks)), table
         )
-        return np.sum(list(sums), axis=0)
+        return np.asarray(np.sum(list(sums), axis=0))
 
     def _add_up(self, rows: Table, fold: int) -> Values:
         """Return the sums of the rows of a fold."""

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
+from hybridbn.fitting.ridge import fit_ridges
 from hybridbn.fitting.trees.randomized_trees import grow_forest
 from hybridbn.learning.imputation import data_augmentation, predictive_mean_matching
-from hybridbn.learning.imputation.curves import fit_ridges
 from hybridbn.learning.imputation.data_augmentation import DefaultLearner, has_drift
 from hybridbn.learning.imputation.stacked_regression import StackedRegression, fit_stacked_regression
 

@@ -3,12 +3,13 @@
 `Spectrum` takes normal equations apart into eigenvectors, where all penalties cost as much as one; a `PenaltyCriterion`
 says which penalty is best. Where rows are to be left out exactly (`fit_sparse_ridge`), the rows themselves are
 decomposed, as squaring them first would lose digits. Thousands of regressions with a penalty for each column
-(`regress_towards`) are solved directly.
+(`regress_towards`) are solved directly. Several targets of the same columns, and of functions of these, share their
+moments (`fit_ridges`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
@@ -19,11 +20,15 @@ from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.variables import Values
 
 __all__ = [
+    "MOST_LEVERAGE",
+    "Basis",
     "GeneralizedCrossValidation",
     "MarginalLikelihood",
     "PenaltyCriterion",
     "Ridge",
+    "Ridges",
     "Spectrum",
+    "fit_ridges",
     "fit_sparse_ridge",
     "moments_of",
     "refit_ridge",
@@ -43,6 +48,14 @@ RANK = 1e-12
 """A direction of the columns with less than this share of their variance is not told apart from a constant."""
 LEAST_RESIDUAL = 1e-9
 """Least residual sum of squares relative to the target's."""
+MOST_LEVERAGE = 0.95
+"""The leverage of a row is limited to this, as its leave-one-out prediction would be arbitrary otherwise."""
+RIDGES = np.geomspace(0.1, 1e4, 16)
+"""Candidates for the penalty of several targets, in rows; the one of the least generalized cross-validation error is
+taken.
+"""
+_EXPANDED_ROWS = 16384
+"""Rows whose functions are in memory at the same time."""
 
 
 class Spectrum(NamedTuple):
@@ -346,3 +359,141 @@ def regress_towards(moments: Values, start: Values, ridge: Values, rows: float) 
     objective = residual + (ridge * change**2).sum(axis=-1) + rows * (level - before) ** 2
     coefficients = np.concatenate(((level - (center * slopes).sum(axis=-1))[..., None], slopes), axis=-1)
     return coefficients, residual, objective
+
+
+class Basis(Protocol):
+    """Functions of columns, such as splines and products."""
+
+    def expand(self, columns: Values) -> Values:
+        """Return the values of the functions in each row (rows, functions)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ridges:
+    """Ridge regressions of centered targets on the same columns, and on functions of these.
+
+    Attributes
+    ----------
+    center, scale : ndarray (columns,)
+        Of the columns, and of their functions.
+    slopes : ndarray (columns, targets)
+    roots : sequence of ndarray (columns, columns)
+        For each target: the products of a row's deviations with these are the roots of its leverage.
+    total : float
+        The sum of the weights.
+    penalties : sequence of (ndarray (columns,), float)
+        For each target: what columns are divided by, and the penalty of the squares of their slopes then.
+    basis : Basis, optional
+    """
+
+    center: Values
+    scale: Values
+    slopes: Values
+    roots: Sequence[Values]
+    total: float
+    penalties: Sequence[tuple[Values, float]]
+    basis: Basis | None
+
+    def refit(self, columns: Values, targets: Values, weights: Values) -> Ridges:
+        """Return the regressions of other rows with the same penalties."""
+        return _solve_ridges(_Moments.of(columns, targets, weights, self.basis), self.penalties, self.basis)
+
+    def explain(self, columns: Values, weights: Values, target: int) -> tuple[Values, Values]:
+        """Return the prediction of each row for a target, and the row's leverage."""
+        fitted, leverage = np.empty(len(columns)), np.empty(len(columns))
+        for start in range(0, len(columns), _EXPANDED_ROWS):
+            part = slice(start, start + _EXPANDED_ROWS)
+            deviations = _expand(columns[part], self.basis) - self.center
+            fitted[part] = deviations @ self.slopes[:, target]
+            rotated = deviations @ self.roots[target]
+            leverage[part] = weights[part] * (np.einsum("rj,rj->r", rotated, rotated) + 1 / self.total)
+        return fitted, np.minimum(leverage, MOST_LEVERAGE)
+
+    def leave_out(self, columns: Values, targets: Values, weights: Values) -> Values:
+        """Return the predictions of the targets in each row without that row (rows, targets)."""
+        left_out = np.empty(targets.shape)
+        for target in range(targets.shape[1]):
+            fitted, leverage = self.explain(columns, weights, target)
+            left_out[:, target] = targets[:, target] - (targets[:, target] - fitted) / (1 - leverage)
+        return left_out
+
+
+def _expand(columns: Values, basis: Basis | None) -> Values:
+    return columns if basis is None else np.concatenate([columns, basis.expand(columns)], axis=1)
+
+
+class _Moments(NamedTuple):
+    """Weighted means of columns and products of what columns and targets differ from theirs."""
+
+    total: float
+    center: Values
+    gram: Values
+    across: Values
+    squares: Values
+
+    @classmethod
+    def of(cls, columns: Values, targets: Values, weights: Values, basis: Basis | None) -> _Moments:
+        """Collect the moments of rows whose targets are centered."""
+        total = float(weights.sum())
+        size = columns.shape[1] if basis is None else _expand(columns[:1], basis).shape[1]
+        # near the means, so that centering loses no digits
+        near = np.concatenate([np.average(columns, axis=0, weights=weights), np.zeros(size - columns.shape[1])])
+        gram, sums, across = np.zeros((size, size)), np.zeros(size), np.zeros((size, targets.shape[1]))
+        for start in range(0, len(columns), _EXPANDED_ROWS):
+            part = slice(start, start + _EXPANDED_ROWS)
+            block = _expand(columns[part], basis) - near
+            weighted = block * weights[part, None]
+            gram += weighted.T @ block
+            sums += weighted.sum(axis=0)
+            across += weighted.T @ targets[part]
+        gram -= np.outer(sums, sums) / total
+        across -= np.outer(sums, weights @ targets) / total
+        return cls(total, near + sums / total, gram, across, weights @ targets**2)
+
+    @property
+    def deviation(self) -> Values:
+        return np.sqrt(np.maximum(np.diag(self.gram), 0.0) / self.total)
+
+    def spectrum(self, scales: Values, target: int | slice) -> Spectrum:
+        """Decompose the products of columns in units of their own."""
+        across = self.across[:, target]
+        return Spectrum.of(self.gram / np.outer(scales, scales), (across.T / scales).T)
+
+
+def fit_ridges(
+    columns: Values,
+    targets: Values,
+    weights: Values,
+    basis: Basis | None = None,
+    widths: Sequence[Values | float] = (1.0,),
+) -> Ridges:
+    """Fit ridge regressions to centered targets.
+
+    Parameters
+    ----------
+    basis : Basis, optional
+        Functions of the columns, which predict, too.
+    widths : sequence
+        Expected sizes of standardized slopes; the best ones are taken for each target.
+    """
+    moments = _Moments.of(columns, targets, weights, basis)
+    scales = [np.where(moments.deviation > 0, moments.deviation, 1.0) / width for width in widths]
+    spectra = [moments.spectrum(own, slice(None)) for own in scales]
+    criterion = GeneralizedCrossValidation(moments.total)
+    penalties = []
+    for target, square in enumerate(moments.squares.tolist()):
+        own = [spectrum._replace(along=spectrum.along[:, target]) for spectrum in spectra]
+        losses = np.array([criterion.losses(spectrum, square, RIDGES) for spectrum in own])
+        best, place = np.unravel_index(np.argmin(losses), losses.shape)
+        penalties.append((scales[best], float(RIDGES[place])))
+    return _solve_ridges(moments, penalties, basis)
+
+
+def _solve_ridges(moments: _Moments, penalties: Sequence[tuple[Values, float]], basis: Basis | None) -> Ridges:
+    """Return the ridge regressions with a penalty for each target."""
+    slopes, roots = np.empty(moments.across.shape), []
+    for target, (scales, ridge) in enumerate(penalties):
+        spectrum = moments.spectrum(scales, target)
+        slopes[:, target] = spectrum.slopes(ridge) / scales
+        roots.append(spectrum.vectors / np.sqrt(spectrum.values + ridge) / scales[:, None])
+    return Ridges(moments.center, moments.deviation, slopes, roots, moments.total, penalties, basis)

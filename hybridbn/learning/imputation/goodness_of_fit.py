@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian
-from hybridbn.learning.imputation.curves import find_curvature
 from hybridbn.learning.imputation.rule_search import is_heaped
 from hybridbn.learning.imputation.rules import Rules
+from hybridbn.learning.imputation.stacked_regression import find_curvature
 from hybridbn.variables import Codes, Values
 
 __all__ = ["FEWEST_OBSERVED", "SPIKE_SHARE", "disagree", "find_badly_described", "share_of_most_frequent"]
