@@ -58,9 +58,9 @@ def _is_scanned(evidence: Any) -> bool:
     """Tell whether evidence is a table that is read in passes; a single case needs no tables."""
     if evidence is None or isinstance(evidence, Mapping):
         return False
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows
 
-    return isinstance(evidence, Table) and evidence.is_scanned
+    return isinstance(evidence, Rows) and evidence.is_scanned
 
 
 def posteriors(

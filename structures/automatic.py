@@ -145,7 +145,7 @@ class ComparedCandidates:
         built = None if self.race is None else self.race.built.get(name)
         if built is None:
             build, family = self.candidates[name]
-            built = build.learn_held_out(self.data.table, self.data.target, family)
+            built = build.learn_held_out(self.data.rows, self.data.target, family)
         network = built.network
         network.graph["chosen"] = name
         network.graph["losses"] = self.losses
@@ -279,7 +279,7 @@ def _list_number_candidates(data: TrainingData, potentials: Any) -> list[Candida
 def _is_costly(data: TrainingData) -> bool:
     """Return whether queries of TAN with normal densities are slow: categories may be children of missing numbers."""
     kinds = {name: isinstance(data.variable(name), Discrete) for name in data.attributes}
-    return any(kinds.values()) and any(data.table.missing[name] for name, discrete in kinds.items() if not discrete)
+    return any(kinds.values()) and any(data.rows.missing[name] for name, discrete in kinds.items() if not discrete)
 
 
 def _read_candidate(candidate: Any, potentials: Any) -> BuildAndFamily:

@@ -28,7 +28,7 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.network_summary import is_arc_text
 from hybridbn.registry import Registry
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 __all__ = [
@@ -281,7 +281,7 @@ class Build:
         """Whether it is a structure with potentials, whose families are kept."""
         return self.structure is not None and any(self.structure.nodes[n].get("potential") for n in self.structure)
 
-    def read(self, data: Any, weights: Any = None, target: str | None = None) -> Table:
+    def read(self, data: Any, weights: Any = None, target: str | None = None) -> Rows:
         """Read the data with the variables of the structure; numbers that it cuts into intervals stay numbers.
 
         Columns that nothing can be learned from are left out, with a warning, unless they are the target or nodes of
@@ -312,12 +312,12 @@ class Build:
             parents = self.declaration.arcs(target, names)
         return parents == {target: (), **{name: (target,) for name in names if name != target}}
 
-    def learn(self, table: Table, target: str | None = None, potentials: Potentials | None = None) -> Network:
+    def learn(self, table: Rows, target: str | None = None, potentials: Potentials | None = None) -> Network:
         """Learn a network from a table.
 
         Parameters
         ----------
-        table : Table
+        table : Rows
         target : str, optional
             A node that the network must have. It is not passed to builders without a target.
         potentials : as in `hybridbn.fit`, optional
@@ -325,7 +325,7 @@ class Build:
         """
         return self.learn_held_out(table, target, potentials).network
 
-    def learn_held_out(self, table: Table, target: str | None = None, potentials: Potentials | None = None) -> Built:
+    def learn_held_out(self, table: Rows, target: str | None = None, potentials: Potentials | None = None) -> Built:
         """Learn a network as `learn` does; return it with held-out predictions, if the builder has any."""
         if self.structure is not None:
             return Built(fit_available(self.structure, table, "auto" if potentials is None else potentials))
@@ -376,7 +376,7 @@ class Build:
         function = self.function
         return not isinstance(function, partial) or (not function.args and set(function.keywords) <= {"potentials"})
 
-    def _refuse_table(self, table: Table) -> None:
+    def _refuse_table(self, table: Rows) -> None:
         """Raise an error if the builder doesn't take weights or missing cells and the table has some."""
         if table.weighted and not self.declaration.takes_weights:
             raise NetworkError(f"the builder {self} takes no weighted rows")

@@ -22,7 +22,7 @@ from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.selective import Loss, misclassification, squared_error
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.tables import Table
-from hybridbn.tables.summaries import find_rows
+from hybridbn.tables.rows import find_rows
 from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = ["best_cluster", "class_clusters"]
@@ -211,8 +211,8 @@ class _ClusteredClasses:
         """Learn the network with the clusters in place of the class, and add the class as their child."""
         variable = self.data.variable(self.target)
         if len(self.hidden) == 1 and not isinstance(variable, Discrete):
-            return build.learn(self.data.table, self.target, potentials)
-        table = self.data.table.expand(self.hidden, self.assign)
+            return build.learn(self.data.rows, self.target, potentials)
+        table = self.data.rows.expand(self.hidden, self.assign)
         if not isinstance(variable, Discrete):
             return build.learn(table, self.hidden.name, potentials)
         rest = [name for name in table.names if name != self.target]
@@ -249,14 +249,14 @@ class _ClassClustering:
         self, data: TrainingData, numbers: Mapping[Any, int | None], rng: np.random.Generator
     ) -> _ClusteredClasses:
         """Cluster the rows of each class."""
-        if not data.table.is_scanned:
+        if not data.rows.is_scanned:
             data = data.take(data.find_labeled())
         variable = data.variable(self.target)
         discrete = isinstance(variable, Discrete)
         if discrete:
-            masses = data.counter([self.target]).joint((self.target,)) if len(data.table) else np.zeros(1)
+            masses = data.counter([self.target]).joint((self.target,)) if len(data.rows) else np.zeros(1)
         else:
-            masses = np.array([data.table.total_weight if len(data.table) else 0.0])
+            masses = np.array([data.rows.total_weight if len(data.rows) else 0.0])
         if not masses.any():
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
         names = [name for name in data.roles if name != self.target or not discrete]
@@ -264,7 +264,7 @@ class _ClassClustering:
         for code, state in enumerate(self.classes):
             assign, own = None, np.arange(1)
             if masses[code] > 0 and numbers[state] != 1 and data.attributes:
-                table = data.table.keep_rows(variable, code if discrete else None)
+                table = data.rows.keep_rows(variable, code if discrete else None)
                 if len(table) > 1:
                     columns = TrainingData(table, data.roles, None).select(names)
                     assign, own = self._cluster_class(columns, numbers[state], rng)
@@ -285,7 +285,7 @@ class _ClassClustering:
         if self.soft:
             return assign, np.arange(assign.fit.components)
         variables = [data.variable(name) for name in data.roles]
-        return assign, np.flatnonzero(data.table.sum_parts(_CountClusters(assign), variables))
+        return assign, np.flatnonzero(data.rows.learn(_CountClusters(assign), variables))
 
 
 def _lowers_loss(
@@ -298,7 +298,7 @@ def _lowers_loss(
     rng: np.random.Generator,
 ) -> bool:
     """Return whether clusters predict better than classes in a cross-validation, which stops when that is clear."""
-    if len(data.table) < 2 * GUARD_FOLDS:
+    if len(data.rows) < 2 * GUARD_FOLDS:
         return False
     truth = data.codes(clustering.target)
     gains, weights = np.empty(0), np.empty(0)

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
@@ -20,7 +21,7 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.base import prepare_families, split_by_kind
 from hybridbn.fitting.column_groups import find_observed
-from hybridbn.fitting.counters import CachedCounter, counter_of
+from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import fitter_of
@@ -29,6 +30,7 @@ from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.knowledge import Limits
 from hybridbn.structures.training_data import TrainingData
+from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 __all__ = [
@@ -122,12 +124,10 @@ class Dependence:
     def __init__(self, data: TrainingData) -> None:
         self.data = data
         self._fits: dict[tuple[str, ...], Potential] = {}
-        self._total = data.table.total_weight
+        self._total = data.rows.total_weight
         self._holes: dict[str, NDArray[np.bool_] | None] = {}
         self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
-        self.counter: CachedCounter = CachedCounter(
-            data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
-        )
+        self.counter = data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
 
     @cached_property
     def _gains(self) -> CellGains:
@@ -159,23 +159,23 @@ class Dependence:
                 # no pair fits a constant column, so that what its fitter refuses would be refused after hours only
                 self.data.fit(name, given)
         information = self._count_pairs()
-        self._prepare(given)
-        if not given and not self.data.table.is_scanned:
+        if not given:
             information |= self._measure_linear_pairs()
+        self._prepare(given, information)
         for pair in itertools.combinations(sorted(self.data.attributes), 2):
             if pair not in information:
                 gains = [self._measure_gain(child, given, parent) for child, parent in self._choose_directions(pair)]
                 information[pair] = sum(gains) / len(gains)
         return {pair: round(value, _DECIMALS) for pair, value in sorted(information.items())}
 
-    def _prepare(self, given: tuple[str, ...]) -> None:
-        """Let one pass tell the moments of all pairs with a normal column, where the rows are read in passes."""
+    def _prepare(self, given: tuple[str, ...], measured: Container[Pair]) -> None:
+        """Let one pass tell the moments of all pairs with a normal column that are not measured yet."""
         families = []
-        for pair in itertools.combinations(sorted(self.data.attributes), 2) if self.data.table.is_scanned else ():
-            if not {*pair} <= {*self._discrete}:
+        for pair in itertools.combinations(sorted(self.data.attributes), 2):
+            if pair not in measured:
                 families += [(child, (*given, parent)) for child, parent in self._choose_directions(pair)]
         prepare_families(
-            self.data.table,
+            self.data.rows,
             [
                 (
                     self._choose_fitter(child, parents),
@@ -210,7 +210,7 @@ class Dependence:
         )
         cells = math.prod(counter.shape(given))
         # a table with many more cells than rows is mostly empty
-        most = max(_SPARSE * len(self.data.table), _LEAST_SPARSE)
+        most = max(_SPARSE * len(self.data.rows), _LEAST_SPARSE)
         narrow = [name for name in names if cells * counter.sizes[name] ** 2 <= most]
         information: dict[Pair, float] = {}
         for counts in counter.pair_batches(narrow, given):
@@ -228,12 +228,12 @@ class Dependence:
     def _count_by_target_cells(self, target: str) -> Counter:
         """Return a counter in which a continuous target is cut into cells that hold equally many rows."""
         data = self.data
-        values, _, weights = data.table.points(data.variable(target))
+        values, _, weights = data.rows.points(data.variable(target))
         # so few cells that each holds enough rows for a table of pairs
         counts = np.ones(len(values)) if weights is None else weights
         bins = int(np.clip(counts[~np.isnan(values)].sum() ** 0.25, 2, 10))
         cuts = equal_frequency(values, None, weights, bins=bins)
-        return counter_of(data.table, (Discrete(target, cuts=cuts), *map(data.variable, self._discrete)))
+        return RowCounter(data.rows, (Discrete(target, cuts=cuts), *map(data.variable, self._discrete)))
 
     # -- linear pairs ---------------------------------------------------------------------------------------------
 
@@ -247,23 +247,18 @@ class Dependence:
         names = list(fitters)
         if len(names) < 2:
             return {}
-        weights = data.table.weights
+        counter = data.counter(names)
+        counter.prepare([], [((name,), ()) for name in names])
+        moments = [counter.moments((name,)) for name in names]
+        if not all(one.total > 0 for one in moments):
+            return {}
         with np.errstate(over="ignore", invalid="ignore"):
-            centers, scales = np.array([_describe_numbers(data.codes(name), weights) for name in names]).T
+            centers = np.array([one.means[0, 0] for one in moments])
+            scales = np.array([np.sqrt(one.products[0, 0, 0] / one.total) for one in moments])
         if not (np.isfinite(scales) & (scales > 0)).all():
             return {}
-        # of standardized columns: weights, sums and sums of squares of each where the other is observed, and products
-        mass, sums, squares, products = np.zeros((4, len(names), len(names)))
-        for start in range(0, len(weights), _ROWS):
-            part = slice(start, start + _ROWS)
-            block = np.stack([data.codes(name)[part] for name in names], axis=1)
-            observed = ~np.isnan(block)
-            block = np.where(observed, (block - centers) / scales, 0.0)
-            counted = observed * weights[part, None]
-            mass += observed.T @ counted
-            sums += block.T @ counted
-            squares += (block**2).T @ counted
-            products += block.T @ (block * weights[part, None])
+        variables = [data.variable(name) for name in names]
+        mass, sums, squares, products = data.rows.learn(_SumPairs(variables, centers, scales), variables)
         information: dict[Pair, float] = {}
         for i, j in itertools.combinations(range(len(names)), 2):
             n = mass[i, j]
@@ -321,7 +316,7 @@ class Dependence:
         without = self._fit(whole if same_rows else data, child, given, keep=same_rows)
         columns = {name: data.codes(name) for name in (child, *given, parent)}
         gain = 0.0
-        for start in range(0, len(data.table), _ROWS):
+        for start in range(0, len(data.rows), _ROWS):
             batch = slice(start, start + _ROWS)
             axes = {name: column[None, batch] for name, column in columns.items()}
             ratio = _log_ratio(_log_density(with_parent, axes), _log_density(without, axes))
@@ -332,12 +327,12 @@ class Dependence:
         """Return the gain of a regression, which follows from the moments of the rows where all are observed."""
         own, *others = map(self.data.variable, (child, *given, parent))
         fitter = self.data.fitter(child, (*given, parent))
-        statistics: Any = fitter.statistics(self.data.table, own, tuple(others))
+        statistics: Any = fitter.statistics(self.data.rows, own, tuple(others))
         if not statistics.total > 0 or not _spreads(statistics, own) or not _spreads(statistics, others[-1]):
             return 0.0
         shorter = statistics.without(others[-1])
         potential = fitter.potential(statistics)
-        if not self.data.table.is_scanned and not any(map(self.data.table.count_missing, (child, *given, parent))):
+        if not any(map(self.data.rows.count_missing, (child, *given, parent))):
             self._fits[child, *given, parent] = potential
         without = self.data.fitter(child, given).potential(shorter)
         return float(statistics.log_likelihood(potential) - shorter.log_likelihood(without)) / self._total
@@ -346,7 +341,7 @@ class Dependence:
         potential = self._fits.get((child, *parents)) if keep else None
         if potential is None:
             variables = tuple(map(data.variable, parents))
-            potential = self._choose_fitter(child, parents).fit(data.table, data.variable(child), variables)
+            potential = self._choose_fitter(child, parents).fit(data.rows, data.variable(child), variables)
             if keep:
                 self._fits[child, *parents] = potential
         return potential
@@ -376,19 +371,39 @@ class Dependence:
         return np.flatnonzero(self._find_observed(names, len(self.data.in_memory.table)))
 
 
-def _describe_numbers(cells: Values, weights: Values) -> tuple[float, float]:
-    """Return the mean and the standard deviation of the observed cells."""
-    observed = ~np.isnan(cells)
-    shares = weights[observed] / weights[observed].sum()
-    mean = float(shares @ cells[observed])
-    return mean, float(np.sqrt(shares @ (cells[observed] - mean) ** 2))
+@dataclass(frozen=True)
+class _SumPairs:
+    """Sums over pairs of standardized numbers, where the other one is observed: weights, numbers, squares, products.
+
+    Attributes
+    ----------
+    variables : sequence of Variable
+    centers, scales : ndarray (variables,)
+    """
+
+    variables: Sequence[Variable]
+    centers: Values
+    scales: Values
+
+    def __call__(self, table: Table, first: int) -> Values:
+        """Return the sums (4, variables, variables) over some rows."""
+        result, weights = np.zeros((4, len(self.variables), len(self.variables))), table.weights
+        for start in range(0, len(weights), _ROWS):
+            part = slice(start, start + _ROWS)
+            block = np.stack([table.coded(variable)[part] for variable in self.variables], axis=1)
+            observed = ~np.isnan(block)
+            block = np.where(observed, (block - self.centers) / self.scales, 0.0)
+            counted = observed * weights[part, None]
+            weighted = block * weights[part, None]
+            result += observed.T @ counted, block.T @ counted, (block**2).T @ counted, block.T @ weighted
+        return result
 
 
 def varies(data: TrainingData, name: str) -> bool:
     """Return whether a column has at least two values in rows of positive weight."""
     if isinstance(data.variable(name), Discrete):
         return int(np.count_nonzero(data.counter([name]).joint((name,)))) > 1
-    low, high = data.table.value_range(name)
+    low, high = data.rows.value_range(name)
     return low < high
 
 

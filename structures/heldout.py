@@ -221,7 +221,7 @@ class Race:
             if build.declaration.held_out is not None:
                 if name not in self.built:
                     # from all rows, so that nothing has to be learned again
-                    self.built[name] = build.learn_held_out(self.data.table, self.target, family)
+                    self.built[name] = build.learn_held_out(self.data.rows, self.target, family)
                 held_out = self.built[name].held_out
                 if held_out is not None:
                     return held_out.select_rows(self.rows[test])

@@ -144,7 +144,7 @@ def search_network(
     missing: str = "em",
 ) -> Network:
     """Return the network of greatest score within limits, learned from a table that may have holes."""
-    attributes, table = training_data.attributes, training_data.table
+    attributes, table = training_data.attributes, training_data.rows
     if missing == "available" or not any(table.missing[name] for name in attributes):
         return _search(training_data, limits, start, options)
 

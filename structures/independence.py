@@ -209,7 +209,7 @@ class IndependenceTests:
         data = self.data.take(rows)
         variables = tuple(map(data.variable, parents))
         fitter: Fitter = SoftmaxFitter(ridge=1e-2, m=1e-2)
-        potential: Potential = fitter.fit(data.table, data.variable(child), variables)
+        potential: Potential = fitter.fit(data.rows, data.variable(child), variables)
         values, weights = evaluate_rows(potential, data, np.arange(len(rows)))
         return float(weights @ values)
 

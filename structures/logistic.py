@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import run_over_table
 from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
@@ -207,7 +206,7 @@ class _Regression:
         for ridge in RIDGES:
             logs = np.empty((count, len(self.target)))
             regress = partial(self._regress_fold, ridge)
-            first = list(run_over_table(regress, zip(folds, first, strict=True), self.data.table))
+            first = list(self.data.rows.share(regress, zip(folds, first, strict=True)))
             for (_, test), parameters in zip(folds, first, strict=True):
                 logs[test] = self._predict(parameters, test)
             loss = float(-logs[np.arange(count), self.classes] @ self.weights)

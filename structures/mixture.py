@@ -350,7 +350,7 @@ def cluster_rows(
     reader = _StatisticsReader(
         data.roles, measures, joint, form.covariance, 1 if joined.block is None else joined.block.factors
     )
-    whole = _ScannedRows(data, joined, reader) if data.table.is_scanned else None
+    whole = _ScannedRows(data, joined, reader) if data.rows.is_scanned else None
     fit = fit_mixture(statistics, int(form.components), starts, rng, sample, joined, whole)
     fit = fit.reorder(np.argsort(-fit.log_shares, kind="stable"))
     mixture = FittedMixture(data, joined, AssignComponents(reader, fit), fit)
@@ -394,11 +394,11 @@ def _collect_statistics(data: TrainingData, measures: Measures) -> MixtureStatis
 
 def _measure(data: TrainingData) -> Measures:
     """Return what columns are standardized by, from all rows."""
-    if not data.table.is_scanned:
+    if not data.rows.is_scanned:
         return _MeasurePart(data.roles, None)(data.table, 0)
-    ranges = [data.table.value_range(column) for column, is_state in _list_parts(data) if not is_state]
+    ranges = [data.rows.value_range(column) for column, is_state in _list_parts(data) if not is_state]
     units = np.array([max(abs(low), abs(high)) or 1.0 for low, high in ranges])
-    measures: Measures = data.table.sum_parts(_MeasurePart(data.roles, units), _list_variables(data))
+    measures: Measures = data.rows.learn(_MeasurePart(data.roles, units), _list_variables(data))
     return measures
 
 
@@ -485,7 +485,7 @@ class _ScannedRows:
     def expect(self, parameters: MixtureParameters) -> Values:
         """Return the log-likelihood."""
         expect = _ExpectPart(self.reader, parameters)
-        summed: MixtureSums = self.data.table.sum_parts(expect, _list_variables(self.data))
+        summed: MixtureSums = self.data.rows.learn(expect, _list_variables(self.data))
         self.sums = summed
         return summed.likelihood
 

@@ -276,7 +276,7 @@ class _Forest:
         source = self.regressors.source
         if source is not None and self.several:
             # the residuals' density is that of these very trees; others with it predict less well
-            source.table.sample_if_scanned("several model trees")
+            source.rows.sample(purpose="several model trees")
         elif source is not None:
             trees = self._grow_from_all_rows(tuned)
         elif not self.several:
@@ -373,7 +373,7 @@ class _Forest:
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
         numbers = [i for i in order if not isinstance(self.tests[i].variable, Discrete)]
         # in a table with holes other rows will have some too, maybe in columns that are complete here
-        exact = not self.several and any(self.regressors.data.table.missing[n] for n in self.names)
+        exact = not self.several and any(self.regressors.data.rows.missing[n] for n in self.names)
         if exact:
             numbers.sort(key=lambda i: self.tests[i].holes)
         sizes = {min(len(numbers), most, 1 if exact else most) for most in self.tested}
@@ -520,9 +520,9 @@ def _measure_tails(regressors: Regressors) -> Values:
 
 def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
     data, filled = regressors.data, regressors.filled[name]
-    variable, none, holes = data.variable(name), np.empty(0, dtype=np.intp), bool(data.table.missing[name])
+    variable, none, holes = data.variable(name), np.empty(0, dtype=np.intp), bool(data.rows.missing[name])
     if not isinstance(variable, Discrete):
-        weights = data.table.weights if data.table.weighted else None
+        weights = data.table.weights if data.rows.weighted else None
         cuts = equal_frequency(filled[:, 0], None, weights, bins=INTERVALS)
         test = _ColumnTest(name, variable, cuts, none, none, none, holes)
         codes = test.find_codes(filled)

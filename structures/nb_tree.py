@@ -42,7 +42,7 @@ from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder, name_hidden_node
 from hybridbn.structures.training_data import CollectStatistics, TrainingData, read_data_with_target
 from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_distinct
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["nb_tree"]
@@ -152,7 +152,7 @@ def nb_tree(
         criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
     tests = {column: _choose_intervals(read, column, isinstance(criterion, Utility)) for column in read.attributes}
     reader = _read_columns(read, tests)
-    view = reader.view(read.table)
+    view = reader.view(read.rows)
     binary = not discrete if binary is None else binary
     if least_branch is None:
         least_branch = max(float(least), LEAST_ROWS) if isinstance(criterion, GainRatio) else LEAST_ROWS
@@ -175,7 +175,7 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
     target = data.variable(data.target)
     seen = data.sampled.find_labeled()
     values, guide = (data.sampled.codes(name)[seen] for name in (column, data.target))
-    counted = data.sampled.table.weights[seen] if data.table.weighted else None
+    counted = data.sampled.table.weights[seen] if data.rows.weighted else None
     cuts: tuple[float, ...] = ()
     if isinstance(target, Discrete):
         cuts = mdl(values, guide, counted)
@@ -241,10 +241,10 @@ class _ReadColumns:
         target = self.variables[self.target]
         return len(target) if isinstance(target, Discrete) else 0
 
-    def view(self, table: Table) -> ColumnView:
+    def view(self, table: Rows) -> ColumnView:
         """Return the columns of a table, which may be read in passes."""
         if not table.is_scanned:
-            return self(table, 0)
+            return self(table.sample(), 0)
         variables = list(self.variables.values())
         return ScannedColumns(table, variables, self, self.sizes, self.ordered, self.classes, self.grain)
 
@@ -252,7 +252,7 @@ class _ReadColumns:
 def _read_columns(data: TrainingData, tests: Mapping[str, Discrete]) -> _ReadColumns:
     assert data.target is not None
     variables = {name: data.variable(name) for name in (*tests, data.target)}
-    return _ReadColumns(variables, tests, data.target, choose_grain(data.table.total_weight, len(data.table)))
+    return _ReadColumns(variables, tests, data.target, choose_grain(data.rows.total_weight, len(data.rows)))
 
 
 @dataclass(frozen=True)
@@ -392,11 +392,11 @@ class _TreeNetwork:
         names = (*parents, column)
         variables = [self.data.variable(name) for name in names]
         fitter = self.data.fitter(column, parents)
-        if self.data.table.is_scanned and fitter.asks_counter:
+        if self.data.rows.is_scanned and fitter.asks_counter:
             if (id(node), names) not in self.statistics:
                 self._collect_statistics(node, names)
             return fitter.potential(self.statistics[id(node), names])
-        sample = self._samples[id(node)] if self.data.table.is_scanned else node.sample
+        sample = self._samples[id(node)] if self.data.rows.is_scanned else node.sample
         rows = self.data.in_memory.table.select(names).take(sample.rows).with_weights(sample.weights)
         return fitter.fit(rows, variables[-1], tuple(variables[:-1]))
 
@@ -421,7 +421,7 @@ class _TreeNetwork:
         collect = CollectStatistics(self.data.roles, parents)
         variables = [self.data.variable(name) for name in (*self.columns, self.target)]
         routes = tuple(one.sample for one in nodes)
-        collected: Any = self.data.table.sum_parts(_CollectInNodes(self.read, routes, collect), variables)
+        collected: Any = self.data.rows.learn(_CollectInNodes(self.read, routes, collect), variables)
         for place, statistics in collected.items():
             for child, given in parents.items():
                 self.statistics[id(nodes[place]), (*given, child)] = statistics[child]

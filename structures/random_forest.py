@@ -199,7 +199,7 @@ class _ClassForest:
 
     def _code_features(self) -> NDArray[np.uint8]:
         """Return the features of the rows; where cells are missing, of several copies with different cells drawn."""
-        holes = any(self.data.table.missing[name] for name in self.data.attributes)
+        holes = any(self.data.rows.missing[name] for name in self.data.attributes)
         types = self._predict_types() if holes else None
         return np.concatenate([self._code_copy(types) for _ in range(COPIES if holes else 1)])
 

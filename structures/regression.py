@@ -254,15 +254,15 @@ def read_for_regression(
         )
     # normal densities of the attributes are regressions, which have no points
     read = replace(read, roles={name: _leave_points(role) for name, role in read.roles.items()})
-    source = read if len(read.sampled.table) < len(read.table) else None
+    source = read if len(read.sampled.rows) < len(read.rows) else None
     read = read.sampled
-    labeled, used = read.find_labeled(), np.zeros(len(read.table), dtype=bool)
+    labeled, used = read.find_labeled(), np.zeros(len(read.rows), dtype=bool)
     used[labeled] = True
     read = read if used.all() else read.take(labeled)
     read = replace(read, roles={name: _choose_role(read, name) for name in read.roles})
-    if len(read.table) < 3:
+    if len(read.rows) < 3:
         raise TableError(
-            f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.table)}"
+            f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.rows)}"
         )
     return read, used, None if source is None else replace(source, roles=read.roles)
 
@@ -452,7 +452,7 @@ def _learn_attributes(
     are learned from all rows that have a target, in passes too.
     """
     assert data.target is not None
-    table = data.table if source is None else source.table
+    table = data.rows if source is None else source.rows
     if source is not None and table.count_missing(data.target):
         table = table.keep_rows(data.variable(data.target))
     potentials: dict[str, Potential] = {}
@@ -677,7 +677,7 @@ class _RegressorReader:
             networks[discrete] = Network(own), [potential.child.name for potential in own]
         read = dict.fromkeys([*self.names, *(test.column for test in self.tests)])
         filled: dict[str, Values] = {}
-        numbers, variances = np.empty((len(data.table), len(self.names))), np.zeros((len(data.table), len(self.names)))
+        numbers, variances = np.empty((len(data.rows), len(self.names))), np.zeros((len(data.rows), len(self.names)))
         spreads: dict[str, Values] = {}
         for name in read:
             network, names = networks[isinstance(data.variable(name), Discrete)]
@@ -736,7 +736,7 @@ def scan_regressors(
     )
     variables = [source.variable(name) for name in source.roles]
     sizes, variance = tuple(test.size for test in tests), float(np.var(regressors.target))
-    return ScannedRegressionRows(source.table, variables, reader, sizes, regressors.ridge, variance)
+    return ScannedRegressionRows(source.rows, variables, reader, sizes, regressors.ridge, variance)
 
 
 def fill_column(network: Network, data: TrainingData, name: str, names: Sequence[str]) -> tuple[Values, Values | None]:

@@ -94,13 +94,13 @@ class FamilyScores:
         self.data = data
         self.names: list[str] = list(data.roles)
         self.column_index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
-        self.total: float = data.table.total_weight
+        self.total: float = data.rows.total_weight
         self._half_log = 0.5 * math.log(max(self.total, 2.0))
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
         self._fits: dict[tuple[str, ...], tuple[float, Potential | None]] = {}
         self._change_scores: dict[tuple[str, frozenset[str]], Values] = {}
         self._last_regression: tuple[tuple[str, frozenset[str]] | None, _Regression | None] = None, None
-        self._holes = {name: bool(count) for name, count in data.table.missing.items()}
+        self._holes = {name: bool(count) for name, count in data.rows.missing.items()}
         self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
 
@@ -202,7 +202,7 @@ class FamilyScores:
     @cached_property
     def _counter(self) -> Counter:
         counter = self.data.counter(self.names).persist()
-        if self.data.table.is_scanned:
+        if self.data.rows.is_scanned:
             self._prepare(counter)
         return counter
 
@@ -350,14 +350,14 @@ class FamilyScores:
             return self._add_gain(child, gain.likelihood, gain.weight, gain.parameters)
         if moments_suffice(fitter):
             try:
-                statistics = fitter.statistics(self.data.table, variable, variables)
+                statistics = fitter.statistics(self.data.rows, variable, variables)
                 regressions = fitter.potential(statistics)
             except HybridBNError:
                 return -math.inf
             likelihood, weight = statistics.log_likelihood(regressions), float(statistics.weights.sum())
             if given and self._has_holes((child, *given)):
                 rest = functools.reduce(lambda those, parent: those.without(parent), variables, statistics)
-                own: Any = self.data.fitter(child, ()).fit(self.data.table, variable, ())
+                own: Any = self.data.fitter(child, ()).fit(self.data.rows, variable, ())
                 more = regressions.free_parameters() - own.free_parameters()
                 return self._add_gain(child, likelihood - rest.log_likelihood(own), weight, more)
             return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
@@ -367,7 +367,7 @@ class FamilyScores:
         """Return the score of a fitted density, and the density, None where it can't be fitted."""
         if (child, *given) not in self._fits:
             try:
-                if isinstance(self.data.fitter(child, given), SoftmaxFitter) and not self.data.table.is_scanned:
+                if isinstance(self.data.fitter(child, given), SoftmaxFitter) and not self.data.rows.is_scanned:
                     self._fits[child, *given] = self._score_softmax(child, given)
                 else:
                     potential = self.data.fit(child, given)
@@ -387,7 +387,7 @@ class FamilyScores:
         near = next((near for potential in known if potential and (near := potential.as_softmax())), None)
         fitter: Any = self.data.fitter(child, given)
         variables = tuple(map(self.data.variable, given))
-        statistics = fitter.statistics(self.data.table, self.data.variable(child), variables)
+        statistics = fitter.statistics(self.data.rows, self.data.variable(child), variables)
         regressions: Softmax = fitter.approximate(statistics, near)
         gain = statistics.log_likelihood(regressions)
         gain -= float(statistics.weights @ self._log_shares(child)[statistics.codes])
@@ -742,7 +742,7 @@ class _HeldOutScores(_SingleScores):
         likelihood = weight = 0.0
         for training, part in self._folds:
             try:
-                potential = fitter.fit(training.table, self.data.variable(child), variables)
+                potential = fitter.fit(training.rows, self.data.variable(child), variables)
             except HybridBNError:
                 return -math.inf
             values, weights = evaluate_rows(potential, self.data, part)

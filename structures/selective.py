@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import run_over_table
 from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, split_folds
 from hybridbn.fitting.fitter_choice import Potentials, roles
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -143,14 +142,12 @@ def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, 
     ranked = sorted((name for name in importance if importance[name] > 0), key=lambda name: (-importance[name], name))
     ranked = [name for name in ranked if all(varies(part, name) for part in training)]
     parents = {target: (), **dict.fromkeys(ranked, (target,))}
-    networks = list(
-        run_over_table(lambda part: fit_network(_discretize_again(part, target), parents), training, data.table)
-    )
+    networks = list(data.rows.share(lambda part: fit_network(_discretize_again(part, target), parents), training))
 
     def measure(names: Sequence[str]) -> float:
         """Return the mean loss with these attributes over all held-out rows; infinite if a row is impossible."""
         kept = [Network([network.potential(name) for name in (target, *names)]) for network in networks]
-        total, weight = data.table.sum_parts(_SumLosses(kept, deal, target, tuple(names), data.variable(target), loss))
+        total, weight = data.rows.learn(_SumLosses(kept, deal, target, tuple(names), data.variable(target), loss))
         return float(total / weight) if np.isfinite(total) else np.inf
 
     return _add_attributes(ranked, measure)
@@ -160,17 +157,17 @@ def _deal_rows(
     data: TrainingData, target: str, folds: int, rng: np.random.Generator
 ) -> tuple[TrainingData, Deal, list[TrainingData]]:
     """Return the rows that have a target, what deals them to folds, and those outside of each fold."""
-    if len(data.sampled.table) < len(data.table):
-        data = replace(data, table=data.table.keep_rows(data.table.variable(target)))
+    if len(data.sampled.rows) < len(data.rows):
+        data = replace(data, rows=data.rows.keep_rows(data.rows.variable(target)))
         deal = partial(deal_numbered_rows, folds=folds, seed=int(rng.integers(2**62)))
-        return data, deal, [replace(data, table=data.table.weigh_rows(_Others(deal, fold))) for fold in range(folds)]
+        return data, deal, [replace(data, rows=data.rows.weigh_rows(_Others(deal, fold))) for fold in range(folds)]
     data = data.sampled.take(data.sampled.find_labeled())
-    if len(data.table) < 2:
+    if len(data.rows) < 2:
         raise TableError(
             f"choosing attributes takes at least 2 rows that have a value of {target!r} and count; found"
-            f" {len(data.table)}"
+            f" {len(data.rows)}"
         )
-    parts = deal_folds(len(data.table), folds, rng, data.codes(target))
+    parts = deal_folds(len(data.rows), folds, rng, data.codes(target))
     return data, lambda first, rows: parts[first : first + rows], [data.take(rows) for rows, _ in split_folds(parts)]
 
 
@@ -210,9 +207,7 @@ class _SumLosses:
 
     def __call__(self, table: Table, first: int) -> Values:
         dealt, table = self.deal(first, len(table)), table.select([self.target, *self.names])
-        sums = run_over_table(
-            lambda fold: self._add_up(table.take(dealt == fold), fold), range(len(self.networks)), table
-        )
+        sums = table.share(lambda fold: self._add_up(table.take(dealt == fold), fold), range(len(self.networks)))
         return np.asarray(np.sum(list(sums), axis=0))
 
     def _add_up(self, rows: Table, fold: int) -> Values:
@@ -229,13 +224,13 @@ def _discretize_again(data: TrainingData, target: str) -> TrainingData:
     discretized = [
         name
         for name in data.attributes
-        if isinstance(data.variable(name), Discrete) and isinstance(data.table.variable(name), Continuous)
+        if isinstance(data.variable(name), Discrete) and isinstance(data.rows.variable(name), Continuous)
     ]
     if not discretized:
         return data
     # the target keeps its states
-    table = data.table.select([target, *discretized]).with_variables(
-        [data.variable(target), *map(data.table.variable, discretized)]
+    table = data.rows.select([target, *discretized]).with_variables(
+        [data.variable(target), *map(data.rows.variable, discretized)]
     )
     fresh = roles(table, target, {name: data.roles[name].fitter for name in discretized})
     return replace(

@@ -120,7 +120,7 @@ def structural_em(
     options = options or Options()
     rng = make_generator(random_state)
     learning = Build.of(build)
-    table = learning.read(data, weights, target).sample_if_scanned("networks by structural EM")
+    table = learning.read(data, weights, target).sample(purpose="networks by structural EM")
     table = table.take(table.weights > 0).require_rows(1).require_values()
     learn = learning.make_learner(target, potentials)
     holes = find_holes(table)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError, warn_user
-from hybridbn.fitting.base import Fitter, prepare_families, run_over_table
+from hybridbn.fitting.base import Fitter, prepare_families
 from hybridbn.fitting.column_groups import find_observed
-from hybridbn.fitting.counters import counter_of
+from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Counter, Counts
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
@@ -47,14 +47,14 @@ class TrainingData:
 
     Attributes
     ----------
-    table : Table
-        The rows, with their weights.
+    rows : Rows
+        With their weights.
     roles : mapping from column to Role
         In the table's order.
     target : str or None
     """
 
-    table: Table
+    rows: Rows
     roles: Mapping[str, Role]
     target: str | None
 
@@ -62,6 +62,11 @@ class TrainingData:
     def attributes(self) -> tuple[str, ...]:
         """All columns except the target, in the table's order."""
         return tuple(name for name in self.roles if name != self.target)
+
+    @property
+    def table(self) -> Table:
+        """The rows in memory: all, or a sample of those that are read in passes."""
+        return self.rows.sample()
 
     @property
     def weights(self) -> Values | None:
@@ -82,7 +87,7 @@ class TrainingData:
 
     def counter(self, names: Sequence[str]) -> Counter:
         """Return a counter of some columns."""
-        return counter_of(self.table, map(self.variable, names))
+        return RowCounter(self.rows, map(self.variable, names))
 
     def states(self, name: str) -> int:
         """Return the number of states of a discrete variable."""
@@ -98,23 +103,21 @@ class TrainingData:
     def fit(self, child: str, parents: Sequence[str]) -> Potential:
         """Return the potential of a column given others."""
         variables = tuple(map(self.variable, parents))
-        return self.fitter(child, parents).fit(self.table, self.variable(child), variables)
+        return self.fitter(child, parents).fit(self.rows, self.variable(child), variables)
 
     def select(self, names: Sequence[str]) -> TrainingData:
         """Return the same with some of the columns."""
-        return TrainingData(self.table.select(names), {name: self.roles[name] for name in names}, self.target)
+        return TrainingData(self.rows.select(names), {name: self.roles[name] for name in names}, self.target)
 
     @cached_property
     def in_memory(self) -> TrainingData:
         """The same if the rows are in memory; else a sample of the rows, with a warning."""
-        table = self.table.sample_if_scanned("densities that are neither tables nor normal")
-        return self if table is self.table else TrainingData(table, self.roles, self.target)
+        return replace(self, rows=self.rows.sample(purpose="densities that are neither tables nor normal"))
 
     @cached_property
     def sampled(self) -> TrainingData:
         """The same, or a sample of rows that are read in passes, for cut points."""
-        table = self.table.sample_if_scanned()
-        return self if table is self.table else TrainingData(table, self.roles, self.target)
+        return replace(self, rows=self.rows.sample())
 
     def take(self, rows: Any) -> TrainingData:
         """Return the same with some of the rows; variables stay as they are, cut points included."""
@@ -142,12 +145,12 @@ def read_data_with_target(
         ...
     hybridbn.errors.TableError: there is no column 'y'; the columns are 'x'
     """
-    if isinstance(data, Table):
+    if isinstance(data, Rows):
         data.expect(target)
-    table = _read_table(data, weights, target, in_memory)
+    rows = _read_rows(data, weights, target, in_memory)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
-    training_data = TrainingData(table, roles(table, target, potentials), target)
+    training_data = TrainingData(rows, roles(rows, target, potentials), target)
     _check_target(training_data, target)
     return training_data
 
@@ -178,7 +181,7 @@ def read_labeled_data(
             f"the target {target!r} is continuous, and this builder predicts a class; use naive_bayes, regression or"
             " model_tree"
         )
-    rows, count = read.find_labeled(), len(read.table)
+    rows, count = read.find_labeled(), len(read.rows)
     return read if len(rows) == count else read.take(rows), rows, count
 
 
@@ -196,19 +199,19 @@ def read_data_without_target(
     >>> read_data_without_target({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "auto", None).attributes
     ('x', 'c')
     """
-    table = _read_table(data, weights, in_memory=in_memory)
-    return TrainingData(table, roles(table, None, potentials), None)
+    rows = _read_rows(data, weights, in_memory=in_memory)
+    return TrainingData(rows, roles(rows, None, potentials), None)
 
 
-def _read_table(data: Any, weights: Any, target: Any = None, in_memory: str | None = None) -> Table:
+def _read_rows(data: Any, weights: Any, target: Any = None, in_memory: str | None = None) -> Rows:
     """Read data without the columns that nothing can be learned from, and warn of these."""
-    table, unusable = Table.read_usable(data, weights=weights)
+    rows, unusable = read_rows(data, weights=weights)
     if target in unusable:
         raise TableError(f"the target {target!r} can't be used ({unusable[target]}); choose another target")
     if unusable:
         warn_user(f"{describe_left_alone(unusable)}; the network has no such nodes")
-    table = table.require_rows()
-    return table if in_memory is None else table.sample_if_scanned(in_memory)
+    rows = rows.require_rows()
+    return rows if in_memory is None else rows.sample(purpose=in_memory)
 
 
 def _check_target(data: TrainingData, name: str) -> None:
@@ -222,7 +225,7 @@ def _check_target(data: TrainingData, name: str) -> None:
                 " attributes can't tell anything about it",
             )
     else:
-        low, high = data.table.value_range(name)
+        low, high = data.rows.value_range(name)
         occurring = np.arange(low <= high)
         if low == high:
             rows = data.counter([name]).moments((name,)).total
@@ -284,7 +287,7 @@ def fit_network(
     known = potentials or {}
     missing = {child: given for child, given in parents.items() if (child, *given) not in known}
     prepare_families(
-        data.table,
+        data.rows,
         [
             (data.fitter(child, given), data.variable(child), tuple(map(data.variable, given)))
             for child, given in missing.items()
@@ -300,7 +303,7 @@ def fit_network(
             return data.fitter(child, given).potential(statistics.pop(child))
         return data.fit(child, given)
 
-    return Network(list(run_over_table(fit, parents, data.table)))
+    return Network(list(data.rows.share(fit, parents)))
 
 
 def count_families(

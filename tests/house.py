@@ -30,6 +30,7 @@ LAYERS = (
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 CONVENIENT = {
     "Network": "hybridbn.network",
+    "Rows": "hybridbn.tables.rows",
     "Table": "hybridbn.tables.table",
     "Ensemble": "hybridbn.learning.ensemble",
     "Posterior": "hybridbn.inference.posteriors.base",

@@ -29,7 +29,7 @@ def test_processes_share_the_fragments(tmp_path: Path) -> None:
 def test_what_can_not_be_sent_is_told(tmp_path: Path) -> None:
     pattern = write(tmp_path, {"c": ["a", "b"] * 10})
     with ProcessPoolExecutor(1) as pool, pytest.raises(hb.TableError, match="can't be sent to other processes"):
-        list(hb.scan(pattern, backend=pool).map_parts(lambda table: len(table), ()))
+        list(hb.scan(pattern, backend=pool).answer(lambda table: len(table), ()))
 
 
 @pytest.mark.slow

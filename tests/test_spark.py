@@ -96,7 +96,7 @@ def test_only_columns_that_are_asked_for_are_read(session: Any) -> None:
     raising = sql.functions.udf(lambda value: 1 / 0, "string")
     scan = hb.scan(frame.withColumn("e", raising("d")), columns=["c"])
     assert scan.variable("c").states == ("a", "b")
-    assert sum(scan.map_parts(len, ())) == 2
+    assert sum(scan.answer(len, ())) == 2
 
 
 def test_this_process_and_transformations_read_a_frame_too(session: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.fitting import counters, counting, ridge
-from hybridbn.fitting.counters import CachedCounter, NumpyCounter
+from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.mte import MTEFitter
 from hybridbn.fitting.mte.cell_gains import CellGains
 from hybridbn.fitting.trees import column_splits
@@ -28,19 +28,25 @@ def make_states(rows: int = 400, columns: int = 7, states: int = 4, holes: float
     }
 
 
+def remember(columns: dict[str, np.ndarray]) -> RowCounter:
+    variables = [hb.Discrete(name, (0, 1, 2)) for name in columns]
+    return RowCounter(hb.Table.from_arrays(variables, columns), variables)
+
+
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 @pytest.mark.parametrize("remembered", [0, 2**22])
 def test_pairs_come_in_batches(monkeypatch, holes, remembered):
     monkeypatch.setattr(counters, "_REMEMBERED_CELLS", remembered)
+    monkeypatch.setattr(counters, "_PASS_CELLS", remembered)
     rng = np.random.default_rng(0)
     columns = {f"c{i}": rng.integers(-1 if holes else 0, 3, 300) for i in range(6)}
-    counter = CachedCounter(NumpyCounter(columns, dict.fromkeys(columns, 3)))
+    counter, plain = remember(columns), NumpyCounter(columns, dict.fromkeys(columns, 3))
     names = list(columns)[1:]
     whole = {family: counter.joint(family) for family in (("c0", *p) for p in itertools.combinations(names, 2))}
     for most in (1, 200, 2**22):
         monkeypatch.setattr(counting.pair_count_batches, "__defaults__", (most, 1))
         monkeypatch.setattr(counting, "_BATCH_CELLS", most)
-        for own in (counter, counter.counter):
+        for own in (counter, plain):
             for batches in (own.pair_batches(names, ("c0",)), counting.Counter.pair_batches(own, names, ("c0",))):
                 tables = dict(item for batch in batches for item in batch.items())
                 assert tables.keys() == whole.keys()
@@ -74,14 +80,13 @@ def test_a_counter_remembers_no_more_than_it_may(monkeypatch):
     monkeypatch.setattr(counters, "_REMEMBERED_CELLS", 5 * (9 + 64))
     rng = np.random.default_rng(0)
     columns = {f"c{i}": rng.integers(0, 3, 100) for i in range(6)}
-    counter, plain = (kind(columns, dict.fromkeys(columns, 3)) for kind in (NumpyCounter, NumpyCounter))
-    counter = CachedCounter(counter)
+    counter, plain = remember(columns), NumpyCounter(columns, dict.fromkeys(columns, 3))
     families = [*itertools.permutations(columns, 2)]
     for _ in range(2):
         for families_asked in (families, families[::-1]):
             for family, counts in counter.count(families_asked).items():
                 np.testing.assert_array_equal(counts, plain.joint(family))
-    assert len(counter._tables) == 5
+    assert len(counter._memory.tables) == 5
 
 
 def test_hundreds_of_columns_make_a_tree():

@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from hybridbn.errors import TableError
 from hybridbn.progress_reports import track
 from hybridbn.registry import Registered, Registry
-from hybridbn.variables import shorten
+from hybridbn.variables import Values, Variable, shorten
 
 __all__ = ["BATCH_ROWS", "Backend", "Batch", "Fragment", "Source", "Task", "find_backend"]
 
@@ -83,6 +83,12 @@ class Source(ABC):
     def learn(self, task: Task) -> Any:
         """Return the statistics of a task where the table's own engine computes them; None where the rows are read."""
         return None
+
+    def count(
+        self, families: Sequence[tuple[str, ...]], variables: Mapping[str, Variable], weights: str | None
+    ) -> dict[tuple[str, ...], Values]:
+        """Return joint counts of columns, or sums of a column of weights, where the table's own engine counts."""
+        return {}
 
 
 class Task(ABC):

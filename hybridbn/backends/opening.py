@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from hybridbn.arguments import list_items
-from hybridbn.backends import scan_counter  # noqa: F401  scans are counted by it
 from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, find_backend
 from hybridbn.backends.databases import open_database
 from hybridbn.backends.files import open_files

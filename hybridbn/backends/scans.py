@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,16 +29,11 @@ from hybridbn.backends.transformed import (
     write_batches,
 )
 from hybridbn.errors import TableError, warn_user
-from hybridbn.fitting.counting import Moments, Names
 from hybridbn.tables import Table
-from hybridbn.tables.cells import Cells
-from hybridbn.tables.columns import Column
-from hybridbn.tables.frames import Frame
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+from hybridbn.tables.rows import Item, Result, Rows
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Passes", "Scan"]
-
-Result = TypeVar("Result")
 
 
 @dataclass
@@ -53,10 +48,9 @@ class Passes:
     names: tuple[str, ...]
     most_states: int
     sample_rows: int
-    families: dict[Names, None] = field(default_factory=dict)
+    families: dict[tuple[str, ...], None] = field(default_factory=dict)
     made: int = 0
-    tables: dict[frozenset[str], tuple[tuple[Variable, ...], Values]] = field(default_factory=dict)
-    moments: dict[tuple[Names, Names], tuple[tuple[Variable, ...], Moments]] = field(default_factory=dict)
+    remembered: dict[Any, Any] = field(default_factory=dict)
 
     def learn(self, task: Task) -> Any:
         """Make a pass, and return its statistics."""
@@ -119,29 +113,15 @@ def import_schema(fields: Sequence[Any]) -> Any:
     return pyarrow.schema(fields)
 
 
-class _ScannedColumn(Column):
-    """A column whose cells are read in passes."""
-
-    __slots__ = ()
-
-    @property
-    def cells(self) -> Cells:
-        """Refuse to read the whole column."""
-        _refuse_rows(self.name)
+class NeedsAllRows(TableError, AttributeError):
+    """An attribute of tables in memory that a scan does not have."""
 
 
-def _refuse_rows(name: str) -> NoReturn:
-    raise TableError(
-        f"column {name!r} is scanned, and what was called needs all of its rows in memory; learn from a sample,"
-        " scan.sample(100_000), or read the table: hybridbn.read_table"
-    )
+class Scan(Rows):
+    """Rows that a backend reads in passes, batch by batch; `scan` makes one.
 
-
-class Scan(Table):
-    """A table whose rows are read in passes; `scan` makes one.
-
-    It answers what learners ask of a table from one pass over the rows, and counts and moments from others; what needs
-    the rows themselves raises `TableError`, or is learned from a sample, with a warning.
+    It answers what learners ask of all rows from one pass, and counts and moments from others. What needs the rows
+    themselves is learned from a sample, with a warning.
 
     Examples
     --------
@@ -159,32 +139,26 @@ class Scan(Table):
         self.passes = passes
         self._given = dict(given or {})
         self._chosen = tuple(names)
-        self._coded = {}
-        self._weights = None
 
-    # -- what a table is made of --------------------------------------------------------------------------------
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_") or not hasattr(Table, name):
+            raise AttributeError(f"a scan has no attribute {name!r}")
+        raise NeedsAllRows(
+            f"a scan has no {name!r}, which needs all rows in memory: scan.sample(100_000) has it, and so has"
+            " hybridbn.read_table"
+        )
 
-    @functools.cached_property
-    def _columns(self) -> dict[str, Column]:  # type: ignore[override]
-        known = self.passes.variables if any(name not in self._given for name in self._chosen) else {}
-        variables = {name: self._given.get(name) or known.get(name) for name in self._chosen}
-        return {name: _ScannedColumn(name, None, variable) for name, variable in variables.items()}
-
-    @functools.cached_property
-    def _frame(self) -> Frame:  # type: ignore[override]
-        return Frame("arrow", {}, self.passes.profile.rows)
+    # -- columns ----------------------------------------------------------------------------------------------------
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns' names, in order; no pass is made for them."""
         return self._chosen
 
-    def __contains__(self, name: object) -> bool:
-        return name in self._chosen
-
     def variable(self, name: str) -> Variable:
         """Return a column's variable."""
-        variable = self._find_column(name).variable
+        self._require_column(name)
+        variable = self._given.get(name) or self.passes.variables.get(name)
         if variable is None:
             raise TableError(f"column {name!r} can't be used ({self._unusable()[name]}); leave it out")
         return variable
@@ -193,15 +167,15 @@ class Scan(Table):
         """Return whether a column is discrete."""
         return isinstance(self.variable(name), Discrete)
 
+    # -- all rows together ------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return self.passes.profile.rows
+
     @property
     def weighted(self) -> bool:
         """Whether a column of weights was named."""
         return self.passes.weights is not None
-
-    @property
-    def weights(self) -> Values:
-        """Refused: they are read in passes, too."""
-        _refuse_rows(self.passes.weights or "weights")
 
     @property
     def total_weight(self) -> float:
@@ -210,7 +184,7 @@ class Scan(Table):
 
     def count_missing(self, name: str) -> int:
         """Return the number of missing cells of a column."""
-        self._find_column(name)
+        self._require_column(name)
         return self.passes.profile.columns[name].missing
 
     def value_range(self, name: str) -> tuple[float, float]:
@@ -226,6 +200,22 @@ class Scan(Table):
         tally = self.passes.profile.columns[name]
         return tally.counts is not None and is_all_different(tally)
 
+    def count_families(
+        self, families: Sequence[tuple[str, ...]], variables: Mapping[str, Variable]
+    ) -> dict[tuple[str, ...], Values]:
+        """Return joint counts that the first pass told, or that the engine of the data counts by itself."""
+        passes, told = self.passes, dict[tuple[str, ...], Values]()
+        if "profile" in vars(passes):
+            tables = {names: passes.profile.table(names, variables) for names in families}
+            told = {names: table for names, table in tables.items() if table is not None}
+        others = [names for names in families if names not in told]
+        return told | (passes.source.count(others, variables, passes.weights) if others else {})
+
+    @property
+    def remembered(self) -> dict[Any, Any]:
+        """What was computed of these rows before."""
+        return self.passes.remembered
+
     def _unusable(self) -> dict[str, str]:
         profile = self.passes.profile
         reasons = {name: profile.columns[name].unusable for name in self._chosen}
@@ -235,12 +225,13 @@ class Scan(Table):
             if reason is not None or profile.columns[name].missing == profile.rows
         }
 
-    def _read_usable(self, discrete: Any, continuous: Any, weights: Any) -> tuple[Table, dict[str, str]]:
+    def read_usable(self, discrete: Any = (), continuous: Any = (), weights: Any = None) -> tuple[Scan, dict[str, str]]:
+        """Return the scan with those columns that something can be computed with, and why others are left out."""
         if list_items(discrete, "names") or list_items(continuous, "names"):
             raise TableError("say what the columns are where the scan is made: hb.scan(data, discrete=[...])")
         reasons = {name: reason for name, reason in self._unusable().items() if name not in self._given}
-        table = self if weights is None else self.with_weights(weights)
-        return (table.drop(reasons) if reasons else table), reasons
+        scan = self if weights is None else self.with_weights(weights)
+        return (scan.drop(reasons) if reasons else scan), reasons
 
     # -- other scans ----------------------------------------------------------------------------------------------
 
@@ -248,20 +239,11 @@ class Scan(Table):
         """Return the scan with some of its columns."""
         selected = [names] if isinstance(names, str) else list(names)
         for name in selected:
-            if name not in self._chosen:
-                raise TableError(f"there is no column {name!r}; the columns are {shorten(self._chosen)}")
+            self._require_column(name)
         return Scan(self.passes, selected, self._given)
 
-    def drop(self, names: str | Iterable[str]) -> Scan:
-        """Return the scan without some of its columns."""
-        dropped = {names} if isinstance(names, str) else set(names)
-        self.select(dropped)
-        return self.select(name for name in self._chosen if name not in dropped)
-
-    def with_variables(self, variables: Iterable[Variable], *, unknown: Any = "error") -> Scan:
+    def with_variables(self, variables: Iterable[Variable]) -> Scan:
         """Return the scan with its columns read as these variables; others are left out."""
-        if unknown != "error":
-            raise TableError("a scan can't take unknown states for missing")
         known = {variable.name: variable for variable in variables}
         return Scan(self.passes, [name for name in known if name in self._chosen], known)
 
@@ -278,23 +260,17 @@ class Scan(Table):
         )
         return Scan(passes, [name for name in self._chosen if name != weights], self._given)
 
-    def take(self, rows: Any) -> NoReturn:
-        """Refused: rows are read in passes."""
-        _refuse_rows(self._chosen[0])
-
-    def with_column(self, name: str, values: Any, variable: Variable | None = None) -> NoReturn:
-        """Refused: rows are read in passes."""
-        _refuse_rows(name)
-
     # -- rows -----------------------------------------------------------------------------------------------------
 
-    def sample(self, rows: int | None = None) -> Table:
+    def sample(self, rows: int | None = None, purpose: str | None = None) -> Table:
         """Return a sample of the rows as a table in memory: those whose numbers have the smallest hashes.
 
         Parameters
         ----------
         rows : int, optional
             By default that of `scan`.
+        purpose : str, optional
+            What is learned from the sample, in words of a warning that is given where it is not all rows.
         """
         passes = self.passes
         if rows is not None and rows != passes.sample_rows:
@@ -303,14 +279,8 @@ class Scan(Table):
             vars(passes).pop("sample", None)
         names = [name for name in self._chosen if name in passes.variables]
         table = passes.sample.select(names)
-        if not self._given:
-            return table
-        sampled = table.with_variables([self.variable(name) for name in names])
-        return sampled
-
-    def sample_if_scanned(self, purpose: str | None = None) -> Table:
-        """Return a sample, with a warning if it is not all rows."""
-        table = self.sample()
+        if self._given:
+            table = table.with_variables([self.variable(name) for name in names])
         if purpose is not None and len(table) < len(self):
             warn_user(
                 f"{purpose} are learned from a sample of {len(table):,} of {len(self):,} rows; scan(..., sample=n)"
@@ -318,28 +288,24 @@ class Scan(Table):
             )
         return table
 
-    def points(self, variable: Variable, guide: Discrete | None = None) -> tuple[Values, Codes | None, Values | None]:
-        """Return the numbers of a column of a sample, and the codes of another."""
-        return self.sample().points(variable, guide)
-
-    def map_parts(
-        self, function: Callable[[Table], Result], variables: Sequence[Variable] | None = None
-    ) -> Iterator[Result]:
-        """Yield the results of a function of each batch of rows, computed where the backend reads them."""
-        if variables is None:
-            variables = [self.variable(name) for name in self._chosen]
-        reader = BatchReader([one for one in variables if one.name in self._chosen], self.passes.weights)
-        yield from self.passes.backend.answer(_PartTask(reader, function), self.passes.source)
-
-    def sum_parts(
-        self, function: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None
-    ) -> Result:
-        """Return the sum of a function of each batch of rows, added up where the backend reads them."""
-        if variables is None:
-            variables = [self.variable(name) for name in self._chosen]
-        reader = BatchReader([one for one in variables if one.name in self._chosen], self.passes.weights)
-        summed: Result = self.passes.learn(_SumTask(reader, function, self.passes.offsets))
+    def learn(self, task: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None) -> Result:
+        """Return the sum of what a task learns of each batch, added up where the backend reads them."""
+        summed: Result = self.passes.learn(self._make_task(task, variables))
         return summed
+
+    def answer(
+        self, task: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None
+    ) -> Iterator[Result]:
+        """Yield what a task makes of each batch, computed where the backend reads them."""
+        yield from self.passes.backend.answer(self._make_task(task, variables), self.passes.source)
+
+    def _make_task(self, task: Callable[[Table, int], Any], variables: Sequence[Variable] | None) -> Task:
+        wanted = self.variables if variables is None else [one for one in variables if one.name in self._chosen]
+        return _TableTask(BatchReader(wanted, self.passes.weights), task, self.passes.offsets)
+
+    def share(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield what a function learns of each item, one by one: passes are shared by the backend."""
+        return map(function, items)
 
     def transform(self, function: Callable[[int, Any], Any], fields: Sequence[Any] = ()) -> Scan:
         """Return a scan whose batches become others while they are read.
@@ -444,18 +410,16 @@ class Scan(Table):
 
     # -- counts -----------------------------------------------------------------------------------------------------
 
-    def expect(self, target: str | None, pairs: bool = False) -> None:
+    def expect(self, target: str | None) -> None:
         """Note what the first pass may count besides."""
         if target is not None and target in self._chosen and "profile" not in vars(self.passes):
             self.passes.families |= {(target,): None}
             self.passes.families |= {(target, name): None for name in self._chosen if name != target}
 
-    def __repr__(self) -> str:
-        return super().__repr__().replace("Table:", "Scan:", 1)
-
-    def _summarize(self, column: Column) -> tuple[str, str, str]:
-        states, _, examples = super()._summarize(column) if column.variable is not None else ("", "", "can't be used")
-        return states, f"{self.count_missing(column.name):,} missing", examples
+    def _summarize(self, name: str) -> tuple[str, str, str]:
+        if self._given.get(name) or self.passes.variables.get(name):
+            return super()._summarize(name)
+        return "", f"{self.count_missing(name):,} missing", "can't be used"
 
 
 @dataclass(frozen=True)
@@ -470,24 +434,7 @@ class _ReadTask(Task):
 
 
 @dataclass(frozen=True)
-class _PartTask(Task):
-    """Applies a function to each batch as a table."""
-
-    reader: BatchReader
-    function: Callable[[Table], Any]
-
-    @property
-    def columns(self) -> Sequence[str]:  # type: ignore[override]
-        """The columns that the function reads."""
-        return self.reader.columns
-
-    def learn(self, batch: Batch) -> Any:
-        """Return the function of a batch."""
-        return self.function(self.reader.table(batch))
-
-
-@dataclass(frozen=True)
-class _SumTask(Task):
+class _TableTask(Task):
     """Applies a function to each batch as a table, and to the place of its first row among all rows."""
 
     reader: BatchReader

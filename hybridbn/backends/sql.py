@@ -5,22 +5,22 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from hybridbn.backends.base import Source, Task
 from hybridbn.backends.batches import REST, can_be_coded
 from hybridbn.backends.profiles import TRACKED, ColumnTally, Profile, ProfileTask
-from hybridbn.backends.scan_counter import CountTask, Tallies
 from hybridbn.errors import TableError
-from hybridbn.fitting.counting import Counts, Names
 from hybridbn.formats.tables.database_base import quote_name
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
 from hybridbn.tables.adapters.arrow import kind_of_type
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = ["SQLSource"]
+
+Names: TypeAlias = tuple[str, ...]
 
 _MOST_COLUMNS = 31
 """So many columns are grouped by in one query, because GROUPING returns a number with a bit for each."""
@@ -41,17 +41,30 @@ class SQLSource(Source):
         """Return the rows of a query."""
 
     def learn(self, task: Task) -> Any:
-        """Return profiles and counts of few families from SQL."""
-        if isinstance(task, ProfileTask):
-            return self._profile(task)
-        if isinstance(task, CountTask) and {method for method, _ in task.requests} == {"count"}:
-            families = [names for _, (listed,) in task.requests for names in listed]
-            variables = {variable.name: variable for variable in task.reader.variables}
-            plain = all(isinstance(one, Discrete) and one.cuts is None for one in variables.values())
-            if plain and self._suits(families) and self._are_plain(variables):
-                tables = self._count(families, variables, task.reader.weights)
-                return Tallies(tuple(Counts({n: tables[n] for n in listed}) for _, (listed,) in task.requests))
-        return None
+        """Return profiles from SQL."""
+        return self._profile(task) if isinstance(task, ProfileTask) else None
+
+    def count(
+        self, families: Sequence[Names], variables: Mapping[str, Variable], weights: str | None
+    ) -> dict[Names, Values]:
+        """Return the counts of few families."""
+        named = {name for names in families for name in names}
+        codes = {name: _code_states(one) for name in named if isinstance(one := variables[name], Discrete)}
+        plain = len(codes) == len(named) and all(getattr(variables[name], "cuts", None) is None for name in named)
+        if not (plain and self._suits(families) and self._are_plain(named)):
+            return {}
+        tables = {names: np.zeros([len(codes[name]) for name in names]) for names in families}
+        for names, values, count in self._group(families, weights):
+            if None in values:
+                continue
+            place = []
+            for name, value in zip(names, values, strict=True):
+                own = codes[name]
+                if value not in own and REST not in own:
+                    raise TableError(f"column {name!r}: {value!r} is no state; the table was changed while it was read")
+                place.append(own[value] if value in own else own[REST])
+            tables[names][tuple(place)] += count
+        return tables
 
     def _suits(self, families: Sequence[Names]) -> bool:
         return len(families) <= _FEW_FAMILIES * len({name for names in families for name in names})
@@ -86,23 +99,6 @@ class SQLSource(Source):
             for row in self.rows(query):
                 names = by_bits[int(row[0])]
                 yield names, [row[place] for place in places[names]], float(row[1])
-
-    def _count(
-        self, families: Sequence[Names], variables: Mapping[str, Any], weights: str | None
-    ) -> dict[Names, Values]:
-        codes = {name: _code_states(variable) for name, variable in variables.items()}
-        tables = {names: np.zeros([len(variables[name]) for name in names]) for names in families}
-        for names, values, count in self._group(families, weights):
-            if None in values:
-                continue
-            place = []
-            for name, value in zip(names, values, strict=True):
-                own = codes[name]
-                if value not in own and REST not in own:
-                    raise TableError(f"column {name!r}: {value!r} is no state; the table was changed while it was read")
-                place.append(own[value] if value in own else own[REST])
-            tables[names][tuple(place)] += count
-        return tables
 
     def _profile(self, task: ProfileTask) -> Profile | None:
         types = import_pyarrow().types

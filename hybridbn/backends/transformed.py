@@ -19,7 +19,7 @@ from hybridbn.formats.tables.base import suffixes
 from hybridbn.formats.tables.database_base import OutputExists
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
 from hybridbn.tables import Table
-from hybridbn.tables.summaries import LEAST_SHARE, find_rows
+from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = ["Expand", "FillHoles", "KeepRows", "TransformedSource", "Weigh", "find_place", "write_batches"]

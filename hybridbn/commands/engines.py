@@ -116,7 +116,7 @@ def describe_left_out(table: Scan, included: Collection[str]) -> dict[str, str]:
     >>> describe_left_out(scan({"name": [f"p{i}" for i in range(20)], "c": ["a", "b"] * 10}), ())
     {'name': 'a different value in each row'}
     """
-    reasons = dict(table.read_usable(table)[1])
+    reasons = dict(table.read_usable()[1])
     for name in table.names:
         variable = None if name in reasons or name in included else table.variable(name)
         if isinstance(variable, Discrete):

@@ -16,7 +16,7 @@ from hybridbn.errors import NetworkError, warn_user
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.holes import Cells, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels
-from hybridbn.fitting.base import Fitter, prepare_families, run_over_table
+from hybridbn.fitting.base import Fitter, prepare_families
 from hybridbn.fitting.fitter_choice import Potentials, fitter_of, roles, spec_of
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.network import Network
@@ -24,7 +24,7 @@ from hybridbn.network_check import describe_cycles, describe_stale_names
 from hybridbn.network_summary import is_arc_text
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.frames import describe_left_alone, open_frame
 from hybridbn.variables import Discrete, Variable, shorten
 
@@ -66,7 +66,7 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
         fitter, variable, parents = family
         return fitter.fit(table, variable, parents)
 
-    return Network(list(run_over_table(fit, families, table)))
+    return Network(list(table.share(fit, families)))
 
 
 def leave_unusable(data: Any, kept: Container[Any]) -> Any:
@@ -80,12 +80,12 @@ def leave_unusable(data: Any, kept: Container[Any]) -> Any:
     ...     print(Table(leave_unusable({"x": [1.0, 2.0], "e": [None, None]}, ())).names, len(told))
     ('x',) 1
     """
-    _, reasons = Table.read_usable(data)
+    _, reasons = read_rows(data)
     unusable = {name: reason for name, reason in reasons.items() if name not in kept}
     if not unusable:
         return data
     warn_user(f"{describe_left_alone(unusable)}; the network has no such nodes")
-    if isinstance(data, Table):
+    if isinstance(data, Rows):
         return data.drop(unusable)
     frame = open_frame(data)
     return frame.select(name for name in frame.columns if name not in unusable)
@@ -137,7 +137,7 @@ def list_arcs(structure: Any) -> list[tuple[Any, Any]] | None:
     return arcs if len(arcs) == len(listed) else None
 
 
-def read_as_declared(data: Any, structure: Network | None, weights: Any = None, *, keep_numbers: bool = False) -> Table:
+def read_as_declared(data: Any, structure: Network | None, weights: Any = None, *, keep_numbers: bool = False) -> Rows:
     """Return the data as a table, its columns read as the variables that a structure's nodes carry.
 
     Parameters
@@ -156,8 +156,10 @@ def read_as_declared(data: Any, structure: Network | None, weights: Any = None, 
     >>> [read_as_declared({"x": [3.0]}, net, keep_numbers=kept).is_discrete("x") for kept in (False, True)]
     [True, False]
     """
-    table = (data if weights is None else data.with_weights(weights)) if isinstance(data, Table) else None
-    table = Table(data, weights=weights) if table is None else table
+    if isinstance(data, Rows):
+        table = data if weights is None else data.with_weights(weights)
+    else:
+        table = Table(data, weights=weights)
     known: dict[str, Variable] = {}
     for name, attributes in () if structure is None else structure.nodes.items():
         variable = attributes.get("variable")
@@ -173,7 +175,7 @@ def read_as_declared(data: Any, structure: Network | None, weights: Any = None, 
     return table.with_variables([known.get(name) or table.variable(name) for name in table.names])
 
 
-def _refuse_unknown(graph: Network, table: Table) -> None:
+def _refuse_unknown(graph: Network, table: Rows) -> None:
     strange = [name for name in graph if name not in table]
     if strange:
         near = difflib.get_close_matches(str(strange[0]), table.names, n=1)
@@ -181,7 +183,7 @@ def _refuse_unknown(graph: Network, table: Table) -> None:
         raise NetworkError(f"the structure mentions {shorten(strange)}, but the data has no such column; {hint}")
 
 
-def _keep_families(graph: Network, table: Table, potentials: Potentials) -> Potentials:
+def _keep_families(graph: Network, table: Rows, potentials: Potentials) -> Potentials:
     """Let nodes keep their families where nothing else was asked for."""
     families = {name: node["potential"] for name, node in graph.nodes.items() if node.get("potential") is not None}
     if not families or not (isinstance(potentials, Mapping) or potentials == "auto"):

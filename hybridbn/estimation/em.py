@@ -32,7 +32,7 @@ from hybridbn.inference.evidence import EvidenceReader, find_distinct_rows
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, Variable, shorten
 
 __all__ = ["Learned", "expectation_maximization", "log_likelihood"]
@@ -169,7 +169,7 @@ def expectation_maximization(
         return _warn_of_divergence(
             _iterate(first, families, {}, expect, table.total_weight, tolerance, most, None), most
         )
-    table = table.sample_if_scanned("parameters of simulated expectations")
+    table = table.sample(purpose="parameters of simulated expectations")
     work = _read_table(first, table).require_rows(1)
     open_rows = _find_rows_with_holes(work)
     complete = work.take(np.setdiff1d(np.arange(len(work)), open_rows))
@@ -333,12 +333,12 @@ def _make_exact_expectation(
 
 
 def _expect_in_passes(
-    table: Table, variables: Sequence[Variable], options: Options, network: Network
+    table: Rows, variables: Sequence[Variable], options: Options, network: Network
 ) -> tuple[Mapping[str, Statistics], float]:
     """Return the exact expectations of a table that is read in passes, and its log-likelihood."""
     totals: dict[str, Statistics] = {}
     likelihood, before = 0.0, 0
-    for part in table.map_parts(_ExpectPart(network, options), variables):
+    for part in table.answer(_ExpectPart(network, options), variables):
         rows, statistics, log_likelihood_of_part = part
         if isinstance(statistics, ImpossibleEvidence):
             numbers = np.arange(before, before + rows)
@@ -355,7 +355,7 @@ class _ExpectPart:
     network: Network
     options: Options
 
-    def __call__(self, table: Table) -> tuple[int, Any, float]:
+    def __call__(self, table: Table, first: int) -> tuple[int, Any, float]:
         evidence, weights = EvidenceReader(self.network, table).evidence(), table.weights
         rows = np.flatnonzero(weights > 0)
         if not len(rows):
@@ -405,7 +405,7 @@ def _check_arguments(tolerance: float, max_iterations: int, draws: int) -> None:
             raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
 
 
-def _choose_start(structure: Network, table: Table, potentials: Potentials, rng: np.random.Generator) -> Network:
+def _choose_start(structure: Network, table: Rows, potentials: Potentials, rng: np.random.Generator) -> Network:
     """Return parameters to start from: of available cases where they suffice, without zeros in tables."""
     bare = [name for name in structure if not isinstance(structure.nodes[name].get("potential"), Potential)]
     if not bare and any(name not in table for name in structure):
@@ -414,15 +414,16 @@ def _choose_start(structure: Network, table: Table, potentials: Potentials, rng:
         first = fit_available(structure, table, potentials)
     except TableError:
         # some family is never observed as a whole; if it was something else, the same error comes again
-        holes = find_holes(table)
+        sample = table.sample()
+        holes = find_holes(sample)
         if not holes:
             raise
-        alone = fit_marginals(table.select(holes), structure, potentials)
-        first = fit_available(structure, fill_at_random(table, alone, rng), potentials)
+        alone = fit_marginals(sample.select(holes), structure, potentials)
+        first = fit_available(structure, fill_at_random(sample, alone, rng), potentials)
     return Network([first.potential(name).smooth(_SMOOTHING) for name in first])
 
 
-def _check_start(structure: Network, start: Network, table: Table) -> Network:
+def _check_start(structure: Network, start: Network, table: Rows) -> Network:
     start.check()
     differing = set(structure.edges) ^ set(start.edges)
     if differing:

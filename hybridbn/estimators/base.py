@@ -37,7 +37,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import Build
 from hybridbn.structures.naive_bayes import naive_bayes
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import Values, Variable, shorten
 
@@ -140,7 +140,7 @@ class HybridEstimator(BaseEstimator):
             table = table.drop(name for name in self._left_alone if name in table)
         return table if weights is None else table.with_weights(weights)
 
-    def _learn(self, table: Table) -> tuple[Network, Stream | None]:
+    def _learn(self, table: Any) -> tuple[Network, Stream | None]:
         """Return the network of a table that holds the target, and what `partial_fit` could go on from."""
         table, build, left_out = self._looked_through(table)
         if self._learns_naive_bayes():
@@ -157,7 +157,7 @@ class HybridEstimator(BaseEstimator):
         boosts = self._is_automatic() and getattr(self, "boost", None) is not None
         return Build.of(None if boosts else self.builder, "builder")
 
-    def _looked_through(self, table: Table) -> tuple[Table, Build, list[str]]:
+    def _looked_through(self, table: Rows) -> tuple[Rows, Build, list[str]]:
         """Read the table as a structure says, and find columns of a single number, warning of them."""
         target, build = self.target_name_, self._build()
         if build.structure is not None and target not in build.structure:
@@ -181,7 +181,7 @@ class HybridEstimator(BaseEstimator):
         self.constant_features_ = np.array(left_out, dtype=object)
         return table, build, left_out
 
-    def _without(self, table: Table, build: Build, left_out: list[str]) -> tuple[Table, Build, Potentials | None]:
+    def _without(self, table: Rows, build: Build, left_out: list[str]) -> tuple[Rows, Build, Potentials | None]:
         """Take columns out of the table, the structure and the potentials; potentials that are left open become
         None.
         """
@@ -240,12 +240,12 @@ class HybridEstimator(BaseEstimator):
             del self._stream
         return self
 
-    def _learn_scan(self, scan: Table, y: Any, weights: Any, kind: type[Variable]) -> Network:
+    def _learn_scan(self, scan: Rows, y: Any, weights: Any, kind: type[Variable]) -> Network:
         """Return the network of a table that is read in passes, of which y names a column."""
         if not isinstance(y, str) or y not in scan or self.target not in (None, y):
             raise TableError("X is a scan, so that y is the name of one of its columns, which is the target")
         self.target_name_ = y
-        table, reasons = Table.read_usable(scan, self.discrete, self.continuous, weights)
+        table, reasons = read_rows(scan, self.discrete, self.continuous, weights)
         self._left_alone = {name: reason for name, reason in reasons.items() if name != y}
         if not isinstance(table.variable(y), kind):
             raise TableError(f"y={y!r} is {'discrete' if table.is_discrete(y) else 'a column of numbers'}")
@@ -256,9 +256,9 @@ class HybridEstimator(BaseEstimator):
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def _evidence(self, X: Any) -> Table:
+    def _evidence(self, X: Any) -> Rows:
         check_is_fitted(self, "network_")
-        if isinstance(X, Table) and X.is_scanned:
+        if isinstance(X, Rows) and X.is_scanned:
             known = self._known_variables()
             return X.select(name for name in X.names if name in known and name != self.target_name_)
         features = check_features(X)

@@ -18,7 +18,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from hybridbn.errors import TableError, warn_user
 from hybridbn.estimators.streaming import is_constant
 from hybridbn.structures.building import find_unused_name
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table, read_usable_frame
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.frames import Frame, check_column_names, frame_adapter, open_frame
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
@@ -123,7 +123,7 @@ def read_usable_features(
     """
     frame = X if isinstance(X, Frame) else open_features(X)
     try:
-        table, unusable = Table.read_usable(frame, discrete, continuous)
+        table, unusable = read_usable_frame(frame, discrete, continuous)
     except TableError as error:
         _refuse_strange_cells(frame.data, error)
         raise
@@ -154,7 +154,7 @@ def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUn
     return table
 
 
-def find_constant_columns(table: Table, names: Iterable[str]) -> list[str]:
+def find_constant_columns(table: Rows, names: Iterable[str]) -> list[str]:
     """Return the columns of numbers that have the same value in all rows.
 
     Examples

@@ -36,7 +36,7 @@ from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.heldout import calibrate_intervals, select_usable, widen_level
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["HybridClassifier", "HybridRegressor"]
@@ -152,7 +152,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         sample_weight : sequence of float (rows,), optional
             Of a scan the name of its column.
         """
-        if isinstance(X, Table) and X.is_scanned:
+        if isinstance(X, Rows) and X.is_scanned:
             if self.boost is not None:
                 raise TableError("boost is not for a scan here; use hybridbn.boost, which takes a pass a round")
             network = self._learn_scan(X, y, sample_weight, Discrete)
@@ -242,7 +242,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             function = function.func
         return self._is_automatic() or function is stack
 
-    def _stacked(self, table: Table) -> Ensemble:
+    def _stacked(self, table: Any) -> Ensemble:
         table, _, potentials = self._without(*self._looked_through(table))
         if self.missing == "em" and any(table.missing.values()):
             raise NetworkError(
@@ -264,7 +264,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         shifted = Network([Multinomial(ensemble.variable, table=shares, normalize=True)])
         return Ensemble([*networks, shifted], ensemble.votes, ensemble.target, ensemble.algorithm)
 
-    def _boosted(self, table: Table) -> Ensemble:
+    def _boosted(self, table: Any) -> Ensemble:
         table, build, potentials = self._without(*self._looked_through(table))
         states = _discrete_of(table.variable(self.target_name_)).states
         priors = None if self.priors is None else dict(zip(states, read_priors(self.priors, list(states)), strict=True))
@@ -391,9 +391,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         self._check_choices()
         self._levels: list[float] | None = []
         self._training: Table | None = None
-        if isinstance(X, Table) and X.is_scanned:
+        if isinstance(X, Rows) and X.is_scanned:
             scan = X if sample_weight is None else X.with_weights(sample_weight)
-            sample = scan.sample_if_scanned().keep_rows(scan.variable(y))
+            sample = scan.sample().keep_rows(scan.variable(y))
             return self._keep_calibrated(self._learn_scan(X, y, sample_weight, Continuous), sample, None)
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
         self._refuse_constant(values)
@@ -477,7 +477,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         """Return the log density of the prediction at each row's true target; its mean is a score to compare by."""
         if self._options.beyond is not None:
             return np.asarray(self._posterior(X).log_score(check_number_targets(y)))
-        known = self._evidence(X)
+        known: Any = self._evidence(X)
         both = add_number_column(known, self.target_name_, check_number_targets(y))
         ask = partial(self.network_.log_density, options=self._options)
         return np.asarray(ask(both) - ask(known))

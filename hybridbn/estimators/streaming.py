@@ -103,7 +103,7 @@ class Stream:
 
     def _read(self, table: Table) -> dict[str, Statistics]:
         parents = {name: () if name == self.target else (self.target,) for name in self.fitters}
-        statistics: Mapping[str, Statistics] = table.sum_parts(CollectStatistics(self.roles, parents))
+        statistics: Mapping[str, Statistics] = table.learn(CollectStatistics(self.roles, parents))
         return {name: statistics[name] for name in self.fitters}
 
     def _ranges(self, table: Table) -> dict[str, tuple[float, float]]:

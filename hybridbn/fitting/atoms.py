@@ -18,7 +18,7 @@ from hybridbn.potentials.base import PointCells, Potential
 from hybridbn.variables import Continuous, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows
 
 __all__ = ["AtomsFitter", "AtomsStatistics", "find_heavy_points", "locate_points"]
 
@@ -210,7 +210,7 @@ class AtomsFitter(Fitter):
             raise NetworkError(f"{atoms.child.name!r}: a {name} can't be learned from data; choose another family")
         return cls(tuple(atoms.points.tolist()), density, atoms.unit)
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
         """Read the components of the rows, and the rows at none of the points."""
         from hybridbn.tables import Table
 

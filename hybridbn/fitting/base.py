@@ -6,7 +6,7 @@ Statistics of disjoint sets of rows add up, so streaming, weights, boosting and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeGuard, TypeVar
@@ -15,15 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.counters import counter_of
+from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Names, select_complete_rows
-from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.potentials.base import Potential, check_parents
 from hybridbn.registry import Registered, Registry
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows, Table
 
 __all__ = [
     "Fitter",
@@ -33,7 +32,6 @@ __all__ = [
     "learns_as",
     "observed",
     "prepare_families",
-    "run_over_table",
 ]
 
 Item = TypeVar("Item")
@@ -174,7 +172,7 @@ class Fitter(Registered, ABC):
         return [self]
 
     @abstractmethod
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
         """Read what there is to know about the rows of a table.
 
         The columns are read as codes or values of these variables, and each row counts with its weight. A row that
@@ -191,12 +189,12 @@ class Fitter(Registered, ABC):
     def potential(self, statistics: Any) -> Potential:
         """Return the potential that the statistics speak for."""
 
-    def fit(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Potential:
-        """Return the potential that a table speaks for; of a table that is read in passes a sample of its rows, unless
-        the fitter asks a counter only.
+    def fit(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Potential:
+        """Return the potential that rows speak for: all of them if the fitter asks a counter only, else a sample of
+        those that are read in passes.
         """
         if not self.asks_counter:
-            table = table.sample_if_scanned(f"{self.family} densities")
+            table = table.sample(purpose=f"{self.family} densities")
         return self.potential(self.statistics(table, child, parents))
 
 
@@ -218,7 +216,7 @@ class Observed(NamedTuple):
     total: float
 
 
-def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Observed:
+def observed(table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Observed:
     """Return the child's column and then those of the parents, without the rows where one is missing or the weight
     zero.
 
@@ -231,9 +229,9 @@ def observed(table: Table, child: Variable, parents: tuple[Variable, ...] = ()) 
     >>> observed(table, table.variable("x"), (table.variable("c"),))
     Observed(columns=(array([1.5, 3. ]), array([1, 0])), weights=array([2., 1.]), total=3.0)
     """
-    checked = check_parents(child, parents)
+    checked, rows = check_parents(child, parents), table.sample()
     columns, weights = select_complete_rows(
-        [table.coded(variable) for variable in (child, *checked)], table.weights if table.weighted else None
+        [rows.coded(variable) for variable in (child, *checked)], rows.weights if rows.weighted else None
     )
     total = float(len(columns[0])) if weights is None else float(weights.sum())
     return Observed(tuple(columns), weights, total)
@@ -273,28 +271,14 @@ class RowStatistics(Statistics):
         return Table.from_arrays(variables, arrays).with_weights(self.weights)
 
     @classmethod
-    def of(cls, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> Self:
+    def of(cls, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Self:
         """Collect them from a table."""
         columns, weights, total = observed(table, child, parents)
         return cls(child=child, parents=tuple(parents), total=total, columns=columns, weights=weights)
 
 
-def run_over_table(function: Callable[[Item], Result], items: Iterable[Item], table: Table) -> Iterator[Result]:
-    """Yield what a function learns of each item, a family or a fold, from a table; threads share the items if the table
-    is a large one in memory.
-
-    Examples
-    --------
-    >>> import hybridbn as hb
-    >>> list(run_over_table(str.upper, "ab", hb.Table({"a": [1.0], "b": [2.0]})))
-    ['A', 'B']
-    """
-    jobs = get_jobs() if len(table) >= _SHARED_ROWS and not table.is_scanned else 1
-    return run_in_threads(function, items, jobs)
-
-
-def prepare_families(table: Table, families: Iterable[tuple[Fitter, Variable, tuple[Variable, ...]]]) -> None:
-    """Count in one pass what the statistics of some families will ask for, where the table is read in passes.
+def prepare_families(rows: Rows, families: Iterable[tuple[Fitter, Variable, tuple[Variable, ...]]]) -> None:
+    """Count in one pass what the statistics of some families will ask for.
 
     Examples
     --------
@@ -308,8 +292,6 @@ def prepare_families(table: Table, families: Iterable[tuple[Fitter, Variable, tu
     >>> MultinomialFitter().fit(scan, d, (c,)), scan.passes.made
     (<Multinomial d | c: 2 x 1>, 2)
     """
-    if not table.is_scanned:
-        return
     counts: list[Names] = []
     moments: list[tuple[Names, Names]] = []
     variables: dict[str, Variable] = {}
@@ -318,7 +300,7 @@ def prepare_families(table: Table, families: Iterable[tuple[Fitter, Variable, tu
         counts += own_counts
         moments += own_moments
         variables |= {variable.name: variable for variable in (child, *parents)}
-    counter_of(table, variables.values()).prepare(counts, moments)
+    RowCounter(rows, variables.values()).prepare(counts, moments)
 
 
 def refuse_empty(statistics: Statistics) -> None:

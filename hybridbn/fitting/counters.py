@@ -1,4 +1,4 @@
-"""Counters: of columns in memory, and one that remembers; and which one counts a table.
+"""Counters: of columns in memory, and of rows that are read in passes, whose counts it remembers.
 
 The counter of columns in memory holds a loop for each kind of request. Columns are counted in groups, whose joint
 configurations cost no more than a single column and whose margins are the tables; a counter for many requests keeps the
@@ -7,10 +7,12 @@ joint codes of its groups.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property, singledispatch
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,13 +29,17 @@ from hybridbn.fitting.counting import (
     encode_configurations,
     joint_counts,
     pair_count_batches,
+    refuse_too_many_cells,
     select_complete_rows,
     single_counts,
 )
 from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
-__all__ = ["CachedCounter", "CrossedColumns", "NumpyCounter", "counter_of"]
+if TYPE_CHECKING:
+    from hybridbn.tables import Rows, Table
+
+__all__ = ["CrossedColumns", "NumpyCounter", "RowCounter"]
 
 _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
@@ -45,6 +51,8 @@ table takes beside its own.
 """
 _LARGE_TABLE = 2**18
 """Tables of more cells are not remembered: there are few of them."""
+_PASS_CELLS = 2**22
+"""Most cells of the tables of pairs that one pass counts (32 MiB)."""
 _CROSSED_CELLS = 4096
 """Most cells of a table of a group of columns that is kept for many requests: it stays in the fastest cache."""
 
@@ -95,6 +103,26 @@ class NumpyCounter(Counter):
         self._jobs, self._persistent = jobs, persistent
         self._crossed: dict[Names, CrossedColumns] = {}
         self._joined: dict[Names, NDArray[Any]] = {}
+
+    @classmethod
+    def of(
+        cls, table: Table, variables: Iterable[Variable], jobs: int = 1, incomplete: frozenset[str] | None = None
+    ) -> NumpyCounter:
+        """Return a counter of a table's columns, read as codes or values of these variables.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> table = hb.Table({"c": ["a", "b", "b", None]}, weights=[1, 2, 1, 1])
+        >>> NumpyCounter.of(table, table.variables).joint(("c",))
+        array([1., 3.])
+        """
+        named = {variable.name: variable for variable in variables}
+        if incomplete is None:
+            incomplete = frozenset(name for name in named if table.count_missing(name))
+        sizes = {name: len(variable) for name, variable in named.items() if isinstance(variable, Discrete)}
+        weights = table.weights if table.weighted else None
+        return cls(_CodedColumns(table, named), sizes, weights, jobs, incomplete=incomplete)
 
     def persist(self) -> NumpyCounter:
         """Return a counter that keeps joint codes of columns."""
@@ -278,132 +306,350 @@ class NumpyCounter(Counter):
         return joint
 
 
-class CachedCounter(Counter):
-    """Remembers tables, and answers with them and with their margins; for searches that ask for the same ones again.
+class _CodedColumns(Mapping[str, NDArray[Any]]):
+    """The columns of a table as codes or values of variables, which are read when they are asked for."""
 
-    Parameters
+    def __init__(self, table: Table, variables: Mapping[str, Variable]) -> None:
+        self.table, self.variables = table, variables
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self.table.coded(self.variables[name], compact=True)
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name in self.variables if name in self.table)
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """The results of several requests, which add up one by one."""
+
+    results: tuple[Any, ...]
+
+    def __add__(self, other: Tallies) -> Tallies:
+        return Tallies(tuple(mine + yours for mine, yours in zip(self.results, other.results, strict=True)))
+
+
+@dataclass(frozen=True)
+class Occurring:
+    """Configurations that occur, as ascending numbers, and their weights."""
+
+    keys: Codes
+    weights: Values
+
+    def __add__(self, other: Occurring) -> Occurring:
+        keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
+        weights = np.bincount(place, np.concatenate([self.weights, other.weights]), len(keys))
+        return Occurring(keys, weights.astype(float))
+
+
+Request: TypeAlias = tuple[str, tuple[Any, ...]]
+"""A method of `NumpyCounter` and its arguments."""
+
+
+class _KeptCounter:
+    """The counter of the last batch, for many requests where that is the only one; it stays in its process."""
+
+    def __init__(self) -> None:
+        self.batch: dict[Any, Any] | None = None
+        self.counter: NumpyCounter | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _KeptCounter, ()
+
+    def update(self, table: Table, counter: NumpyCounter) -> NumpyCounter:
+        """Return the counter that is kept if it is of the same rows, else the given one, which is kept now."""
+        if self.counter is None or self.batch is not table.remembered:
+            self.batch, self.counter = table.remembered, counter.persist()
+        else:
+            self.counter.columns = counter.columns
+        return self.counter
+
+
+@dataclass(frozen=True)
+class CountTask:
+    """Asks a counter of each batch of rows.
+
+    Attributes
     ----------
-    counter : Counter
-
-    Examples
-    --------
-    >>> counter = CachedCounter(NumpyCounter({"a": np.array([0, 1, 1]), "b": np.array([0, 0, 1])}, {"a": 2, "b": 2}))
-    >>> counter.pairs(("a", "b"))["a", "b"]
-    array([[1., 0.],
-           [1., 1.]])
-    >>> counter.counter = None
-    >>> counter.joint(("b", "a")), counter.joint(("b",))
-    (array([[1., 1.],
-           [0., 1.]]), array([2., 1.]))
+    requests : tuple of Request
+    variables : tuple of Variable
+        The columns that are counted.
+    incomplete : frozenset of str
+        The columns of all rows that have missing cells.
+    jobs : int
+        Threads that may share a pass.
+    kept : _KeptCounter, optional
+        Keeps joint codes of columns for the next pass.
     """
 
-    counter: Counter
-    sizes: Mapping[str, int]
+    requests: tuple[Request, ...]
+    variables: tuple[Variable, ...]
+    incomplete: frozenset[str]
+    jobs: int = 1
+    kept: _KeptCounter | None = None
 
-    def __init__(self, counter: Counter) -> None:
-        self.counter, self.sizes = counter, counter.sizes
-        self._incomplete = counter.incomplete
-        self._tables: dict[frozenset[str], tuple[Names, Values]] = {}
-        self._cells = 0
-
-    @property
-    def incomplete(self) -> frozenset[str]:
-        """The columns with missing cells."""
-        return self._incomplete
-
-    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
-        """Count what is not known."""
-        families = list(families)
-        if holes:
-            return self.counter.count(families, holes=True)
-        unknown = [names for names in families if frozenset(names) not in self._tables]
-        return self._look_up(families, self.counter.count(unknown) if unknown else {})
-
-    def with_target(self, names: Iterable[str], target: Names) -> Counts:
-        """Count what is not known."""
-        families = [(*target, name) for name in names]
-        unknown = [family[-1] for family in families if frozenset(family) not in self._tables]
-        return self._look_up(families, self.counter.with_target(unknown, target) if unknown else {})
-
-    def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
-        """Count all pairs, and remember their margins too."""
-        counts = self.counter.pairs(names, given)
-        for family, table in counts.items():
-            self._remember(family, table)
-            for axis, name in enumerate(family):
-                rest = family[:axis] + family[axis + 1 :]
-                # a row that lacks this cell is not in the table, but is in that of the others
-                if rest and name not in self._incomplete and frozenset(rest) not in self._tables:
-                    self._remember(rest, table.sum(axis=axis))
-        return counts
-
-    def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
-        """Count all pairs, and remember them if they are small together."""
-        sizes = [self.sizes[name] for name in names]
-        # the sum of the products of all pairs
-        cells = math.prod(self.shape(given)) * (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-        if cells + math.comb(len(names), 2) * _CELLS_OF_A_NAME > _REMEMBERED_CELLS - self._cells:
-            yield from self.counter.pair_batches(names, given)
-        else:
-            yield self.pairs(names, given)
-
-    def occurring(self, names: Names) -> tuple[Codes, Values]:
-        """Count what occurs, which is not remembered."""
-        return self.counter.occurring(names)
-
-    def moments(self, numbers: Names, given: Names = ()) -> Moments:
-        """Return moments, which are not remembered."""
-        return self.counter.moments(numbers, given)
-
-    def by_group(self, groups: Groups, families: Sequence[Names]) -> list[Values]:
-        """Count by group, which is not remembered."""
-        return self.counter.by_group(groups, families)
-
-    def _remember(self, names: Names, table: Values) -> None:
-        key, cells = frozenset(names), table.size + _CELLS_OF_A_NAME
-        if key not in self._tables and cells <= min(_REMEMBERED_CELLS - self._cells, _LARGE_TABLE):
-            self._tables[key] = names, table
-            self._cells += cells
-
-    def _look_up(self, families: Sequence[Names], counted: Mapping[Names, Values]) -> Counts:
-        """Return tables that were just counted, which are remembered, and those that were remembered before."""
-        for names, table in counted.items():
-            self._remember(names, table)
-        return Counts({names: counted[names] if names in counted else self._arrange(names) for names in families})
-
-    def _arrange(self, names: Names) -> Values:
-        order, table = self._tables[frozenset(names)]
-        return table if order == names else np.ascontiguousarray(table.transpose([order.index(name) for name in names]))
+    def __call__(self, table: Table, first: int) -> Tallies:
+        """Return the answers of a counter of some rows."""
+        counter = NumpyCounter.of(table, self.variables, self.jobs, self.incomplete)
+        if self.kept is not None:
+            counter = self.kept.update(table, counter)
+        return Tallies(tuple(_ask(counter, method, arguments) for method, arguments in self.requests))
 
 
-@singledispatch
-def counter_of(table: Any, variables: Iterable[Variable], jobs: int | None = None) -> Counter:
-    """Return a counter of a table's columns, read as codes or values of these variables.
+def _ask(counter: NumpyCounter, method: str, arguments: tuple[Any, ...]) -> Any:
+    if method == "occurring":
+        return Occurring(*counter.occurring(*arguments))
+    if method == "holes":
+        return counter.count(*arguments, holes=True)
+    return getattr(counter, method)(*arguments)
 
-    Another kind of table registers a function of its own: ``counter_of.register(Kind, function)``.
+
+class _Memory:
+    """Tables and moments of some rows that were counted before, by their columns."""
+
+    def __init__(self) -> None:
+        self.tables: dict[frozenset[str], tuple[tuple[Variable, ...], Values]] = {}
+        self.wider: dict[frozenset[str], frozenset[str]] = {}
+        self.moments: dict[tuple[Names, Names], tuple[tuple[Variable, ...], Moments]] = {}
+        self.cells = 0
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether so many cells more are held."""
+        if size > min(_REMEMBERED_CELLS - self.cells, _LARGE_TABLE):
+            return False
+        self.cells += size
+        return True
+
+    def add_table(self, variables: tuple[Variable, ...], table: Values) -> None:
+        """Remember a table, and of which tables it tells the margins."""
+        key = frozenset(variable.name for variable in variables)
+        if key not in self.tables and not self.has_room(table.size + _CELLS_OF_A_NAME):
+            return
+        table.setflags(write=False)
+        self.tables[key] = variables, table
+        for name in key:
+            self.wider.setdefault(key - {name}, key)
+
+    def add_moments(self, variables: tuple[Variable, ...], numbers: Names, given: Names, moments: Moments) -> None:
+        """Remember moments."""
+        if self.has_room(moments.products.size + _CELLS_OF_A_NAME):
+            self.moments[numbers, given] = variables, moments
+
+
+class RowCounter(Counter):
+    """Counts rows in passes, of which there is one in memory; what is asked again, and its margins, needs no other.
 
     Parameters
     ----------
-    table : Table
+    rows : Rows
     variables : iterable of Variable
+        What the columns are read as.
     jobs : int, optional
-        Threads that may share a pass, by default `get_jobs`.
+        Threads that may share a pass in memory, by default `get_jobs`.
 
     Examples
     --------
     >>> import hybridbn as hb
-    >>> table = hb.Table({"c": ["a", "b", "b", None]}, weights=[1, 2, 1, 1])
-    >>> counter_of(table, table.variables).joint(("c",))
-    array([1., 3.])
+    >>> scan = hb.scan({"a": ["x", "y", "y"], "b": ["u", "u", None]})
+    >>> counter = RowCounter(scan, scan.variables)
+    >>> counter.pairs(("a", "b"))["a", "b"]
+    array([[1.],
+           [1.]])
     """
-    variables = tuple(variables)
-    return NumpyCounter(
-        {variable.name: table.coded(variable, compact=True) for variable in variables},
-        {variable.name: len(variable) for variable in variables if isinstance(variable, Discrete)},
-        table.weights if table.weighted else None,
-        get_jobs() if jobs is None else jobs,
-        incomplete=frozenset(variable.name for variable in variables if table.count_missing(variable.name)),
-    )
+
+    sizes: Mapping[str, int]
+
+    variables: dict[str, Variable]
+
+    def __init__(self, rows: Rows, variables: Iterable[Variable], jobs: int | None = None) -> None:
+        self.rows, self.jobs = rows, get_jobs() if jobs is None else jobs
+        self.variables = {variable.name: variable for variable in variables}
+        self.sizes = {name: len(one) for name, one in self.variables.items() if isinstance(one, Discrete)}
+        self._memory: _Memory = rows.remembered.setdefault(_Memory, _Memory())
+        self._kept: _KeptCounter | None = None
+
+    def persist(self) -> RowCounter:
+        """Return a counter that keeps joint codes of columns, too."""
+        counter = RowCounter(self.rows, self.variables.values(), self.jobs)
+        counter._kept = _KeptCounter()
+        return counter
+
+    @cached_property
+    def incomplete(self) -> frozenset[str]:
+        """The columns with missing cells."""
+        return frozenset(name for name in self.variables if self.rows.count_missing(name))
+
+    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
+        """Count what is not known, in one pass."""
+        families = list(families)
+        if holes:
+            (counts,) = self._pass([("holes", (families,))], families)
+            return Counts({names: counts[names] for names in families})
+        known = {names: self._find(names) for names in families}
+        counted, unknown = self._look_up(names for names, table in known.items() if table is None)
+        if unknown:
+            refuse_too_many_cells(sum(math.prod(self.shape(names)) for names in unknown), self.sizes)
+            (counts,) = self._pass([("count", (unknown,))], unknown)
+            self._remember(counts)
+            counted |= counts
+        return Counts(
+            {
+                names: self._spread(counted[_distinct(names)], names) if table is None else table
+                for names, table in known.items()
+            }
+        )
+
+    def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
+        """Count all pairs in one pass."""
+        wanted = [(*given, *pair) for pair in itertools.combinations(names, 2)]
+        known = {family: self._find(family) for family in wanted}
+        if all(table is not None for table in known.values()):
+            return Counts({family: table for family, table in known.items() if table is not None})
+        refuse_too_many_cells(sum(math.prod(self.shape(family)) for family in wanted), self.sizes)
+        (counts,) = self._pass([("pairs", (tuple(names), tuple(given)))], wanted)
+        self._remember(counts)
+        return Counts({family: counts[family] for family in wanted})
+
+    def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
+        """Count all pairs in one pass if their tables are small together, else in several."""
+        sizes = [self.sizes[name] for name in names]
+        # the sum of the products of all pairs
+        cells = math.prod(self.shape(given)) * (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+        if cells <= _PASS_CELLS:
+            yield self.pairs(names, given)
+            return
+        part: list[Names] = []
+        cells = 0
+        for pair in itertools.combinations(names, 2):
+            family = (*given, *pair)
+            size = math.prod(self.shape(family))
+            if part and cells + size > _PASS_CELLS:
+                yield self._pass([("count", (part,))], part)[0]
+                part, cells = [], 0
+            part.append(family)
+            cells += size
+        if part:
+            yield self._pass([("count", (part,))], part)[0]
+
+    def occurring(self, names: Names) -> tuple[Codes, Values]:
+        """Count the configurations that occur where a table of all would be large."""
+        if self._find(names) is not None or math.prod(self.shape(names)) <= _CELLS_OF_A_NAME:
+            return super().occurring(names)
+        (occurring,) = self._pass([("occurring", (names,))], [names])
+        return occurring.keys, occurring.weights
+
+    def moments(self, numbers: Names, given: Names = ()) -> Moments:
+        """Return moments that are known, or make a pass."""
+        known = self._find_moments(numbers, given)
+        if known is None:
+            (known,) = self._pass([("moments", (numbers, given))], [(*numbers, *given)])
+            self._remember_moments(numbers, given, known)
+        return known
+
+    def prepare(self, families: Iterable[Names], moments: Iterable[tuple[Names, Names]]) -> None:
+        """Learn in one pass what will be asked."""
+        _, unknown = self._look_up(names for names in families if self._find(names) is None)
+        complete: dict[Names, list[str]] = {}
+        requests: list[Request] = []
+        for numbers, given in moments:
+            if self._find_moments(numbers, given) is not None:
+                continue
+            if self.incomplete.isdisjoint((*numbers, *given)):
+                # from the products of all numbers those of any follow
+                complete.setdefault(given, []).extend(numbers)
+            else:
+                requests.append(("moments", (numbers, given)))
+        requests += [("moments", (tuple(dict.fromkeys(listed)), given)) for given, listed in complete.items()]
+        if unknown:
+            requests.append(("count", (unknown,)))
+        if not requests:
+            return
+        used = [*unknown, *((*request[1][0], *request[1][1]) for request in requests if request[0] == "moments")]
+        for (method, arguments), result in zip(requests, self._pass(requests, used), strict=True):
+            if method == "count":
+                self._remember(result)
+            else:
+                numbers, given = arguments
+                self._remember_moments(numbers, given, result)
+
+    # -- passes, and what is remembered of them ---------------------------------------------------------------------
+
+    def _pass(self, requests: Sequence[Request], used: Iterable[Names]) -> tuple[Any, ...]:
+        names = dict.fromkeys(name for family in used for name in family)
+        task = CountTask(tuple(requests), tuple(self.variables.values()), self.incomplete, self.jobs, self._kept)
+        return self.rows.learn(task, [self.variables[name] for name in names]).results
+
+    def _look_up(self, families: Iterable[Names]) -> tuple[dict[Names, Values], list[Names]]:
+        """Return, of different columns, the tables that the rows tell without a pass, and which ones they don't."""
+        distinct = list(dict.fromkeys(map(_distinct, families)))
+        told = self.rows.count_families(distinct, self.variables) if distinct else {}
+        self._remember(told)
+        return dict(told), [names for names in distinct if names not in told]
+
+    def _remember(self, counts: Mapping[Names, Values]) -> None:
+        for names, table in counts.items():
+            self._memory.add_table(tuple(self.variables[name] for name in names), table)
+
+    def _find(self, names: Names) -> Values | None:
+        """Return a table that is known, or is a margin of one."""
+        distinct = _distinct(names)
+        key = frozenset(distinct)
+        table = self._recall(key, distinct)
+        if table is None and key in self._memory.wider:
+            wider = self._memory.wider[key]
+            (rest,) = wider - key
+            # a row that lacks this cell is not in the table, but is in that of the others
+            if rest in self.variables and rest not in self.incomplete:
+                joint = self._recall(wider, (*distinct, rest))
+                table = None if joint is None else joint.sum(axis=-1)
+        return None if table is None else self._spread(table, names)
+
+    def _recall(self, key: frozenset[str], names: Names) -> Values | None:
+        variables, table = self._memory.tables.get(key, ((), None))
+        if table is None or not self._has_same(variables):
+            return None
+        order = [variable.name for variable in variables]
+        return np.ascontiguousarray(table.transpose([order.index(name) for name in names]))
+
+    def _has_same(self, variables: Iterable[Variable]) -> bool:
+        mine = self.variables
+        return all(one is mine.get(one.name) or one == mine.get(one.name) for one in variables)
+
+    def _spread(self, table: Values, names: Names) -> Values:
+        """Return a table of different columns as one of names that may repeat some, where both cells are the same."""
+        distinct = _distinct(names)
+        if len(distinct) == len(names):
+            return table
+        spread = np.zeros(self.shape(names))
+        places = np.indices(table.shape).reshape(len(distinct), -1)
+        spread[tuple(places[distinct.index(name)] for name in names)] = table.reshape(-1)
+        return spread
+
+    def _remember_moments(self, numbers: Names, given: Names, moments: Moments) -> None:
+        variables = tuple(self.variables[name] for name in (*numbers, *given))
+        self._memory.add_moments(variables, numbers, given, moments)
+
+    def _find_moments(self, numbers: Names, given: Names) -> Moments | None:
+        for (held, by), (variables, moments) in list(self._memory.moments.items()):
+            if by != given or not set(numbers) <= set(held):
+                continue
+            # of the other columns, which this counter may not know, only missing cells matter
+            others = set(held) - set(numbers)
+            if not self._has_same(one for one in variables if one.name not in others):
+                continue
+            if any(self.rows.count_missing(name) for name in others):
+                continue
+            places = [held.index(name) for name in numbers]
+            chosen = np.ix_(range(len(moments.weights)), places, places)
+            return Moments(moments.total, moments.weights, moments.means[:, places], moments.products[chosen])
+        return None
+
+
+def _distinct(names: Names) -> Names:
+    return tuple(dict.fromkeys(names))
 
 
 class _JointCodes(NamedTuple):

@@ -2,9 +2,7 @@
 
 Whoever learns from counts asks a `Counter` and never the rows. One request carries many tables, so that a pass over the
 rows answers it: all pairs of columns, all families that a search compares, a level of a tree, a round of boosting. What
-comes back adds up: the counts of two sets of rows are those of both. So a counter of another kind of table (in a
-database, in parts, on several machines) implements `count`, `moments`, `by_group` and `incomplete`, and is registered
-with `hybridbn.fitting.counters.counter_of`.
+comes back adds up: the counts of two sets of rows are those of both.
 
 A missing cell either leaves its row out of a table (available cases), or is one more state of its column, the last.
 """
@@ -204,16 +202,6 @@ class Counter(ABC):
     @abstractmethod
     def moments(self, numbers: Names, given: Names = ()) -> Moments:
         """Return the moments of numbers in each configuration of discrete columns, from the rows that have them all."""
-
-    @abstractmethod
-    def by_group(self, groups: Groups, families: Sequence[Names]) -> list[Values]:
-        """Return the weight by group and joint configuration, in one pass.
-
-        Returns
-        -------
-        list of ndarray (groups, configurations)
-            One for each family; the configurations are those of `shape` with holes, the last column running fastest.
-        """
 
     # -- what follows from it -----------------------------------------------------------------------------------------
 

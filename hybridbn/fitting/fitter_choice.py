@@ -15,7 +15,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials.base import Potential
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows
 
 __all__ = ["Potentials", "Role", "fitter_of", "roles"]
 
@@ -138,7 +138,7 @@ def check_spec(spec: Any, column: str | None = None) -> str:
     raise NetworkError(f"{f'{column!r}: ' if column is not None else ''}potentials={spec!r} is not known; {hint}")
 
 
-def roles(table: Table, target: str | None = None, potentials: Potentials = "auto") -> dict[str, Role]:
+def roles(table: Rows, target: str | None = None, potentials: Potentials = "auto") -> dict[str, Role]:
     """Return what each column of a table is in a model; number columns for which tables are asked are discretized.
 
     Parameters
@@ -192,7 +192,7 @@ def roles(table: Table, target: str | None = None, potentials: Potentials = "aut
     return {name: Role(variables[name], wanted[name]) for name in table.names}
 
 
-def _resolve_specs(table: Table, potentials: Any) -> dict[str, Spec]:
+def _resolve_specs(table: Rows, potentials: Any) -> dict[str, Spec]:
     if not isinstance(potentials, Mapping):
         check_spec(potentials, "all columns")
         return dict.fromkeys(table.names, potentials)
@@ -211,7 +211,7 @@ def _add_points(values: Values, weights: Values | None, spec: str) -> Spec:
     return AtomsFitter(points, spec, float(np.nanmax(values) - np.nanmin(values))) if points else spec
 
 
-def _refuse_identifier(table: Table, name: str) -> None:
+def _refuse_identifier(table: Rows, name: str) -> None:
     """Refuse a discrete column in which no value occurs twice, as there is nothing to learn from it."""
     variable = table.variable(name)
     if not isinstance(variable, Discrete) or len(variable) < _IDENTIFIER_ROWS:

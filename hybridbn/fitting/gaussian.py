@@ -12,7 +12,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, learns_as, refuse_empty, split_by_kind
-from hybridbn.fitting.counters import counter_of
+from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Moments, Names, refuse_too_wide
 from hybridbn.fitting.ridge import regress_directions
 from hybridbn.potentials.base import check_parents, freeze
@@ -20,7 +20,7 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.variables import Continuous, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows
 
 __all__ = ["GaussianFitter", "GaussianStatistics", "moments_suffice"]
 
@@ -146,7 +146,7 @@ class GaussianFitter(Fitter):
         """Numbers, whatever their parents are."""
         return isinstance(child, Continuous)
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> GaussianStatistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> GaussianStatistics:
         """Return the moments of the rows where child and parents are observed."""
         if not isinstance(child, Continuous):
             raise NetworkError(
@@ -157,7 +157,7 @@ class GaussianFitter(Fitter):
         sizes = [len(parent) for parent in discrete]
         numbers = 1 + len(continuous)
         refuse_too_wide(child, parents, math.prod(sizes) * numbers**2, self.max_bytes, "array of moments")
-        counter = counter_of(table, (child, *check_parents(child, parents)))
+        counter = RowCounter(table, (child, *check_parents(child, parents)))
         with np.errstate(over="ignore", invalid="ignore"):
             moments = counter.moments(_list_names(child, *continuous), _list_names(*discrete))
         _refuse_overflow((child, *continuous), moments.products)

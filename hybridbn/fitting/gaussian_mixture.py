@@ -16,7 +16,7 @@ from hybridbn.potentials.gaussian_mixture import LinearGaussianMixture
 from hybridbn.variables import Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows
 
 __all__ = ["LinearGaussianMixtureFitter"]
 
@@ -72,7 +72,7 @@ class LinearGaussianMixtureFitter(Fitter):
         """Numbers that a linear regression fits."""
         return GaussianFitter.fits(child, parents)
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
         """Collect the rows where child and parents are observed."""
         return RowStatistics.of(table, child, parents)
 

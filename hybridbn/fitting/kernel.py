@@ -21,7 +21,7 @@ from hybridbn.potentials.kernel import Kernel
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows
 
 __all__ = ["GroupedPoints", "KernelFitter", "KernelStatistics", "Kernels", "Search", "negligible"]
 
@@ -157,26 +157,27 @@ class KernelFitter(Fitter):
         """Any variables, as long as there is a number among them."""
         return has_numbers(child, parents)
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> KernelStatistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> KernelStatistics:
         """Collect the points where child and parents are observed."""
         if isinstance(child, Discrete) and not split_by_kind(parents)[1]:
             raise NetworkError(
                 f"{child.name!r}: kernels need a continuous variable; a MultinomialFitter learns discrete ones alone"
             )
-        columns, weights, total = observed(table, child, parents)
+        rows = table.sample()
+        columns, weights, total = observed(rows, child, parents)
         arrays = {variable.name: column for variable, column in zip((child, *parents), columns, strict=True)}
         numbers, states = _split_family(child, parents)
-        rows = len(columns[0])
-        counting = slice(None) if weights is None else table.weights > 0
+        count = len(columns[0])
+        counting = slice(None) if weights is None else rows.weights > 0
         codes = [arrays[v.name] for v in states]
         return KernelStatistics(
             child=child,
             parents=tuple(parents),
             total=total,
             points=np.stack([arrays[v.name] for v in numbers], axis=1),
-            codes=np.stack(codes, axis=1).astype(np.intp) if codes else np.empty((rows, 0), dtype=np.intp),
-            weights=np.ones(rows) if weights is None else weights,
-            ranges=np.array([_find_range(table.coded(v)[counting]) for v in numbers]),
+            codes=np.stack(codes, axis=1).astype(np.intp) if codes else np.empty((count, 0), dtype=np.intp),
+            weights=np.ones(count) if weights is None else weights,
+            ranges=np.array([_find_range(rows.coded(v)[counting]) for v in numbers]),
         )
 
     def potential(self, statistics: Any) -> Kernel:

@@ -11,14 +11,14 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, refuse_empty
-from hybridbn.fitting.counters import counter_of
+from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Names, refuse_too_wide
 from hybridbn.potentials.base import check_parents, freeze
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows
 
 __all__ = [
     "Dirichlet",
@@ -219,7 +219,7 @@ class MultinomialFitter(Fitter):
         """Discrete variables only."""
         return not has_numbers(child, parents)
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> MultinomialStatistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> MultinomialStatistics:
         """Count the rows where child and parents are observed."""
         for variable in (child, *parents):
             if isinstance(variable, Continuous):
@@ -230,7 +230,7 @@ class MultinomialFitter(Fitter):
         sizes = [len(variable) for variable in (*parents, child) if isinstance(variable, Discrete)]
         refuse_too_wide(child, parents, math.prod(sizes), self.max_bytes, "table")
         family = (*check_parents(child, parents), child)
-        counts = counter_of(table, family).joint(tuple(variable.name for variable in family))
+        counts = RowCounter(table, family).joint(tuple(variable.name for variable in family))
         return MultinomialStatistics(child=child, parents=parents, total=float(counts.sum()), counts=counts)
 
     def requests(

@@ -20,7 +20,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows, Table
 
 __all__ = ["SemiparametricFitter"]
 
@@ -91,7 +91,7 @@ class SemiparametricFitter(Fitter):
         direct = [one for one in fitters if not one.searches]
         return direct if quick and any(one.instance_based for one in direct) else fitters
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
         """Collect the rows where child and parents are observed."""
         return RowStatistics.of(table, child, parents)
 

@@ -18,7 +18,7 @@ from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows
 
 __all__ = ["SoftmaxFitter", "SoftmaxStatistics", "regress_classes"]
 
@@ -149,7 +149,7 @@ class SoftmaxFitter(Fitter):
         """Discrete variables that have a number among their parents."""
         return isinstance(child, Discrete) and has_numbers(child, parents)
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> SoftmaxStatistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> SoftmaxStatistics:
         """Collect the rows where child and parents are observed."""
         if not isinstance(child, Discrete):
             raise NetworkError(

@@ -22,7 +22,7 @@ from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.structures.building import Build
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, shorten
 
 __all__ = ["Augmented", "History", "Step", "augment"]
@@ -151,7 +151,7 @@ def augment(
     (False, array([0.822, 0.796, 0.783, 0.782, 0.781, 0.782]))
     """
     builder = Build.of(build)
-    table = builder.read(data, weights, target)
+    table: Any = builder.read(data, weights, target)
     patience = check_count(patience, "patience", 1)
     max_iterations = check_count(max_iterations, "max_iterations", 1)
     _check(table, target, response)
@@ -215,7 +215,7 @@ class _Scored:
 def _score(network: Network, table: Table, target: str, iteration: int, options: Options) -> _Scored:
     """Score a model by Eq. (5) on the rows of the original table with known response."""
     if table.is_scanned:
-        squares, mass, likelihood = table.sum_parts(_ScorePart(network, target, options))
+        squares, mass, likelihood = table.learn(_ScorePart(network, target, options))
         return _Scored(network, np.empty(0), Step(iteration, math.sqrt(squares / mass), float(likelihood)))
     expected = _expect_response(network, table, target, Completion.of(network, table, options), options)
     squares, mass = _sum_squares(table, target, expected)
@@ -332,7 +332,7 @@ def _complete(
     network = model.network
     if table.is_scanned:
         # observed numbers of intervals are those of a sample
-        completion = Completion.of(network, table.sample_if_scanned(), options)
+        completion = Completion.of(network, table.sample(), options)
         seed = int(rng.integers(2**62))
         return table.fill_holes(_CompleteRows(completion, target, marginals, seed, options, joint, simulated))
     levels = draw_levels(rng, table, network)
@@ -346,7 +346,7 @@ def _check(table: Table, target: str, response: str) -> None:
     if response not in ("expectation", "simulation"):
         raise TableError(f"response must be 'expectation' or 'simulation', not {response!r}")
     table.require_rows(1).require_values()
-    table = table.sample_if_scanned()
+    table = table.sample()
     column = table.column(target)
     if not (find_observed(column) & (table.weights > 0)).any():
         raise TableError(
@@ -355,8 +355,8 @@ def _check(table: Table, target: str, response: str) -> None:
         )
 
 
-def _native(data: Any, table: Table) -> Any:
-    return table if isinstance(data, Table) else table.to_native()
+def _native(data: Any, table: Any) -> Any:
+    return table if isinstance(data, Rows) else table.to_native()
 
 
 class Step(NamedTuple):

@@ -208,7 +208,7 @@ def bootstrap(
     learning = Build.of(build).prepare_for_resampling()
     if target is None and learning.declaration.takes_target and learning.structure is None:
         raise NetworkError(f"the builder {learning} needs a target; name it: bootstrap(..., target=...)")
-    table = learning.read(data, weights, target).sample_if_scanned("replicates of a bootstrap")
+    table = learning.read(data, weights, target).sample(purpose="replicates of a bootstrap")
     table = table.take(table.weights > 0).require_rows(1).require_values()
     seeds = make_generator(random_state).integers(2**63, size=count).tolist()
     size = 1 if executor is None else -(-count // _PARTS)

@@ -133,14 +133,17 @@ def _add_log_densities(comparison: Comparison, a: Any, b: Any, data: Any, weight
     for network, what in ((a, "first"), (b, "second")):
         if not isinstance(network, Network):
             raise NetworkError(f"the log density of rows needs networks, and the {what} is {network!r:.80}; fit it")
-    tables = [read_as_declared(data, network, weights, keep_numbers=True) for network in (a, b)]
+    tables = [
+        read_as_declared(data, network, weights, keep_numbers=True).sample(purpose="log densities")
+        for network in (a, b)
+    ]
     known = [set(network) & set(table.names) for network, table in zip((a, b), tables, strict=True)]
     if known[0] != known[1]:
         raise NetworkError(
             "densities of different columns can't be compared: only one of the networks has"
             f" {shorten(sorted(known[0] ^ known[1]))}; leave these columns out of the table"
         )
-    rows = tables[0].require_rows().weights
+    rows = tables[0].require_rows().sample().weights
     values = [np.asarray(net.log_density(table)) for net, table in zip((a, b), tables, strict=True)]
     kept = rows > 0
     means = [float(np.average(value[kept], weights=rows[kept])) for value in values]

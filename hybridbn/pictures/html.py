@@ -26,7 +26,7 @@ from hybridbn.pictures.evidence import chart_explanation
 from hybridbn.pictures.networks import chart_network
 from hybridbn.pictures.posteriors import chart_posterior
 from hybridbn.pictures.svg import draw_svg
-from hybridbn.tables import Table
+from hybridbn.tables import Rows
 
 if TYPE_CHECKING:
     from hybridbn.learning.ensemble import Ensemble
@@ -133,7 +133,7 @@ def show_explanation(explanation: Explanation) -> str:
     return f"<div><p>{escape(title)}; probability {probability}</p>{draw_svg(chart_explanation(explanation))}</div>"
 
 
-def show_table(table: Table) -> str:
+def show_table(table: Rows) -> str:
     """Return the columns with their kinds, states and missing cells, as the text form has them."""
     title, *lines = repr(table).splitlines()
     return f"<div><p>{escape(title)}</p><pre>{escape(chr(10).join(lines))}</pre></div>"

@@ -1,5 +1,6 @@
 """Tables: typed columns with holes, made of the frames of any library and turned back into them."""
 
-from hybridbn.tables.table import Table
+from hybridbn.tables.rows import Rows
+from hybridbn.tables.table import Table, read_rows, read_usable_frame
 
-__all__ = ["Table"]
+__all__ = ["Rows", "Table", "read_rows", "read_usable_frame"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.tables.cells import Cells, Kind, freeze_array, recode_cells
 from hybridbn.tables.columns import (
     Column,
@@ -22,17 +23,20 @@ from hybridbn.tables.columns import (
     warn_of_look_alikes,
 )
 from hybridbn.tables.frames import Frame, check_weights, open_frame
-from hybridbn.tables.summaries import TableSummaries
+from hybridbn.tables.row_numbers import hash_numbers
+from hybridbn.tables.rows import LEAST_SHARE, Item, Result, Rows, find_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["Table"]
+__all__ = ["Table", "read_rows", "read_usable_frame"]
 
 Unknown = Literal["error", "missing"]
 
 _KINDS: tuple[Kind, Kind] = ("discrete", "continuous")
+_SHARED_ROWS = 2**15
+"""With fewer rows, threads would wait for each other longer than they save."""
 
 
-class Table(TableSummaries):
+class Table(Rows):
     """An immutable table of discrete and continuous columns with missing cells.
 
     Text, categories and truth values are discrete, numbers are continuous, whatever the number of distinct values;
@@ -79,7 +83,8 @@ class Table(TableSummaries):
     _frame: Frame
     _columns: dict[str, Column]
     _weights: Values | None
-    _coded: dict[int, tuple[Variable, NDArray[Any]]]
+    _recoded: dict[int, Column]
+    _remembered: dict[Any, Any]
 
     def __init__(
         self,
@@ -96,13 +101,11 @@ class Table(TableSummaries):
         frame = data if isinstance(data, Frame) else open_frame(data)
         known: Values | None = None
         if isinstance(frame.data, Table):
-            if frame.data.is_scanned:
-                raise TableError("the rows of a scan are read in passes; scan.sample(n) is a table of some of them")
             known = frame.data._weights
             self._frame = frame.data._frame
         else:
             self._frame = frame.without_columns()
-        self._coded = {}
+        self._recoded, self._remembered = {}, {}
         self._columns = {}
         kinds = _check_kinds(discrete, continuous, frame)
         if variables is None:
@@ -120,36 +123,13 @@ class Table(TableSummaries):
         self._weights = known if weights is None else check_weights(weights, frame.rows)
 
     @classmethod
-    def read_usable(
-        cls, data: Any, discrete: Any = (), continuous: Any = (), weights: Any = None
-    ) -> tuple[Table, dict[str, str]]:
-        """Return a table of those columns that something can be computed with, and why the others are left out.
-
-        Examples
-        --------
-        >>> table, reasons = Table.read_usable({"x": [1.5, 2.0], "e": [None, None], "l": [[1], [2]]})
-        >>> table.names, reasons
-        (('x',), {'e': 'no value', 'l': 'of type list'})
-        """
-        if isinstance(data, Table) and data.is_scanned:
-            return data._read_usable(discrete, continuous, weights)
-        frame = data if isinstance(data, Frame) else open_frame(data)
-        kinds = _check_kinds(discrete, continuous, frame)
-        columns, reasons = read_usable_columns(frame.columns, kinds)
-        if isinstance(data, Table) and not reasons and not kinds and weights is None:
-            return data, {}
-        named = [[name for name in columns if kinds.get(name) == kind] for kind in _KINDS]
-        return cls(replace(frame, columns=columns), named[0], named[1], weights), reasons
-
-    def _read_usable(self, discrete: Any, continuous: Any, weights: Any) -> tuple[Table, dict[str, str]]:
-        """Do what `read_usable` does with a table that is read in passes."""
-        raise NotImplementedError
-
-    @classmethod
-    def _of(cls, columns: Iterable[Column], frame: Frame, weights: Values | None) -> Table:
+    def _of(
+        cls, columns: Iterable[Column], frame: Frame, weights: Values | None, remembered: dict[Any, Any] | None = None
+    ) -> Table:
         table = cls.__new__(cls)
         table._frame = frame
-        table._coded = {}
+        table._recoded = {}
+        table._remembered = {} if remembered is None else remembered
         table._columns = {column.name: column for column in columns}
         table._weights = weights
         return table
@@ -229,11 +209,6 @@ class Table(TableSummaries):
         """
         return self._frame.kind
 
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The columns' variables, in order."""
-        return tuple(self.variable(name) for name in self._columns)
-
     def variable(self, name: str) -> Variable:
         """Return a column's variable.
 
@@ -295,9 +270,6 @@ class Table(TableSummaries):
     def __contains__(self, name: object) -> bool:
         return name in self._columns
 
-    def __iter__(self) -> Any:
-        raise TypeError("a Table is not a sequence; iterate over table.names, or over table.to_pandas().itertuples()")
-
     def __getitem__(self, key: Any) -> Any:
         """Return a column's array for a name; a table for a list of names, a slice, a
         mask or an array of row numbers.
@@ -332,17 +304,21 @@ class Table(TableSummaries):
         >>> Table({"c": ["b", None, "q"]}).coded(Discrete("c", states=("b", "a")), unknown="missing")
         array([ 0, -1, -1])
         """
-        cached = self._coded.get(id(variable)) if unknown == "error" else None
-        if cached is not None:
-            return cached[1]
+        if unknown == "missing":
+            column = read_as_variable(self._find_column(variable.name), variable, unknown_missing=True)
+        else:
+            column = self._recode(variable)
+        return (column.cells if compact else column.cells.widen()).array
+
+    def _recode(self, variable: Variable) -> Column:
+        """Return a column read as a variable, which is done once for each variable."""
         column = self._find_column(variable.name)
         if column.variable is variable:
-            return column.cells.array if compact else column.cells.widen().array
-        cells = recode_cells(column.name, column.cells, variable, unknown_missing=unknown == "missing")
-        array = cells.array if compact else cells.widen().array
-        if unknown == "error" and not compact:
-            self._coded[id(variable)] = (variable, array)
-        return array
+            return column
+        if id(variable) not in self._recoded:
+            # the column holds the variable, so that no other one gets its identity
+            self._recoded[id(variable)] = read_as_variable(column, variable)
+        return self._recoded[id(variable)]
 
     def holds_objects(self, name: str) -> bool:
         """Return whether a column may hold objects other than values, such as intervals; cells are not read.
@@ -356,10 +332,160 @@ class Table(TableSummaries):
         return self._find_column(name).holds_objects()
 
     def _find_column(self, name: str) -> Column:
-        column = self._columns.get(name)
-        if column is None:
-            raise TableError(f"there is no column {name!r}; the columns are {shorten(self._columns)}")
-        return column
+        self._require_column(name)
+        return self._columns[name]
+
+    # --- all rows together --------------------------------------------------------------------------------------------
+
+    @property
+    def total_weight(self) -> float:
+        """The weight of all rows: their number where they have no weights."""
+        return float(self.weights.sum()) if self.weighted else float(len(self))
+
+    def count_missing(self, name: str) -> int:
+        """Return the number of missing cells of a column."""
+        return self._find_column(name).holes
+
+    def value_range(self, name: str) -> tuple[float, float]:
+        """Return the least and the greatest number of a column in rows of positive weight; (inf, -inf) without any.
+
+        Examples
+        --------
+        >>> Table({"x": [1.5, None, 0.5, -9.0]}, weights=[1, 1, 1, 0]).value_range("x")
+        (0.5, 1.5)
+        """
+        cells = self._find_column(name).cells.array
+        observed = cells[~np.isnan(cells) & (self.weights > 0) if self.weighted else ~np.isnan(cells)]
+        return float(observed.min(initial=np.inf)), float(observed.max(initial=-np.inf))
+
+    def is_all_different(self, name: str) -> bool:
+        """Return whether a discrete column has a value in each row where it has one that no other row has.
+
+        Examples
+        --------
+        >>> table = Table({"k": ["x", "y", None], "c": ["a", "a", "b"]})
+        >>> table.is_all_different("k"), table.is_all_different("c")
+        (True, False)
+        """
+        cells = self._find_column(name).cells
+        seen = cells.array[cells.array >= 0]
+        # comparing lengths first saves sorting long columns
+        return len(seen) <= len(cells.states or ()) and len(np.unique(seen)) == len(seen)
+
+    def count_families(
+        self, families: Sequence[tuple[str, ...]], variables: Mapping[str, Variable]
+    ) -> dict[tuple[str, ...], Values]:
+        """Return nothing: the rows are at hand, and counted where that is asked for."""
+        return {}
+
+    @property
+    def remembered(self) -> dict[Any, Any]:
+        """What was computed of these rows before."""
+        return self._remembered
+
+    # --- passes, of which a single batch is all -----------------------------------------------------------------------
+
+    def learn(self, task: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None) -> Result:
+        """Return what a task learns of the table.
+
+        Examples
+        --------
+        >>> Table({"x": [1.0, 2.0]}).learn(lambda rows, first: float(rows["x"].sum()))
+        3.0
+        """
+        return task(self if variables is None else self.with_variables(variables), 0)
+
+    def answer(
+        self, task: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None
+    ) -> Iterator[Result]:
+        """Yield what a task makes of the table."""
+        yield self.learn(task, variables)
+
+    def sample(self, rows: int | None = None, purpose: str | None = None) -> Table:
+        """Return the table itself, or at most so many rows of it: those whose numbers have the smallest hashes.
+
+        Examples
+        --------
+        >>> Table({"x": [1.0, 2.0, 3.0]}).sample(2)["x"]
+        array([2., 3.])
+        """
+        if rows is None or rows >= len(self):
+            return self
+        kept = np.argsort(hash_numbers(np.arange(len(self), dtype=np.uint64)), kind="stable")[:rows]
+        return self.take(np.sort(kept))
+
+    def share(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield what a function learns of each item; threads share them where the table is large.
+
+        Examples
+        --------
+        >>> list(Table({"a": [1.0]}).share(str.upper, "ab"))
+        ['A', 'B']
+        """
+        return run_in_threads(function, items, get_jobs() if len(self) >= _SHARED_ROWS else 1)
+
+    def expect(self, target: str | None) -> None:
+        """Note nothing: the rows are at hand."""
+
+    def keep_rows(self, variable: Variable, code: int | None = None) -> Table:
+        """Return the rows in which a column has a state, given by its code, or any value.
+
+        Examples
+        --------
+        >>> table = Table({"c": ["a", "b", None, "b"]})
+        >>> len(table.keep_rows(table.variable("c"), 1)), len(table.keep_rows(table.variable("c")))
+        (2, 3)
+        """
+        return self.take(np.flatnonzero(find_rows(self, variable, code)))
+
+    def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Table:
+        """Return the table with its missing cells filled by a function of the rows.
+
+        Examples
+        --------
+        >>> Table({"x": [1.0, None]}).fill_holes(lambda table, first: {"x": np.array([1.0, 7.0])})["x"]
+        array([1., 7.])
+        """
+        table = self
+        for name, cells in function(self, 0).items():
+            if self.count_missing(name):
+                table = table.with_array(name, cells)
+        return table
+
+    def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Table:
+        """Return the table with each row repeated for the states of a further column, and weighted by their shares.
+
+        Examples
+        --------
+        >>> table = Table({"x": [1.0, 2.0]})
+        >>> expanded = table.expand(Discrete("c", ("a", "b")), lambda rows: np.array([[1.0, 0.0], [0.2, 0.8]]))
+        >>> expanded["x"], expanded["c"], expanded.weights
+        (array([1., 2., 2.]), array([0, 0, 1]), array([1. , 0.2, 0.8]))
+        """
+        shares = assign(self)
+        rows, states = np.nonzero(shares > LEAST_SHARE)
+        repeated = self.take(rows)
+        weighted = repeated.with_weights(repeated.weights * shares[rows, states])
+        labels = np.array(variable.states, dtype=object)[states]
+        return weighted.with_column(variable.name, labels, variable)
+
+    def weigh_rows(self, function: Callable[[Table, int], Values]) -> Table:
+        """Return the table with weights that are a function of the rows.
+
+        Examples
+        --------
+        >>> Table({"x": [1.0, 2.0]}).weigh_rows(lambda rows, first: 2 * rows["x"]).weights
+        array([2., 4.])
+        """
+        return self.with_weights(function(self, 0))
+
+    def read_usable(
+        self, discrete: Any = (), continuous: Any = (), weights: Any = None
+    ) -> tuple[Table, dict[str, str]]:
+        """Return a table of those columns that something can be computed with, and why the others are left out."""
+        table, reasons = read_usable_frame(open_frame(self), discrete, continuous, weights)
+        is_same = not reasons and not discrete and not continuous and weights is None
+        return (self if is_same else table), reasons
 
     # --- other tables -------------------------------------------------------------------------------------------------
 
@@ -368,14 +494,7 @@ class Table(TableSummaries):
         selected = [names] if isinstance(names, str) else list(names)
         if len(set(selected)) < len(selected):
             raise TableError(f"a column is named twice in {shorten(selected)}")
-        return Table._of([self._find_column(name) for name in selected], self._frame, self._weights)
-
-    def drop(self, names: str | Iterable[str]) -> Table:
-        """Return the table without some of its columns."""
-        dropped = {names} if isinstance(names, str) else set(names)
-        for name in dropped:
-            self._find_column(name)
-        return self.select(name for name in self._columns if name not in dropped)
+        return Table._of([self._find_column(name) for name in selected], self._frame, self._weights, self._remembered)
 
     def take(self, rows: Any) -> Table:
         """Return the table with some of its rows: a slice, a mask or row numbers. Variables stay as they are.
@@ -458,7 +577,10 @@ class Table(TableSummaries):
 
     def with_variables(self, variables: Iterable[Variable], *, unknown: Unknown = "error") -> Table:
         """Return the table with its columns read as these variables; others are left out."""
-        return Table(self, variables=variables, unknown=unknown)
+        if unknown == "missing":
+            return Table(self, variables=variables, unknown=unknown)
+        recoded = [self._recode(variable) for variable in variables if variable.name in self]
+        return Table._of(recoded, self._frame, self._weights, self._remembered)
 
     def with_weights(self, weights: Any) -> Table:
         """Return the table with other row weights; None removes them."""
@@ -517,43 +639,45 @@ class Table(TableSummaries):
 
         write_table(self, path, **options)
 
-    def __repr__(self) -> str:
-        rows = [
-            f"Table: {len(self):,} rows, {len(self._columns)} columns"
-            + (", weighted" if self._weights is not None else "")
-        ]
-        width = max((len(name) for name in self._columns), default=0)
-        shown = list(self._columns.values())[:60]
-        counts = [self._summarize(column) for column in shown]
-        states_width = max((len(states) for states, _, _ in counts), default=0)
-        missing_width = max((len(missing) for _, missing, _ in counts), default=0)
-        for column, (states, missing, examples) in zip(shown, counts, strict=True):
-            kind = "discrete" if states else "continuous"
-            line = (
-                f"  {column.name:{width}}  {kind:10}  {states:>{states_width}}  {missing:>{missing_width}}  {examples}"
-            )
-            rows.append(line.rstrip())
-        if len(shown) < len(self._columns):
-            rows.append(f"  ... ({len(self._columns) - len(shown)} more columns)")
-        return "\n".join(rows)
+    def _describe_missing(self, name: str) -> str:
+        return super()._describe_missing(name) if self._columns[name].is_read else "not read"
 
-    def _repr_html_(self) -> str:
-        from hybridbn.pictures.html import show_table
+    def _summarize(self, name: str) -> tuple[str, str, str]:
+        column = self._columns[name]
+        if column.is_read and column.variable is None and column.cells.states == ():
+            return "0 states", self._describe_missing(name), ""  # which variable it is, is known later
+        return super()._summarize(name)
 
-        return show_table(self)
 
-    def _summarize(self, column: Column) -> tuple[str, str, str]:
-        """Return a column's numbers of states and missing cells and its first states, without reading lazy columns."""
-        if column.is_read:
-            states = column.cells.states
-            missing = f"{column.holes:,} missing"
-        else:
-            states = column.variable.states if isinstance(column.variable, Discrete) else None
-            missing = "not read"
-        if states is None:
-            unit = column.cells.unit if column.is_read else getattr(column.variable, "unit", None)
-            return "", missing, "" if unit is None else unit.describe()
-        return f"{len(states):,} states", missing, shorten(states, most=4)
+def read_rows(data: Any, discrete: Any = (), continuous: Any = (), weights: Any = None) -> tuple[Rows, dict[str, str]]:
+    """Return the rows of a frame, a table or a scan with those columns that something can be computed with, and why the
+    others are left out.
+
+    Examples
+    --------
+    >>> rows, reasons = read_rows({"x": [1.5, 2.0], "e": [None, None], "l": [[1], [2]]})
+    >>> rows.names, reasons
+    (('x',), {'e': 'no value', 'l': 'of type list'})
+    """
+    if isinstance(data, Rows):
+        return data.read_usable(discrete, continuous, weights)
+    return read_usable_frame(data if isinstance(data, Frame) else open_frame(data), discrete, continuous, weights)
+
+
+def read_usable_frame(
+    frame: Frame, discrete: Any = (), continuous: Any = (), weights: Any = None
+) -> tuple[Table, dict[str, str]]:
+    """Return a frame as a table of those columns that something can be computed with, and why the others are left out.
+
+    Examples
+    --------
+    >>> read_usable_frame(open_frame({"x": [1.5], "l": [[1]]}))[1]
+    {'l': 'of type list'}
+    """
+    kinds = _check_kinds(discrete, continuous, frame)
+    columns, reasons = read_usable_columns(frame.columns, kinds)
+    named = [[name for name in columns if kinds.get(name) == kind] for kind in _KINDS]
+    return Table(replace(frame, columns=columns), named[0], named[1], weights), reasons
 
 
 def _check_kinds(discrete: str | Iterable[str], continuous: str | Iterable[str], frame: Frame) -> dict[str, Kind]:

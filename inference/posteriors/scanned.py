@@ -42,7 +42,7 @@ def _map_parts(
 ) -> Iterator[Any]:
     names = [name for name in network if name in table and name not in targets]
     before = 0
-    for rows, answer in table.map_parts(_Safely(function), [network.variable(name) for name in names]):
+    for rows, answer in table.answer(_Safely(function), [network.variable(name) for name in names]):
         if isinstance(answer, ImpossibleEvidence):
             from hybridbn.inference.answers import impossible_evidence
 
@@ -60,7 +60,7 @@ class _Safely:
 
     function: Callable[[Table], Any]
 
-    def __call__(self, table: Table) -> tuple[int, Any]:
+    def __call__(self, table: Table, first: int) -> tuple[int, Any]:
         try:
             return len(table), self.function(table)
         except ImpossibleEvidence as error:

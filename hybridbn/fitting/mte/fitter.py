@@ -45,7 +45,7 @@ from hybridbn.fitting.mte.univariate import (
 from hybridbn.fitting.trees.likelihood_splits import Cell, choose_cuts, grow_cells, make_class_models, make_value_models
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte.terms import Terms
-from hybridbn.tables import Table
+from hybridbn.tables import Rows
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = ["MTEFitter", "MTEStatistics", "estimate_probabilities", "fit_cells"]
@@ -153,7 +153,7 @@ class MTEFitter(Fitter):
         """Any variables, as long as there is a number among them."""
         return has_numbers(child, parents)
 
-    def statistics(self, table: Table, child: Variable, parents: tuple[Variable, ...] = ()) -> MTEStatistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> MTEStatistics:
         """Read what there is to know about the rows of a table; see `Fitter.statistics`."""
         columns, weights, _ = observed(table, child, parents)
         given = np.ones(len(columns[0])) if weights is None else weights

@@ -23,7 +23,7 @@ from hybridbn.fitting.trees.growth import Route, Sample, follow_routes
 from hybridbn.variables import Codes, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows, Table
 
 __all__ = ["FOLDS", "CodedColumns", "ColumnView", "Located", "ScannedColumns", "choose_grain"]
 
@@ -229,7 +229,7 @@ class ScannedColumns(ColumnView):
 
     def __init__(
         self,
-        table: Table,
+        table: Rows,
         variables: Sequence[Variable],
         read: ReadColumns,
         sizes: Sequence[int],
@@ -248,7 +248,7 @@ class ScannedColumns(ColumnView):
         self, function: Callable[[CodedColumns, Sequence[Sample]], Result], samples: Sequence[Route]
     ) -> Result:
         """Make a pass over the rows."""
-        summed: Result = self._table.sum_parts(Located(self._read, function, tuple(samples)), self._variables)
+        summed: Result = self._table.learn(Located(self._read, function, tuple(samples)), self._variables)
         return summed
 
 

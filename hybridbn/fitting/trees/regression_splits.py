@@ -20,7 +20,7 @@ from hybridbn.fitting.trees.growth import Levels, Route, Sample, Split, TreeNode
 from hybridbn.variables import Codes, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables import Rows, Table
 
 __all__ = [
     "Growth",
@@ -182,7 +182,7 @@ class ScannedRegressionRows:
     sizes, ridge, target_variance : as in `RegressionView`
     """
 
-    table: Table
+    table: Rows
     variables: Sequence[Variable]
     read: Callable[[Table, int], RegressionBatch]
     sizes: tuple[int, ...]
@@ -202,7 +202,7 @@ class ScannedRegressionRows:
     def _sum_over(
         self, function: Callable[[RegressionBatch, Sequence[Sample]], Values], samples: Sequence[Route]
     ) -> Values:
-        summed: Values = self.table.sum_parts(Located(self.read, function, tuple(samples)), self.variables)
+        summed: Values = self.table.learn(Located(self.read, function, tuple(samples)), self.variables)
         return summed
 
 

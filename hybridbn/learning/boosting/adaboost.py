@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
-from hybridbn.fitting.counters import counter_of
+from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
 from hybridbn.learning.boosting.counts import CountedColumns, boost_counts
@@ -141,7 +141,7 @@ def boost(
     rng = make_generator(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
     builder = Build.of(build)
-    table = builder.read(data, weights, target)
+    table: Any = builder.read(data, weights, target)
     variable = _check_target(table, target, algorithm)
     families = builder.potentials if potentials is None else potentials
     if families is None and not builder.keeps_families:
@@ -151,7 +151,7 @@ def boost(
     run = BoostingRun(int(rounds), max_restarts, progress if callable(progress) else None)
     real, filtered = algorithm == "real", False
     if table.is_scanned and (table.weighted or priors is not None or validation is not None):
-        table = table.sample_if_scanned("ensembles with weights, priors or held-out rows")
+        table = table.sample(purpose="ensembles with weights, priors or held-out rows")
     if table.is_scanned:
         table.expect(target)
         if table.count_missing(target):
@@ -161,7 +161,7 @@ def boost(
     held_out = None if validation is None else _hold_out(table, target, validation, rng)
     if held_out is not None and held_out.kept is not None:
         table = table.take(held_out.kept)
-    occurring = np.flatnonzero(counter_of(table, [variable]).joint((target,)))
+    occurring = np.flatnonzero(RowCounter(table, [variable]).joint((target,)))
     if len(occurring) < 2:
         raise TableError(
             f"the target {target!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; boosting "
@@ -243,7 +243,7 @@ def _count_columns(
     variable = variables.pop(target)
     if table.is_scanned:
         return ScannedColumns(table, variables, variable, row_weights), fitters
-    counter = counter_of(table, (*variables.values(), variable), options.jobs)
+    counter = NumpyCounter.of(table, (*variables.values(), variable), options.jobs)
     return CountedColumns(counter, variables, variable), fitters
 
 

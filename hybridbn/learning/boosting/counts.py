@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.base import refuse_empty
-from hybridbn.fitting.counting import Counter, Groups
+from hybridbn.fitting.counters import NumpyCounter
+from hybridbn.fitting.counting import Groups
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
 from hybridbn.learning.boosting.rounds import FLOOR, HALF, BoostingRun, draw_bootstrap_weights, vote_of
 from hybridbn.network import Network
@@ -43,7 +44,7 @@ class CountedColumns:
 
     Parameters
     ----------
-    counter : Counter
+    counter : NumpyCounter
         The counter of the columns and the target.
     variables : mapping from column to its variable
     target : Discrete
@@ -58,9 +59,9 @@ class CountedColumns:
     """Whether some rows are counted as cheaply as they are few; else each request passes over all rows."""
     variables: Mapping[str, Discrete]
     target: Discrete
-    counter: Counter
+    counter: NumpyCounter
 
-    def __init__(self, counter: Counter, variables: Mapping[str, Discrete], target: Discrete) -> None:
+    def __init__(self, counter: NumpyCounter, variables: Mapping[str, Discrete], target: Discrete) -> None:
         self.variables, self.target, self.counter = variables, target, counter.persist()
         self.groups: list[tuple[str, ...]] = []
         most = max(_MOST_CELLS // (2 * len(target)), 1)

@@ -297,11 +297,11 @@ class RowWeights:
 
     def find_share(self, table: Table) -> float:
         """Return what brings the sum of weights back to that of the initial ones."""
-        return table.total_weight / table.sum_parts(partial(_sum_weights, self))
+        return table.total_weight / table.learn(partial(_sum_weights, self))
 
     def all(self, table: Table) -> Values:
         """Return the weights of all rows."""
-        return np.array(table.sum_parts(partial(_list_weights, self)).join())
+        return np.array(table.learn(partial(_list_weights, self)).join())
 
 
 def _draw_some_of_each_column(table: Table, rng: np.random.Generator) -> Values:
@@ -322,7 +322,7 @@ def open_weights(table: Table, target: Discrete, filtered: bool) -> Iterator[Row
         return
     places = None
     if filtered:
-        sizes = table.sum_parts(_list_sizes, [target]).parts
+        sizes = table.learn(_list_sizes, [target]).parts
         ends = np.cumsum([int(sizes[first][0]) for first in sorted(sizes)])
         places = dict(zip(sorted(sizes), [0, *ends.tolist()], strict=False))
     with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
@@ -418,7 +418,7 @@ def boost_by_passes(
 
 def _advance_m1(table: Table, weights: RowWeights, number: int, judge: Judge) -> tuple[float, float, RowWeights | None]:
     """Return the error, the vote and the next weights, none after a network without errors; votes of 0 don't count."""
-    split = table.sum_parts(partial(_split, weights, number, judge))
+    split = table.learn(partial(_split, weights, number, judge))
     right, wrong = map(float, split.sums)
     error = wrong / table.total_weight
     if error >= HALF:
@@ -437,7 +437,7 @@ def _advance_real(
 ) -> tuple[float, float, RowWeights | None]:
     """Return what `_advance_m1` does."""
     total = table.total_weight
-    vote, sums = line_search(lambda vote: table.sum_parts(partial(_measure, weights, number, judge, vote)))
+    vote, sums = line_search(lambda vote: table.learn(partial(_measure, weights, number, judge, vote)))
     error = float(sums.sums[3]) / total
     if vote <= 0 or sums.margins[0] >= 0:
         return error, vote, None

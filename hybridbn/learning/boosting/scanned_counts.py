@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hybridbn.fitting.counters import NumpyCounter, counter_of
+from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.learning.boosting import passes
 from hybridbn.learning.boosting.counts import CountedColumns, FloorReport, NumericWeights
 from hybridbn.learning.boosting.counts import RowWeights as WeightsOfRound
@@ -140,7 +140,8 @@ class ScannedColumns(CountedColumns):
         self, table: Table, variables: Mapping[str, Discrete], target: Discrete, row_weights: passes.RowWeights
     ) -> None:
         every = (*variables.values(), target)
-        counter = counter_of(table, every)
+        sizes = {one.name: len(one) for one in every}
+        counter = NumpyCounter({}, sizes, incomplete=RowCounter(table, every).incomplete)
         super().__init__(counter, variables, target)
         self.table, self._initial, self._read = table, row_weights, every
         self._layout = _Layout(variables, target, counter.incomplete)
@@ -159,7 +160,7 @@ class ScannedColumns(CountedColumns):
         assert isinstance(row_weights, ScannedWeights)
         self._number += tables is not None
         task = _CountRound(self._layout, row_weights.current, self._number, tables)
-        counts = self.table.sum_parts(task, self._read)
+        counts = self.table.learn(task, self._read)
         if tables is not None:
             row_weights.number, row_weights.judge = self._number, _CountJudge(self._layout, tables)
             row_weights.split = counts.split

@@ -25,7 +25,7 @@ from hybridbn.learning.imputation.model import IncompleteRows, read_rows
 from hybridbn.learning.imputation.scanned import impute_scan
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, resolve_options
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table, read_usable_frame
 from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import shorten
 
@@ -246,7 +246,7 @@ def impute(
         **learning,
         options=resolve_options("impute", options, precision, default=DRAW_OPTIONS, impossible="raise"),
     )
-    is_scanned = isinstance(data, Table) and data.is_scanned
+    is_scanned = isinstance(data, Rows) and data.is_scanned
     whole = open_frame({"": []} if is_scanned else data)
     settings = replace(
         given,
@@ -270,7 +270,7 @@ def impute(
         fitted = use_network(network, frame, settings)
         rows = read_rows(frame, fitted.model, unknown)
     else:
-        table, unusable = Table.read_usable(frame, discrete, continuous)
+        table, unusable = read_usable_frame(frame, discrete, continuous)
         frame = frame.select(table.names)
         fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
         rows = read_rows(frame, fitted.model, "error", declared=table)

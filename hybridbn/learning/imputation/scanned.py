@@ -84,7 +84,7 @@ def _find_holes(column: Any) -> Any:
 
 
 def impute_scan(
-    data: Table, settings: Settings, network: Network | None, draws: int | None, strategy: str, refused: Sequence[str]
+    data: Any, settings: Settings, network: Network | None, draws: int | None, strategy: str, refused: Sequence[str]
 ) -> Any:
     """Return a scan whose rows are completed while they are read; a list of scans where there are several draws.
 
@@ -108,7 +108,7 @@ def impute_scan(
     """
     if refused:
         raise TableError(f"{shorten(refused)}: not for a scan, whose rows are read in passes; leave them out")
-    sample = data.sample_if_scanned("imputation models")
+    sample = data.sample(purpose="imputation models")
     if network is not None:
         fitted: FittedImputation = use_network(network, open_frame(sample.to_arrow()), settings)
     else:

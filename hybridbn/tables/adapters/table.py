@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import TableError
 from hybridbn.tables.columns import Column, read_column
 from hybridbn.tables.frames import Frame, FrameAdapter
+from hybridbn.tables.rows import Rows
 from hybridbn.tables.table import Table
 
 __all__ = ["TableFrames"]
@@ -21,9 +23,11 @@ class TableFrames(FrameAdapter):
     kind = "table"
 
     def owns(self, data: Any) -> bool:
-        return isinstance(data, Table)
+        return isinstance(data, Rows)
 
     def open(self, data: Any) -> Frame:
+        if not isinstance(data, Table):
+            raise TableError("the rows of a scan are read in passes; scan.sample(n) is a table of some of them")
         return Frame(self.kind, data._columns, len(data), data=data)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:

@@ -1,0 +1,313 @@
+"""`Rows`: typed columns whose rows are read in passes, the one contract of all that learns from data or answers for it.
+
+A table in memory (`Table`) is one batch, at hand at once; a scan (`hybridbn.backends.Scan`) is many, which a backend
+reads. Whoever learns says what it wants of a batch, as a function whose results add up, and whoever answers says what
+becomes of a batch; neither needs to know how many batches there are. `remembered` holds what was computed of the rows
+before, so that it is not computed again.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.tables.table import Table
+
+__all__ = ["LEAST_SHARE", "Rows", "find_rows"]
+
+LEAST_SHARE = 1e-9
+"""A row is not repeated for states of smaller shares."""
+_SHOWN = 60
+"""Columns that are shown one by one."""
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+class Rows(ABC):
+    """Rows of discrete and continuous columns with missing cells, read in passes."""
+
+    is_scanned: ClassVar[bool] = False
+
+    # -- columns --------------------------------------------------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+
+    @abstractmethod
+    def variable(self, name: str) -> Variable:
+        """Return a column's variable."""
+
+    @abstractmethod
+    def is_discrete(self, name: str) -> bool:
+        """Return whether a column is discrete."""
+
+    @property
+    def variables(self) -> tuple[Variable, ...]:
+        """The columns' variables, in order."""
+        return tuple(map(self.variable, self.names))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Any:
+        raise TypeError("rows are not a sequence; iterate over .names, or over .to_pandas().itertuples() of a table")
+
+    def _require_column(self, name: str) -> None:
+        if name not in self:
+            raise TableError(f"there is no column {name!r}; the columns are {shorten(self.names)}")
+
+    # -- all rows together ----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def weighted(self) -> bool:
+        """Whether the rows have weights."""
+
+    @property
+    @abstractmethod
+    def total_weight(self) -> float:
+        """The weight of all rows: their number where they have no weights."""
+
+    @abstractmethod
+    def count_missing(self, name: str) -> int:
+        """Return the number of missing cells of a column."""
+
+    @property
+    def missing(self) -> dict[str, int]:
+        """The number of missing cells of each column.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> Table({"x": [1.5, None], "c": ["a", "b"]}).missing
+        {'x': 1, 'c': 0}
+        """
+        return {name: self.count_missing(name) for name in self.names}
+
+    @abstractmethod
+    def value_range(self, name: str) -> tuple[float, float]:
+        """Return the least and the greatest number of a column in rows of positive weight; (inf, -inf) without any."""
+
+    @abstractmethod
+    def is_all_different(self, name: str) -> bool:
+        """Return whether a discrete column has a value in each row where it has one that no other row has."""
+
+    @abstractmethod
+    def count_families(
+        self, families: Sequence[tuple[str, ...]], variables: Mapping[str, Variable]
+    ) -> dict[tuple[str, ...], Values]:
+        """Return joint counts of columns, read as these variables, where they are known without reading the rows."""
+
+    @property
+    @abstractmethod
+    def remembered(self) -> dict[Any, Any]:
+        """What was computed of these rows before, by keys that name the computation and its columns."""
+
+    # -- passes ---------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def learn(self, task: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None) -> Result:
+        """Return the sum of what a task learns of each batch.
+
+        Parameters
+        ----------
+        task : callable
+            From a table and the place of its first row among all rows to what can be added up, or None; one that can be
+            pickled, where other processes read the rows.
+        variables : sequence of Variable, optional
+            What the columns are read as; by default all of them, as what they are.
+        """
+
+    @abstractmethod
+    def answer(
+        self, task: Callable[[Table, int], Result], variables: Sequence[Variable] | None = None
+    ) -> Iterator[Result]:
+        """Yield what a task makes of each batch, in the order of the rows.
+
+        Parameters
+        ----------
+        task, variables : as in `learn`
+        """
+
+    @abstractmethod
+    def sample(self, rows: int | None = None, purpose: str | None = None) -> Table:
+        """Return rows as a table in memory: all where these are in memory or few, else those whose numbers have the
+        smallest hashes.
+
+        Parameters
+        ----------
+        rows : int, optional
+            At most so many.
+        purpose : str, optional
+            What is learned from the sample, in words of a warning that is given where it is not all rows.
+        """
+
+    @abstractmethod
+    def share(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+        """Yield what a function learns of each item, a family or a fold, from the rows; threads share the items where
+        there are many rows in memory.
+        """
+
+    def points(self, variable: Variable, guide: Discrete | None = None) -> tuple[Values, Codes | None, Values | None]:
+        """Return the numbers of a column, the codes of another one and the rows' weights, for cut points and the like:
+        of `sample`.
+        """
+        table = self.sample()
+        codes = None if guide is None else table.coded(guide)
+        return table.coded(variable), codes, table.weights if table.weighted else None
+
+    @abstractmethod
+    def expect(self, target: str | None) -> None:
+        """Tell that columns will be counted with this one, so that a pass over the rows need not be repeated for it."""
+
+    # -- other rows -----------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def select(self, names: Iterable[str]) -> Self:
+        """Return the rows with some of their columns, in the order given."""
+
+    def drop(self, names: str | Iterable[str]) -> Self:
+        """Return the rows without some of their columns."""
+        dropped = {names} if isinstance(names, str) else set(names)
+        for name in dropped:
+            self._require_column(name)
+        return self.select(name for name in self.names if name not in dropped)
+
+    @abstractmethod
+    def with_variables(self, variables: Iterable[Variable]) -> Self:
+        """Return the rows with their columns read as these variables; others are left out."""
+
+    @abstractmethod
+    def with_weights(self, weights: Any) -> Self:
+        """Return the rows with other weights; None removes them."""
+
+    @abstractmethod
+    def keep_rows(self, variable: Variable, code: int | None = None) -> Self:
+        """Return the rows in which a column has a state, given by its code, or any value."""
+
+    @abstractmethod
+    def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Self:
+        """Return the rows with their missing cells filled by a function of the rows.
+
+        Parameters
+        ----------
+        function : callable
+            From a table and the number of its first row to whole columns, as codes or numbers, whose observed cells
+            stay as they are; one that can be pickled, where the rows are read by other processes.
+        """
+
+    @abstractmethod
+    def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Self:
+        """Return the rows, each repeated for the states of a further column, and weighted by their shares.
+
+        Parameters
+        ----------
+        variable : Discrete
+            The column.
+        assign : callable
+            From a table to the share of each state in each row (rows, states); one that can be pickled, where the rows
+            are read by other processes.
+        """
+
+    @abstractmethod
+    def weigh_rows(self, function: Callable[[Table, int], Values]) -> Self:
+        """Return the rows with weights that are a function of them.
+
+        Parameters
+        ----------
+        function : callable
+            From a table and the place of its first row among all rows to the weights of its rows; one that can be
+            pickled, where the rows are read by other processes.
+        """
+
+    @abstractmethod
+    def write(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the rows to a file, by its suffix."""
+
+    @abstractmethod
+    def read_usable(self, discrete: Any = (), continuous: Any = (), weights: Any = None) -> tuple[Self, dict[str, str]]:
+        """Return the rows with those columns that something can be computed with, and why others are left out."""
+
+    # -- checks ---------------------------------------------------------------------------------------------------
+
+    def require_rows(self, least: int = 1) -> Self:
+        """Return the rows, or raise `TableError` where there are fewer than a computation needs."""
+        if len(self) < least:
+            raise TableError(f"the table has {len(self)} rows; at least {least} are needed")
+        return self
+
+    def require_values(self, names: Iterable[str] | None = None) -> Self:
+        """Return the rows, or raise `TableError` where a column has no observed value at all."""
+        for name in self.names if names is None else names:
+            if self.count_missing(name) == len(self):
+                raise TableError(f"column {name!r} has no observed value in {len(self)} rows; leave it out")
+        return self
+
+    def require_few_states(self, most: int, names: Iterable[str] | None = None) -> Self:
+        """Return the rows, or raise `TableError` where a discrete column has so many states that it must be an
+        identifier.
+        """
+        for name in self.names if names is None else names:
+            variable = self.variable(name)
+            if isinstance(variable, Discrete) and len(variable) > most:
+                raise TableError(
+                    f"column {name!r} has {len(variable)} states in {len(self)} rows and looks like an identifier; "
+                    f"leave it out, or allow more than {most} states"
+                )
+        return self
+
+    # -- as text --------------------------------------------------------------------------------------------------
+
+    def _describe_missing(self, name: str) -> str:
+        return f"{self.count_missing(name):,} missing"
+
+    def _summarize(self, name: str) -> tuple[str, str, str]:
+        """Return a column's numbers of states and of missing cells, and its first states or its unit."""
+        variable, missing = self.variable(name), self._describe_missing(name)
+        if isinstance(variable, Discrete):
+            return f"{len(variable):,} states", missing, shorten(variable.states, most=4)
+        return "", missing, "" if variable.unit is None else variable.unit.describe()
+
+    def __repr__(self) -> str:
+        names = self.names
+        lines = [
+            f"{type(self).__name__}: {len(self):,} rows, {len(names)} columns" + (", weighted" if self.weighted else "")
+        ]
+        shown = {name: self._summarize(name) for name in names[:_SHOWN]}
+        width = max(map(len, names), default=0)
+        states_width, missing_width = (max((len(row[n]) for row in shown.values()), default=0) for n in (0, 1))
+        for name, (states, missing, examples) in shown.items():
+            kind = "discrete" if states else "continuous"
+            line = f"  {name:{width}}  {kind:10}  {states:>{states_width}}  {missing:>{missing_width}}  {examples}"
+            lines.append(line.rstrip())
+        if len(shown) < len(names):
+            lines.append(f"  ... ({len(names) - len(shown)} more columns)")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from hybridbn.pictures.html import show_table
+
+        return show_table(self)
+
+
+def find_rows(table: Table, variable: Variable, code: int | None) -> NDArray[np.bool_]:
+    """Tell in which rows a column has a state, or any value."""
+    cells = table.coded(variable)
+    if code is not None:
+        return np.asarray(cells == code)
+    return np.asarray(cells >= 0 if isinstance(variable, Discrete) else ~np.isnan(cells))
