@@ -20,6 +20,7 @@ import hybridbn as hb
 from hybridbn.backends.processes import open_pool
 from hybridbn.structures import GainRatio, Utility
 from hybridbn.structures.building import BUILDERS, declaration_of
+from hybridbn.tables import Rows
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -158,7 +159,7 @@ def describe(learned: Any) -> Any:
     if isinstance(learned, hb.Ensemble):
         networks = {str(number): describe(network) for number, network in enumerate(learned.networks)}
         return {"votes": np.asarray(learned.votes), "errors": np.asarray(learned.errors), **networks}
-    if isinstance(learned, hb.Table):
+    if isinstance(learned, Rows):
         rows = learned.sample() if isinstance(learned, hb.Scan) else learned
         return {name: rows.column(name) for name in rows.names}
     described = {"network": describe(learned.network)}
