@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import hybridbn.commands.run as workspace
+import hybridbn.commands.impute as workspace
 from hybridbn.cli import run
 
 GOOD = "x,c,k\n" + "".join(f"{'' if i % 5 == 0 else i * 1.5},{'ab'[i % 2]},{i}\n" for i in range(40))

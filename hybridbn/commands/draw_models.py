@@ -59,17 +59,15 @@ def _of(fitted: FittedImputation, strategy: str, draws: int | None) -> DrawModel
     return DrawModels(list(fitted.models(draws)), strategy, fitted.seed, list(fitted.history))
 
 
-def learn_models(table: Table, settings: Settings, ranges: Bounds, *, strategy: str, draws: int | None) -> DrawModels:
+def learn_models(table: Table, settings: Settings, ranges: Bounds, *, draws: int | None) -> DrawModels:
     """Learn models from a sample of rows, as `hybridbn.impute` does; `ranges` are the limits of integer types."""
-    return _of(fit_imputation(table, settings, ranges), strategy, draws)
+    return _of(fit_imputation(table, settings, ranges), settings.strategy, draws)
 
 
-def load_models(
-    networks: Sequence[Network], settings: Settings, *, strategy: str, history: list[dict[str, Any]]
-) -> DrawModels:
+def load_models(networks: Sequence[Network], settings: Settings, *, history: list[dict[str, Any]]) -> DrawModels:
     """Return the models that an earlier run learned and saved as networks."""
     models = [Model.from_metadata(network, settings.options) for network in networks]
-    return DrawModels(models, strategy, seed_of(settings.random_state), history)
+    return DrawModels(models, settings.strategy, seed_of(settings.random_state), history)
 
 
 def kinds_of(network: Network) -> dict[str, DeclaredKind]:
@@ -87,9 +85,7 @@ def kinds_of(network: Network) -> dict[str, DeclaredKind]:
     return kinds
 
 
-def apply_network(
-    network: Network, table: Table, settings: Settings, *, strategy: str, draws: int | None
-) -> DrawModels:
+def apply_network(network: Network, table: Table, settings: Settings, *, draws: int | None) -> DrawModels:
     """Return the models that impute a table with a network of the user."""
     if has_metadata(network):
         absent = [name for name in read_columns(network).variables if name not in table.names]
@@ -98,4 +94,4 @@ def apply_network(
                 f"the model completes the columns {shorten(absent)}, but the table hasn't; its columns are"
                 f" {shorten(table.names)}"
             )
-    return _of(use_network(network, open_frame(table), settings), strategy, draws)
+    return _of(use_network(network, open_frame(table), settings), settings.strategy, draws)

@@ -17,10 +17,10 @@ import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.draw_models import DrawModels, apply_network, kinds_of, learn_models, load_models
 from hybridbn.commands.engines import open_engine, share_blocks
+from hybridbn.commands.impute import ImputationRun, identify_file
 from hybridbn.commands.model_options import find_structure
 from hybridbn.commands.output import Output
 from hybridbn.commands.report import add_counts, count_values, format_preview, render_page
-from hybridbn.commands.run import ImputationRun, identify_file
 from hybridbn.commands.table_input import (
     choose_columns,
     forward_warnings,
@@ -99,18 +99,18 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
         table = profile.sample_table(names)
         settings = _make_settings(run, names)
         if model is not None:
-            run.draw_models = apply_network(model, table, settings, strategy=request.strategy, draws=request.draws)
+            run.draw_models = apply_network(model, table, settings, draws=request.draws)
             refuse_unknown_states(profile, run.draw_models.models[0].columns.variables, request.unknown, run.terminal)
             return
         history = workspace.json("history.json")
         count = request.draws or 1
         if history is not None:
             networks = [load_network(workspace.path(f"model-{draw}.hbn")) for draw in range(count)]
-            run.draw_models = load_models(networks, settings, strategy=request.strategy, history=history)
+            run.draw_models = load_models(networks, settings, history=history)
             return
         run.terminal.show_step("learning")
         ranges = {name: field.limits for name, field in run.source.fields.items() if field.limits is not None}
-        run.draw_models = learn_models(table, settings, ranges, strategy=request.strategy, draws=request.draws)
+        run.draw_models = learn_models(table, settings, ranges, draws=request.draws)
     for draw in range(count):
         save(run.draw_models.models[draw].network, workspace.path(f"model-{draw}.hbn"))
     workspace.put_json("history.json", run.draw_models.history)
