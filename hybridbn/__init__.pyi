@@ -34,8 +34,8 @@ from hybridbn.formats.networks import write_network as write_network
 from hybridbn.formats.networks.pgmpy import from_pgmpy as from_pgmpy
 from hybridbn.formats.tables import read_table as read_table
 from hybridbn.formats.tables import write_table as write_table
-from hybridbn.inference.cell_evidence import Interval as Interval
 from hybridbn.inference.counterfactuals import counterfactual as counterfactual
+from hybridbn.inference.evidence import Interval as Interval
 from hybridbn.inference.information import shapley_values as shapley_values
 from hybridbn.inference.interventions import effect as effect
 from hybridbn.learning import Augmented as Augmented

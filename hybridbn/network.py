@@ -32,7 +32,7 @@ from hybridbn.variables import Variable
 if TYPE_CHECKING:
     import pandas
 
-    from hybridbn.inference.explain import Explanation
+    from hybridbn.inference.information import Explanation
     from hybridbn.inference.posteriors.base import DiscretePosterior
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.posteriors.joint import JointPosterior
@@ -518,7 +518,7 @@ class Network(DirectedGraph):
           cough                +1.5041
           in all               -0.6931   probability 0.3333
         """
-        from hybridbn.inference.explain import explain
+        from hybridbn.inference.information import explain
 
         return explain(self, target, evidence, state)
 

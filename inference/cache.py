@@ -9,8 +9,6 @@ from itertools import count
 from threading import Lock
 from typing import Any, Protocol
 
-from hybridbn.potentials.base import Potential
-
 __all__ = ["CACHE", "ENTRY_BYTES", "Cached", "ProblemCache"]
 
 ENTRY_BYTES = 1000
@@ -58,13 +56,14 @@ class ProblemCache:
         entry.used = next(self._clock)
         return entry.problem
 
-    def put(self, key: Any, problem: Cached, potentials: tuple[Potential, ...]) -> Any:
-        """Return the problem stored under a key: this one, unless another thread stored one before."""
+    def put(self, key: Any, problem: Cached) -> Any:
+        """Return the problem stored under a key: this one, unless another thread stored one before.
+
+        A problem refers to its potentials, so that no other object can get their identities, which are part of the key.
+        """
         problem.on_growth = partial(self.measure, key)
         with self._lock:
-            # the entry refers to the potentials, so that no other object can get their identities, which are part of
-            # the key
-            kept = self._entries.setdefault(key, _CacheEntry(key, problem, potentials, next(self._clock)))
+            kept = self._entries.setdefault(key, _CacheEntry(key, problem, next(self._clock)))
         self.measure(key)
         return kept.problem
 
@@ -104,7 +103,7 @@ class ProblemCache:
         self._measure(entry)
 
     def _measure(self, entry: _CacheEntry) -> None:
-        held = entry.problem.estimate_bytes() + ENTRY_BYTES + 8 * len(entry.potentials)
+        held = entry.problem.estimate_bytes() + ENTRY_BYTES
         self.total += held - entry.held
         entry.held = held
 
@@ -113,7 +112,6 @@ class ProblemCache:
 class _CacheEntry:
     key: Any
     problem: Cached
-    potentials: tuple[Potential, ...]
     used: int
     held: int = 0
 

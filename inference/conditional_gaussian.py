@@ -18,13 +18,13 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.answers import TableCollector, impossible_evidence, posterior_of, solve
+from hybridbn.inference.compilation import Problem, Question
 from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.problem import Problem, Question
 from hybridbn.inference.queries import read_relevant_evidence
-from hybridbn.inference.regressions import Regressions, solve_conditionals
 from hybridbn.inference.sampling import draw
+from hybridbn.inference.solutions import TableCollector, impossible_evidence, posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Codes, Discrete, Values
@@ -317,7 +317,7 @@ class ConditionalGaussian:
         read = read_relevant_evidence(self.discrete, Evidence(rest, 0, single=False).take(rows, len(rows)), names)
         collectors: list[TableCollector] = []
 
-        def collect(_: Problem, __: Question, distinct: int) -> Sequence[TableCollector]:
+        def collect(_: Problem, distinct: int) -> Sequence[TableCollector]:
             collectors.append(TableCollector(0, distinct))
             return collectors
 

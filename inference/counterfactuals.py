@@ -20,15 +20,15 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
-from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
+from hybridbn.inference.compilation import Question
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.interventions import spread_evenly
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.problem import Question
 from hybridbn.inference.queries import find_contradictions, log_evidence_of
+from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.snapshot import Snapshot
+from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Axes, Potential

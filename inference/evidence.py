@@ -2,7 +2,8 @@
 
 Evidence is a mapping (one case) or a table (one case a row). The value of a variable may be a state or a number, an
 `Interval`, a set of states, a likelihood (a mapping of states to numbers, or a function of a continuous variable),
-or nothing (None, NaN): unknown. See `hybridbn.inference.cell_evidence` for all that is no value.
+or nothing (None, NaN): unknown. All that is no value is a `CellEvidence`: a new kind of evidence is one subclass of it,
+whose objects may stand wherever a value may, in mappings and in columns of tables.
 
 Equal rows of evidence are computed once.
 """
@@ -10,35 +11,232 @@ Equal rows of evidence are computed once.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.cell_evidence import CellEvidence, Interval, as_evidence
+from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.network import Network
 from hybridbn.network_check import find_factors
 from hybridbn.potentials.base import freeze
 from hybridbn.potentials.point_mass import PointMass
+from hybridbn.time_patterns import PatternFinder
+from hybridbn.units import count_one_day, is_time_like, unit_of_pattern
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Table
+    from hybridbn.tables.columns import Column
     from hybridbn.tables.frames import Frame
 
 __all__ = [
+    "CellEvidence",
     "DistinctRows",
     "Evidence",
     "EvidenceReader",
     "Finding",
     "Interval",
+    "LikelihoodFunction",
+    "StateWeights",
+    "as_evidence",
     "find_distinct_rows",
     "find_point_masses",
 ]
+
+
+class CellEvidence:
+    """What one cell tells of its variable, other than a value.
+
+    Attributes
+    ----------
+    only_reach : bool
+        Whether `reach` says all there is to say of a continuous variable, so that `weights` need not be asked.
+    """
+
+    only_reach: ClassVar[bool] = False
+
+    def check(self, variable: Variable) -> None:
+        """Raise a `TableError` where this can't be said of the variable."""
+
+    def weights(self, variable: Variable, points: NDArray[Any]) -> Values:
+        """Return the likelihood (points,) of values of the variable: numbers, or codes of states."""
+        return np.ones(len(points))
+
+    def reach(self) -> tuple[float, float]:
+        """Return an interval outside which the likelihood of a continuous variable is zero."""
+        return -math.inf, math.inf
+
+    def breaks(self) -> Sequence[float]:
+        """Return the places where the likelihood of a continuous variable is not smooth."""
+        return ()
+
+    def key(self) -> Hashable:
+        """Return what is equal where the evidence is the same; objects are the same as themselves alone by default."""
+        return id(self)
+
+
+@dataclass(frozen=True)
+class Interval(CellEvidence):
+    """A range of a continuous variable as evidence; the ends may be infinite, dates or times.
+
+    Examples
+    --------
+    >>> Interval(1, 3)
+    Interval(low=1.0, high=3.0)
+    >>> Interval(2)
+    Interval(low=2.0, high=inf)
+    """
+
+    low: Any = -math.inf
+    high: Any = math.inf
+
+    only_reach: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        try:
+            low, high = (_count_end(end) for end in (self.low, self.high))
+        except (TypeError, ValueError, OverflowError):
+            raise TableError(
+                f"the ends of an interval must be numbers, dates or times, not {self.low!r} and {self.high!r}"
+            ) from None
+        if not low < high:
+            raise TableError(f"an interval needs low < high, not {low} and {high}")
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def check(self, variable: Variable) -> None:
+        """Raise a `TableError` where the variable is discrete, or the interval outside its domain."""
+        if isinstance(variable, Discrete):
+            raise TableError(f"{variable.name!r} is discrete; give a set of states instead of {self!r}")
+        if self.high < variable.domain[0] or self.low > variable.domain[1]:
+            raise TableError(f"{variable.name!r}: {self!r} lies outside the domain {variable.domain}")
+
+    def weights(self, variable: Variable, points: NDArray[Any]) -> Values:
+        """Return one inside and zero outside."""
+        return np.asarray((points >= self.low) & (points <= self.high), dtype=np.float64)
+
+    def reach(self) -> tuple[float, float]:
+        """Return the interval itself."""
+        return self.low, self.high
+
+    def breaks(self) -> Sequence[float]:
+        """Return the ends that are finite."""
+        return [end for end in (self.low, self.high) if math.isfinite(end)]
+
+    def key(self) -> Hashable:
+        """Return the ends."""
+        return self.low, self.high
+
+
+def _count_end(end: Any) -> float:
+    """Return an end of an interval as a number: dates and times, also those of text such as 2024-01-31, in days."""
+    if is_time_like(end):
+        return count_one_day(end)
+    if isinstance(end, str):
+        finder = PatternFinder()
+        finder.add([end])
+        if finder.pattern is None or finder.ambiguous:
+            raise ValueError(end)
+        return unit_of_pattern(finder.pattern).number(end)
+    return float(end)
+
+
+class StateWeights(CellEvidence):
+    """Weights of a discrete variable's states: a likelihood, or a set of states with equal ones.
+
+    Parameters
+    ----------
+    states : mapping from state to weight, or set of states
+    """
+
+    def __init__(self, states: Mapping[Any, Any] | set[Any] | frozenset[Any]) -> None:
+        self.states = states
+
+    def check(self, variable: Variable) -> None:
+        """Raise a `TableError` for other states, or weights that are no likelihood."""
+        if isinstance(variable, Continuous):
+            raise _unsuitable(variable, self.states)
+        values = []
+        for state, weight in self._items():
+            if variable.code(state) < 0:
+                raise TableError(f"{variable.name!r}: {state!r} is not a state")
+            try:
+                values.append(float(weight))
+            except (TypeError, ValueError):
+                raise TableError(f"{variable.name!r}: the likelihood {weight!r} of {state!r} is not a number") from None
+        if not np.isfinite(values).all() or min(values, default=0.0) < 0 or not any(values):
+            raise TableError(
+                f"{variable.name!r}: a likelihood needs finite, non-negative numbers, one of them positive; "
+                f"found {self.weights(variable, np.arange(len(variable))).tolist()}"
+            )
+
+    def weights(self, variable: Variable, points: NDArray[Any]) -> Values:
+        """Return the weights of states, zero for those that are not named."""
+        assert isinstance(variable, Discrete)
+        weights = np.zeros(len(variable))
+        for state, weight in self._items():
+            weights[variable.code(state)] = float(weight)
+        return np.asarray(weights[points])
+
+    def _items(self) -> list[tuple[Any, Any]]:
+        if isinstance(self.states, Mapping):
+            return list(self.states.items())
+        return [(state, 1.0) for state in self.states]
+
+
+class LikelihoodFunction(CellEvidence):
+    """A likelihood of a continuous variable that is known by its values alone.
+
+    Parameters
+    ----------
+    function : from an array of points to their likelihoods
+    """
+
+    def __init__(self, function: Callable[[Values], Any]) -> None:
+        self.function = function
+
+    def check(self, variable: Variable) -> None:
+        """Raise a `TableError` where the variable is discrete."""
+        if isinstance(variable, Discrete):
+            variable.code(self.function)  # says that this is no state
+
+    def weights(self, variable: Variable, points: NDArray[Any]) -> Values:
+        """Call the function."""
+        try:
+            return np.asarray(self.function(points), dtype=np.float64)
+        except HybridBNError:
+            raise
+        except (TypeError, ValueError, ArithmeticError, LookupError) as error:
+            raise TableError(
+                f"the likelihood function of {variable.name!r} raised {type(error).__name__}: {error!s:.200}; it is"
+                " called with an array of numbers and returns one of the same length"
+            ) from error
+
+    def key(self) -> Hashable:
+        """Return the function's identity."""
+        return id(self.function)
+
+
+def as_evidence(cell: Any) -> CellEvidence | None:
+    """Return what a cell holds as evidence, or None where it is a value.
+
+    Examples
+    --------
+    >>> as_evidence(1.5), as_evidence({"a", "b"}).weights(Discrete("c", states=("a", "b", "d")), np.arange(3))
+    (None, array([1., 1., 0.]))
+    """
+    if isinstance(cell, CellEvidence):
+        return cell
+    if isinstance(cell, set | frozenset | Mapping):
+        return StateWeights(cell)
+    return LikelihoodFunction(cell) if callable(cell) else None
+
+
+def _unsuitable(variable: Continuous, cell: Any) -> TableError:
+    return TableError(f"{variable.name!r} is continuous; give a number, an hb.Interval or a function, not {cell!r}")
 
 
 @dataclass(frozen=True)
@@ -83,6 +281,11 @@ class Finding:
     def plain(self) -> bool:
         """Whether there is nothing but observed and missing values."""
         return self.likelihood is None and self.low is None and self.cells is None
+
+    @property
+    def codes_only(self) -> bool:
+        """Whether there is nothing but codes of states."""
+        return self.plain and isinstance(self.variable, Discrete)
 
     @property
     def weighted(self) -> bool:
@@ -237,6 +440,12 @@ class Evidence:
         """Return the evidence of some rows."""
         return Evidence({name: finding.take(rows) for name, finding in self.findings.items()}, count, self.single)
 
+    def observe_only(self, names: Iterable[str], known: Collection[str], rows: NDArray[np.intp]) -> Evidence:
+        """Return the evidence of some rows without those of the names that they do not know."""
+        hidden = set(names).difference(known)
+        findings = {name: finding.take(rows) for name, finding in self.findings.items() if name not in hidden}
+        return Evidence(findings, len(rows), self.single)
+
 
 _ONE_CELL: dict[bool, dict[str, Any]] = {
     known: {
@@ -270,7 +479,7 @@ class EvidenceReader:
     def __init__(self, network: Network, evidence: Any, targets: Sequence[str] = ()) -> None:
         self._read: dict[str, Finding | None] = {}
         self._targets = frozenset(targets)
-        self._table: Table | None = None
+        self._columns: dict[str, Column] = {}
         self._frame: Frame | None = None
         self.single: bool = evidence is None or isinstance(evidence, Mapping)
         self.rows: int = 1
@@ -279,13 +488,15 @@ class EvidenceReader:
             self._case = _read_case(network, evidence or {}, self._targets)
             self._read.update(self._case.findings)
         else:
-            from hybridbn.tables import Table
+            from hybridbn.tables.columns import read_as_variable
             from hybridbn.tables.frames import open_frame
 
             frame = open_frame(evidence)
-            self._frame = frame.without_columns()
-            self._table = Table(frame, variables=network.variables)
-            self.rows = len(self._table)
+            self._frame, self.rows = frame.without_columns(), frame.rows
+            for name, node in network._node.items():
+                if name in frame.columns:
+                    variable = node["variable"] if "variable" in node else network.variable(name)  # tells what is wrong
+                    self._columns[name] = read_as_variable(frame.columns[name], variable)
         self._fixed = find_point_masses(network)
         """The nodes that have one value, which counts as observed."""
         if self._fixed and self._case is not None:
@@ -338,9 +549,9 @@ class EvidenceReader:
     @property
     def names(self) -> list[str]:
         """The names that the evidence mentions, without targets of which it has nothing but values."""
-        if self._table is None:
+        if self.single:
             return list(self._read)
-        return [name for name in self._table.names if name not in self._targets or self._read_finding(name) is not None]
+        return [name for name in self._columns if name not in self._targets or self._read_finding(name) is not None]
 
     def finding(self, name: str) -> Finding | None:
         """Return what is known of a variable, None if nothing is."""
@@ -349,9 +560,9 @@ class EvidenceReader:
 
     def _read_finding(self, name: str) -> Finding | None:
         """Return what the evidence says of a variable."""
-        if name not in self._read and self._table is not None and name in self._table:
+        if name not in self._read and name in self._columns:
             read = _read_without_values if name in self._targets else _read_column
-            finding = read(self._table.variable(name), self._table)
+            finding = read(self._columns[name])
             self._read[name] = None if finding is None or finding.empty else finding
         return self._read.get(name)
 
@@ -405,11 +616,13 @@ def _is_column(value: Any) -> bool:
     return False
 
 
-def _read_column(variable: Variable, table: Table) -> Finding:
+def _read_column(column: Column) -> Finding:
+    variable = column.variable
+    assert variable is not None
     try:
-        return Finding(variable, table.column(variable.name))
+        return Finding(variable, column.cells.widen().array)
     except TableError:
-        cells = table.raw(variable.name).tolist()
+        cells = column.raw().tolist()
         # numbers and states together are evidence on a discretized number
         mixed = isinstance(variable, Discrete) and variable.cuts is not None
         if mixed or _hold_evidence(cells):
@@ -417,11 +630,13 @@ def _read_column(variable: Variable, table: Table) -> Finding:
         raise
 
 
-def _read_without_values(variable: Variable, table: Table) -> Finding | None:
+def _read_without_values(column: Column) -> Finding | None:
     """Read all of a column but its values."""
-    if not table.holds_objects(variable.name):
+    variable = column.variable
+    assert variable is not None
+    if not column.holds_objects():
         return None
-    cells = table.raw(variable.name).tolist()
+    cells = column.raw().tolist()
     if not _hold_evidence(cells):
         return None
     return _read_cells(variable, [None if as_evidence(cell) is None else cell for cell in cells])

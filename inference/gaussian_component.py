@@ -1,8 +1,8 @@
 """Closed-form elimination of hidden linear Gaussian variables.
 
 The potentials that mention a connected set of hidden linear Gaussian variables are regressions;
-`hybridbn.inference.regressions` conditions them on what is observed in each row, for each configuration of hidden
-discrete parents that the row allows. What it takes as given are observed values and the nodes of other hidden
+`hybridbn.inference.gaussian_conditioning` conditions them on what is observed in each row, for each configuration of
+hidden discrete parents that the row allows. What it takes as given are observed values and the nodes of other hidden
 variables.
 """
 
@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis
-from hybridbn.inference.elimination.executor import exponentiate
+from hybridbn.inference.elimination.factors import exponentiate
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.regressions import Conditional, OneSystem, Regressions, solve_conditionals
+from hybridbn.inference.gaussian_conditioning import Conditional, OneSystem, Regressions, solve_conditionals
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Discrete, Values
 
@@ -88,6 +88,11 @@ class GaussianComponent:
     static: bool
 
     known_by_logarithm = True
+
+    @property
+    def mentions(self) -> list[str]:
+        """All variables of the potentials."""
+        return [name for potential in self.potentials for name in potential.scope]
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""

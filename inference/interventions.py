@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
-from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
+from hybridbn.inference.compilation import Question, Snapshot
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.problem import Question, Snapshot
 from hybridbn.inference.queries import find_contradictions, posterior
+from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential

@@ -3,45 +3,59 @@
 The maximum is taken over discrete configurations and over points of the continuous variables; linear Gaussian variables
 are maximized in closed form. The points are then drawn together around the best ones until they agree to 1e-9 of the
 posterior's range. Exact for discrete and linear Gaussian networks; a search elsewhere, which can miss a higher peak
-that is narrower than the cells that hold the posterior's mass.
+that is narrower than the cells that hold the posterior's mass. Newton steps on the exact log density lead from a peak
+on a grid to its place: comparing heights finds a peak only to the square root of their precision, slope and curvature
+find it to that precision.
 
-Newton steps on the exact log density: from a peak found on a grid to its place.
-
-Comparing heights finds a peak only to the square root of their precision; its slope and curvature, from differences of
-exact heights around it, find it to that precision.
+Where tables are too wide, some variables are set, and the others maximized exactly. In slices, the set variables take
+all combinations of their states, so that the best one is exact. With bounds, they are drawn from mini-buckets that
+maximize, which also bound the maximum from above (Dechter & Rish 2003, "Mini-buckets: a general scheme for bounded
+inference"). The best draw is improved by setting other variables to what they are in it, and maximizing the rest again,
+as long as there is time.
 """
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TooWide
-from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
-from hybridbn.inference.axes import Axis, NodeAxis
-from hybridbn.inference.elimination.executor import WeightSource
-from hybridbn.inference.elimination.ordering import EliminationOrder
-from hybridbn.inference.engines import too_wide
+from hybridbn.errors import TooWide, warn_user
+from hybridbn.inference.axes import Axis, NodeAxis, StateAxis
+from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of, status_of
+from hybridbn.inference.elimination.cutset import Cut, choose_cut
+from hybridbn.inference.elimination.factors import WeightSource
+from hybridbn.inference.elimination.ordering import EliminationOrder, limit_effort
+from hybridbn.inference.engines import list_offers, too_wide
+from hybridbn.inference.engines.bounds import BoundPlan
 from hybridbn.inference.engines.elimination import EliminationPlan, split_rows
+from hybridbn.inference.engines.slices import (
+    WORKING_TABLES,
+    count_slices_at_once,
+    make_slices,
+    prepare_slices,
+    weigh_slices,
+)
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.maximization import complete_beyond, list_logs
+from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of, status_of
 from hybridbn.inference.quadrature.grids import place_nodes
 from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
+from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["most_probable", "polish_modes"]
+__all__ = ["Maximize", "complete_beyond", "list_logs", "most_probable", "polish_modes"]
 
 GRID = np.arange(-4, 5) / 4.0
 SHRINK = 2.5
@@ -195,7 +209,7 @@ def _maximize_all(
     result: dict[str, NDArray[Any]] = {}
 
     def tables(axes: Mapping[str, Axis], part: Evidence, settled: Mapping[str, Values]) -> list[Values]:
-        return problem.executor.program.run_log(list_logs(problem, axes, part, settled), "max")
+        return problem.program.run_log(list_logs(problem, axes, part, settled), "max")
 
     first_tied = np.full(read.rows, len(targets))
     for rows, part, axes, best, tied in _search(problem, batch, options, tables):
@@ -244,7 +258,7 @@ def _maximize_targets(
                 arrays[number] = np.zeros((axes[source.name].size, part.rows))
             else:
                 arrays[number] = source.logs(axes, part)
-        return problem.executor.program.run_log(arrays)
+        return problem.program.run_log(arrays)
 
     for rows, part, axes, best, _ in _search(problem, batch, options, tables, moving=numbers):
         for place_in_scope, name in enumerate(scope):
@@ -472,3 +486,192 @@ def polish_modes(heights: Callable[[Values], Values], start: Values, width: Valu
     with np.errstate(invalid="ignore"):
         worse = heights(place[:, None])[0] < reached - LOSS * (1 + np.abs(reached))
     return np.where(worse, start, place)
+
+
+Maximize: TypeAlias = Callable[[Evidence, EliminationOrder], tuple[dict[str, NDArray[Any]], Values]]
+"""From evidence and an order for what is hidden to the most probable completion, and its log probability."""
+
+KEPT = 0.5
+"""So many of the variables may be set where the best draw is improved."""
+LEAST_GAIN = 1e-9
+"""A log probability that is larger by less is no improvement."""
+MOST_FAILURES = 8
+"""There are no more improvements after so many that were none."""
+_SEED = 0
+
+
+class _Completion(NamedTuple):
+    """The best known completion of a row, and the largest log probability that one may have."""
+
+    values: dict[str, NDArray[Any]]
+    log_value: float
+    log_bound: float
+
+
+def list_logs(
+    problem: Problem, axes: Mapping[str, Any], evidence: Evidence, settled: Mapping[str, Values] = MappingProxyType({})
+) -> dict[int, Values]:
+    """Return the logarithms of all factors by number; linear Gaussian variables are at their most probable values.
+
+    Points of variables with nodes have the log weights in `settled`, else none.
+    """
+    arrays: dict[int, Values] = {}
+    for number, source in enumerate(problem.sources):
+        if isinstance(source, WeightSource):
+            name = source.names[0]
+            arrays[number] = settled[name] if name in settled else np.zeros((axes[name].size, evidence.rows))
+        elif isinstance(source, GaussianComponent):
+            arrays[number] = source.maximize_logs(axes, evidence)
+        else:
+            arrays[number] = source.logs(axes, evidence)
+    return arrays
+
+
+def complete_beyond(
+    network: Network, read: Evidence, maximize: Maximize, options: Options, refused: TooWide
+) -> tuple[dict[str, NDArray[Any]], Values]:
+    """Return the best known completions of all rows, and bounds on the log probabilities of all completions; without
+    `beyond`, raise `TooWide` with what would answer.
+
+    Parameters
+    ----------
+    maximize : completes rows that are not too wide
+    refused : raised where that doesn't help
+    """
+    if options.beyond is None:
+        known = np.sum([np.zeros(read.rows), *(finding.observed for finding in read.findings.values())], axis=0)
+        case = _take_row(read, int(known.argmin()))
+        problem = _compile_maximum(network, case)
+        raise TooWide(f"{refused}{'' if problem.nodes else list_offers(problem, case, options)}") from None
+    parts = []
+    for row in range(read.rows):
+        part = _Search(network, _take_row(read, row), maximize, options, refused).complete()
+        if part.log_bound == -math.inf:
+            raise impossible_evidence([row], read.single)
+        parts.append(part)
+    worst = max(parts, key=lambda part: part.log_bound - part.log_value)
+    if worst.log_bound > worst.log_value:
+        warn_user(
+            f"a more probable completion may exist: the log probability of the one returned is {worst.log_value:.8g},"
+            f" and none has more than {worst.log_bound:.8g}; return_bounds=True tells both for each row"
+        )
+    # what a row observes is no part of its completion
+    values = {
+        name: np.concatenate(
+            [
+                part.values[name] if name in part.values else read.findings[name].values[[row]]
+                for row, part in enumerate(parts)
+            ]
+        )
+        for name in dict.fromkeys(name for part in parts for name in part.values)
+    }
+    return values, np.array([part.log_bound for part in parts])
+
+
+def _take_row(read: Evidence, row: int) -> Evidence:
+    return Evidence(read.take(slice(row, row + 1), 1).findings, 1, single=False)
+
+
+def _compile_maximum(network: Network, case: Evidence) -> Problem:
+    return problem_of(network, Question(all_of=True, pointwise=True, only=frozenset(network)), case)
+
+
+class _Search:
+    """The search for the most probable completion of one row."""
+
+    def __init__(
+        self, network: Network, case: Evidence, maximize: Maximize, options: Options, refused: TooWide
+    ) -> None:
+        self._network, self._case, self._maximize, self._options = network, case, maximize, options
+        self._refused, self._started = refused, time.process_time()
+        self._problem = _compile_maximum(network, case)
+        if self._problem.nodes:
+            raise refused
+        self._scopes = [factor.names for factor in self._problem.factors]
+        self._states = {name for name, axis in self._problem.axes.items() if isinstance(axis, StateAxis)}
+        self._most_cells = options.max_bytes / (8 * WORKING_TABLES)
+
+    def complete(self) -> _Completion:
+        """Return the best completion, exact in slices."""
+        if self._options.beyond == "slice":
+            return self._try_all()
+        return self._try_drawn()
+
+    def _try_all(self) -> _Completion:
+        sizes, allowed = self._problem.sizes, self._options.cells_per_row
+        cut = self._choose_cut(self._states, limit_effort(allowed))
+        if cut is None or cut.total > allowed:
+            raise self._refused
+        shape = tuple(sizes[name] for name in cut.names)
+        step = count_slices_at_once(self._problem, cut.names)
+        best = _Completion({}, -math.inf, math.inf)
+        for start in range(0, int(cut.slices), step):
+            numbers = np.arange(start, min(start + step, int(cut.slices)))
+            codes = np.unravel_index(numbers, shape)
+            best = self._keep_best(best, dict(zip(cut.names, codes, strict=True)), cut.order)
+        if best.log_value == -math.inf:
+            return best._replace(log_bound=-math.inf)
+        best = self._set(best.values, cut.order)
+        return best._replace(log_bound=best.log_value)
+
+    def _try_drawn(self) -> _Completion:
+        plan = BoundPlan.of(self._problem, self._case, self._options)
+        if plan is None or plan.drawn.forward:
+            raise self._refused
+        drawn = plan.drawn
+        proposal, log_bound = plan.make_proposal(self._case, maximize=True)
+        best = _Completion({}, -math.inf, log_bound)
+        if log_bound == -math.inf:
+            return best
+        rng = np.random.default_rng(_SEED)
+        for count in plan.split_draws(self._started):
+            values, _ = proposal.draw(count, rng)
+            stacked = np.unique(np.array([values[name] for name in drawn.names]), axis=1)
+            best = self._keep_best(best, dict(zip(drawn.names, stacked, strict=True)), drawn.order)
+            if best.log_value >= log_bound:
+                break
+        if best.log_value == -math.inf:
+            raise TooWide(
+                f"no possible completion was found in {plan.draws} draws; more seconds= or max_bytes= may find one"
+            ) from self._refused
+        best = self._set(best.values, drawn.order)._replace(log_bound=log_bound)
+        return self._improve(best, rng, plan.find_end(self._started))
+
+    def _improve(self, best: _Completion, rng: np.random.Generator, latest: float) -> _Completion:
+        """Return what is at least as good, by setting other variables to their values in the best completion."""
+        failures, names = 0, sorted(self._states)
+        while failures < MOST_FAILURES and time.process_time() < latest:
+            allowed = [name for name in names if rng.random() < KEPT]
+            cut = self._choose_cut(set(allowed), 0.0)
+            failures += 1
+            if cut is None:
+                continue
+            other = self._set({name: best.values[name] for name in cut.names}, cut.order)
+            if other.log_value > best.log_value + LEAST_GAIN:
+                best, failures = other._replace(log_bound=best.log_bound), 0
+        return best
+
+    def _choose_cut(self, allowed: set[str], effort: float) -> Cut | None:
+        problem = self._problem
+        return choose_cut(self._scopes, problem.sizes, allowed, self._most_cells, problem.order, effort=effort)
+
+    def _keep_best(self, best: _Completion, values: Mapping[str, NDArray[Any]], order: EliminationOrder) -> _Completion:
+        """Return the best of some values of the set variables and those known before."""
+        evidence, log_weights = make_slices(self._problem, self._case, values), weigh_slices(self._case, values)
+        problem = prepare_slices(self._problem, evidence, values, order)
+        for rows, part in split_rows(problem, evidence):
+            (table,) = problem.program.run_log(list_logs(problem, problem.axes, part), "max")
+            logs = np.broadcast_to(table, len(rows)) + log_weights[rows]
+            top = int(logs.argmax())
+            if logs[top] > best.log_value:
+                chosen = {name: own[rows[top] : rows[top] + 1] for name, own in values.items()}
+                best = best._replace(values=chosen, log_value=float(logs[top]))
+        return best
+
+    def _set(self, values: Mapping[str, NDArray[Any]], order: EliminationOrder) -> _Completion:
+        """Return the best completion in which some variables have given values."""
+        findings = {name: finding for name, finding in self._case.findings.items() if name not in values}
+        findings |= {name: Finding(self._network.variable(name), own) for name, own in values.items()}
+        completed, log_values = self._maximize(Evidence(findings, 1, single=False), order)
+        log_value = float(log_values[0] + weigh_slices(self._case, values)[0])
+        return _Completion({**completed, **values}, log_value, math.inf)

@@ -17,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import StateAxis
-from hybridbn.inference.elimination.cutting import choose_cut
-from hybridbn.inference.elimination.executor import FactorSource, LikelihoodSource, PotentialSource, WeightSource
+from hybridbn.inference.compilation import Problem
+from hybridbn.inference.elimination.cutset import choose_cut
+from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.mini_buckets import Draw, LogTable
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
-from hybridbn.inference.engines import EngineRequest
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.supports import sort_topologically
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values
@@ -53,7 +52,7 @@ class Drawn(NamedTuple):
 
 
 def choose_drawn(
-    request: EngineRequest,
+    problem: Problem,
     kept: Iterable[str],
     most_cells: float,
     most_total: float,
@@ -70,7 +69,7 @@ def choose_drawn(
     table_cells : the most cells of a table that is known to the proposal
     effort : of the search, see `choose_cut`
     """
-    problem, sizes = request.problem, request.problem.sizes
+    sizes = problem.sizes
     states = {name for name, axis in problem.axes.items() if isinstance(axis, StateAxis)}
 
     def has_table(name: str) -> bool:
@@ -122,9 +121,8 @@ def choose_drawn(
     return Drawn(names, frozenset(forward), order)
 
 
-def draw_all(request: EngineRequest) -> Drawn | None:
+def draw_all(problem: Problem) -> Drawn | None:
     """Return all variables, which are drawn in a good order for mini-buckets; None where they are not all discrete."""
-    problem = request.problem
     names = problem.order.names
     kept = tuple(name for name in problem.axes if name not in set(names))
     if problem.component_of or not all(isinstance(axis, StateAxis) for axis in problem.axes.values()) or problem.nodes:

@@ -17,16 +17,15 @@ from hybridbn.inference.engines import Engine
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.relevance import Status, ancestors, find_requisite, status_of
-from hybridbn.inference.snapshot import Snapshot
+from hybridbn.inference.relevance import Snapshot, Status, ancestors, find_requisite, status_of
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.inference.answers import Answer, AnyNetwork
+    from hybridbn.inference.compilation import Problem
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-    from hybridbn.inference.problem import Problem
+    from hybridbn.inference.solutions import Answer, AnyNetwork
 
 __all__ = [
     "check_targets",
@@ -48,7 +47,7 @@ def posterior(
 
         return ScannedPosterior(network, target, evidence, options or Options())
     if isinstance(target, str):
-        return posteriors(network, evidence, [target], options)[target]
+        return _answer(network, evidence, [target], options or Options())[target]
     from hybridbn.inference.posteriors.joint import joint_posterior
 
     return joint_posterior(network, target, evidence, options or Options())
@@ -70,30 +69,39 @@ def posteriors(
 
     Without `targets`, those of all variables that are not observed in every row.
     """
-    options = options or Options()
+    wanted = None if targets is None else check_targets(network, targets)
+    return _answer(network, evidence, wanted, options or Options())
+
+
+def _answer(
+    network: Network, evidence: Any, targets: Sequence[str] | None, options: Options
+) -> dict[str, DiscretePosterior | ContinuousPosterior]:
+    """Return the posteriors of variables, or of all that are not observed in every row."""
     snapshot = Snapshot.of(network)
-    if targets is None:
-        reader = EvidenceReader(network, evidence)
-        wanted = [name for name in network if status_of(reader.finding(name)) != "hard"]
-    else:
-        wanted = check_targets(network, targets)
-        reader = EvidenceReader(network, evidence, wanted)
+    by_name = snapshot.by_name
+    for name in targets or ():
+        if name not in by_name:
+            network.variable(name)  # tells what is wrong
+    reader = EvidenceReader(network, evidence, targets or ())
+    wanted = targets
+    if wanted is None:
+        wanted = [name for name in by_name if status_of(reader.finding(name)) != "hard"]
     if reader.single and wanted:
         posteriors_of_case = _answer_case(snapshot, reader, wanted, options)
         if posteriors_of_case is not None:
             return posteriors_of_case
-    from hybridbn.inference.answers import empty_posterior, posterior_of, solve
-    from hybridbn.inference.problem import Question
+    from hybridbn.inference.compilation import Question
+    from hybridbn.inference.solutions import empty_posterior, posterior_of, solve
 
     if not reader.rows:
-        return {name: empty_posterior(network.variable(name)) for name in wanted}
+        return {name: empty_posterior(by_name[name].child) for name in wanted}
     if not wanted:
         return {}
     read = read_relevant_evidence(snapshot, reader, wanted)
     answer = solve(snapshot, Question(tuple(wanted)), read, options)
     answer.refuse(find_contradictions(snapshot, answer.problem, reader, options), options)
     return {
-        name: posterior_of(answer, number, snapshot.variable(name), _LogEvidence(snapshot, reader, options, name))
+        name: posterior_of(answer, number, by_name[name].child, _LogEvidence(snapshot, reader, options, name))
         for number, name in enumerate(wanted)
     }
 
@@ -107,19 +115,20 @@ def _answer_case(
     answer = Engine.registered[0].answer(snapshot, reader.evidence(), wanted, most_bytes)
     if answer is None:
         return None
-    if answer.impossible:
+    tables, log_norm, error = answer
+    if log_norm == -np.inf:
         if options.impossible != "nan":
-            from hybridbn.inference.answers import impossible_evidence
+            from hybridbn.inference.solutions import impossible_evidence
 
             raise impossible_evidence([0], True, nan=True)
-        answer.tables = [np.full_like(table, np.nan) for table in answer.tables]
+        tables = [np.full_like(table, np.nan) for table in tables]
     by_name: Any = snapshot.by_name
-    error = np.array([answer.error])
+    errors = np.array([error])
     return {
         name: DiscretePosterior(
-            by_name[name].child, table[:, None], True, error, _LogEvidence(snapshot, reader, options, name)
+            by_name[name].child, table[:, None], True, errors, _LogEvidence(snapshot, reader, options, name)
         )
-        for name, table in zip(wanted, answer.tables, strict=True)
+        for name, table in zip(wanted, tables, strict=True)
     }
 
 
@@ -158,8 +167,8 @@ def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options, targe
 
 
 def _answer_log_evidence(network: AnyNetwork, read: Evidence, options: Options, target: str | None) -> Answer:
-    from hybridbn.inference.answers import collect_nothing, solve
-    from hybridbn.inference.problem import Question
+    from hybridbn.inference.compilation import Question
+    from hybridbn.inference.solutions import collect_nothing, solve
 
     targets = () if target is None else (target,)
     return solve(network, Question(targets, joint=True, all_of=True), read, options, collect_nothing)
@@ -226,8 +235,8 @@ def _find_impossible(
     network: Snapshot, only: frozenset[str], evidence: Evidence, options: Options
 ) -> NDArray[np.bool_]:
     """Tell the rows in which the product of some tables is zero everywhere."""
-    from hybridbn.inference.answers import collect_nothing, solve
-    from hybridbn.inference.problem import Question
+    from hybridbn.inference.compilation import Question
+    from hybridbn.inference.solutions import collect_nothing, solve
 
     if len(only) == 1:
         scope = network.potential(next(iter(only))).scope
@@ -255,11 +264,12 @@ class Risk(NamedTuple):
 
 def _find_risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> Risk:
     above = ancestors(network.pred, names) - problem.potentials.keys()
-    risky = {name for name in above if network.potential(name).has_zeros}
+    potentials = network.by_name
+    risky = {name for name in above if potentials[name].has_zeros}
     discrete = {
-        name for name in risky if all(isinstance(variable, Discrete) for variable in network.potential(name).variables)
+        name for name in risky if all(isinstance(variable, Discrete) for variable in potentials[name].variables)
     }
-    mentioned = {name for risk in discrete for name in network.potential(risk).scope}
+    mentioned = {name for risk in discrete for name in potentials[risk].scope}
     return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete, {})
 
 

@@ -1,14 +1,23 @@
-"""Which potentials a question needs: barren and d-separated parts of the network are left out."""
+"""The potentials of a network at one time, and which of them a question needs: without barren and d-separated parts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal
+
+from hybridbn.errors import NetworkError
+from hybridbn.inference import cache as caches
+from hybridbn.inference.elimination.possible_states import Supports, find_supports
+from hybridbn.network import Network
+from hybridbn.potentials.base import Potential
+from hybridbn.variables import Discrete, Variable
 
 if TYPE_CHECKING:
     from hybridbn.inference.evidence import Finding
 
-__all__ = ["Status", "ancestors", "find_requisite", "status_of"]
+__all__ = ["Snapshot", "Status", "ancestors", "find_requisite", "status_of"]
 
 Status = Literal["hidden", "soft", "hard"]
 
@@ -67,3 +76,134 @@ def find_requisite(
 def status_of(finding: Finding | None) -> Status:
     """Return whether a finding counts as "hidden", "hard" or "soft" for relevance."""
     return "hidden" if finding is None or finding.empty else "hard" if finding.hard else "soft"
+
+
+_NODE_BYTES = 1000
+"""The approximate memory of what is known of a node."""
+
+
+@dataclass(eq=False)
+class Snapshot:
+    """The potentials of a network at one time; later questions use them even if the network has changed since.
+
+    The one that was asked last is cached, so that questions share what follows from the potentials alone.
+    """
+
+    by_name: Mapping[str, Potential]
+    on_growth: Callable[[], None] | None = field(default=None, repr=False)
+    _supports: dict[str, Supports] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(cls, network: Network | Snapshot) -> Snapshot:
+        """Take the potentials of a network, which must have one for every node, and that of the node."""
+        if isinstance(network, Snapshot):
+            return network
+        try:
+            snapshot = cls({name: node["potential"] for name, node in network._node.items()})
+        except KeyError:
+            network.check()
+            raise
+        kept: Snapshot | None = caches.CACHE.get(snapshot.key)
+        if kept is not None and list(kept.by_name) == list(snapshot.by_name):
+            return kept
+        try:
+            stale = any(potential.child.name != name for name, potential in snapshot.by_name.items())
+        except AttributeError:
+            network.check()
+            raise
+        if stale:
+            network.check()
+        for name, parents in snapshot.pred.items():
+            for parent in parents:
+                if parent not in snapshot.by_name:
+                    raise NetworkError(f"{parent!r}, a parent of {name!r}, is no node of the network")
+        return snapshot if kept is not None else caches.CACHE.put(snapshot.key, snapshot)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # what is cached, the identities above all, belongs to this process
+        return Snapshot, (dict(self.by_name),)
+
+    @cached_property
+    def key(self) -> tuple[int, ...]:
+        """The identities of the potentials."""
+        return tuple(map(id, self.by_name.values()))
+
+    def estimate_bytes(self) -> int:
+        """Return about how many bytes are held, without the potentials' own tables."""
+        return _NODE_BYTES * len(self.by_name) + sum(each.estimate_bytes() for each in self._supports.values())
+
+    def release(self) -> None:
+        """Drop the supports of the tables."""
+        self._supports.clear()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.by_name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.by_name
+
+    def potential(self, name: str) -> Potential:
+        """Return the potential of a node."""
+        return self.by_name[name]
+
+    def find_supports(self, names: Iterable[str]) -> list[tuple[tuple[str, ...], Supports]]:
+        """Return the scopes and the supports of some nodes' tables."""
+        result, grown = [], False
+        for name in names:
+            supports = self._supports.get(name)
+            if supports is None:
+                supports = self._supports[name] = find_supports(self.by_name[name].table)  # type: ignore[attr-defined]
+                grown = True
+            result.append((self.scopes[name], supports))
+        if grown and self.on_growth is not None:
+            self.on_growth()
+        return result
+
+    def variable(self, name: str) -> Variable:
+        """Return the variable of a node."""
+        return self.by_name[name].child
+
+    @cached_property
+    def pred(self) -> Mapping[str, tuple[str, ...]]:
+        """The parents of each node."""
+        return {name: scope[:-1] for name, scope in self.scopes.items()}
+
+    @cached_property
+    def scopes(self) -> Mapping[str, tuple[str, ...]]:
+        """The names of each node's potential: the parents, then the node."""
+        return {name: potential.scope for name, potential in self.by_name.items()}
+
+    @cached_property
+    def sizes(self) -> Mapping[str, int]:
+        """The number of states of each discrete variable."""
+        return {
+            name: len(potential.child)
+            for name, potential in self.by_name.items()
+            if isinstance(potential.child, Discrete)
+        }
+
+    @cached_property
+    def statuses(self) -> Mapping[str, Status]:
+        """What is known of each node without any evidence."""
+        return dict.fromkeys(self.by_name, "hidden")
+
+    @cached_property
+    def depths(self) -> Mapping[str, int]:
+        """A number for each node that is larger than those of its parents."""
+        waiting = {name: len(parents) for name, parents in self.pred.items()}
+        order = [name for name, count in waiting.items() if not count]
+        for name in order:
+            for child in self.succ[name]:
+                waiting[child] -= 1
+                if not waiting[child]:
+                    order.append(child)
+        return {name: number for number, name in enumerate(order)}
+
+    @cached_property
+    def succ(self) -> Mapping[str, list[str]]:
+        """The children of each node."""
+        children: dict[str, list[str]] = {name: [] for name in self.by_name}
+        for name, above in self.pred.items():
+            for parent in above:
+                children[parent].append(name)
+        return children

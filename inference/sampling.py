@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import ImpossibleEvidence, TooWide
-from hybridbn.inference.answers import impossible_evidence, posterior_of, solve
-from hybridbn.inference.elimination.program import choose_order
-from hybridbn.inference.engines import EngineRequest, Solution, choose_plan
+from hybridbn.inference.compilation import Question, Snapshot, problem_of
+from hybridbn.inference.elimination.compilers import choose_order
+from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import DistinctRows, Evidence, EvidenceReader, Finding, find_distinct_rows
-from hybridbn.inference.problem import Question, Snapshot, problem_of
 from hybridbn.inference.queries import read_relevant_evidence
 from hybridbn.inference.relevance import ancestors
+from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -222,7 +222,7 @@ def _draw_states(
                 return {}
     sampler = _TableSampler(same.inverse, len(same.first), level)
     try:
-        solve(network, question, distinct, options, lambda problem, question, rows: [sampler], compare=False)
+        solve(network, question, distinct, options, lambda *_: [sampler], compare=False)
     except ImpossibleEvidence as problem:
         rows = np.flatnonzero(np.isin(same.inverse, problem.rows)).tolist()
         raise impossible_evidence(rows, evidence.single) from None
@@ -247,7 +247,7 @@ def _draw_cut(
     distinct = evidence.take(same.first, len(same.first))
     question = Question(only=informed)
     problem = problem_of(network, question, distinct)
-    plan = choose_plan(EngineRequest(network, problem, question, distinct, options))
+    plan = choose_plan(problem, distinct, options)
     chosen: dict[str, NDArray[Any]] = {}
     impossible: list[int] = []
     for number in range(distinct.rows):

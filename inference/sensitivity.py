@@ -18,13 +18,14 @@ import numpy as np
 
 from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError, TooWide
-from hybridbn.inference.answers import solve
-from hybridbn.inference.elimination.executor import PotentialSource
+from hybridbn.inference.compilation import Question
+from hybridbn.inference.elimination.factors import PotentialSource
 from hybridbn.inference.elimination.program import Program
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import EvidenceReader
-from hybridbn.inference.problem import Question, Snapshot
 from hybridbn.inference.queries import find_contradictions
+from hybridbn.inference.relevance import Snapshot
+from hybridbn.inference.solutions import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import freeze
@@ -106,19 +107,18 @@ def _differentiate_tables(solution: Solution, states: int, max_bytes: float) -> 
             f"a sensitivity analysis needs {needed / 2**30:.3g} GiB for this evidence; at most {max_bytes / 2**30:.3g}"
             " GiB are allowed. Observe more variables, or raise max_bytes"
         )
-    executor = problem.executor
     arrays = []
-    for source in executor.sources:
+    for source in problem.sources:
         table = source.potential.as_table() if isinstance(source, PotentialSource) else None
         if source.static and table is not None:
             arrays.append(table.table)
             continue
         array, _ = source.values(solution.axes, solution.evidence)
         arrays.append(array[..., 0] if source.rows else array)
-    joint, slopes = differentiate(executor.program, arrays)
+    joint, slopes = differentiate(problem.program, arrays)
     total = joint.sum()
     gradients = {}
-    for source, slope in zip(executor.sources, slopes, strict=True):
+    for source, slope in zip(problem.sources, slopes, strict=True):
         if isinstance(source, PotentialSource) and (table := source.potential.as_table()):
             gradients[table.child.name] = _insert_observed(table, source.hard, solution, slope / total)
     return joint / total, gradients
@@ -149,7 +149,8 @@ def differentiate(program: Program, arrays: Sequence[Values]) -> tuple[Values, l
 
     Examples
     --------
-    >>> from hybridbn.inference.elimination.program import Factor, compile_program
+    >>> from hybridbn.inference.elimination.compilers import compile_program
+    >>> from hybridbn.inference.elimination.program import Factor
     >>> program = compile_program([Factor(("a",)), Factor(("a", "b"))], [("b",)], {"a": 2, "b": 2})
     >>> table, (by_a, _) = differentiate(program, [np.array([0.4, 0.6]), np.array([[0.9, 0.1], [0.5, 0.5]])])
     >>> (by_a[:, 0] / table.sum()).round(9).tolist()

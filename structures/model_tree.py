@@ -25,7 +25,7 @@ from hybridbn.fitting.trees.regression_splits import (
     grow_scanned_regressions,
     predict_by_depth,
 )
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
+from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.structures.building import Built, builder, name_hidden_node
 from hybridbn.structures.regression import (

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
+from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.variables import Continuous, Values
 
 __all__ = [

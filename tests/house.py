@@ -35,7 +35,7 @@ CONVENIENT = {
     "Ensemble": "hybridbn.learning.ensemble",
     "Posterior": "hybridbn.inference.posteriors.base",
     "JointPosterior": "hybridbn.inference.posteriors.joint",
-    "Explanation": "hybridbn.inference.explain",
+    "Explanation": "hybridbn.inference.information",
     "Effect": "hybridbn.inference.interventions",
     "Sensitivity": "hybridbn.inference.sensitivity",
     "Bootstrap": "hybridbn.learning.bootstrap",

@@ -24,6 +24,7 @@ import pytest
 from scipy.special import ndtr
 
 import hybridbn as hb
+from hybridbn.inference.elimination.reference import NamedTable, multiply
 from hybridbn.potentials.cases import Case, Cases
 
 SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).parents[2] / "shared"))
@@ -154,13 +155,8 @@ def random_discrete(rng: np.random.Generator, nodes: int, zeros: bool = True, mo
 def joint_table(network: hb.Network) -> tuple[list[str], np.ndarray]:
     """Multiply all tables of a discrete network into one array."""
     names = list(network)
-    total = np.ones([len(network.variable(n)) for n in names])
-    for name in names:
-        potential = network.potential(name)
-        turn = sorted(range(len(potential.scope)), key=lambda i: names.index(potential.scope[i]))
-        table = np.asarray(potential.table).transpose(turn)
-        total = total * table.reshape([len(network.variable(n)) if n in potential.scope else 1 for n in names])
-    return names, total
+    tables = [NamedTable(potential.scope, potential.table) for potential in map(network.potential, names)]
+    return names, multiply(tables).sum_to(names).values
 
 
 def discrete_weights(variable: hb.Discrete, value: Any) -> np.ndarray:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from test_inference_slices import make_grid, make_mixed
 
 import hybridbn as hb
-from hybridbn.inference.elimination.cutting import choose_cut
+from hybridbn.inference.elimination.cutset import choose_cut
 from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_above, bound_within
 from hybridbn.inference.elimination.ordering import find_order
 from hybridbn.inference.engines import bounds

@@ -11,8 +11,9 @@ import hybridbn as hb
 from hybridbn.inference import cache as caches
 from hybridbn.inference import queries
 from hybridbn.inference.cache import ProblemCache
-from hybridbn.inference.elimination.program import Factor, compile_program
-from hybridbn.inference.problem import Problem
+from hybridbn.inference.compilation import Problem
+from hybridbn.inference.elimination.compilers import compile_program
+from hybridbn.inference.elimination.program import Factor
 
 
 @pytest.fixture
@@ -100,7 +101,7 @@ def test_tables_that_are_in_use_survive_their_release(cache: ProblemCache) -> No
     entry.problem.release()
     assert entry.problem.tables is used
     del used
-    assert entry.problem.tables.executor is None
+    assert entry.problem.tables.program is None
 
 
 def test_folded_tables_are_held_once() -> None:

@@ -11,9 +11,12 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hybridbn.inference.elimination import compilers
 from hybridbn.inference.elimination import program as programs
+from hybridbn.inference.elimination.compilers import compile_program
 from hybridbn.inference.elimination.ordering import find_order
-from hybridbn.inference.elimination.program import Factor, compile_program
+from hybridbn.inference.elimination.program import Factor
+from hybridbn.inference.elimination.reference import NamedTable, sum_product
 
 SETTINGS = settings(max_examples=examples(120), derandomize=True, deadline=None)
 ROWS = 3
@@ -25,6 +28,7 @@ def ways_to_multiply(request):
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "matrices":
             patch.setattr(programs, "ENOUGH", 0)
+            patch.setattr(compilers, "ENOUGH", 0)
         yield
 
 
@@ -121,6 +125,19 @@ def test_sums_of_products(case, zeros):
         full, names = joint(factors, sizes, arrays)
         for scope, found in zip(scopes, program.run(given_arrays), strict=True):
             check(found, over(full, names, scope, np.sum), scope, 1e-12)
+
+
+@SETTINGS
+@given(factor_sets(), st.booleans())
+def test_programs_equal_the_loop_of_textbooks(case, zeros):
+    sizes, factors, scopes, seed = case
+    factors = [Factor(factor.names) for factor in factors]
+    arrays = values(factors, sizes, np.random.default_rng(seed), zeros)
+    tables = [NamedTable(factor.names, arrays[number]) for number, factor in enumerate(factors)]
+    for scope, found in zip(scopes, compile_program(factors, scopes, sizes).run(arrays), strict=True):
+        np.testing.assert_allclose(found, sum_product(tables, scope).values, rtol=1e-12, atol=1e-300)
+        order = sorted(sizes, reverse=True)
+        np.testing.assert_allclose(found, sum_product(tables, scope, order).values, rtol=1e-12, atol=1e-300)
 
 
 @SETTINGS

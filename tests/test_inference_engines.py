@@ -11,15 +11,16 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.inference import engines
-from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
+from hybridbn.inference.compilation import Problem
+from hybridbn.inference.engines import Engine, Plan, Solution
 from hybridbn.inference.engines.bounds import SampledBounds
-from hybridbn.inference.engines.elimination import Elimination
+from hybridbn.inference.engines.elimination import Elimination, RowPatterns
 from hybridbn.inference.engines.leaves import Leaves
 from hybridbn.inference.engines.naive_bayes import NaiveBayes
-from hybridbn.inference.engines.row_patterns import RowPatterns
 from hybridbn.inference.engines.single_case import SingleCase
 from hybridbn.inference.engines.slices import BetterOrder, Slices
 from hybridbn.inference.evidence import Evidence
+from hybridbn.options import Options
 
 A, B, C = (hb.Discrete(name, states=(0, 1)) for name in "abc")
 
@@ -57,8 +58,8 @@ class CertainPlan(Plan):
 
     cells, clique, held_bytes, operations = 1.0, ("nothing",), 8.0, 1.0
 
-    def __init__(self, request: EngineRequest) -> None:
-        self.problem = request.problem
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         rows = evidence.rows
@@ -71,13 +72,13 @@ class CertainPlan(Plan):
         yield Solution(self.problem, np.arange(rows), evidence, dict(self.problem.axes), tables, zero, zero)
 
 
-def make_engine(own_rank: int, asked: list[EngineRequest]) -> None:
+def make_engine(own_rank: int, asked: list[Options]) -> None:
     class Certain(Engine):
         rank = own_rank
 
-        def plan(self, request: EngineRequest) -> Plan | None:
-            asked.append(request)
-            return CertainPlan(request)
+        def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
+            asked.append(options)
+            return CertainPlan(problem)
 
 
 def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine]) -> None:
@@ -111,7 +112,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine
     ids=["posterior", "table", "posteriors", "joint", "log_evidence", "sample", "most_probable", "explain", "em"],
 )
 def test_a_new_engine_is_asked_by_every_question(registry: list[Engine], ask: Any) -> None:
-    asked: list[EngineRequest] = []
+    asked: list[Options] = []
     make_engine(1, asked)
     with np.errstate(all="ignore"):
         assert ask(chain())
@@ -119,14 +120,14 @@ def test_a_new_engine_is_asked_by_every_question(registry: list[Engine], ask: An
 
 
 def test_the_next_engine_is_asked_when_one_is_too_wide(registry: list[Engine]) -> None:
-    asked: list[EngineRequest] = []
+    asked: list[Options] = []
     make_engine(60, asked)
     net, evidence = chain(), {"c": 1}
     assert net.posterior("a", evidence).probability(0) < 1
     assert not asked
     assert net.posterior("a", evidence, max_bytes=10).probability(0) == 1
     assert len(asked) == 1
-    assert asked[0].options.max_bytes == 10
+    assert asked[0].max_bytes == 10
 
 
 def test_too_wide_is_raised_when_all_decline(registry: list[Engine]) -> None:
@@ -142,7 +143,7 @@ def test_tables_of_naive_bayes_equal_elimination(registry: list[Engine], monkeyp
     engine = next(engine for engine in registry if isinstance(engine, NaiveBayes))
     plan = engine.plan
     seen: list[Any] = []
-    monkeypatch.setattr(engine, "plan", lambda request: seen.append(plan(request)) or seen[-1])
+    monkeypatch.setattr(engine, "plan", lambda *given: seen.append(plan(*given)) or seen[-1])
     fast = net.posterior("a", table)
     assert seen[0] is not None
     registry.remove(engine)

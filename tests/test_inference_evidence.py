@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.inference.cell_evidence import CellEvidence, Interval, LikelihoodFunction, StateWeights, as_evidence
-from hybridbn.inference.evidence import EvidenceReader, Finding
+from hybridbn.inference.evidence import (
+    CellEvidence,
+    EvidenceReader,
+    Finding,
+    Interval,
+    LikelihoodFunction,
+    StateWeights,
+    as_evidence,
+)
 
 C = hb.Discrete("c", states=("a", "b", "d"))
 X, Y = hb.Continuous("x"), hb.Continuous("y")

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
+from hybridbn.inference.compilation import Problem
 from hybridbn.inference.engines import elimination
-from hybridbn.inference.problem import Problem
 
 CLOSE = 1e-10
 

@@ -17,7 +17,7 @@ from inference_tools import pgmpy_file
 
 import hybridbn as hb
 from hybridbn.errors import TooWide
-from hybridbn.inference import answers
+from hybridbn.inference import solutions
 from hybridbn.inference.posteriors import continuous
 
 HEADER = """
@@ -175,7 +175,7 @@ def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
     rng = np.random.default_rng(0)
     net, frame = kernel_and_class(rng), rows_of_kernels(rng, 200)
     kept = net.posterior("x", frame)
-    monkeypatch.setattr(answers, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(solutions, "KEPT_BYTES", 1000)
     monkeypatch.setattr(continuous, "BLOCK_ROWS", 64)
     again = net.posterior("x", frame)
     assert isinstance(again, continuous.LazyPosterior)
@@ -211,7 +211,7 @@ def test_impossible_rows_of_densities_that_are_not_kept(monkeypatch):
         ]
     )
     frame = hb.Table({"y": [1.0, 7.0, 2.0, 1.0]})
-    monkeypatch.setattr(answers, "KEPT_BYTES", 10)
+    monkeypatch.setattr(solutions, "KEPT_BYTES", 10)
     post = net.posterior("x", frame, impossible="nan")
     assert isinstance(post, continuous.LazyPosterior)
     for values in (post.mean(), post.cdf(1.0), post.median(), post[np.array([1, 0])].mean()[::-1]):
@@ -231,7 +231,7 @@ def test_mixtures_on_nodes_are_digested_too(monkeypatch):
     )
     frame = hb.Table({"x": np.full(200, np.nan), "z": rng.normal(size=200)})
     kept = net.posteriors(frame)
-    monkeypatch.setattr(answers, "KEPT_BYTES", 1000)
+    monkeypatch.setattr(solutions, "KEPT_BYTES", 1000)
     again = net.posteriors(frame)
     for name in ("x", "y"):
         assert isinstance(again[name], continuous.LazyPosterior)

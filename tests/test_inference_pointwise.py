@@ -11,7 +11,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.inference.engines import elimination
-from hybridbn.inference.quadrature import log_marginals
+from hybridbn.inference.quadrature import modes
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def test_each_cell_of_a_row_is_evaluated_once(
 ) -> None:
     cells: Counter[tuple[float, float]] = Counter()
     rounds = 0
-    original = log_marginals.PointwiseMarginal._evaluate_cells
+    original = modes.PointwiseMarginal._evaluate_cells
 
     def count(self: Any, axes: Any, evidence: Any) -> Any:
         nonlocal rounds
@@ -55,7 +55,7 @@ def test_each_cell_of_a_row_is_evaluated_once(
         cells.update(zip(axes["y"].low[0], evidence.findings["u"].values, axes["y"].high[0], strict=True))
         return original(self, axes, evidence)
 
-    monkeypatch.setattr(log_marginals.PointwiseMarginal, "_evaluate_cells", count)
+    monkeypatch.setattr(modes.PointwiseMarginal, "_evaluate_cells", count)
     # as where no grid is fine enough for all rows
     monkeypatch.setattr(elimination, "make_shared_grid", lambda *_: None)
     net.posterior("y", table)

@@ -14,7 +14,7 @@ from scipy import integrate, stats
 
 import hybridbn as hb
 from hybridbn.errors import HybridBNError, TableError
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
+from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 
 
 def mixed() -> hb.Network:

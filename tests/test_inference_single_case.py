@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 import hybridbn as hb
 from hybridbn.inference import cache as caches
 from hybridbn.inference.cache import ProblemCache
+from hybridbn.inference.elimination import compilers as core
 from hybridbn.inference.elimination import possible_states
-from hybridbn.inference.elimination import single_case as core
+from hybridbn.inference.elimination.compilers import CaseCompiler
 from hybridbn.inference.elimination.possible_states import find_supports, is_possible, join_bits
-from hybridbn.inference.elimination.single_case import CaseCompiler
 from hybridbn.inference.engines import single_case
-from hybridbn.inference.engines.single_case import SharedCase, SingleCase
+from hybridbn.inference.engines.single_case import SharedCase
 
 SETTINGS = settings(max_examples=examples(60), derandomize=True, deadline=None)
 
@@ -258,4 +258,3 @@ def test_the_engine_leaves_numbers_to_others() -> None:
     assert network.posterior("c", {"x": 0.5}).probability(0) == pytest.approx(0.5)
     assert network.posterior("c").probability(0) == 0.5
     assert isinstance(network.posterior("x", {"c": 0}).mean(), float)
-    assert SingleCase().plan(None) is None  # type: ignore[arg-type]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybridbn.inference.sample_limits import AsymptoticLimits, BettingLimits, SampleMoments, estimate_tail
+from hybridbn.inference.engines.bounds import AsymptoticLimits, BettingLimits, SampleMoments, estimate_tail
 
 RISK = 0.05
 

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.inference.elimination.program import Factor, compile_program
+from hybridbn.inference.elimination.compilers import compile_program
+from hybridbn.inference.elimination.program import Factor
 from hybridbn.inference.sensitivity import differentiate
 
 

@@ -138,7 +138,7 @@ def _find_state(variable: Any, known: dict[str, Any], text: str, word: str) -> A
 
 
 def _read_number(variable: Any, text: str, word: str) -> Any:
-    from hybridbn.inference.cell_evidence import Interval
+    from hybridbn.inference.evidence import Interval
 
     if _is_end(variable, text):
         return _count_end(variable, text)

@@ -19,15 +19,15 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.estimation.holes import Cells, ObservedNumbers, collect_observed_numbers, find_holes
 from hybridbn.estimation.row_uniforms import Levels
-from hybridbn.inference.answers import posterior_of, solve
+from hybridbn.inference.compilation import Question
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
 from hybridbn.inference.most_probable import most_probable
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.problem import Question
 from hybridbn.inference.queries import posteriors, read_relevant_evidence
 from hybridbn.inference.sampling import draw
+from hybridbn.inference.solutions import posterior_of, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options

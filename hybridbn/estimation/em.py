@@ -27,8 +27,8 @@ from hybridbn.fitting.base import Fitter, Statistics
 from hybridbn.fitting.fitter_choice import Potentials, fitter_of, spec_of
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.fitting.multinomial import Dirichlet, MEstimate, counts_suffice
-from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.evidence import EvidenceReader, find_distinct_rows
+from hybridbn.inference.solutions import impossible_evidence
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential

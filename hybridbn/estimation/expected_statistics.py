@@ -18,9 +18,9 @@ from hybridbn.fitting.base import Statistics
 from hybridbn.fitting.counting import encode_configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
-from hybridbn.inference.engines import EngineRequest, Solution, choose_plan
+from hybridbn.inference.compilation import Problem, Question, problem_of
+from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.problem import Problem, Question, problem_of
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -94,7 +94,7 @@ def expect_statistics(network: Network, evidence: Evidence, weights: Values, opt
     for start in range(0, evidence.rows, block):
         stop = min(start + block, evidence.rows)
         part = evidence.take(slice(start, stop), stop - start)
-        for found in choose_plan(EngineRequest(network, problem, question, part, options)).solve(part):
+        for found in choose_plan(problem, part, options).solve(part):
             rows = start + found.rows
             logs[rows] = found.log_norm
             if np.isneginf(found.log_norm).any():

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.cell_evidence import CellEvidence, Interval
+from hybridbn.inference.evidence import CellEvidence, Interval
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.network import Network

@@ -15,13 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.answers import impossible_evidence
 from hybridbn.inference.engines.leaves import mixture_of
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, why_not_naive_bayes
 from hybridbn.inference.evidence import EvidenceReader
-from hybridbn.inference.explain import Explanation
+from hybridbn.inference.information import Explanation
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.queries import posterior
+from hybridbn.inference.solutions import impossible_evidence
 from hybridbn.jobs import run_in_threads
 from hybridbn.learning.collapse import network_of_sum, sum_tables
 from hybridbn.network import Network

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import TableError
-from hybridbn.inference.explain import Explanation
+from hybridbn.inference.information import Explanation
 from hybridbn.inference.interventions import Effect
 from hybridbn.inference.sensitivity import Sensitivity
 from hybridbn.labels import format_number, format_probability, format_value

@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError
-from hybridbn.inference.explain import Explanation
+from hybridbn.inference.information import Explanation
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.labels import format_number, format_probability, format_value, shorten_text

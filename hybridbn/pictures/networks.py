@@ -14,8 +14,8 @@ from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.inference.evidence import EvidenceReader, find_point_masses
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.problem import status_of
 from hybridbn.inference.queries import posteriors
+from hybridbn.inference.relevance import status_of
 from hybridbn.labels import format_probability, format_range, format_value, shorten_text
 from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles, describe_unknown_node

@@ -451,10 +451,17 @@ def find_imported(name: str) -> Any:
     return sys.modules.get(name)
 
 
+_KINDS: dict[tuple[type, int], str] = {}
+"""The kinds of columns by their type and the number of adapters: whose a column is depends on its type alone."""
+
+
 def column_kind(values: Any) -> str:
     """Return the name of the library of a column, and "numpy" for any other sequence."""
     adapters = ColumnAdapter.registry.load()
-    return next((kind for kind, adapter in adapters.items() if adapter.owns(values)), "numpy")
+    key = type(values), len(adapters)
+    if key not in _KINDS:
+        _KINDS[key] = next((kind for kind, adapter in adapters.items() if adapter.owns(values)), "numpy")
+    return _KINDS[key]
 
 
 def column_adapter(kind: str) -> ColumnAdapter:

@@ -123,6 +123,8 @@ class FrameAdapter(Registered, ABC):
     registry: ClassVar[Registry[FrameAdapter]] = Registry(
         "kind of frames", "hybridbn.tables.adapters", "kind", instances=True
     )
+    by_type: ClassVar[bool] = True
+    """Whether the type of an object alone decides whether it is a frame of this kind."""
     is_fallback: ClassVar[bool] = False
     """Whether it is tried after all others, because it also accepts what may be a frame of another kind."""
 
@@ -156,14 +158,30 @@ def open_frame(data: Any) -> Frame:
     >>> open_frame({"x": [1, 2]}).rows, open_frame([{"x": 1}, {"y": "a"}]).columns["y"].tolist()
     (2, [None, 'a'])
     """
-    for adapter in sorted(FrameAdapter.registry.load().values(), key=lambda adapter: adapter.is_fallback):
+    adapters = FrameAdapter.registry.load()
+    key = type(data), len(adapters)
+    owner = _OWNERS.get(key)
+    if owner is None:
+        owner = _find_owner(data, adapters.values())
+        if owner.by_type:
+            _OWNERS[key] = owner
+    return owner.open(data)
+
+
+_OWNERS: dict[tuple[type, int], FrameAdapter] = {}
+"""The adapters of frames by their type and the number of adapters, where the type decides."""
+
+
+def _find_owner(data: Any, adapters: Iterable[FrameAdapter]) -> FrameAdapter:
+    """Return the adapter of a frame; raise `TableError` where there is none."""
+    for adapter in sorted(adapters, key=lambda adapter: adapter.is_fallback):
         if adapter.owns(data):
-            return adapter.open(data)
+            return adapter
     for collect in ("collect", "compute"):
         if hasattr(data, collect):
             raise TableError(f"a {type(data).__name__} is lazy: {collect}() it first")
     if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
-        return frame_adapter("arrow").open(data)
+        return frame_adapter("arrow")
     raise TableError(
         f"a table can't be made of a {type(data).__name__}; give a DataFrame (pandas, polars), a pyarrow table, "
         "a mapping of columns, a list of records or a structured array"

@@ -1,68 +1,46 @@
 """Sum-product elimination over named axes, the rows of evidence being one more axis that is never eliminated.
 
-A `Program` is compiled from the scopes of the factors alone; it holds the steps that multiply factors and sum variables
-out. It runs in linear arithmetic, or in logarithms for rows whose numbers span more than a double can hold. Products of
-two large tables are computed as matrix products where possible.
+A `Program` holds the steps that multiply factors and sum variables out; `hybridbn.inference.elimination.compilers`
+makes it from the scopes of the factors. It runs in linear arithmetic, or in logarithms for rows whose numbers span more
+than a double can hold.
 
-Products of two tables, summed over the names that they share, as one multiplication of matrices.
-
-`numpy.einsum` walks over large tables element by element; a product in which shared names are summed out is a product
-of matrices, which BLAS does many times faster, with rows of evidence or without.
+`numpy.einsum` walks over large tables element by element. A product of two of them in which shared names are summed out
+is a product of matrices, which BLAS does many times faster, with rows of evidence or without.
 """
 
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import combinations
-from typing import Any, NamedTuple
+from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 
-from hybridbn.inference.elimination.ordering import (
-    Clique,
-    EliminationOrder,
-    assign_factors,
-    find_order,
-    make_junction_tree,
-)
+from hybridbn.inference.elimination.ordering import EliminationOrder
 from hybridbn.variables import Values
 
 __all__ = [
     "ENOUGH",
     "LETTERS",
+    "ROWS",
     "SUSPICIOUS",
-    "Compiler",
     "Factor",
     "MatrixProduct",
     "Program",
     "ProgramStep",
-    "choose_order",
-    "compile_program",
     "plan_matrix_product",
 ]
 
-_ROWS = "Z"
+ROWS = "Z"
 """The subscript of the rows in einsum."""
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
 """The subscripts of names in einsum."""
-_BLAS_CELLS = 20_000
-"""Larger products without rows are left to BLAS, where einsum can."""
 SUSPICIOUS = 1e-250
 """A smaller total may have lost terms to underflow in an intermediate product."""
 _STEP_BYTES = 2000
 """The approximate memory of a compiled step without tables."""
-_MOST_EVIDENCE_FREE = 2**22
-"""A larger product is not computed before others only because it does not depend on the evidence."""
-_FEW = 8
-"""A product of at most this many inputs is ordered by the smallest results; the search is quadratic in the inputs."""
-
-_MOST_APART = 6
-"""A wide clique sends so many messages without its own table where that would have rows, and most of its inputs have
-none.
-"""
 
 
 class Factor(NamedTuple):
@@ -107,7 +85,13 @@ class Program:
     evidence_free: dict[int, Values] = field(default_factory=dict)
     on_growth: Callable[[], None] | None = None
     """Called after a run that stored tables for later runs."""
-    _known: frozenset[int] | None = None
+    static_scale: float = 0.0
+    """The log scale of the factors that do not depend on the evidence; known after the first run."""
+    lock: Lock = field(default_factory=Lock, repr=False)
+    """Held during the first run, which computes what does not depend on the evidence."""
+    warm: bool = False
+    """Whether there was a run already: later ones need no static factors."""
+    _known: frozenset[int] = frozenset()
     _matrices: dict[int, Values] = field(default_factory=dict)
     """By the step's output: a table that needs no evidence, as matrices in the same memory."""
     _has_grown: bool = False
@@ -117,9 +101,9 @@ class Program:
 
         `arrays` maps the factor's number to its values; after the first run only factors that are not static are read.
         """
-        if self._known is None:
+        if not self.warm:
             self._fold(arrays)
-        known = self._known or ()
+        known = self._known
         slots: list[Values | None] = [None] * len(self.names)
         for slot, array in arrays.items():
             slots[slot] = array
@@ -148,11 +132,6 @@ class Program:
                 slots[slot] = None
         return [slots[output] for output in self.outputs]  # type: ignore[misc]
 
-    @property
-    def warm(self) -> bool:
-        """Whether there was a run already: later ones need no static factors."""
-        return self._known is not None
-
     def estimate_bytes(self) -> int:
         """Return about how many bytes the steps and the stored tables take."""
         buffers = {}
@@ -180,14 +159,15 @@ class Program:
                     if slot not in read:
                         slots[slot] = None
         self.evidence_free = {slot: array for slot in static & read if (array := slots[slot]) is not None}
-        self._known = frozenset(step.output for step in self.steps if step.output in static)
-        self._has_grown = True
+        self._known = frozenset([step.output for step in self.steps if step.output in static])
+        self.warm = self._has_grown = True
 
     def keep_evidence_free(self, static: Sequence[bool], tables: Sequence[Values | None]) -> None:
         """Store what does not depend on the evidence, and was computed already, for later runs."""
         read = {slot for step in self.steps if not static[step.output] for slot in step.inputs}.union(self.outputs)
         self.evidence_free = {slot: table for slot in read if static[slot] and (table := tables[slot]) is not None}
         self._known = frozenset([step.output for step in self.steps if static[step.output]])
+        self.warm = True
 
     def apply(self, step: ProgramStep, slots: Sequence[Values | None]) -> Values:
         """Return the result of a step."""
@@ -263,201 +243,6 @@ def _apply_in_logs(step: ProgramStep, slots: Sequence[Values | None], combine: s
     np.exp(scaled, out=scaled)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.sum(scaled, axis=over)) + np.squeeze(peak, over))
-
-
-# -- compilation --------------------------------------------------------------------------------------------------
-
-
-def choose_order(
-    factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
-) -> EliminationOrder:
-    """Return the elimination order, with the cost that the program will have."""
-    keep = scopes[0] if len(scopes) == 1 else ()
-    return find_order([*(factor.names for factor in factors), *scopes], sizes, keep)
-
-
-def compile_program(
-    factors: Sequence[Factor],
-    scopes: Sequence[tuple[str, ...]],
-    sizes: Mapping[str, int],
-    order: EliminationOrder | None = None,
-    partly_observed: Iterable[str] = (),
-) -> Program:
-    """Return the program for the tables over some scopes, in a given elimination order or the best that is found.
-
-    With one scope, its variables are eliminated last; with several, messages are sent both ways through a junction
-    tree. Where a variable is observed in some rows, tables that it was summed out of depend on the row.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> program = compile_program([Factor(("a",)), Factor(("a", "b"))], [("b",)], {"a": 2, "b": 2})
-    >>> program.run({0: np.array([0.4, 0.6]), 1: np.array([[0.9, 0.1], [0.5, 0.5]])})
-    [array([0.66, 0.34])]
-    """
-    keep = scopes[0] if len(scopes) == 1 else ()
-    if order is None:
-        order = choose_order(factors, scopes, sizes)
-    if not factors:
-        return Program((), tuple(scopes), order)
-    compiler = Compiler(Program(tuple(factors), tuple(scopes), order), sizes, frozenset(partly_observed))
-    cliques = make_junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
-    assign_factors(cliques, [factor.names for factor in factors], scopes)
-    compiler.collect(cliques)
-    if len(scopes) == 1:
-        compiler.program.outputs.append(compiler.product(cliques[-1].inputs, scopes[0]))
-    else:
-        compiler.distribute(cliques)
-    return compiler.finish()
-
-
-class Compiler:
-    """Appends the steps of a program."""
-
-    def __init__(
-        self, program: Program, sizes: Mapping[str, int], partly_observed: frozenset[str] = frozenset()
-    ) -> None:
-        self.program = program
-        self.sizes = sizes
-        self.partly_observed = partly_observed
-        self.static: list[bool] = [factor.static for factor in program.factors]
-        program.names = [factor.names for factor in program.factors]
-        program.rows = [factor.rows for factor in program.factors]
-
-    def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
-        """Add a step that multiplies (or divides) and sums out the names not in `out`; return the slot of its
-        result.
-        """
-        program = self.program
-        union = dict.fromkeys(name for i in inputs for name in program.names[i])
-        differ = not self.partly_observed.isdisjoint(name for name in union if name not in out)
-        with_rows = differ or any(program.rows[i] for i in inputs)
-        letter = dict(zip(union, LETTERS, strict=False))
-        parts = ["".join(letter[n] for n in program.names[i]) + _ROWS * program.rows[i] for i in inputs]
-        subscripts = f"{','.join(parts)}->{''.join(letter[n] for n in out)}{_ROWS * with_rows}"
-        product = None
-        if len(inputs) == 2 and not divide:
-            names = [program.names[i] for i in inputs]
-            product = plan_matrix_product(names, [program.rows[i] for i in inputs], out, [self.cells(n) for n in names])
-        blas = len(inputs) == 2 and not with_rows and product is None and self.cells(union) > _BLAS_CELLS
-        slot = len(program.names)
-        program.steps.append(ProgramStep(inputs, slot, subscripts, divide, blas, product, ()))
-        program.names.append(out)
-        program.rows.append(with_rows)
-        self.static.append(not differ and all(self.static[i] for i in inputs))
-        return slot
-
-    def product(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
-        """Multiply pairwise, static inputs first, then small before large, and sum out as early as possible.
-
-        The result has those names of `out` that the inputs mention.
-        """
-        names = self.program.names
-        if 2 < len(inputs) <= _FEW and self.cells(dict.fromkeys(n for i in inputs for n in names[i])) >= ENOUGH:
-            inputs = self._multiply_best_pairs(list(inputs), out)
-        rank = sorted(inputs, key=lambda i: (not self.static[i], self.program.rows[i], self.cells(names[i])))
-        current = rank[0]
-        kept = set(out)
-        uses = Counter(name for slot in rank[1:] for name in names[slot])
-        for position, other in enumerate(rank[1:], start=2):
-            union = dict.fromkeys(names[current] + names[other])
-            if position == len(rank):
-                return self.emit((current, other), tuple(n for n in out if n in union))
-            uses.subtract(names[other])
-            current = self.emit((current, other), tuple(n for n in union if n in kept or uses[n]))
-        final = tuple(n for n in out if n in names[current])
-        return current if names[current] == final else self.emit((current,), final)
-
-    def _multiply_best_pairs(self, inputs: list[int], out: tuple[str, ...]) -> list[int]:
-        """Multiply until two inputs are left, static pairs first, then the pair with the smallest result."""
-        names = self.program.names
-        while len(inputs) > 2:
-            best: tuple[Any, ...] = ()
-            for one, other in combinations(inputs, 2):
-                kept = set(out).union(*(names[i] for i in inputs if i not in (one, other)))
-                result = tuple(n for n in dict.fromkeys(names[one] + names[other]) if n in kept)
-                static = self.static[one] and self.static[other]
-                cells = self.cells(result)
-                rank = (not static or cells > _MOST_EVIDENCE_FREE, cells, one, other)
-                if not best or rank < best[0]:
-                    best = rank, one, other, result
-            _, one, other, result = best
-            inputs = [i for i in inputs if i not in (one, other)] + [self.emit((one, other), result)]
-        return inputs
-
-    def cells(self, names: Iterable[str]) -> float:
-        """Return the size of a table over these names."""
-        return math.prod(map(self.sizes.__getitem__, names), start=1.0)
-
-    def collect(self, cliques: list[Clique]) -> None:
-        """Send messages from the leaves to the root."""
-        for clique in cliques:
-            clique.inputs += [cliques[c].message for c in clique.children if cliques[c].message >= 0]
-            if clique.parent is not None and clique.inputs:
-                clique.message = self.product(clique.inputs, clique.separator)
-
-    def distribute(self, cliques: list[Clique]) -> None:
-        """Send messages from the root to the leaves and compute the tables over the scopes."""
-        names, outputs = self.program.names, dict[int, int]()
-        upper = [-1] * len(cliques)
-        for i in range(len(cliques) - 1, -1, -1):
-            clique = cliques[i]
-            inputs = clique.inputs + [upper[i]] * (upper[i] >= 0)
-            if not inputs or not (clique.scopes or clique.children):
-                continue
-            # a table of the clique would have rows, but not most of its inputs
-            rows = [self.program.rows[slot] for slot in inputs]
-            wide = [self.cells(names[slot]) >= ENOUGH for slot in inputs]
-            fixed = any(rows) and any(big and not has for big, has in zip(wide, rows, strict=True))
-            most = _MOST_APART if self.partly_observed or fixed else 2
-            if len(clique.scopes) + len(clique.children) <= most and self.cells(clique.names) >= ENOUGH:
-                self._distribute_apart(cliques, clique, inputs, upper, outputs)
-                continue
-            available = {name for slot in inputs for name in names[slot]}
-            belief = self.product(inputs, tuple(name for name in clique.names if name in available))
-            for number in clique.scopes:
-                outputs[number] = self.product([belief], self.program.scopes[number])
-            for child in clique.children:
-                message = cliques[child].message
-                down = self.product([belief], cliques[child].separator)
-                if message >= 0:
-                    aligned = self.product([message], tuple(n for n in names[down] if n in names[message]))
-                    down = self.emit((down, aligned), names[down], divide=True)
-                upper[child] = down
-        self.program.outputs.extend(outputs[number] for number in range(len(self.program.scopes)))
-
-    def _distribute_apart(
-        self, cliques: list[Clique], clique: Clique, inputs: list[int], upper: list[int], outputs: dict[int, int]
-    ) -> None:
-        """Send messages from a wide clique with few neighbors, each from the other inputs, without the table of the
-        clique.
-        """
-        below: list[tuple[int, int]] = []
-        for child in clique.children:
-            message = cliques[child].message
-            others = [slot for slot in inputs if slot != message]
-            if others:
-                upper[child] = self.product(others, cliques[child].separator)
-                below.append((upper[child], message))
-        for number in clique.scopes:
-            scope = self.program.scopes[number]
-            near = [pair for pair in below if pair[1] >= 0 and set(scope) <= set(self.program.names[pair[0]])]
-            outputs[number] = self.product(near[0] if near else inputs, scope)
-
-    def finish(self) -> Program:
-        """Record after which step each array is no longer read, so that its memory can be released."""
-        program = self.program
-        last: dict[int, int] = {}
-        for number, step in enumerate(program.steps):
-            for slot in step.inputs:
-                last[slot] = number
-        kept = set(program.outputs)
-        done: list[list[int]] = [[] for _ in program.steps]
-        for slot, number in last.items():
-            if slot not in kept:
-                done[number].append(slot)
-        program.steps = [step._replace(done_with=tuple(slots)) for step, slots in zip(program.steps, done, strict=True)]
-        return program
 
 
 ENOUGH = 4096

@@ -8,32 +8,29 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from time import process_time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.snapshot import Snapshot
-from hybridbn.network import Network
+from hybridbn.inference.relevance import Snapshot
 from hybridbn.options import CELLS_PER_SECOND, Options
 from hybridbn.variables import Values, shorten
 
 if TYPE_CHECKING:
     from hybridbn.inference.axes import Axis
+    from hybridbn.inference.compilation import Problem
     from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-    from hybridbn.inference.problem import Problem, Question
 
 __all__ = [
-    "CaseAnswer",
+    "CaseTables",
     "Engine",
-    "EngineRequest",
     "Plan",
     "Solution",
     "choose_plan",
@@ -43,24 +40,6 @@ __all__ = [
     "list_offers",
     "too_wide",
 ]
-
-
-@dataclass(slots=True)
-class EngineRequest:
-    """A question with its evidence.
-
-    Attributes
-    ----------
-    problem : the compiled question
-    started : when it was asked, by the processor's clock
-    """
-
-    network: Network | Snapshot
-    problem: Problem
-    question: Question
-    evidence: Evidence
-    options: Options
-    started: float = field(default_factory=process_time)
 
 
 @dataclass
@@ -108,24 +87,13 @@ def estimate_rounding(log_norm: Any, factors: int) -> Any:
     return np.minimum(ROUNDING + EPSILON * (4 * abs(log_norm) + factors), MOST_ROUNDING)
 
 
-@dataclass
-class CaseAnswer:
-    """The posteriors of a single case.
-
-    Attributes
-    ----------
-    tables : for each target its probabilities (states,)
-    error : estimated error of probabilities
-    impossible : whether the evidence has probability zero
-    """
-
-    tables: list[Values]
-    error: float
-    impossible: bool
+CaseTables: TypeAlias = tuple[list[Values], float, float]
+"""For each target of a single case its probabilities (states,); the log probability of the evidence, -inf where it is
+impossible; and the estimated error of the probabilities."""
 
 
 class Plan(ABC):
-    """How an engine would answer a request, and at what cost.
+    """How an engine would solve a problem, and at what cost.
 
     Attributes
     ----------
@@ -148,7 +116,7 @@ class Plan(ABC):
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of groups of rows; each is used before the next one is computed.
 
-        `evidence` is that of the request, or its distinct rows.
+        `evidence` is that of the plan, or its distinct rows.
         """
 
     def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
@@ -158,7 +126,7 @@ class Plan(ABC):
         return None
 
 
-class Engine(ABC):
+class Engine:
     """A method that answers questions.
 
     Attributes
@@ -175,17 +143,17 @@ class Engine(ABC):
         Engine.registered.append(cls())
         Engine.registered.sort(key=lambda engine: engine.rank)
 
-    @abstractmethod
-    def plan(self, request: EngineRequest) -> Plan | None:
-        """Return the plan for a request, or None where the method does not apply."""
+    def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
+        """Return the plan for a problem with its evidence, or None where the method does not apply."""
+        return None
 
-    def offer(self, request: EngineRequest) -> str | None:
+    def offer(self, problem: Problem, evidence: Evidence, options: Options) -> str | None:
         """Return the option that asks for this method, and what it would cost, for the message of `TooWide`."""
         return None
 
     def answer(
         self, snapshot: Snapshot, evidence: Evidence, targets: Sequence[str], max_bytes: float
-    ) -> CaseAnswer | None:
+    ) -> CaseTables | None:
         """Return the posteriors of a single case at once, or None where the question has to be compiled.
 
         Only the engine that is asked first may answer without a plan.
@@ -199,7 +167,7 @@ def _load() -> None:
         import_module(f"{__name__}.{module.name}")
 
 
-def choose_plan(request: EngineRequest, refused: TooWide | None = None) -> Plan:
+def choose_plan(problem: Problem, evidence: Evidence, options: Options, refused: TooWide | None = None) -> Plan:
     """Return the plan of the first engine that can answer within `max_bytes`; raise `TooWide` where there is none.
 
     Parameters
@@ -212,38 +180,38 @@ def choose_plan(request: EngineRequest, refused: TooWide | None = None) -> Plan:
     for engine in Engine.registered:
         if refused is not None and engine.rank < BEYOND_RANK:
             continue
-        plan = engine.plan(request)
+        plan = engine.plan(problem, evidence, options)
         if plan is None:
             continue
-        allowed = request.options.cells_per_row * max(request.evidence.rows, 1)
+        allowed = options.cells_per_row * max(evidence.rows, 1)
         fast = engine.rank >= BEYOND_RANK or plan.operations <= allowed
-        if fast and plan.held_bytes <= request.options.max_bytes:
+        if fast and plan.held_bytes <= options.max_bytes:
             return plan
         declined.append(plan)
-    hints = list_offers(request)
+    hints = list_offers(problem, evidence, options)
     if refused is not None:
         raise TooWide(f"{refused}{hints}")
-    slow = [plan for plan in declined if plan.held_bytes <= request.options.max_bytes]
+    slow = [plan for plan in declined if plan.held_bytes <= options.max_bytes]
     if slow:
         fastest = min(slow, key=lambda plan: plan.operations)
-        if request.options.beyond == "bound":
+        if options.beyond == "bound":
             # an answer is better than none where there is nothing to sample
             return fastest
-        allowed = request.options.seconds_per_row
-        seconds = fastest.operations / (CELLS_PER_SECOND * max(request.evidence.rows, 1))
+        allowed = options.seconds_per_row
+        seconds = fastest.operations / (CELLS_PER_SECOND * max(evidence.rows, 1))
         raise TooWide(
             f"exact inference takes about {seconds:.3g} seconds a row, and seconds={allowed:g} are"
             " allowed. Observe more variables, ask for fewer targets at once, or raise seconds"
         )
-    raise too_wide(declined, request.options.max_bytes, hints)
+    raise too_wide(declined, options.max_bytes, hints)
 
 
-def list_offers(request: EngineRequest) -> str:
+def list_offers(problem: Problem, evidence: Evidence, options: Options) -> str:
     """Return what would answer beyond memory, and what it costs, as the end of a message."""
     _load()
     offers: dict[str, str] = {}
-    for engine in Engine.registered if request.options.beyond is None else []:
-        offer = engine.offer(request)
+    for engine in Engine.registered if options.beyond is None else []:
+        offer = engine.offer(problem, evidence, options)
         if offer:
             # of engines that answer to the same option the first one does
             offers.setdefault(offer.partition(" ")[0], offer)

@@ -1,30 +1,35 @@
 """Bounds: where slices would be too many, some of them are drawn, and the answer is told with limits of its error.
 
 The variables that would be cut are drawn, from weighted mini-buckets or from their own potentials; given them
-everything else is exact, in the same batches as all slices would be (a cutset sampler: Bidyuk & Dechter 2007). No
-importance weight exceeds the upper bound of the mini-buckets, so there are intervals that hold for any number of draws
-(see `hybridbn.inference.sample_limits`). Where that bound is so far above the weights that these intervals are wide,
-which is said, there are those of a large sample beside them, without a guarantee.
+everything else is exact, in the same batches as all slices would be (a cutset sampler: Bidyuk & Dechter 2007).
+
+No importance weight exceeds the upper bound of the mini-buckets, so there are confidence sequences, which hold for any
+number of draws. They follow from bets (Waudby-Smith & Ramdas 2024, "Estimating means of bounded random variables by
+betting"): whoever bets against a wrong ratio gets rich, and whoever bets against the right one becomes 1 / risk times
+as rich with at most the probability `risk`, whenever the draws stop. Where the upper bound is far above the weights,
+these limits are wide, which is said, and beside them stand normal ones, without a guarantee, unless the tail of the
+weights is too heavy for these (Vehtari, Simpson, Gelman, Yao & Gabry 2024, "Pareto smoothed importance sampling").
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import logsumexp
 
 from hybridbn.errors import warn_user
-from hybridbn.inference.density_sums import DensitySums
+from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.mini_buckets import Proposal, bound_within, find_possible
 from hybridbn.inference.elimination.ordering import limit_effort
-from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, describe_cost, describe_seconds
+from hybridbn.inference.engines import Engine, Plan, Solution, describe_cost, describe_seconds
 from hybridbn.inference.engines.slices import (
-    add_slices,
+    WeightedSums,
     count_slices_at_once,
     index_cells,
     is_sliceable,
@@ -33,12 +38,11 @@ from hybridbn.inference.engines.slices import (
 )
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
-from hybridbn.inference.problem import Problem
 from hybridbn.inference.proposals import Drawn, choose_drawn, draw_all, draw_forward, list_tables
-from hybridbn.inference.sample_limits import AsymptoticLimits, BettingLimits, SampleMoments, estimate_tail
+from hybridbn.options import Options
 from hybridbn.variables import Values
 
-__all__ = ["BoundPlan", "SampledBounds"]
+__all__ = ["AsymptoticLimits", "BettingLimits", "BoundPlan", "SampleMoments", "SampledBounds", "estimate_tail"]
 
 CELLS_PER_DRAW = 2.0**15
 """Variables are cut until the tables of one draw have at most this many cells, so that there can be many draws."""
@@ -84,16 +88,16 @@ class SampledBounds(Engine):
 
     rank = 70
 
-    def plan(self, request: EngineRequest) -> Plan | None:
+    def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return the plan, None where a factor alone is too wide or a hidden variable has nodes."""
-        return BoundPlan.of(request) if request.options.beyond == "bound" else None
+        return BoundPlan.of(problem, evidence, options) if options.beyond == "bound" else None
 
-    def offer(self, request: EngineRequest) -> str | None:
+    def offer(self, problem: Problem, evidence: Evidence, options: Options) -> str | None:
         """Return what draws would cost."""
-        plan = BoundPlan.of(request, search=False)
-        if plan is None or plan.held_bytes > request.options.max_bytes:
+        plan = BoundPlan.of(problem, evidence, options, search=False)
+        if plan is None or plan.held_bytes > options.max_bytes:
             return None
-        seconds = describe_seconds(replace(request.options, beyond="bound").seconds_per_row)
+        seconds = describe_seconds(replace(options, beyond="bound").seconds_per_row)
         return f"beyond='bound' (sampled, with bounds: {plan.draws} draws, {describe_cost(seconds, plan.held_bytes)})"
 
 
@@ -101,7 +105,9 @@ class SampledBounds(Engine):
 class BoundPlan(Plan):
     """Draws of some variables, and elimination of the others."""
 
-    request: EngineRequest
+    problem: Problem
+    options: Options
+    started: float
     drawn: Drawn
     draws: int
     bucket_cells: float
@@ -112,18 +118,18 @@ class BoundPlan(Plan):
     sampled: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, request: EngineRequest, *, search: bool = True) -> BoundPlan | None:
+    def of(cls, problem: Problem, evidence: Evidence, options: Options, *, search: bool = True) -> BoundPlan | None:
         """Choose the variables to draw, and how many draws fit into the time."""
-        problem, question = request.problem, request.question
-        options = replace(request.options, beyond="bound")
+        started, question = time.process_time(), problem.question
+        options = replace(options, beyond="bound")
         allowed, most_bytes = options.cells_per_row, options.max_bytes
         bucket_cells = max(min(BUCKET_CELLS, most_bytes / 64, allowed * BUCKET_SHARE), 1.0)
-        if not is_sliceable(request):
+        if not is_sliceable(problem):
             return None
         most_cells, effort = min(CELLS_PER_DRAW, most_bytes / 64), limit_effort(allowed) if search else 0.0
         # tables that cost a draw less than what it takes beside them need not be smaller
         most_total = max(DRAWING * allowed / ENOUGH - CELLS_BESIDE_TABLES, CELLS_BESIDE_TABLES)
-        drawn = choose_drawn(request, list_kept(problem), most_cells, most_total, _table_cells_of(request), effort)
+        drawn = choose_drawn(problem, list_kept(problem), most_cells, most_total, _count_table_cells(options), effort)
         if drawn is None or (drawn.forward and (question.joint or question.over)):
             return None
         most, each = MOST, CELLS_BESIDE_TABLES
@@ -133,25 +139,27 @@ class BoundPlan(Plan):
         draws = int(min(max(draws, FEWEST), most))
         largest = drawn.order.largest
         held = 32 * (bucket_cells + largest)
-        return cls(request, drawn, draws, bucket_cells, largest, drawn.order.clique, held, draws * drawn.order.total)
+        operations = draws * drawn.order.total
+        clique = drawn.order.clique
+        return cls(problem, options, started, drawn, draws, bucket_cells, largest, clique, held, operations)
 
     def draw_all(self) -> BoundPlan | None:
         """Return the plan to draw all variables; None where they are not all discrete."""
-        drawn = draw_all(self.request)
+        drawn = draw_all(self.problem)
         if drawn is None:
             return None
-        problem = self.request.problem
+        problem = self.problem
         each = CELLS_PER_FACTOR * (len(problem.factors) + len(drawn.names) + FACTORS_MORE)
-        draws = DRAWING * self.request.options.cells_per_row / each
+        draws = DRAWING * self.options.cells_per_row / each
         return replace(self, drawn=drawn, draws=int(min(max(draws, FEWEST), MOST)))
 
     def make_proposal(self, case: Evidence, *, maximize: bool = False) -> tuple[Proposal, float]:
         """Return what the variables are drawn from in one row, and a bound on the logarithm of all weights; with
         `maximize` these are the largest products instead of the sums of products.
         """
-        problem, drawn, options = self.request.problem, self.drawn, self.request.options
+        problem, drawn, options = self.problem, self.drawn, self.options
         kept = [name for name in list_kept(problem) if name not in drawn.names]
-        tables, bounded = list_tables(problem, case, drawn, _table_cells_of(self.request), maximize=maximize)
+        tables, bounded = list_tables(problem, case, drawn, _count_table_cells(options), maximize=maximize)
         tables, states = find_possible(tables, problem.sizes, drawn.forward)
         proposal = bound_within(
             tables,
@@ -169,13 +177,13 @@ class BoundPlan(Plan):
     def find_end(self, started: float) -> float:
         """Return until when there are draws for a row that was begun at `started`."""
         # of the processor, so that a busy machine changes no answers; nor does a plan that is a little too short
-        options = self.request.options
+        options = self.options
         return started + (LATENESS * options.seconds_per_row + LATE_SECONDS) * options.jobs
 
     def split_draws(self, started: float) -> Iterator[int]:
         """Yield the numbers of draws to make at a time, as long as there is time, which began at `started`."""
         latest = self.find_end(started)
-        step = min(count_slices_at_once(self.request.problem, self.drawn.names), max(self.draws // PARTS, FEWEST))
+        step = min(count_slices_at_once(self.problem, self.drawn.names), max(self.draws // PARTS, FEWEST))
         for start in range(0, self.draws, step):
             yield min(step, self.draws - start)
             if time.process_time() > latest:
@@ -183,7 +191,7 @@ class BoundPlan(Plan):
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solution of each row."""
-        started = self.request.started
+        started = self.started
         for row in range(evidence.rows):
             yield self._solve_row(row, evidence.take(slice(row, row + 1), 1), started)
             started = time.process_time()
@@ -201,7 +209,7 @@ class BoundPlan(Plan):
     def _solve_row(self, row: int, case: Evidence, started: float) -> Solution:
         sampler = _Sampler.of(self, case)
         for part, values, log_probability, counts in sampler.draw(started):
-            sampler.sums.add(part, values, log_probability, counts)
+            sampler.sums.add_draws(part, values, log_probability, counts)
         return sampler.sums.solution(row, case)
 
 
@@ -211,7 +219,7 @@ class _Sampler:
     def __init__(self, plan: BoundPlan, case: Evidence) -> None:
         self._plan, self._case = plan, case
         self._proposal, log_bound = plan.make_proposal(case)
-        self.sums = SampleSums(plan.request, plan.drawn, log_bound)
+        self.sums = SampleSums(plan, log_bound)
 
     @classmethod
     def of(cls, plan: BoundPlan, case: Evidence) -> _Sampler:
@@ -222,8 +230,8 @@ class _Sampler:
 
     def draw(self, started: float) -> Iterator[_DrawnPart]:
         """Yield solutions of draws, and tell the sums their number."""
-        request, drawn, sums = self._plan.request, self._plan.drawn, self.sums
-        forward = draw_forward(request.problem, self._case, drawn)
+        plan, drawn, sums = self._plan, self._plan.drawn, self.sums
+        forward = draw_forward(plan.problem, self._case, drawn)
         rng = np.random.default_rng(_SEED)
         for count in self._plan.split_draws(started):
             values, log_probability = self._proposal.draw(count, rng, forward)
@@ -233,7 +241,7 @@ class _Sampler:
                 _, first, counts = np.unique(stacked, axis=1, return_index=True, return_counts=True)
             distinct = {name: values[name][first] for name in drawn.names}
             sums.draws += count
-            for part in solve_slices(request, self._case, distinct, drawn.order):
+            for part in solve_slices(plan.problem, self._case, distinct, drawn.order, plan.options):
                 yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
             if sums.is_accurate():
                 break
@@ -250,76 +258,54 @@ class _DrawnPart(NamedTuple):
     counts: NDArray[np.intp]
 
 
-def _table_cells_of(request: EngineRequest) -> float:
+def _count_table_cells(options: Options) -> float:
     """Return the most cells of a factor whose table the mini-buckets know."""
     # small tables are in memory anyway
-    return min(TABLE_CELLS, max(SMALL_TABLE, request.options.max_bytes / 16))
+    return min(TABLE_CELLS, max(SMALL_TABLE, options.max_bytes / 16))
 
 
-class SampleSums:
-    """Sums over draws, from which estimates and their bounds are computed; the largest weight is one."""
+class SampleSums(WeightedSums):
+    """Sums over draws, from which estimates and their bounds are computed.
 
-    request: EngineRequest
-    problem: Problem
-    log_bound: float
-    log_scale: float
-    densities: DensitySums
-    moments: dict[int, SampleMoments]
-    total: float
-    squares: float
-    error: float
+    Attributes
+    ----------
+    log_bound : a bound on the logarithms of all weights
+    draws : the number of draws
+    squares : the sum of the squares of the weights
+    mixed, second : for each scope the sums of squared weight times table, and times squared table
+    """
 
-    def __init__(self, request: EngineRequest, drawn: Drawn, log_bound: float) -> None:
-        self.request, self.problem = request, request.problem
+    def __init__(self, plan: BoundPlan, log_bound: float) -> None:
+        super().__init__(plan.problem, plan.drawn.names, plan.problem.sizes, sampled=True)
         self.log_bound = log_bound
         self.draws = 0
+        self.squares: float = 0.0
+        self.mixed = {number: np.zeros_like(table) for number, table in self.tables.items()}
+        self.second = {number: np.zeros_like(table) for number, table in self.tables.items()}
+        self._tolerance = plan.options.tolerance
         self._next_look = FEWEST
         self._logs: list[Values] = []
-        self.log_scale = -math.inf
-        self.densities = DensitySums(request, drawn.names, sampled=True)
-        sizes = self.problem.sizes
-        self.moments = {
-            number: SampleMoments(*(np.zeros([sizes[name] for name in scope]) for _ in range(3)))
-            for number, scope in enumerate(self.problem.scopes)
-            if number not in self.densities.numbers
-        }
-        self.total = self.squares = self.error = 0.0
 
-    def add(
+    def add_draws(
         self, part: Solution, values: dict[str, NDArray[Any]], log_probability: Values, counts: NDArray[np.intp]
     ) -> None:
         """Add the slices in a solution, each with the probability and the number of its draws."""
-        logs = part.log_norm - log_probability
         # no weight exceeds the bound but for rounding
-        logs = np.minimum(logs, self.log_bound)
+        logs = np.minimum(part.log_norm - log_probability, self.log_bound)
         self._logs.append(np.repeat(logs, counts))
-        self._rescale(float(logs.max(initial=-math.inf)))
-        weights = np.exp(logs - self.log_scale) if self.log_scale > -math.inf else np.zeros(len(logs))
-        possible = np.flatnonzero(weights)
-        weights, rows = weights[possible], part.rows[possible]
-        linear = np.asarray(counts[possible] * weights, dtype=np.float64)
-        self.total += float(linear.sum())
-        self.squares += float(linear @ weights)
-        self.error += float(linear @ part.error[possible])
         codes = index_cells(self.problem, values)
-        for number, moments in self.moments.items():
-            scope, table = self.problem.scopes[number], part.tables[number][..., possible]
-            add_slices(moments.first, scope, table, linear, rows, codes)
-            add_slices(moments.mixed, scope, table, linear * weights, rows, codes)
-            add_slices(moments.second, scope, table**2, linear * weights, rows, codes)
-        every = np.zeros(len(logs))
-        every[possible] = linear
-        self.densities.add(part, values, every, self.log_scale)
+        possible, weights, linear = self.add(part, logs, codes, values, counts)
+        self.squares += float(linear @ weights)
+        for number in self.tables:
+            self.add_tables(self.mixed[number], number, part, possible, linear * weights, codes)
+            self.add_tables(self.second[number], number, part, possible, linear * weights, codes, power=2)
 
-    def _rescale(self, top: float) -> None:
-        if not top > self.log_scale:
-            return
-        factor = math.exp(self.log_scale - top)
-        self.log_scale = top
-        self.total, self.error = self.total * factor, self.error * factor
+    def rescale(self, factor: float) -> None:
+        """Multiply all weights by a factor."""
+        super().rescale(factor)
         self.squares *= factor**2
-        for moments in self.moments.values():
-            moments.rescale(factor)
+        for table in (*self.mixed.values(), *self.second.values()):
+            table *= factor**2
 
     @property
     def effective(self) -> float:
@@ -336,9 +322,7 @@ class SampleSums:
         flat = self._flatten()
         estimates = flat.first / self.total
         low, high = self._limit_certainly().bound_ratio(flat)
-        return bool(
-            np.max(np.maximum(estimates - low, high - estimates), initial=0.0) <= self.request.options.tolerance
-        )
+        return bool(np.max(np.maximum(estimates - low, high - estimates), initial=0.0) <= self._tolerance)
 
     def solution(self, row: int, case: Evidence) -> Solution:
         """Return the estimate of the row, with its bounds."""
@@ -352,15 +336,15 @@ class SampleSums:
         bounds: list[Values] = []
         tables: list[Values] = []
         for number in range(len(problem.scopes)):
-            moments = self.moments.get(number)
-            if moments is None:
+            total = self.tables.get(number)
+            if total is None:
                 tables.append(np.ones(1))
                 bounds.append(np.full((4, 1), np.nan))
                 continue
-            stop = start + moments.first.size
-            bounds.append(limits[:, start:stop].reshape(4, *moments.first.shape, 1))
+            stop = start + total.size
+            bounds.append(limits[:, start:stop].reshape(4, *total.shape, 1))
             start = stop
-            share = moments.first if self.total > 0 else np.ones_like(moments.first)
+            share = total if self.total > 0 else np.ones_like(total)
             tables.append((np.full_like(share, np.nan) if impossible else share / share.sum())[..., None])
         # an estimate of zero is none: the upper bound is all that is known
         log_norm = self.log_bound
@@ -374,8 +358,8 @@ class SampleSums:
 
     def _flatten(self) -> SampleMoments:
         """Return the moments of all tables at once, because there may be many small ones."""
-        kinds = zip(*self.moments.values(), strict=True) if self.moments else [[np.zeros(0)]] * 3
-        return SampleMoments(*(np.concatenate([np.ravel(table) for table in tables]) for tables in kinds))
+        kinds = (self.tables, self.mixed, self.second)
+        return SampleMoments(*(np.concatenate([np.empty(0), *map(np.ravel, kind.values())]) for kind in kinds))
 
     def _limit_certainly(self) -> BettingLimits:
         """Return the limits that hold for any number of draws."""
@@ -409,3 +393,174 @@ class SampleSums:
             " where much probability lies in what was not drawn. More max_bytes= make the bounds narrower",
         )
         return certain, AsymptoticLimits(self.total, self.squares)
+
+
+DEVIATIONS = 2.5
+"""Asymptotic intervals have so many standard errors on either side."""
+BOLDEST, BETS = 0.9, 12
+"""The boldest bet risks that part of what there is, and each of the others half of the one before."""
+STAKES = np.array([0.5] + [0.5 / (BETS - 1)] * (BETS - 1))
+"""The parts of the capital that are for each bet: half for the boldest, which is the best one where limits are wide."""
+FEWEST_IN_TAIL = 5
+"""A tail of fewer weights is not assessed."""
+_BISECTIONS = 40
+
+
+class SampleMoments(NamedTuple):
+    """For a table over a scope, the sums over draws of weight times value, and of the products of their squares."""
+
+    first: Values
+    mixed: Values
+    second: Values
+
+
+@dataclass(frozen=True)
+class AsymptoticLimits:
+    """Normal limits of ratios of means, as if one draw more, as heavy as the heaviest, had the worst value.
+
+    Attributes
+    ----------
+    total, squares : the sums of the draws' weights, the largest of which is one, and of the squares of these
+    """
+
+    total: float
+    squares: float
+
+    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
+        """Return the limits of the ratios."""
+        p = moments.first / self.total
+        squares = np.maximum(moments.second - 2 * p * moments.mixed + p**2 * self.squares, 0.0)
+        half = DEVIATIONS * np.sqrt(squares) / self.total
+        low, high = moments.first / (self.total + 1) - half, (moments.first + 1) / (self.total + 1) + half
+        return np.maximum(low, 0.0), np.minimum(high, 1.0)
+
+
+@dataclass(frozen=True)
+class BettingLimits:
+    """Limits that hold for any number of draws, also for one that depends on them, if no weight exceeds `reach`.
+
+    Attributes
+    ----------
+    count : the number of draws
+    total, squares : as in `AsymptoticLimits`
+    reach : in units of the largest weight drawn
+    risk : that the limits of one ratio do not hold
+    """
+
+    count: int
+    total: float
+    squares: float
+    reach: float
+    risk: float
+
+    @property
+    def least_width(self) -> float:
+        """Half the width of the limits of a ratio whose values don't differ between draws."""
+        if self.total == 0:
+            return 0.5
+        excess = self.reach * math.log(4 / self.risk) / (BOLDEST * self.total)
+        return 0.5 * excess / (1 + excess)
+
+    def bound_log_mean(self, log_scale: float, log_bound: float) -> tuple[float, float]:
+        """Return the limits of the logarithm of the expected weight."""
+        if self.total == 0:
+            return -math.inf, log_bound
+        mean, count = self.total / self.count, self.count
+        # two bets, and Markov's inequality below: a mean is k times its expectation with at most the probability 1 / k
+        risk = self.risk / 3
+
+        def is_possible(logs: Values) -> NDArray[np.bool_]:
+            means = np.exp(logs)
+            surplus = self.total - count * means
+            squares = np.maximum(self.squares - 2 * means * self.total + count * means**2, 0.0)
+            least = np.where(surplus > 0, means, np.maximum(self.reach - means, means * 1e-12))
+            return _get_rich(np.abs(surplus), squares, least) < -math.log(risk)
+
+        start = np.log([mean])
+        low = _bisect(is_possible, start, np.log([risk * mean]))[0]
+        high = _bisect(is_possible, start, np.log([max(self.reach, mean)]))[0]
+        return log_scale + float(low), min(log_scale + float(high), log_bound)
+
+    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
+        """Return the limits of the ratios p: those against which a bet on w (t - p) does not make rich.
+
+        Values t are between 0 and 1, so that w (t - p) is at least -p times the largest weight, and at most 1 - p times
+        that.
+        """
+        if self.total == 0:
+            return np.zeros_like(moments.first), np.ones_like(moments.first)
+        level = math.log(2 / self.risk)
+
+        def is_possible(p: Values) -> NDArray[np.bool_]:
+            surplus = moments.first - p * self.total
+            squares = np.maximum(moments.second - 2 * p * moments.mixed + p**2 * self.squares, 0.0)
+            least = self.reach * np.where(surplus > 0, p, 1 - p)
+            return _get_rich(np.abs(surplus), squares, least) < level
+
+        estimate = np.clip(moments.first / self.total, 0.0, 1.0)
+        return _bisect(is_possible, estimate, np.zeros_like(estimate)), _bisect(
+            is_possible, estimate, np.ones_like(estimate)
+        )
+
+
+def _get_rich(surplus: Values, squares: Values, least: Values) -> Values:
+    r"""Return a lower bound on the logarithm of the average capital of bets on numbers which are at least `-least`.
+
+    A bet that risks the part m has the capital :math:`\prod_i (1 + m s_i / c)`, and :math:`\log(1 + x) \ge x - x^2
+    \psi(m) / m^2` for :math:`x \ge -m` with :math:`\psi(m) = -\log(1 - m) - m` (Fan, Grama & Liu 2015, "Exponential
+    inequalities for martingales with applications").
+
+    Parameters
+    ----------
+    surplus, squares : the sums of the numbers, and of their squares
+    """
+    bets = BOLDEST * 0.5 ** np.arange(BETS)
+    shape = (BETS, *(1,) * np.ndim(surplus))
+    divisor = np.where(least > 0, least, 1.0)
+    scaled, spread = surplus / divisor, squares / divisor / divisor
+    gains = bets.reshape(shape) * scaled + (np.log1p(-bets) + bets).reshape(shape) * spread
+    capital = logsumexp(gains + np.log(STAKES).reshape(shape), axis=0)
+    # whoever can lose nothing may bet all
+    return np.asarray(np.where(surplus > 0, np.where(least > 0, capital, np.inf), -np.inf))
+
+
+def _bisect(is_possible: Callable[[Values], NDArray[np.bool_]], inside: Values, outside: Values) -> Values:
+    """Return the end of what is possible between points that are and others, or these where they are possible, too."""
+    end, reached = outside, is_possible(outside)
+    for _ in range(_BISECTIONS):
+        middle = (inside + outside) / 2
+        fine = is_possible(middle)
+        inside, outside = np.where(fine, middle, inside), np.where(fine, outside, middle)
+    return np.asarray(np.where(reached, end, outside))
+
+
+def estimate_tail(log_weights: Values) -> float:
+    """Return the shape of a generalized Pareto distribution of the largest weights (Zhang & Stephens 2009).
+
+    Weights have a variance below 1/2; above 0.7 their mean is not known from any practical number of draws.
+
+    Examples
+    --------
+    >>> levels = (np.arange(4000) + 0.5) / 4000
+    >>> [round(estimate_tail(-shape * np.log(levels)), 1) for shape in (0.3, 0.9)]
+    [0.3, 0.9]
+    """
+    count = len(log_weights)
+    size = math.ceil(min(0.2 * count, 3 * math.sqrt(count)))
+    if size < FEWEST_IN_TAIL or not np.isfinite(log_weights).any():
+        return math.inf
+    largest = np.sort(np.partition(log_weights, count - size - 1)[count - size - 1 :])
+    weights = np.exp(largest - largest[-1])
+    excess = weights[1:] - weights[0]
+    if excess[-1] <= 0:
+        return -math.inf
+    # the profile likelihood of the scale over a grid around its first quartile, averaged by its weights
+    points = 30 + int(math.sqrt(size))
+    quartile = max(float(excess[max(int(size / 4 + 0.5) - 1, 0)]), float(excess[-1]) * 1e-12)
+    grid = 1 / excess[-1] + (1 - np.sqrt(points / (np.arange(points) + 0.5))) / (3 * quartile)
+    shapes = np.log1p(-grid[:, None] * excess).mean(axis=1)
+    profile = size * (np.log(-grid / shapes) - shapes - 1)
+    scale = float(np.sum(grid * np.exp(profile - logsumexp(profile))))
+    shape = float(np.log1p(-scale * excess).mean())
+    # a weak prior at 1/2, because the tail is short
+    return (size * shape + 10 * 0.5) / (size + 10)

@@ -1,31 +1,45 @@
 """The engine of sum-product elimination, with quadrature for hidden continuous variables without a closed form.
 
 Rows are solved in chunks, on a grid of nodes that all rows share where it is fine enough, else on nodes of their own.
+
+Rows that differ in what is observed are solved apart where they would be too wide together. A variable that some rows
+know is hidden in the problem of all rows. In that of the rows which know it, it is observed, and takes no dimension; so
+only the rows whose own problem is too wide are sliced, sampled or refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self, TypeAlias
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import Axis, NodeAxis, node_axis
-from hybridbn.inference.elimination.executor import Executor, normalize
-from hybridbn.inference.elimination.patterns import PatternExecutor, RowGroup
-from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
+from hybridbn.errors import TooWide
+from hybridbn.inference.axes import Axis, NodeAxis, StateAxis, node_axis
+from hybridbn.inference.compilation import Problem, problem_of
+from hybridbn.inference.elimination.factors import RowGroup, group_rows, normalize, run_program, run_program_in_logs
+from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.problem import Problem
-from hybridbn.inference.quadrature.grids import place_nodes, refinement_tolerance, start_cells, table_size
-from hybridbn.inference.quadrature.shared_grids import RowAssessment, SharedGrid, make_shared_grid, refine_shared_grid
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.grid import PiecewisePosterior
+from hybridbn.inference.posteriors.mixtures import GaussianPosterior
+from hybridbn.inference.quadrature.grids import (
+    RowAssessment,
+    SharedGrid,
+    make_shared_grid,
+    place_nodes,
+    refine_shared_grid,
+    refinement_tolerance,
+    start_cells,
+    table_size,
+)
 from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
-from hybridbn.potentials.base import freeze
-from hybridbn.variables import Values
+from hybridbn.variables import Continuous, Values
 
-__all__ = ["Elimination", "EliminationPlan", "solve_in_chunks", "split_rows"]
+__all__ = ["Elimination", "EliminationPlan", "RowPatterns", "solve_in_chunks", "split_rows"]
 
 CHUNK_BYTES = 1 << 22
 """The largest table of a chunk has about this size, so that it stays in the cache of the processor."""
@@ -40,7 +54,6 @@ NEARLY = 1e-6
 _OnGrid: TypeAlias = tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]
 """The solution on a grid, the rows for which it is accurate, and the cells that are too coarse for others."""
 _SolveOnGrid: TypeAlias = Callable[[Problem, SharedGrid, Evidence, NDArray[np.intp], float], _OnGrid]
-_FIRST = freeze(np.arange(1))
 _NOTHING: frozenset[str] = frozenset()
 
 
@@ -49,9 +62,9 @@ class Elimination(Engine):
 
     rank = 50
 
-    def plan(self, request: EngineRequest) -> Plan:
+    def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan:
         """Return the plan, with the cost of the widest table."""
-        return EliminationPlan.of(request.problem, request.evidence, request.options)
+        return EliminationPlan.of(problem, evidence, options)
 
 
 @dataclass
@@ -73,8 +86,7 @@ class EliminationPlan(Plan):
         widest, cells = problem, _table_cells(problem)
         # the table with all of them hidden is the largest; the others are looked at only where that is too large
         if grouped and problem.partly_observed and evidence.rows and 16 * cells > options.max_bytes:
-            patterns = np.unique(_flag_observed(problem, evidence), axis=1)
-            groups = [problem.restrict_to_observed(_list_observed(problem, pattern)) for pattern in patterns.T]
+            groups = [problem.restrict_to_observed(known) for known, _ in _group_rows(problem, evidence)]
             widest = max(groups, key=_table_cells)
             cells = _table_cells(widest)
         order = widest.order
@@ -89,16 +101,20 @@ class EliminationPlan(Plan):
 
 
 def split_rows(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
-    """Yield chunks of row numbers with their evidence; the size depends on the problem alone, as sums over them do."""
-    if evidence.rows == 1:
-        yield _FIRST, evidence
+    """Yield chunks of row numbers with their evidence."""
+    chunk = count_rows_at_once(problem)
+    if evidence.rows <= chunk:
+        yield np.arange(evidence.rows), evidence
         return
-    row = 8 * max(problem.order.largest, 1.0)
-    chunk = int(min(max(CHUNK_BYTES / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
-    for start in range(0, max(evidence.rows, 1), chunk):
+    for start in range(0, evidence.rows, chunk):
         rows = np.arange(start, min(start + chunk, evidence.rows))
-        whole = len(rows) == evidence.rows
-        yield rows, evidence if whole else evidence.take(slice(start, start + chunk), len(rows))
+        yield rows, evidence.take(slice(start, start + chunk), len(rows))
+
+
+def count_rows_at_once(problem: Problem) -> int:
+    """Return how many rows are solved at once, which depends on the problem alone, as sums over rows do."""
+    row = 8 * max(problem.order.largest, 1.0)
+    return int(min(max(CHUNK_BYTES / row, 64), max(MOST_BYTES / row, 1), MOST_ROWS))
 
 
 def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> Iterator[Solution]:
@@ -110,9 +126,16 @@ def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> I
         if not len(rows):
             return
         evidence = evidence.take(rows, len(rows))
-    for members, restricted, group_evidence in _split_by_pattern(problem, evidence):
+    solve = _solve_with_nodes if problem.nodes else _solve_without_nodes
+    if not problem.partly_observed or not evidence.rows:
+        yield from solve(problem, evidence, rows, options)
+        return
+    # in the problem of a group an observed variable has no nodes, and the rows can share a grid
+    for known, members in _group_rows(problem, evidence):
+        part = evidence.observe_only(problem.partly_observed, known, members)
+        restricted = problem.restrict_to_observed(known)
         solve = _solve_with_nodes if restricted.nodes else _solve_without_nodes
-        for solution in solve(restricted, group_evidence, rows[members], options):
+        for solution in solve(restricted, part, rows[members], options):
             yield _add_observed_targets(problem, solution)
     del tables
 
@@ -123,6 +146,8 @@ def _solve_without_nodes(
     def solve_part(part: tuple[NDArray[np.intp], Evidence]) -> Solution:
         return _solve(problem, part[1], rows[part[0]], {}, np.zeros(len(part[0])))
 
+    if evidence.rows <= count_rows_at_once(problem):
+        return iter([_solve(problem, evidence, rows, {}, np.zeros(evidence.rows))])
     return run_in_threads(solve_part, split_rows(problem, evidence), options.jobs)
 
 
@@ -192,8 +217,8 @@ def _solve_patterns(
     """Return the solution on a grid, the rows for which it is accurate, and the cells that are too coarse for
     others.
     """
-    assert isinstance(grid.executor, PatternExecutor)
-    run = grid.executor.run(grid.axes, evidence)
+    assert grid.patterns is not None
+    run = grid.patterns.run(grid.axes, evidence)
     kept = len(problem.scopes)
     hidden = {
         name: RowGroup(groups[_NOTHING].rows, normalize(groups[_NOTHING].array))
@@ -244,46 +269,15 @@ def _assess_groups(grid: SharedGrid, hidden: Mapping[str, RowGroup], rows: int, 
     return RowAssessment(fine, error, splits)
 
 
-def _split_by_pattern(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Problem, Evidence]]:
-    """Yield groups of rows in which the same variables with nodes are observed, with their own problem and evidence.
-
-    In such a problem an observed variable has no nodes, and the rows can share a grid.
-    """
-    if not problem.partly_observed or not evidence.rows:
-        yield np.arange(evidence.rows), problem, evidence
-        return
-    patterns, group = np.unique(_flag_observed(problem, evidence), axis=1, return_inverse=True)
-    order = np.argsort(group.ravel(), kind="stable")
-    ends = np.cumsum(np.bincount(group.ravel()))
-    for pattern, rows in zip(patterns.T, np.split(order, ends[:-1]), strict=True):
-        known = _list_observed(problem, pattern)
-        findings = {
-            name: finding
-            for name, finding in evidence.findings.items()
-            if name not in problem.partly_observed or name in known
-        }
-        yield (
-            rows,
-            problem.restrict_to_observed(known),
-            Evidence(findings, evidence.rows, evidence.single).take(rows, len(rows)),
-        )
-
-
-def _flag_observed(problem: Problem, evidence: Evidence) -> NDArray[np.bool_]:
-    """Return which of the partly observed variables are observed (variables, rows)."""
-    return np.array([evidence.findings[name].observed for name in problem.partly_observed])
-
-
-def _list_observed(problem: Problem, pattern: NDArray[np.bool_]) -> frozenset[str]:
-    return frozenset(name for name, there in zip(problem.partly_observed, pattern, strict=True) if there)
+def _group_rows(problem: Problem, evidence: Evidence) -> list[tuple[frozenset[str], NDArray[np.intp]]]:
+    """Return which of the partly observed variables are observed, with the rows in which just these are."""
+    return group_rows({name: evidence.findings[name].observed for name in problem.partly_observed}, evidence.rows)
 
 
 def _add_observed_targets(problem: Problem, solution: Solution) -> Solution:
     """Add axes of one node for targets that are observed in these rows and hidden in others."""
-    if solution.problem is problem:
-        return solution
     axes, tables = dict(solution.axes), list(solution.tables)
-    for number, name in enumerate(problem.targets):
+    for number, name in enumerate(problem.question.targets):
         if name in problem.partly_observed and name not in axes:
             values = solution.evidence.findings[name].values
             axes[name] = axis = node_axis(values[None], values[None], values)
@@ -360,8 +354,7 @@ def _solve_on_grid(
     """Return the solution on a shared grid, the rows for which it is accurate, and the cells that are too coarse for
     others.
     """
-    assert isinstance(grid.executor, Executor)
-    run = grid.executor.run(grid.axes, evidence)
+    run = run_program(grid.program, grid.sources, grid.axes, evidence)
     kept = len(problem.scopes)
     marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))
     settled, error, splits = grid.assess_rows(marginals, evidence, tolerance)
@@ -436,11 +429,137 @@ def _solve(
             log_norm = np.log(total) + top
         tables = [normalize(table) if scope else normalize(total) for scope in problem.scopes]
         return Solution(problem, rows, evidence, axes, tables, log_norm, error)
-    run = problem.executor.run(axes, evidence, logs)
+    run = run_program(problem.program, problem.sources, axes, evidence, logs)
     if run.doubtful.any():
         again = np.flatnonzero(run.doubtful)
-        fresh = problem.executor.run_in_logs(_select_axis_rows(axes, again), evidence.take(again, len(again)), logs)
+        part = evidence.take(again, len(again))
+        fresh = run_program_in_logs(problem.program, problem.sources, _select_axis_rows(axes, again), part, logs)
         run.log_norm[again] = fresh.log_norm
         for table, better in zip(run.tables, fresh.tables, strict=True):
             table[..., again] = better
     return Solution(problem, rows, evidence, axes, run.tables, run.log_norm, error)
+
+
+MOST_PATTERNS = 1 << 12
+"""Tables in which more patterns are observed are solved by one problem or not at all."""
+
+
+class RowPatterns(Engine):
+    """Elimination, slices or sampling for each pattern of what is observed."""
+
+    rank = 57
+
+    def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
+        """Return the plan, None where rows don't differ, or where some of them are too wide by themselves."""
+        return PatternPlan.of(problem, evidence, options)
+
+
+@dataclass
+class PatternPlan(Plan):
+    """A plan for each pattern, by the observed variables."""
+
+    problem: Problem
+    names: Sequence[str]
+    plans: dict[frozenset[str], Plan]
+    cells: float
+    clique: Sequence[str]
+    held_bytes: float
+    operations: float
+
+    @classmethod
+    def of(cls, problem: Problem, evidence: Evidence, options: Options) -> PatternPlan | None:
+        """Plan the rows of each pattern, those first that know least."""
+        names = [
+            name
+            for name, finding in evidence.findings.items()
+            if finding.plain and not finding.hard and isinstance(problem.axes.get(name), StateAxis)
+        ]
+        if problem.question.drawn or not names or evidence.rows < 2:
+            return None
+        groups = _sort_groups(names, evidence)
+        if not 1 < len(groups) <= MOST_PATTERNS:
+            return None
+        plans = {}
+        for known, rows in groups:
+            own = evidence.observe_only(names, known, rows)
+            question = replace(problem.question, only=frozenset(problem.potentials))
+            try:
+                plans[known] = choose_plan(problem_of(problem.snapshot, question, own), own, options)
+            except TooWide:
+                return None
+        widest = max(plans.values(), key=lambda plan: plan.held_bytes)
+        operations = sum(plan.operations for plan in plans.values())
+        return cls(problem, names, plans, widest.cells, widest.clique, widest.held_bytes, operations)
+
+    def solve(self, evidence: Evidence) -> Iterator[Solution]:
+        """Yield the solutions of each group of rows, with tables over the scopes of all rows."""
+        problem = self.problem
+        sampled = any(plan.sampled for plan in self.plans.values())
+        for known, rows in _sort_groups(self.names, evidence):
+            own = evidence.observe_only(self.names, known, rows)
+            for part in self.plans[known].solve(own):
+                there = rows[part.rows]
+                chosen = evidence.take(there, len(there))
+                densities = self._list_densities(part)
+                tables, bounds = [], []
+                for number, scope in enumerate(problem.scopes):
+                    if number in densities:
+                        tables.append(np.ones(len(there)))
+                        bounds.append(np.full((2, len(there)), np.nan))
+                        continue
+                    tables.append(_expand(problem, scope, part, part.tables[number], chosen))
+                    limits = [part.tables[number]] * 2 if part.bounds is None else part.bounds[number]
+                    bounds.append(np.stack([_expand(problem, scope, part, limit, chosen) for limit in limits], axis=0))
+                bounds.append(np.stack([part.log_norm] * 2) if part.bounds is None else part.bounds[-1])
+                yield replace(
+                    part,
+                    problem=problem,
+                    rows=there,
+                    evidence=chosen,
+                    tables=tables,
+                    bounds=bounds if sampled else None,
+                    densities=densities,
+                )
+
+    def _list_densities(self, part: Solution) -> dict[int, ContinuousPosterior]:
+        """Return the densities of the continuous targets that have no cells, by number."""
+        problem, question = self.problem, self.problem.question
+        densities: dict[int, ContinuousPosterior] = dict(part.densities or {})
+        if question.joint or question.over:
+            return densities
+        for number, name in enumerate(question.targets):
+            component, table = part.problem.component_of.get(name), part.tables[number]
+            variable = problem.potentials[name].child
+            if number in densities or not isinstance(variable, Continuous):
+                continue
+            if component is not None:
+                means, variances = component.marginals((name,), part.axes, part.evidence)
+                weights, mean, variance = (
+                    np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1])
+                    for array in (table, means[0], variances[0])
+                )
+                densities[number] = GaussianPosterior.of(variable, weights, mean, variance)
+            elif isinstance(axis := part.axes.get(name), NodeAxis):
+                cells = problem.potentials[name].point_cells
+                densities[number] = PiecewisePosterior.of(variable, axis.low, axis.high, table, cells)
+        return densities
+
+
+def _sort_groups(names: Sequence[str], evidence: Evidence) -> list[tuple[frozenset[str], NDArray[np.intp]]]:
+    """Return which of the variables are observed, with the rows in which just these are; few observed ones first."""
+    groups = group_rows({name: evidence.findings[name].observed for name in names}, evidence.rows)
+    return sorted(groups, key=lambda group: len(group[0]))
+
+
+def _expand(problem: Problem, scope: tuple[str, ...], part: Solution, table: Values, evidence: Evidence) -> Values:
+    """Return a table with a dimension for each name of a scope, those that are observed in these rows too."""
+    own = [name for name in scope if name not in part.problem.hard]
+    known = [name for name in scope if name in part.problem.hard]
+    if not known:
+        return table
+    sizes = [part.axes[name].size if name in part.axes else problem.sizes[name] for name in scope]
+    full = np.zeros([*sizes, evidence.rows])
+    turned = np.moveaxis(full, [scope.index(name) for name in known], range(len(known)))
+    places: list[Any] = [evidence.findings[name].values for name in known]
+    turned[(*places, *[slice(None)] * len(own), np.arange(evidence.rows))] = np.moveaxis(table, -1, 0)
+    return full

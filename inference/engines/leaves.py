@@ -26,16 +26,15 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.answers import AnyNetwork
-from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution, choose_plan
+from hybridbn.inference.compilation import Problem, Question, problem_of
+from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.engines.naive_bayes import BlockAnswer, BlockPlan, NaiveBayesPlan, NaiveBayesTables
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior, merge_near_parts
-from hybridbn.inference.problem import Question, problem_of
+from hybridbn.inference.posteriors.mixtures import GaussianPosterior, merge_near_parts
 from hybridbn.inference.queries import log_evidence_of
-from hybridbn.inference.relevance import ancestors
+from hybridbn.inference.relevance import Snapshot, ancestors
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.snapshot import Snapshot
+from hybridbn.inference.solutions import AnyNetwork
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -70,30 +69,33 @@ class Leaves(Engine):
 
     rank = 8
 
-    def plan(self, request: EngineRequest) -> Plan | None:
+    def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return a plan where the target is below a leaf, and nothing but values of attributes is known."""
-        question, findings = request.question, request.evidence.findings
+        question, findings = problem.question, evidence.findings
         if len(question.targets) != 1 or question != Question(question.targets):
             return None
         if not all(finding.plain for finding in findings.values()):
             return None
-        snapshot, target = Snapshot.of(request.network), question.targets[0]
+        snapshot, target = problem.snapshot, question.targets[0]
         own = snapshot.by_name[target]
         boxes, table = _find_boxes(snapshot, target), own.as_table()
         if boxes is None:
-            mixture = None if request.evidence.single else mixture_of(snapshot, target)
-            if mixture is None or request.problem.scopes != ((target,),) or not findings.keys() <= mixture.logs.keys():
+            if evidence.single or problem.scopes != ((target,),):
                 return None
-            return NaiveBayesPlan(request, mixture)
+            if not all(finding.codes_only for finding in findings.values()):
+                return None
+            mixture = mixture_of(snapshot, target)
+            if mixture is None or not findings.keys() <= mixture.logs.keys():
+                return None
+            return NaiveBayesPlan(problem, evidence, options, mixture)
         if table is not None:
-            return ClassPlan.of(request, snapshot, boxes, table)
+            return ClassPlan.of(problem, evidence, options, boxes, table)
         regression = BoxedRegression.of(snapshot, target, boxes)
-        return None if regression is None else NumberPlan.of(request, regression)
+        return None if regression is None else NumberPlan.of(problem, evidence, options, regression)
 
-    def offer(self, request: EngineRequest) -> str | None:
+    def offer(self, problem: Problem, evidence: Evidence, options: Options) -> str | None:
         """Return what draws would cost."""
-        allowed = replace(request, options=replace(request.options, beyond="bound"))
-        plan = self.plan(allowed)
+        plan = self.plan(problem, evidence, replace(options, beyond="bound"))
         return f"beyond='bound' ({DRAWS} draws of what is missing in a row)" if isinstance(plan, NumberPlan) else None
 
 
@@ -207,29 +209,43 @@ class ClassPlan(BlockPlan):
     """Looking up the class probabilities of the boxes of all rows."""
 
     def __init__(
-        self, request: EngineRequest, snapshot: Snapshot, boxes: Boxes, target: Multinomial, densities: list[Potential]
+        self,
+        problem: Problem,
+        evidence: Evidence,
+        options: Options,
+        boxes: Boxes,
+        target: Multinomial,
+        densities: list[Potential],
     ) -> None:
-        self.request: EngineRequest = request
+        self.problem: Problem = problem
+        self.options: Options = options
         self._boxes, self._target = boxes, target
-        self._averages: _Averages | None = _Averages(boxes, densities, snapshot) if densities else None
+        self._averages: _Averages | None = _Averages(boxes, densities, problem.snapshot) if densities else None
         self.cells: float = float(len(boxes.child) * (len(target.child) + len(densities)))
         self.clique: Sequence[str] = (boxes.child.name, target.child.name)
-        self.operations: float = float(len(boxes.child) / 64 * len(boxes.parents) * request.evidence.rows)
-        self.held_bytes: float = 8 * self.cells + _BITS + 8.0 * len(target.child) * request.evidence.rows
+        self.operations: float = float(len(boxes.child) / 64 * len(boxes.parents) * evidence.rows)
+        self.held_bytes: float = 8 * self.cells + _BITS + 8.0 * len(target.child) * evidence.rows
         self.block: int = max(_BITS // len(boxes.child), 1)
 
     @classmethod
-    def of(cls, request: EngineRequest, snapshot: Snapshot, boxes: Boxes, target: Multinomial) -> Self | None:
+    def of(
+        cls,
+        problem: Problem,
+        evidence: Evidence,
+        options: Options,
+        boxes: Boxes,
+        target: Multinomial,
+    ) -> Self | None:
         """Return a plan where the leaf is the only parent, and known or a function of independent attributes."""
-        name, findings = target.child.name, request.evidence.findings
-        if len(target.parents) != 1 or request.problem.scopes != ((name,),) or {name, boxes.child.name} & set(findings):
+        name, findings = target.child.name, evidence.findings
+        if len(target.parents) != 1 or problem.scopes != ((name,),) or {name, boxes.child.name} & set(findings):
             return None
         tested = [parent.name for parent in boxes.parents]
         if all(name in findings and findings[name].hard for name in tested):
-            return cls(request, snapshot, boxes, target, [])
-        densities = [snapshot.by_name[name] for name in dict.fromkeys([*tested, *findings])]
-        independent = boxes.overlap is not None and _are_independent(densities, snapshot, findings)
-        return cls(request, snapshot, boxes, target, densities) if independent else None
+            return cls(problem, evidence, options, boxes, target, [])
+        densities = [problem.snapshot.by_name[name] for name in dict.fromkeys([*tested, *findings])]
+        independent = boxes.overlap is not None and _are_independent(densities, problem.snapshot, findings)
+        return cls(problem, evidence, options, boxes, target, densities) if independent else None
 
     def answer(self, evidence: Evidence) -> BlockAnswer:
         """Return the means of the tables of each row's boxes."""
@@ -468,28 +484,29 @@ class BoxedRegression:
 class NumberPlan(BlockPlan):
     """Looking up the leaves of all rows, in which everything needed is known."""
 
-    def __init__(self, request: EngineRequest, target: BoxedRegression) -> None:
-        self.request: EngineRequest = request
+    def __init__(self, problem: Problem, evidence: Evidence, options: Options, target: BoxedRegression) -> None:
+        self.problem: Problem = problem
+        self.options: Options = options
         self.target: BoxedRegression = target
         leaves = len(target.boxes.child)
         self.parts: int = (target.boxes.overlap or leaves) * len(target.kind_shares)
         self.cells: float = float(leaves * len(target.kind_shares) * (len(target.parents) + 2))
         self.clique: Sequence[str] = (target.boxes.child.name, target.potential.child.name)
-        self.operations: float = float(self.parts * (len(target.parents) + 2) * request.evidence.rows)
+        self.operations: float = float(self.parts * (len(target.parents) + 2) * evidence.rows)
         self.held_bytes: float = 8.0 * (self.cells + PARTS * (len(target.parents) + 8))
         self.block: int = max(PARTS // self.parts, 1)
 
     @classmethod
-    def of(cls, request: EngineRequest, target: BoxedRegression) -> NumberPlan | None:
+    def of(cls, problem: Problem, evidence: Evidence, options: Options, target: BoxedRegression) -> NumberPlan | None:
         """Return a plan where all attributes that matter are known, or some of them if draws are allowed."""
-        findings = request.evidence.findings
+        findings = evidence.findings
         if not findings.keys() <= target.attributes:
             return None
         known = {name for name, finding in findings.items() if finding.hard}
         if target.needed <= known:
-            return NumberPlan(request, target)
-        allowed = request.options.beyond == "bound" and not known.issuperset(target.tested)
-        return DrawnNumberPlan(request, target) if allowed else None
+            return NumberPlan(problem, evidence, options, target)
+        allowed = options.beyond == "bound" and not known.issuperset(target.tested)
+        return DrawnNumberPlan(problem, evidence, options, target) if allowed else None
 
     def answer(self, evidence: Evidence) -> BlockAnswer:
         """Return the mixtures of the regressions of each row's leaves."""
@@ -504,8 +521,8 @@ class DrawnNumberPlan(NumberPlan):
 
     sampled = True
 
-    def __init__(self, request: EngineRequest, target: BoxedRegression) -> None:
-        super().__init__(request, target)
+    def __init__(self, problem: Problem, evidence: Evidence, options: Options, target: BoxedRegression) -> None:
+        super().__init__(problem, evidence, options, target)
         self.operations: float = DRAWS * self.operations
         self.block: int = ROWS
 
@@ -521,15 +538,15 @@ class DrawnNumberPlan(NumberPlan):
 
     def _solve_exactly(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of rows whose missing cells are averaged over in closed form."""
-        problem = problem_of(self.request.network, self.request.question, evidence)
-        yield from choose_plan(replace(self.request, problem=problem, evidence=evidence)).solve(evidence)
+        problem = problem_of(self.problem.snapshot, self.problem.question, evidence)
+        yield from choose_plan(problem, evidence, self.options).solve(evidence)
 
     def answer(self, evidence: Evidence) -> BlockAnswer:
         """Return the means over draws of what is missing."""
         from scipy.stats import qmc
 
         network = self.target.extend(evidence.findings)
-        options = replace(self.request.options, beyond=None, impossible="nan")
+        options = replace(self.options, beyond=None, impossible="nan")
         logs = log_evidence_of(network, evidence, options)
         possible = np.flatnonzero(logs > -np.inf)
         repeated = np.repeat(possible, DRAWS)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.answers import AnyNetwork
-from hybridbn.inference.engines import Engine, EngineRequest, Plan, Solution
+from hybridbn.inference.compilation import Problem, Question
+from hybridbn.inference.engines import Engine, Plan, Solution
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.problem import Question
+from hybridbn.inference.solutions import AnyNetwork
 from hybridbn.jobs import run_in_threads
+from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:
@@ -116,10 +117,12 @@ def naive_bayes_of(network: AnyNetwork, target: str) -> NaiveBayesTables | None:
     if why_not_naive_bayes(network, target):
         return None
     tables = {name: table for name in network if (table := network.potential(name).as_table())}
-    own = tables.pop(target)
+    own = tables[target]
+    # variables without arcs do not matter
+    attributes = {name: table for name, table in tables.items() if table.parents}
     with np.errstate(divide="ignore"):
-        logs = {name: np.log(table.table.T) for name, table in tables.items()}
-        variables = {name: table.child for name, table in tables.items()}
+        logs = {name: np.log(table.table.T) for name, table in attributes.items()}
+        variables = {name: table.child for name, table in attributes.items()}
         return NaiveBayesTables(own.child, np.log(own.table), variables, logs)
 
 
@@ -162,12 +165,13 @@ class BlockPlan(Plan):
 
     Attributes
     ----------
-    request : the question
+    problem, options : the question, and how it is to be answered
     block : the number of rows that are answered at a time
     """
 
     distinct = False
-    request: EngineRequest
+    problem: Problem
+    options: Options
     block: int
 
     @abstractmethod
@@ -176,7 +180,7 @@ class BlockPlan(Plan):
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of blocks of rows."""
-        problem = self.request.problem
+        problem = self.problem
 
         def solve_block(start: int) -> Solution:
             part = slice(start, min(start + self.block, evidence.rows))
@@ -186,7 +190,7 @@ class BlockPlan(Plan):
             densities = None if density is None else {0: density}
             return Solution(problem, rows, own, dict(problem.axes), [table], log_norm, error, densities=densities)
 
-        return run_in_threads(solve_block, range(0, max(evidence.rows, 1), self.block), self.request.options.jobs)
+        return run_in_threads(solve_block, range(0, max(evidence.rows, 1), self.block), self.options.jobs)
 
 
 class NaiveBayes(Engine):
@@ -194,19 +198,19 @@ class NaiveBayes(Engine):
 
     rank = 10
 
-    def plan(self, request: EngineRequest) -> Plan | None:
+    def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return a plan where the network is of this kind and the evidence holds nothing but values of its
         attributes.
         """
-        question, evidence = request.question, request.evidence
+        question, findings = problem.question, evidence.findings
         if evidence.single or len(question.targets) != 1 or question != Question(question.targets):
             return None
-        tables = naive_bayes_of(request.network, question.targets[0])
-        if tables is None or request.problem.scopes != (question.targets,):
+        if problem.scopes != (question.targets,) or not all(finding.codes_only for finding in findings.values()):
             return None
-        if not all(finding.plain and name in tables.variables for name, finding in evidence.findings.items()):
+        tables = naive_bayes_of(problem.snapshot, question.targets[0])
+        if tables is None or not findings.keys() <= tables.variables.keys():
             return None
-        return NaiveBayesPlan(request, tables)
+        return NaiveBayesPlan(problem, evidence, options, tables)
 
 
 class NaiveBayesPlan(BlockPlan):
@@ -214,14 +218,15 @@ class NaiveBayesPlan(BlockPlan):
 
     block = _SOLVED
 
-    def __init__(self, request: EngineRequest, tables: NaiveBayesTables) -> None:
-        self.request: EngineRequest = request
+    def __init__(self, problem: Problem, evidence: Evidence, options: Options, tables: NaiveBayesTables) -> None:
+        self.problem: Problem = problem
+        self.options: Options = options
         self._tables = tables
         width = tables.leaves * len(tables.target)
         self.cells: float = float(width * sum(len(variable) + 1 for variable in tables.variables.values()))
         self.clique: Sequence[str] = (tables.target.name, *tables.variables)
-        self.operations: float = float(width * len(tables.variables) * request.evidence.rows)
-        self.held_bytes: float = 8 * (self.cells + 2 * len(tables.target) * request.evidence.rows)
+        self.operations: float = float(width * len(tables.variables) * evidence.rows)
+        self.held_bytes: float = 8 * (self.cells + 2 * len(tables.target) * evidence.rows)
 
     def answer(self, evidence: Evidence) -> BlockAnswer:
         """Return the normalized scores."""

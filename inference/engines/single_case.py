@@ -1,7 +1,7 @@
 """The engine of single cases in networks of tables, which compiles and computes in one pass.
 
 The tables that a question needs are sliced at the observed states and eliminated at once; see
-`hybridbn.inference.elimination.single_case`. What the first case leaves behind answers the same question about other
+`hybridbn.inference.elimination.compilers`. What the first case leaves behind answers the same question about other
 cases in less time. Questions that need anything but tables, or tables too large, are left to the engines.
 """
 
@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from hybridbn.inference import cache as caches
+from hybridbn.inference.elimination.compilers import CaseCompiler, TooManyCells
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
 from hybridbn.inference.elimination.possible_states import Supports, is_possible, join_bits
 from hybridbn.inference.elimination.program import SUSPICIOUS, Factor, Program
-from hybridbn.inference.elimination.single_case import CaseCompiler, TooManyCells
-from hybridbn.inference.engines import CaseAnswer, Engine, EngineRequest, Plan, estimate_rounding
+from hybridbn.inference.engines import CaseTables, Engine, estimate_rounding
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.relevance import Status, ancestors, find_requisite
-from hybridbn.inference.snapshot import Snapshot
+from hybridbn.inference.relevance import Snapshot, Status, ancestors, find_requisite
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["CasePlan", "SingleCase"]
@@ -46,13 +45,9 @@ class SingleCase(Engine):
 
     rank = 5
 
-    def plan(self, request: EngineRequest) -> Plan | None:
-        """Return None: a question that is compiled already is left to the other engines."""
-        return None
-
     def answer(
         self, snapshot: Snapshot, evidence: Evidence, targets: Sequence[str], max_bytes: float
-    ) -> CaseAnswer | None:
+    ) -> CaseTables | None:
         """Return the posteriors of some variables in a single case; None where other engines have to answer."""
         findings = evidence.findings
         codes: dict[str, int] = {}
@@ -67,13 +62,13 @@ class SingleCase(Engine):
         key = (snapshot.key, tuple(targets), tuple(codes), tuple(soft))
         plan: CasePlan | None = caches.CACHE.get(key)
         if plan is None:
-            plan = caches.CACHE.put(key, CasePlan(snapshot, findings, tuple(targets)), ())
+            plan = caches.CACHE.put(key, CasePlan(snapshot, findings, tuple(targets)))
         if not plan.fits:
             return None
         most_cells = max_bytes / _CELL_BYTES
         shared_key = (snapshot.key, *codes.items()) if plan.program is None or plan.cost > _SHARED_CELLS else None
         if shared_key is not None and (shared := caches.CACHE.get(shared_key)) is not None:
-            answer: CaseAnswer | None = shared.answer(codes, evidence, targets, most_cells)
+            answer: CaseTables | None = shared.answer(codes, evidence, targets, most_cells)
             if answer is not None:
                 return answer
         try:
@@ -83,7 +78,7 @@ class SingleCase(Engine):
         except TooManyCells as error:
             return plan.solve_apart(codes, findings, most_cells, error.total)
         if plan.cost > _SHARED_CELLS and not soft and len(targets) == 1:
-            caches.CACHE.put((snapshot.key, *codes.items()), SharedCase(snapshot, plan.widest), ())
+            caches.CACHE.put((snapshot.key, *codes.items()), SharedCase(snapshot, plan.widest))
         return answer
 
 
@@ -97,7 +92,7 @@ class SharedCase:
         self.snapshot, self.widest = snapshot, widest
         self.on_growth: Callable[[], None] | None = None
         self._tables: dict[str, Values] | None = None
-        self._error, self._impossible = 0.0, False
+        self._log_norm = self._error = 0.0
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held."""
@@ -109,7 +104,7 @@ class SharedCase:
 
     def answer(
         self, codes: Mapping[str, int], evidence: Evidence, targets: Sequence[str], most_cells: float
-    ) -> CaseAnswer | None:
+    ) -> CaseTables | None:
         """Return the posteriors of the targets; None where that would take tables much larger than those of one."""
         tables = self._tables
         if tables is None:
@@ -121,14 +116,14 @@ class SharedCase:
                 answer = None
             tables = {}
             if answer is not None:
-                tables.update(zip(names, answer.tables, strict=True))
-                self._error, self._impossible = answer.error, answer.impossible
+                tables.update(zip(names, answer[0], strict=True))
+                _, self._log_norm, self._error = answer
             self._tables = tables
             if self.on_growth is not None:
                 self.on_growth()
         if any(name not in tables for name in targets):
             return None
-        return CaseAnswer([tables[name] for name in targets], self._error, self._impossible)
+        return [tables[name] for name in targets], self._log_norm, self._error
 
 
 class CasePlan:
@@ -207,7 +202,7 @@ class CasePlan:
         for plan in self.apart or ():
             plan.release()
 
-    def solve(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> CaseAnswer:
+    def solve(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> CaseTables:
         """Return the normalized table of each target."""
         tables = [table[tuple([codes.get(name, _ALL) for name in scope])] for table, scope in self.sliced]
         tables += [_weigh(findings[name]) for name in self.soft_needed]
@@ -234,9 +229,10 @@ class CasePlan:
         else:
             log_norm += math.log(totals[0])
             results = [result * (1 / total) for result, total in zip(results, totals, strict=True)]
-        impossible = log_norm == -math.inf or self._is_contradiction(codes, findings, most_cells)
         error = estimate_rounding(log_norm, len(program.factors) + len(self.scalars))
-        return CaseAnswer(results, error, impossible)
+        if log_norm > -math.inf and self._is_contradiction(codes, findings, most_cells):
+            log_norm = -math.inf
+        return results, log_norm, error
 
     def _compile(self, tables: Sequence[Values], most_cells: float) -> tuple[Program, list[Values]]:
         """Multiply the tables of a case, and keep the program."""
@@ -251,7 +247,7 @@ class CasePlan:
 
     def solve_apart(
         self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float, together: float
-    ) -> CaseAnswer | None:
+    ) -> CaseTables | None:
         """Return the posteriors of all targets, each by itself; None where that takes more work than `together`."""
         if len(self.targets) == 1:
             return None
@@ -273,8 +269,8 @@ class CasePlan:
             return None
         if self.on_growth is not None:
             self.on_growth()
-        error = max(answer.error for answer in answers)
-        return CaseAnswer([answer.tables[0] for answer in answers], error, any(a.impossible for a in answers))
+        tables, log_norms, errors = zip(*answers, strict=True)
+        return [table for (table,) in tables], min(log_norms), max(errors)
 
     def choose_order(self) -> EliminationOrder:
         """Return an order that is quickly found, for its cost."""

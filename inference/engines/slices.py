@@ -10,20 +10,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
-from hybridbn.inference.density_sums import DensitySums
+from hybridbn.inference.compilation import Problem, problem_of
 from hybridbn.inference.elimination import ordering
-from hybridbn.inference.elimination.cutting import CUT_EFFORT, Cut, choose_cut
+from hybridbn.inference.elimination.cutset import CUT_EFFORT, Cut, choose_cut
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order, limit_effort, search_order
 from hybridbn.inference.engines import (
     Engine,
-    EngineRequest,
     Plan,
     Solution,
     describe_cost,
@@ -31,10 +30,11 @@ from hybridbn.inference.engines import (
 )
 from hybridbn.inference.engines.elimination import EliminationPlan, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.problem import Problem, problem_of
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.mixtures import WeightedMixture
 from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
-from hybridbn.options import CELLS_PER_SECOND
+from hybridbn.options import CELLS_PER_SECOND, Options
 from hybridbn.variables import Continuous, Values
 
 __all__ = [
@@ -42,7 +42,7 @@ __all__ = [
     "BetterOrder",
     "SlicePlan",
     "Slices",
-    "add_slices",
+    "WeightedSums",
     "count_slices_at_once",
     "index_cells",
     "is_sliceable",
@@ -89,26 +89,26 @@ class BetterOrder(Engine):
 
     rank = 55
 
-    def plan(self, request: EngineRequest) -> Plan | None:
+    def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return the plan of elimination in a better order."""
-        problem = request.problem
-        if request.question.drawn or problem.tables.searched:
+        problem = problem
+        if problem.question.drawn or problem.tables.searched:
             return None
-        refused = request.options.beyond is None
-        if refused and 8 * problem.order.largest > _HOPELESS * request.options.max_bytes:
+        refused = options.beyond is None
+        if refused and 8 * problem.order.largest > _HOPELESS * options.max_bytes:
             return None
         problem.tables.searched = True
         scopes = [*(factor.names for factor in problem.factors), *problem.scopes]
         trials, effort = (
             (FEW_TRIALS, ordering.SEARCH_EFFORT)
             if refused
-            else (ordering.MOST_TRIALS, limit_effort(request.options.cells_per_row))
+            else (ordering.MOST_TRIALS, limit_effort(options.cells_per_row))
         )
         order = search_order(scopes, problem.sizes, list_kept(problem), problem.order, trials, effort)
         if order is problem.order:
             return None
         problem.order = order
-        return EliminationPlan.of(problem, request.evidence, request.options)
+        return EliminationPlan.of(problem, evidence, options)
 
 
 class Slices(Engine):
@@ -116,14 +116,14 @@ class Slices(Engine):
 
     rank = 60
 
-    def plan(self, request: EngineRequest) -> Plan | None:
+    def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return the plan with the cheapest variables to cut."""
-        return SlicePlan.of(request) if request.options.beyond == "slice" else None
+        return SlicePlan.of(problem, evidence, options) if options.beyond == "slice" else None
 
-    def offer(self, request: EngineRequest) -> str | None:
+    def offer(self, problem: Problem, evidence: Evidence, options: Options) -> str | None:
         """Return what slices would cost."""
-        plan = SlicePlan.of(request, search=False)
-        if plan is None or plan.held_bytes > request.options.max_bytes:
+        plan = SlicePlan.of(problem, evidence, options, search=False)
+        if plan is None or plan.held_bytes > options.max_bytes:
             return None
         seconds = describe_seconds(plan.work / CELLS_PER_SECOND)
         return f"beyond='slice' (exact: {plan.slices:.3g} slices, {describe_cost(seconds, plan.held_bytes)})"
@@ -135,62 +135,62 @@ class Part(NamedTuple):
     Attributes
     ----------
     numbers : of the targets in the question that was asked
-    request : the question for these
+    problem : the question for these
     """
 
     numbers: tuple[int, ...]
-    request: EngineRequest
+    problem: Problem
     cut: Cut
 
 
-def is_sliceable(request: EngineRequest) -> bool:
+def is_sliceable(problem: Problem) -> bool:
     """Tell whether the answers to a question are sums over slices."""
-    question = request.question
+    question = problem.question
     tables = question.joint or question.over
-    return not question.drawn and not (request.problem.nodes and (tables or question.pointwise or question.dense))
+    return not question.drawn and not (problem.nodes and (tables or question.pointwise or question.dense))
 
 
-def split_targets(request: EngineRequest, most_cells: float, *, search: bool) -> list[Part] | None:
+def split_targets(problem: Problem, evidence: Evidence, options: Options, *, search: bool) -> list[Part] | None:
     """Return which variables to cut for which targets; None where cutting doesn't help.
 
     A target with nodes is cut, so that all slices share the grid that its density is told on; so there is one such
     target at a time.
     """
-    problem, question = request.problem, request.question
-    if not is_sliceable(request):
+    question = problem.question
+    if not is_sliceable(problem):
         return None
     gridded = [number for number, name in enumerate(question.targets) if name in problem.nodes]
     together = tuple(number for number in range(len(question.targets)) if number not in gridded)
-    most_slices = min(MOST_SLICES, _LUCK * request.options.cells_per_row / CELLS_PER_SLICE)
+    most_slices = min(MOST_SLICES, _LUCK * options.cells_per_row / CELLS_PER_SLICE)
     parts = []
     for numbers in [together] * (bool(together) or not gridded) + [(number,) for number in gridded]:
-        own = request
+        own = problem
         if len(numbers) < len(question.targets):
             asked = replace(question, targets=tuple(question.targets[number] for number in numbers))
             asked = replace(asked, only=frozenset(problem.potentials))
-            own = replace(request, question=asked, problem=problem_of(request.network, asked, request.evidence))
-        cut = _find_cut(own, most_cells, most_slices, search=search)
+            own = problem_of(problem.snapshot, asked, evidence)
+        cut = _find_cut(own, options, most_slices, search=search)
         if cut is None or cut.slices > MOST_SLICES:
             return None
         parts.append(Part(numbers, own, cut))
     return parts
 
 
-def _find_cut(request: EngineRequest, most_cells: float, most_slices: float, *, search: bool) -> Cut | None:
-    """Return the variables to cut for tables of that size; None where that can't help."""
-    problem = request.problem
+def _find_cut(problem: Problem, options: Options, most_slices: float, *, search: bool) -> Cut | None:
+    """Return the variables to cut for tables that fit into memory; None where that can't help."""
+    most_cells = options.max_bytes / (8 * WORKING_TABLES)
     sizes = {**problem.sizes, **dict.fromkeys(problem.nodes, NODES)}
-    targets = tuple(name for name in request.question.targets if name in problem.nodes)
+    targets = tuple(name for name in problem.question.targets if name in problem.nodes)
     allowed = {name for name, axis in problem.axes.items() if isinstance(axis, StateAxis)}.union(problem.nodes)
     # whoever is asked for the density of a variable with a closed form gets one part for each slice
-    asked = [() if name in problem.component_of else scope for name, scope in _pair_scopes(request)]
+    asked = [() if name in problem.component_of else scope for name, scope in _pair_scopes(problem)]
     scopes = [*(factor.names for factor in problem.factors), *asked]
     order, kept = problem.order, [] if asked == [()] else list(list_kept(problem))
     if targets or len(asked) < len(problem.scopes) or () in asked:
         scopes = list({tuple(name for name in scope if name not in targets): None for scope in scopes})
         kept = [name for name in kept if name not in targets]
         order = find_order(scopes, sizes, kept)
-    effort = min(limit_effort(request.options.cells_per_row), CUT_EFFORT) if search else 0.0
+    effort = min(limit_effort(options.cells_per_row), CUT_EFFORT) if search else 0.0
     cut = choose_cut(
         scopes, sizes, allowed.difference(targets), most_cells, order, kept, most_slices=most_slices, effort=effort
     )
@@ -201,10 +201,10 @@ def _find_cut(request: EngineRequest, most_cells: float, most_slices: float, *, 
     return Cut(names, slices, cut.order)
 
 
-def _pair_scopes(request: EngineRequest) -> list[tuple[str, tuple[str, ...]]]:
+def _pair_scopes(problem: Problem) -> list[tuple[str, tuple[str, ...]]]:
     """Return the scopes of a problem with the targets that they are for."""
-    scopes = request.problem.scopes
-    question = request.question
+    scopes = problem.scopes
+    question = problem.question
     names = [""] * len(scopes) if question.joint or question.over else question.targets
     return list(zip(names, scopes, strict=True))
 
@@ -213,7 +213,8 @@ def _pair_scopes(request: EngineRequest) -> list[tuple[str, tuple[str, ...]]]:
 class SlicePlan(Plan):
     """The elimination of a problem's variables in slices."""
 
-    request: EngineRequest
+    problem: Problem
+    options: Options
     parts: Sequence[Part]
     work: float
     cells: float
@@ -223,23 +224,24 @@ class SlicePlan(Plan):
     distinct: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, request: EngineRequest, *, search: bool = True) -> SlicePlan | None:
+    def of(cls, problem: Problem, evidence: Evidence, options: Options, *, search: bool = True) -> SlicePlan | None:
         """Choose the variables to cut; None where there are none."""
-        parts = split_targets(request, request.options.max_bytes / (8 * WORKING_TABLES), search=search)
+        parts = split_targets(problem, evidence, options, search=search)
         if parts is None:
             return None
         work = sum(count_work(part) for part in parts)
-        if work > request.options.cells_per_row:
+        if work > options.cells_per_row:
             return None
         order = max((part.cut.order for part in parts), key=lambda order: order.largest)
         return cls(
-            request,
+            problem,
+            options,
             parts,
             work,
             order.largest,
             order.clique,
             8 * WORKING_TABLES * order.largest,
-            sum(part.cut.total for part in parts) * request.evidence.rows,
+            sum(part.cut.total for part in parts) * evidence.rows,
         )
 
     @property
@@ -251,15 +253,15 @@ class SlicePlan(Plan):
         """Yield the solution of each row."""
         for row in range(evidence.rows):
             case = evidence.take(slice(row, row + 1), 1)
-            solutions = [(part.numbers, _solve_part(part, row, case)) for part in self.parts]
+            solutions = [(part.numbers, _solve_part(part, row, case, self.options)) for part in self.parts]
             whole = solutions[0][1]
             if len(solutions) > 1:
-                axes, tables = dict(whole.axes), [np.ones(1)] * len(self.request.problem.scopes)
+                axes, tables = dict(whole.axes), [np.ones(1)] * len(self.problem.scopes)
                 densities = {}
                 for numbers, solution in solutions:
                     for own, number in enumerate(numbers):
                         # another part may have cut this target on another grid
-                        name = self.request.question.targets[number]
+                        name = self.problem.question.targets[number]
                         if name in solution.axes:
                             axes[name] = solution.axes[name]
                         tables[number] = solution.tables[own]
@@ -267,56 +269,57 @@ class SlicePlan(Plan):
                             densities[number] = solution.densities[own]
                 error = np.max([solution.error for _, solution in solutions], axis=0)
                 whole = replace(whole, axes=axes, tables=tables, error=error, densities=densities)
-            yield replace(whole, problem=self.request.problem)
+            yield replace(whole, problem=self.problem)
 
     def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
         """Yield the states of the cut variables in all slices; None where some are nodes."""
-        part, problem = self.parts[0], self.request.problem
+        part, problem = self.parts[0], self.problem
         if not set(problem.nodes).isdisjoint(part.cut.names):
             return None
         axes = {name: problem.axes[name] for name in part.cut.names}
-        slices = _iterate_slices(part, case, SliceGrids(part.request, case, []), axes)
+        grids = SliceGrids(part.problem, case, [], self.options.tolerance)
+        slices = _iterate_slices(part, case, grids, axes, self.options)
         return (
             ({name: own[solution.rows] for name, own in values.items()}, solution.log_norm)
             for solution, _, values in slices
         )
 
 
-def _solve_part(part: Part, row: int, case: Evidence) -> Solution:
+def _solve_part(part: Part, row: int, case: Evidence, options: Options) -> Solution:
     """Return the solution of one row for some targets, on grids that are refined until they are fine enough."""
-    request, names = part.request, part.cut.names
-    grids = SliceGrids(request, case, [name for name in names if name in request.problem.nodes])
+    problem, names = part.problem, part.cut.names
+    grids = SliceGrids(problem, case, [name for name in names if name in problem.nodes], options.tolerance)
     while True:
-        axes = {name: request.problem.axes[name] for name in names if name not in grids.axes} | grids.axes
-        total = SliceSum(request, names, axes)
-        for solution, codes, values in _iterate_slices(part, case, grids, axes):
-            total.add(solution, codes, values)
+        axes = {name: problem.axes[name] for name in names if name not in grids.axes} | grids.axes
+        total = SliceSum(problem, names, axes)
+        for solution, codes, values in _iterate_slices(part, case, grids, axes, options):
+            total.add_slices(solution, codes, values)
         if not grids.refine(total.log_marginals()):
             return total.solution(row, case, grids.error)
 
 
 def _iterate_slices(
-    part: Part, case: Evidence, grids: SliceGrids, axes: Mapping[str, Axis]
+    part: Part, case: Evidence, grids: SliceGrids, axes: Mapping[str, Axis], options: Options
 ) -> Iterator[tuple[Solution, dict[str, NDArray[np.intp]], dict[str, NDArray[Any]]]]:
     """Yield solutions of slices of one row, with the numbers and values of the cut variables in these."""
     names = part.cut.names
     sizes = tuple(axes[name].size for name in names)
-    count, step = math.prod(sizes), count_slices_at_once(part.request.problem, names)
+    count, step = math.prod(sizes), count_slices_at_once(part.problem, names)
     for start in range(0, count, step):
         numbers = np.arange(start, min(start + step, count))
         codes = dict(zip(names, np.unravel_index(numbers, sizes), strict=True)) if names else {}
         values, log_weights = grids.place(codes)
-        for solution in solve_slices(part.request, case, values, part.cut.order):
+        for solution in solve_slices(part.problem, case, values, part.cut.order, options):
             yield replace(solution, log_norm=solution.log_norm + log_weights[solution.rows]), codes, values
 
 
 def count_work(part: Part) -> float:
     """Return about how much work all slices of one row take, in cells of tables."""
     work = part.cut.total
-    sizes = {**part.request.problem.sizes, **dict.fromkeys(part.request.problem.nodes, CUT_NODES)}
-    for component in {id(other): other for other in part.request.problem.component_of.values()}.values():
+    sizes = {**part.problem.sizes, **dict.fromkeys(part.problem.nodes, CUT_NODES)}
+    for component in {id(other): other for other in part.problem.component_of.values()}.values():
         work += component.count_work(sizes)
-    nodes = part.request.problem.nodes
+    nodes = part.problem.nodes
     if nodes:
         left = len(nodes) - len(set(nodes).intersection(part.cut.names))
         work += GRIDS_OF_A_ROW * part.cut.slices * (CELLS_PER_GRID if left else CELLS_PER_SLICE)
@@ -335,12 +338,12 @@ def count_slices_at_once(problem: Problem, cut: Collection[str]) -> int:
     return int(min(max(FACTOR_BYTES / (8 * max(cells, 1.0)), 1), SLICES_AT_ONCE))
 
 
-def make_slices(request: EngineRequest, case: Evidence, values: Mapping[str, NDArray[Any]]) -> Evidence:
+def make_slices(problem: Problem, case: Evidence, values: Mapping[str, NDArray[Any]]) -> Evidence:
     """Return one row of evidence for each combination of values of the cut variables."""
     count = count_slices(values)
     findings = {name: finding.repeat(count) for name, finding in case.findings.items() if name not in values}
     for name, own in values.items():
-        findings[name] = Finding(request.problem.potentials[name].child, own)
+        findings[name] = Finding(problem.potentials[name].child, own)
     return Evidence(findings, count, single=False)
 
 
@@ -355,26 +358,24 @@ def weigh_slices(case: Evidence, values: Mapping[str, NDArray[Any]]) -> Values:
     return logs
 
 
-def prepare_slices(
-    request: EngineRequest, evidence: Evidence, names: Collection[str], order: EliminationOrder
-) -> Problem:
+def prepare_slices(problem: Problem, evidence: Evidence, names: Collection[str], order: EliminationOrder) -> Problem:
     """Return the problem of the slices: the same potentials, and the cut variables observed."""
-    constant = frozenset(name for name in request.problem.hard if name not in names)
-    question = replace(request.question, only=frozenset(request.problem.potentials), constant=constant)
-    problem = problem_of(request.network, question, evidence)
+    constant = frozenset(name for name in problem.hard if name not in names)
+    question = replace(problem.question, only=frozenset(problem.potentials), constant=constant)
+    problem = problem_of(problem.snapshot, question, evidence)
     if set(order.names) == set(problem.order.names):
         problem.order = order
     return problem
 
 
 def solve_slices(
-    request: EngineRequest, case: Evidence, values: Mapping[str, NDArray[Any]], order: EliminationOrder
+    problem: Problem, case: Evidence, values: Mapping[str, NDArray[Any]], order: EliminationOrder, options: Options
 ) -> Iterator[Solution]:
     """Yield the solutions of some slices of one row, with soft evidence on the cut variables in their probabilities."""
-    evidence = make_slices(request, case, values)
-    problem = prepare_slices(request, evidence, values, order)
+    evidence = make_slices(problem, case, values)
+    problem = prepare_slices(problem, evidence, values, order)
     log_weights = weigh_slices(case, values)
-    for part in solve_in_chunks(problem, evidence, request.options):
+    for part in solve_in_chunks(problem, evidence, options):
         yield replace(part, log_norm=part.log_norm + log_weights[part.rows])
 
 
@@ -387,9 +388,9 @@ class SliceGrids:
     error : estimated
     """
 
-    def __init__(self, request: EngineRequest, case: Evidence, names: Sequence[str]) -> None:
-        self._problem, self._case = request.problem, case
-        self._tolerance = request.options.tolerance / max(len(names), 1)
+    def __init__(self, problem: Problem, case: Evidence, names: Sequence[str], tolerance: float) -> None:
+        self._problem, self._case = problem, case
+        self._tolerance = tolerance / max(len(names), 1)
         self._bounds: dict[str, Bounds] = {}
         self._rounds = 0
         self.axes: dict[str, NodeAxis] = {}
@@ -444,63 +445,119 @@ class SliceGrids:
         return True
 
 
-@dataclass
-class SliceSum:
+class WeightedSums:
+    """The weighted sums over slices or draws of one row, relative to the largest weight.
+
+    Attributes
+    ----------
+    tables : for each scope of the problem, by its number, the sum of weight times table
+    total, error : the sums of the weights, and of weight times error
+    log_scale : the logarithm of the largest weight, by which the sums are divided
+    densities : those of the targets that have no table
+    """
+
+    def __init__(self, problem: Problem, names: Collection[str], sizes: Mapping[str, int], *, sampled: bool) -> None:
+        self.problem = problem
+        self.densities = DensitySums(problem, names, sampled=sampled)
+        self.tables: dict[int, Values] = {
+            number: np.zeros([sizes[name] for name in scope])
+            for number, scope in enumerate(problem.scopes)
+            if number not in self.densities.numbers
+        }
+        self.total: float = 0.0
+        self.error: float = 0.0
+        self.log_scale: float = -math.inf
+
+    def add(
+        self,
+        part: Solution,
+        logs: Values,
+        codes: Mapping[str, NDArray[np.intp]],
+        values: Mapping[str, NDArray[Any]],
+        counts: Any = 1.0,
+    ) -> tuple[NDArray[np.intp], Values, Values]:
+        """Add the slices in a solution; return which are possible, and their weights, once and by their counts.
+
+        Parameters
+        ----------
+        logs : the logarithms of the weights (slices of the solution,)
+        codes, values : of the variables that are cut or drawn, in all slices of the chunk
+        counts : how often each slice counts
+        """
+        top = float(logs.max(initial=-math.inf))
+        if top > self.log_scale:
+            self.rescale(math.exp(self.log_scale - top))
+            self.log_scale = top
+        weights = np.exp(logs - self.log_scale) if self.log_scale > -math.inf else np.zeros(len(logs))
+        linear = counts * weights
+        self.densities.add(part, values, linear, self.log_scale)
+        possible = np.flatnonzero(weights)
+        weights, linear = weights[possible], linear[possible]
+        self.total += float(linear.sum())
+        self.error += float(linear @ part.error[possible])
+        for number, table in self.tables.items():
+            self.add_tables(table, number, part, possible, linear, codes)
+        return possible, weights, linear
+
+    def add_tables(
+        self,
+        total: Values,
+        number: int,
+        part: Solution,
+        slices: NDArray[np.intp],
+        weights: Values,
+        codes: Mapping[str, NDArray[np.intp]],
+        power: int = 1,
+    ) -> None:
+        """Add to a table over a scope the weighted tables of slices, which lack the dimensions of the cut variables."""
+        scope, table = self.problem.scopes[number], part.tables[number][..., slices] ** power
+        inside = [name for name in scope if name in codes]
+        if not inside:
+            total += table @ weights
+            return
+        # dimensions of cut variables first, so that the others are what each slice adds
+        turned = np.moveaxis(total, [scope.index(name) for name in inside], range(len(inside)))
+        rows = part.rows[slices]
+        np.add.at(turned, tuple(codes[name][rows] for name in inside), np.moveaxis(table * weights, -1, 0))
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all weights by a factor."""
+        self.total *= factor
+        self.error *= factor
+        for table in self.tables.values():
+            table *= factor
+
+
+class SliceSum(WeightedSums):
     """The weighted sum of the tables of slices.
 
     Attributes
     ----------
-    cut : the variables that are cut, with their axes
-    tables : for each scope of the problem the sum over slices of probability times table, and for each cut variable
-        with nodes the sum of probabilities
-    log_scale : the logarithm by which the sums are scaled
+    axes : those of the variables that are cut
+    marginals : for each cut variable with nodes the sum of weights
     """
 
-    request: EngineRequest
-    cut: tuple[str, ...]
-    axes: Mapping[str, Axis]
-    total: float = 0.0
-    log_scale: float = -math.inf
-    error: float = 0.0
-    densities: DensitySums = field(init=False)
-    scopes: dict[int, tuple[str, ...]] = field(init=False)
-    gridded: list[str] = field(init=False)
-    tables: dict[int, Values] = field(init=False)
-    marginals: dict[str, Values] = field(init=False)
+    def __init__(self, problem: Problem, cut: Collection[str], axes: Mapping[str, Axis]) -> None:
+        sizes = {**problem.sizes, **{name: axis.size for name, axis in axes.items()}}
+        super().__init__(problem, cut, sizes, sampled=False)
+        self.axes = axes
+        self.marginals: dict[str, Values] = {name: np.zeros(sizes[name]) for name in cut if name in problem.nodes}
 
-    def __post_init__(self) -> None:
-        problem = self.request.problem
-        self.densities = DensitySums(self.request, self.cut, sampled=False)
-        self.scopes = {
-            number: scope for number, scope in enumerate(problem.scopes) if number not in self.densities.numbers
-        }
-        self.gridded = [name for name in self.cut if name in problem.nodes]
-        sizes = {**problem.sizes, **{name: axis.size for name, axis in self.axes.items()}}
-        self.tables = {number: np.zeros([sizes[name] for name in scope]) for number, scope in self.scopes.items()}
-        self.marginals = {name: np.zeros(sizes[name]) for name in self.gridded}
-
-    def add(self, part: Solution, codes: Mapping[str, NDArray[np.intp]], values: Mapping[str, NDArray[Any]]) -> None:
+    def add_slices(
+        self, part: Solution, codes: Mapping[str, NDArray[np.intp]], values: Mapping[str, NDArray[Any]]
+    ) -> None:
         """Add the slices in a solution; `codes` and `values` are those of all slices of the chunk."""
-        top = float(part.log_norm.max(initial=-math.inf))
-        if top == -math.inf:
+        if part.log_norm.max(initial=-math.inf) == -math.inf:
             return
-        if top > self.log_scale:
-            factor = math.exp(self.log_scale - top)
-            for table in (*self.tables.values(), *self.marginals.values()):
-                table *= factor
-            self.total *= factor
-            self.error *= factor
-            self.log_scale = top
-        weights = np.exp(part.log_norm - self.log_scale)
-        self.densities.add(part, values, weights, self.log_scale)
-        possible = np.flatnonzero(weights)
-        weights, rows = weights[possible], part.rows[possible]
-        self.total += float(weights.sum())
-        self.error += float(weights @ part.error[possible])
-        for number, scope in self.scopes.items():
-            add_slices(self.tables[number], scope, part.tables[number][..., possible], weights, rows, codes)
+        possible, weights, _ = self.add(part, part.log_norm, codes, values)
         for name, marginal in self.marginals.items():
-            np.add.at(marginal, codes[name][rows], weights)
+            np.add.at(marginal, codes[name][part.rows[possible]], weights)
+
+    def rescale(self, factor: float) -> None:
+        """Multiply all weights by a factor."""
+        super().rescale(factor)
+        for marginal in self.marginals.values():
+            marginal *= factor
 
     def log_marginals(self) -> dict[str, Values]:
         """Return the logarithms of the marginals of the cut variables with nodes."""
@@ -509,7 +566,7 @@ class SliceSum:
 
     def solution(self, row: int, case: Evidence, error: float) -> Solution:
         """Return the solution of the row."""
-        problem = self.request.problem
+        problem = self.problem
         possible = self.total > 0
         tables = [np.ones(1)] * len(problem.scopes)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -517,7 +574,7 @@ class SliceSum:
                 tables[number] = (table / table.sum())[..., None]
         log_norm = np.array([self.log_scale + math.log(self.total) if possible else -math.inf])
         errors = np.array([error + self.error / self.total if possible else 0.0])
-        axes = {**problem.axes, **{name: self.axes[name] for name in self.gridded}}
+        axes = {**problem.axes, **{name: self.axes[name] for name in self.marginals}}
         densities = self.densities.posteriors() or None
         return Solution(problem, np.array([row]), case, axes, tables, log_norm, errors, densities=densities)
 
@@ -534,19 +591,51 @@ def index_cells(problem: Problem, values: Mapping[str, NDArray[Any]]) -> dict[st
     return codes
 
 
-def add_slices(
-    total: Values,
-    scope: tuple[str, ...],
-    table: Values,
-    weights: Values,
-    rows: NDArray[np.intp],
-    codes: Mapping[str, NDArray[np.intp]],
-) -> None:
-    """Add to a table over a scope the weighted tables of slices, which lack the dimensions of the cut variables."""
-    inside = [name for name in scope if name in codes]
-    if not inside:
-        total += table @ weights
-        return
-    # dimensions of cut variables first, so that the others are what each slice adds
-    turned = np.moveaxis(total, [scope.index(name) for name in inside], range(len(inside)))
-    np.add.at(turned, tuple(codes[name][rows] for name in inside), np.moveaxis(table * weights, -1, 0))
+class DensitySums:
+    """The densities of the targets that have no table: sums of weighted parts.
+
+    Attributes
+    ----------
+    numbers : of these targets
+    """
+
+    def __init__(self, problem: Problem, cut: Collection[str], *, sampled: bool) -> None:
+        question = problem.question
+        self.numbers: dict[int, str] = {}
+        if not question.joint and not question.over:
+            self.numbers = {
+                number: name
+                for number, name in enumerate(question.targets)
+                if name in problem.component_of or (sampled and name in problem.nodes)
+            }
+        self._drawn = frozenset(cut)
+        self._sums = {}
+        for number, name in self.numbers.items():
+            variable = problem.potentials[name].child
+            assert isinstance(variable, Continuous)
+            self._sums[number] = WeightedMixture(variable, sampled=sampled)
+
+    def add(self, part: Solution, values: Mapping[str, NDArray[Any]], weights: Values, log_scale: float) -> None:
+        """Add the slices in a solution, with a weight for each of its rows."""
+        components: dict[int, list[int]] = {}
+        for number, name in self.numbers.items():
+            if name in values:
+                own = values[name][part.rows]
+                self._sums[number].add(weights, own, np.zeros(len(own)), log_scale)
+            else:
+                components.setdefault(id(part.problem.component_of[name]), []).append(number)
+        for numbers in components.values():
+            names = tuple(self.numbers[number] for number in numbers)
+            component = part.problem.component_of[names[0]]
+            means, variances = component.marginals(names, part.axes, part.evidence)
+            for number, mean, variance in zip(numbers, means, variances, strict=True):
+                table = part.tables[number] * weights
+                mean, variance = np.broadcast_to(mean, table.shape), np.broadcast_to(variance, table.shape)
+                self._sums[number].add(table.ravel(), mean.ravel(), variance.ravel(), log_scale)
+
+    def posteriors(self, effective: float | None = None) -> dict[int, ContinuousPosterior]:
+        """Return the densities; of variables that were drawn, with the size of the effective sample."""
+        return {
+            number: self._sums[number].posterior(effective if name in self._drawn else None)
+            for number, name in self.numbers.items()
+        }

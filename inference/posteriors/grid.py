@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, as_slice, cell_points, legendre
+from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
 from hybridbn.variables import Continuous, Discrete, Values, shorten
 
@@ -428,7 +428,6 @@ def cell_posterior(
     axis: CellAxis,
     table: Values,
     evidence: Evidence,
-    single: bool,
     error: Values,
     log_evidence: Any,
 ) -> CellPosterior:
@@ -459,7 +458,7 @@ def cell_posterior(
     own = evidence.findings.get(name)
     observed = own.values if own is not None and own.observed.any() else None
     low, high = low[:, None], high[:, None]
-    return CellPosterior(child, low, high, shapes, weights, closed_form, single, error, log_evidence, observed)
+    return CellPosterior(child, low, high, shapes, weights, closed_form, evidence.single, error, log_evidence, observed)
 
 
 @dataclass(frozen=True)

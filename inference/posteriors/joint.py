@@ -10,12 +10,12 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import TableError
-from hybridbn.inference.answers import Answer, Collector, TableCollector, node_axis_of, posterior_of, solve
+from hybridbn.inference.compilation import Problem, Question, Snapshot
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.problem import Problem, Question, Snapshot
 from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
+from hybridbn.inference.solutions import Answer, Collector, TableCollector, node_axis_of, posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -222,10 +222,10 @@ class JointPosterior:
         return f"<joint posterior of {', '.join(map(repr, self._names))}{batch}>"
 
 
-def _collectors(problem: Problem, question: Question, rows: int) -> list[Collector]:
+def _collectors(problem: Problem, rows: int) -> list[Collector]:
     """Collect the table of discrete targets, or the moments of the continuous ones."""
     numbers = {*problem.nodes, *problem.component_of, *problem.hard}
-    names = [name for name in question.targets if name in numbers]
+    names = [name for name in problem.question.targets if name in numbers]
     return [_MomentCollector(names, rows) if names else TableCollector(0, rows)]
 
 

@@ -44,7 +44,7 @@ def _map_parts(
     before = 0
     for rows, answer in table.answer(_Safely(function), [network.variable(name) for name in names]):
         if isinstance(answer, ImpossibleEvidence):
-            from hybridbn.inference.answers import impossible_evidence
+            from hybridbn.inference.solutions import impossible_evidence
 
             first = before
             raise answer.renumber(

@@ -8,6 +8,11 @@ can't lie between them. The peaks are climbed, and edges are laid around them at
 function falls; jumps are bisected down to neighboring doubles. Where nothing is seen, the steps become as small as
 `MOST_POINTS` allow, and numbers of few digits are tried too. What would need still smaller steps has an error of one.
 A peak that is narrower than a tenth of the steps and stands on a function that is positive everywhere can be missed.
+
+The log marginals of variables with nodes, from which the quality of grids is judged, are computed here as well: in
+logarithms, which do not underflow however far out the posterior is. Where a problem has nodes for one variable, its log
+marginal at a node depends on that node and on the row alone. So cells of earlier rounds of refinement keep their
+values, and only new ones are evaluated, those of all rows together.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -23,14 +28,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.inference.axes import ORDER, Axis, NodeAxis
+from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.problem import Problem
 from hybridbn.inference.quadrature.supports import find_evidence_ranges
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["ModeEdges", "describe_blank_functions", "find_modes", "find_modes_along", "find_modes_of_root"]
+__all__ = [
+    "ModeEdges",
+    "PointwiseMarginal",
+    "describe_blank_functions",
+    "evaluate_factors",
+    "find_modes",
+    "find_modes_along",
+    "find_modes_of_root",
+]
 
 MOST_POINTS = 1 << 22
 EVEN_STEPS = (1_000, 20_000, 400_000)
@@ -589,3 +603,83 @@ def _find_modes_of_potential(
 def _replace_poles(logs: Values) -> Values:
     """Return logarithms with neither NaN nor poles."""
     return np.where(logs < np.inf, logs, -np.inf)
+
+
+def evaluate_factors(problem: Problem, axes: Mapping[str, Axis], evidence: Evidence) -> dict[int, Values]:
+    """Return the logarithms of all factors of a problem, by number."""
+    return {number: source.logs(axes, evidence) for number, source in enumerate(problem.sources)}
+
+
+@dataclass(frozen=True)
+class _Evaluated:
+    """The cells of some rows, ascending, and the log marginals at their nodes without weights (cells, ORDER, rows)."""
+
+    rows: NDArray[np.intp]
+    low: Values
+    high: Values
+    logs: Values
+
+
+@dataclass
+class PointwiseMarginal:
+    """Evaluates the log marginal of the only variable with nodes; rows come again with some cells halved."""
+
+    problem: Problem
+    _batches: list[_Evaluated] = field(default_factory=list)
+
+    def evaluate(self, axis: NodeAxis, rows: NDArray[np.intp], evidence: Evidence) -> Values:
+        """Return the log marginal at the nodes with the logarithms of their weights, (nodes, rows).
+
+        Parameters
+        ----------
+        rows : ndarray of ascending row numbers, all of which were together in earlier rounds
+        evidence : that of these rows
+        """
+        (name,) = self.problem.nodes
+        finding = evidence.findings.get(name)
+        used = axis.high > axis.low
+        if finding is not None:
+            # an observed value has the first node
+            used[0] |= finding.observed
+        logs = np.full((len(axis.low), ORDER, len(rows)), -np.inf)
+        known = self._recall(axis, rows, logs)
+        cell, row = np.nonzero(used & ~known)
+        if len(cell):
+            points = axis.points.reshape(-1, ORDER, len(rows))[cell, :, row].T
+            ends = axis.low[cell, row][None], axis.high[cell, row][None]
+            axes: Mapping[str, Axis] = {
+                **self.problem.axes,
+                name: NodeAxis(*ends, np.ascontiguousarray(points), np.ones(points.shape)),
+            }
+            logs[cell, :, row] = self._evaluate_cells(axes, evidence.take(row, len(row))).T
+        batch = _Evaluated(rows, axis.low, axis.high, logs)
+        self._batches = [other for other in self._batches if other.rows[0] > rows[-1] or other.rows[-1] < rows[0]]
+        self._batches.append(batch)
+        with np.errstate(divide="ignore"):
+            return logs.reshape(-1, len(rows)) + np.log(axis.weights)
+
+    def _evaluate_cells(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        (logs,) = self.problem.placement.run_log(evaluate_factors(self.problem, axes, evidence))
+        return logs if logs.ndim == 2 else np.repeat(logs[:, None], evidence.rows, axis=1)
+
+    def _recall(self, axis: NodeAxis, rows: NDArray[np.intp], logs: Values) -> NDArray[np.bool_]:
+        """Fill in what was evaluated in the last round, and return for which cells (cells, rows)."""
+        known = np.zeros(axis.low.shape, dtype=bool)
+        for batch in self._batches:
+            place = np.minimum(np.searchsorted(batch.rows, rows), len(batch.rows) - 1)
+            if not (batch.rows[place] == rows).all():
+                continue
+            low, high = batch.low[:, place], batch.high[:, place]
+            _, code = np.unique(np.concatenate([low, axis.low]), return_inverse=True)
+            keys = code.reshape(-1, len(rows)) * len(rows) + np.arange(len(rows))
+            # cells of width zero at the end of a row come last among those with the same key
+            before, now = keys[: len(low)].ravel(), keys[len(low) :].ravel()
+            order = np.argsort(before, kind="stable")
+            match = order[np.minimum(np.searchsorted(before[order], now), len(order) - 1)]
+            same = (before[match] == now) & (high.ravel()[match] == axis.high.ravel()) & (axis.high > axis.low).ravel()
+            chosen = np.flatnonzero(same)
+            old_cell, row = np.divmod(match[chosen], len(rows))
+            logs[chosen // len(rows), :, row] = batch.logs[old_cell, :, place[row]]
+            known.ravel()[chosen] = True
+            break
+        return known

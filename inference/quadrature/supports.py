@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.problem import Problem
 from hybridbn.potentials.base import Interval, PointCells, Potential
 from hybridbn.variables import Continuous, Values
 

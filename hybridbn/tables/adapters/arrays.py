@@ -339,6 +339,7 @@ class StructuredArrays(FrameAdapter):
     """Arrays whose type names their fields."""
 
     kind = "structured"
+    by_type = False
 
     def owns(self, data: Any) -> bool:
         return isinstance(data, np.ndarray) and (data.ndim != 2 or data.dtype.names is not None)
@@ -373,6 +374,7 @@ class Matrices(FrameAdapter):
     """Arrays of two dimensions, whose columns get the names x0, x1, ..."""
 
     kind = "matrix"
+    by_type = False
 
     def owns(self, data: Any) -> bool:
         return isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.names is None

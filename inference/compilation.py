@@ -1,15 +1,14 @@
-"""Inference problems: a question to a network, compiled once for a pattern of evidence and cached.
+"""Compilation: from a question to a problem, once for a pattern of evidence.
 
-A `Question` says what is asked. A `Snapshot` holds the potentials of a network at one time. From both, and from the
-pattern of the evidence (which variables are observed in all rows, in some, or in none), a `Problem` is compiled: the
-relevant potentials, the kind of axis of every variable (see `hybridbn.inference.axes`), the factor sources and the
-elimination order. Its `Executor` computes tables from factor sources by running a `Program`, the compiled steps of an
-elimination.
+A `Question` says what is asked of a network. From it, from the network's potentials, and from the pattern of the
+evidence (which variables are observed in all rows, in some, or in none), a `Problem` is compiled and kept in a cache:
+the relevant potentials, the kind of axis of every variable (see `hybridbn.inference.axes`), the sources of the factors,
+the elimination order, and the `Program` that computes the tables which are wanted.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -20,25 +19,19 @@ import numpy as np
 from hybridbn.inference import cache as caches
 from hybridbn.inference.axes import CellAxis, StateAxis
 from hybridbn.inference.cache import ENTRY_BYTES
-from hybridbn.inference.elimination.executor import (
-    Executor,
-    FactorSource,
-    LikelihoodSource,
-    PotentialSource,
-    WeightSource,
-)
+from hybridbn.inference.elimination.compilers import choose_order, compile_program
+from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_drawing_order
-from hybridbn.inference.elimination.program import Factor, Program, choose_order, compile_program
+from hybridbn.inference.elimination.program import Factor, Program
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.relevance import ancestors, find_requisite, status_of
-from hybridbn.inference.snapshot import Snapshot
+from hybridbn.inference.relevance import Snapshot, ancestors, find_requisite, status_of
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete
 
 if TYPE_CHECKING:
-    from hybridbn.inference.quadrature.shared_grids import SharedGrid
+    from hybridbn.inference.quadrature.grids import SharedGrid
 
 __all__ = ["Problem", "Question", "Snapshot", "problem_of", "status_of"]
 
@@ -47,143 +40,6 @@ NODE_SIZE = 384
 
 _MOST_GROUPS = 32
 """A problem keeps compiled at most this many groups of rows that are observed in the same variables."""
-
-
-@dataclass
-class Problem:
-    """A question compiled for a pattern of evidence; it holds no row of the evidence.
-
-    Attributes
-    ----------
-    potentials : the requisite potentials by child
-    hard : names of the variables that are observed in every row
-    axes : axes that are the same for all rows (states and cells)
-    nodes : continuous variables that get Gauss-Legendre nodes
-    component_of : the Gaussian component of each variable that is integrated out in closed form
-    sources : the sources of the factors, in the order of `factors`
-    scopes : for each target, the names of the table that its posterior is computed from
-    batched : whether arrays have a row dimension
-    shared : the sources for nodes that all rows share, those of variables that only some rows know being hidden; None
-        if there is other evidence than values on such variables
-    """
-
-    potentials: Mapping[str, Potential]
-    hard: frozenset[str]
-    axes: dict[str, StateAxis | CellAxis]
-    nodes: tuple[str, ...]
-    component_of: Mapping[str, GaussianComponent]
-    sources: tuple[FactorSource, ...]
-    scopes: tuple[tuple[str, ...], ...]
-    batched: bool
-    factors: tuple[Factor, ...]
-    order: EliminationOrder
-    shared: tuple[FactorSource, ...] | None
-    risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
-    """By the observed names: the potentials outside the problem that can make evidence impossible."""
-    partly_observed: tuple[str, ...] = ()
-    """The variables with nodes that are observed in some rows and hidden in others."""
-    axis_choice: _AxisChoice | None = field(default=None, repr=False)
-    on_growth: Callable[[], None] | None = field(default=None, repr=False)
-    """Called after more tables were stored."""
-    _kept: ProblemTables | None = field(default=None, repr=False)
-    _used: ReferenceType[ProblemTables] | None = field(default=None, repr=False)
-
-    @property
-    def tables(self) -> ProblemTables:
-        """The stored results that do not depend on the evidence; a caller holds a reference to them while it uses the
-        problem.
-        """
-        tables = self._kept
-        if tables is None:
-            tables = None if self._used is None else self._used()
-            if tables is None:
-                tables = self._kept = ProblemTables()
-                self._used = ref(tables)
-        return tables
-
-    def release(self) -> None:
-        """Drop the stored tables, except those that a running computation refers to."""
-        self._kept = None
-
-    def estimate_bytes(self) -> int:
-        """Return about how many bytes are held, without the potentials' own tables."""
-        known = sum(len(risk.known) * (200 + 40 * len(names)) for names, risk in list(self.risks.items()))
-        kept = 0 if self._kept is None else self._kept.estimate_bytes()
-        return ENTRY_BYTES * (1 + len(self.sources) + len(self.potentials)) + known + kept
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        """The number of points of each hidden variable's axis, as far as it is known without evidence."""
-        return _sizes(self.axes, self.nodes)
-
-    @property
-    def executor(self) -> Executor:
-        """The executor for the tables over the scopes; compiled at first use, when the problem is known not to be too
-        wide.
-        """
-        tables = self.tables
-        if tables.executor is None:
-            program = compile_program(self.factors, self.scopes or ((),), self.sizes, self.order)
-            program.on_growth = self.on_growth
-            tables.executor = Executor(self.sources, program)
-        return tables.executor
-
-    @property
-    def placement(self) -> Program:
-        """The program that computes the marginals of all variables with nodes."""
-        tables = self.tables
-        if tables.placement is None:
-            scopes = [(name,) for name in self.nodes]
-            tables.placement = compile_program(self.factors, scopes, self.sizes)
-        return tables.placement
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The targets of the question, where rows differ in what is observed."""
-        return () if self.axis_choice is None else self.axis_choice.question.targets
-
-    def restrict_to_observed(self, known: frozenset[str]) -> Problem:
-        """Return the problem of the rows in which just these of the partly observed variables are observed."""
-        groups = self.tables.groups
-        group = groups.get(known)
-        if group is None:
-            assert self.axis_choice is not None
-            if len(groups) >= _MOST_GROUPS:
-                groups.clear()
-            group = _assemble(
-                self.axis_choice.restrict_to_observed(known, frozenset(self.partly_observed) - known), self.batched
-            )
-            group.on_growth = self.on_growth
-            groups[known] = group
-        return group
-
-
-@dataclass(eq=False)
-class ProblemTables:
-    """Results of a problem that do not depend on the evidence and are computed once.
-
-    Attributes
-    ----------
-    grids : shared grids by tolerance; None where there is none
-    groups : problems of rows that are observed in the same variables
-    """
-
-    executor: Executor | None = None
-    placement: Program | None = None
-    grids: dict[float, SharedGrid | None] = field(default_factory=dict)
-    groups: dict[frozenset[str], Problem] = field(default_factory=dict)
-    searched: bool = False
-    """Whether a better elimination order was searched for, because the first one was too wide."""
-
-    def estimate_bytes(self) -> int:
-        """Return about how many bytes are held."""
-        grids = [grid for grid in list(self.grids.values()) if grid is not None]
-        programs = [program for program in (self.executor and self.executor.program, self.placement) if program]
-        return (
-            sum(program.estimate_bytes() for program in programs)
-            + sum(grid.estimate_bytes() for grid in grids)
-            + sum(group.estimate_bytes() for group in list(self.groups.values()))
-        )
 
 
 @dataclass(frozen=True)
@@ -216,6 +72,131 @@ class Question:
     over: tuple[tuple[str, ...], ...] = ()
 
 
+@dataclass
+class Problem:
+    """A question compiled for a pattern of evidence; it holds no row of the evidence.
+
+    Attributes
+    ----------
+    snapshot : all potentials of the network
+    potentials : the requisite potentials by child
+    hard : names of the variables that are observed in every row
+    axes : axes that are the same for all rows (states and cells)
+    nodes : continuous variables that get Gauss-Legendre nodes
+    component_of : the Gaussian component of each variable that is integrated out in closed form
+    sources : the sources of the factors, in the order of `factors`
+    scopes : for each target, the names of the table that its posterior is computed from
+    sizes : the number of points of each hidden variable's axis, as far as it is known without evidence
+    shared : the sources for nodes that all rows share, those of variables that only some rows know being hidden; None
+        if there is other evidence than values on such variables
+    partly_observed : the variables with nodes that are observed in some rows and hidden in others
+    risks : by the observed names, the potentials outside the problem that can make evidence impossible
+    on_growth : called after more tables were stored
+    """
+
+    snapshot: Snapshot
+    question: Question
+    potentials: Mapping[str, Potential]
+    hard: frozenset[str]
+    axes: dict[str, StateAxis | CellAxis]
+    nodes: tuple[str, ...]
+    component_of: Mapping[str, GaussianComponent]
+    sources: tuple[FactorSource, ...]
+    scopes: tuple[tuple[str, ...], ...]
+    sizes: Mapping[str, int]
+    factors: tuple[Factor, ...]
+    order: EliminationOrder
+    shared: tuple[FactorSource, ...] | None
+    partly_observed: tuple[str, ...]
+    axis_choice: _AxisChoice = field(repr=False)
+    risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
+    on_growth: Callable[[], None] | None = field(default=None, repr=False)
+    _kept: _Tables | None = field(default=None, repr=False)
+    _used: ReferenceType[_Tables] | None = field(default=None, repr=False)
+
+    @property
+    def tables(self) -> _Tables:
+        """The stored results that do not depend on the evidence; a caller holds a reference to them while it uses the
+        problem.
+        """
+        tables = self._kept
+        if tables is None:
+            tables = None if self._used is None else self._used()
+            if tables is None:
+                tables = self._kept = _Tables()
+                self._used = ref(tables)
+        return tables
+
+    def release(self) -> None:
+        """Drop the stored tables, except those that a running computation refers to."""
+        self._kept = None
+
+    def estimate_bytes(self) -> int:
+        """Return about how many bytes are held, without the potentials' own tables."""
+        held = ENTRY_BYTES * (1 + len(self.sources) + len(self.potentials))
+        for names, risk in list(self.risks.items()):
+            held += len(risk.known) * (200 + 40 * len(names))
+        if self._kept is not None:
+            for stored in self._kept.list_all():
+                held += stored.estimate_bytes()
+        return held
+
+    @property
+    def program(self) -> Program:
+        """The program for the tables over the scopes; compiled at first use, when the problem is known not to be too
+        wide.
+        """
+        tables = self.tables
+        if tables.program is None:
+            tables.program = compile_program(self.factors, self.scopes or ((),), self.sizes, self.order)
+            tables.program.on_growth = self.on_growth
+        return tables.program
+
+    @property
+    def placement(self) -> Program:
+        """The program that computes the marginals of all variables with nodes."""
+        tables = self.tables
+        if tables.placement is None:
+            scopes = [(name,) for name in self.nodes]
+            tables.placement = compile_program(self.factors, scopes, self.sizes)
+        return tables.placement
+
+    def restrict_to_observed(self, known: frozenset[str]) -> Problem:
+        """Return the problem of the rows in which just these of the partly observed variables are observed."""
+        groups = self.tables.groups
+        group = groups.get(known)
+        if group is None:
+            if len(groups) >= _MOST_GROUPS:
+                groups.clear()
+            group = self.axis_choice.restrict_to_observed(known, frozenset(self.partly_observed) - known).assemble()
+            group.on_growth = self.on_growth
+            groups[known] = group
+        return group
+
+
+@dataclass(eq=False)
+class _Tables:
+    """Results of a problem that do not depend on the evidence and are computed once.
+
+    Attributes
+    ----------
+    grids : shared grids by tolerance; None where there is none
+    groups : problems of rows that are observed in the same variables
+    searched : whether a better elimination order was searched for, because the first one was too wide
+    """
+
+    program: Program | None = None
+    placement: Program | None = None
+    grids: dict[float, SharedGrid | None] = field(default_factory=dict)
+    groups: dict[frozenset[str], Problem] = field(default_factory=dict)
+    searched: bool = False
+
+    def list_all(self) -> list[Program | SharedGrid | Problem]:
+        """Return all that takes memory."""
+        stored = [self.program, self.placement, *list(self.grids.values()), *list(self.groups.values())]
+        return [one for one in stored if one is not None]
+
+
 def problem_of(network: Network | Snapshot, question: Question, evidence: Evidence) -> Problem:
     """Return the compiled problem, from the cache if the same potentials were asked the same question before."""
     snapshot = Snapshot.of(network)
@@ -223,86 +204,34 @@ def problem_of(network: Network | Snapshot, question: Question, evidence: Eviden
     key = (snapshot.key, question, pattern, evidence.single)
     problem: Problem | None = caches.CACHE.get(key)
     if problem is None:
-        problem = caches.CACHE.put(key, _compile(snapshot, question, evidence), tuple(snapshot.by_name.values()))
+        problem = caches.CACHE.put(key, _AxisChoice(snapshot, question, evidence).assemble())
     return problem
 
 
-def _sizes(axes: Mapping[str, StateAxis | CellAxis], nodes: Iterable[str]) -> dict[str, int]:
-    return {**{name: axis.size for name, axis in axes.items()}, **dict.fromkeys(nodes, NODE_SIZE)}
-
-
-def _compile(snapshot: Snapshot, question: Question, evidence: Evidence) -> Problem:
-    targets = question.targets
-    potentials, parents, children = snapshot.by_name, snapshot.pred, snapshot.succ
-    findings = evidence.findings
-    hard = frozenset(name for name, finding in findings.items() if finding.hard)
+def _find_needed(snapshot: Snapshot, question: Question, findings: Mapping[str, Finding]) -> Collection[str]:
+    """Return the variables whose potentials a question needs."""
     if question.only:
-        needed = set(question.only)
-    elif question.all_of:
-        needed = ancestors(parents, [*findings, *targets])
-    else:
-        needed = find_requisite(parents, children, targets, lambda name: status_of(findings.get(name)))
-    used = {name: potentials[name] for name in sorted(needed, key=snapshot.numbers.__getitem__)}
-    axis_choice = _AxisChoice(used, children, question, findings, hard)
-    return _assemble(axis_choice, not evidence.single or bool(axis_choice.nodes))
-
-
-def _assemble(axis_choice: _AxisChoice, batched: bool) -> Problem:
-    """Return the problem in which every variable is represented as decided."""
-    question, findings = axis_choice.question, axis_choice.findings
-    sources = axis_choice.sources(batched)
-    partly_observed = tuple(name for name in axis_choice.nodes if name in findings)
-    sharable = axis_choice.nodes and all(findings[name].plain for name in partly_observed)
-    shared = tuple(axis_choice.sources(batched, shared=True)) if sharable else None
-    scopes = axis_choice.scopes(question.targets, sources)
-    if question.over:
-        scopes = [tuple(name for name in scope if name not in axis_choice.hard) for scope in question.over]
-    if question.joint:
-        scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
-    factors = tuple(Factor(source.names, source.rows, source.static) for source in sources)
-    sizes = _sizes(axis_choice.axes, axis_choice.nodes)
-    if question.drawn:
-        order, scopes = find_drawing_order([factor.names for factor in factors], sizes, question.drawn)
-    else:
-        order = choose_order(factors, scopes or [()], sizes)
-    component_of = {name: s for s in sources if isinstance(s, GaussianComponent) for name in s.closed}
-    return Problem(
-        axis_choice.used,
-        axis_choice.hard,
-        axis_choice.axes,
-        tuple(axis_choice.nodes),
-        component_of,
-        tuple(sources),
-        tuple(scopes),
-        batched,
-        factors,
-        order,
-        shared,
-        partly_observed=tuple(name for name in partly_observed if findings[name].plain),
-        axis_choice=axis_choice if partly_observed else None,
-    )
+        return question.only
+    if question.all_of:
+        return ancestors(snapshot.pred, [*findings, *question.targets])
+    return find_requisite(snapshot.pred, snapshot.succ, question.targets, lambda name: status_of(findings.get(name)))
 
 
 class _AxisChoice:
     """The decision how each variable is represented: by states, cells, nodes, in closed form, or masked."""
 
-    used: Mapping[str, Potential]
-    question: Question
-    hard: frozenset[str]
-
-    def __init__(
-        self,
-        used: Mapping[str, Potential],
-        children: Mapping[str, Sequence[str]],
-        question: Question,
-        findings: Mapping[str, Finding],
-        hard: frozenset[str],
-    ) -> None:
-        self.used, self.question, self.hard = used, question, hard
+    def __init__(self, snapshot: Snapshot, question: Question, evidence: Evidence) -> None:
+        findings = evidence.findings
+        needed = _find_needed(snapshot, question, findings)
+        used = {name: potential for name, potential in snapshot.by_name.items() if name in needed}
+        hard = frozenset([name for name, finding in findings.items() if finding.hard])
+        self.snapshot, self.question = snapshot, question
+        self.used: Mapping[str, Potential] = used
+        self.hard: frozenset[str] = hard
         # a problem must not refer to rows of the evidence
         self.findings: dict[str, Finding] = {name: finding.take(slice(0)) for name, finding in findings.items()}
         self.below: dict[str, list[Potential]] = {
-            name: [used[child] for child in children[name] if child in used] for name in used
+            name: [used[child] for child in snapshot.succ[name] if child in used] for name in used
         }
         variables = {v.name: v for potential in used.values() for v in potential.variables}
         self.masked: set[str] = {
@@ -325,7 +254,8 @@ class _AxisChoice:
                     self.axes[name] = StateAxis(len(variable))
             elif name not in question.dense and self._is_linear_gaussian(name):
                 self.closed.add(name)
-        self._drop_masked_gaussians()
+        if self.closed:
+            self._drop_masked_gaussians()
         for name, variable in variables.items():
             if isinstance(variable, Discrete) or name in hard or name in self.closed or name in self.masked:
                 continue
@@ -333,6 +263,39 @@ class _AxisChoice:
                 self.axes[name] = CellAxis(self._edges(variable))
             else:
                 self.nodes.append(name)
+        # arrays have a row dimension
+        self.batched: bool = not evidence.single or bool(self.nodes)
+
+    def assemble(self) -> Problem:
+        """Return the problem in which every variable is represented as decided."""
+        question, findings = self.question, self.findings
+        sources = self.list_sources()
+        partly_observed = tuple([name for name in self.nodes if name in findings])
+        sharable = self.nodes and all(findings[name].plain for name in partly_observed)
+        scopes = self.list_scopes(sources)
+        sizes = {**{name: axis.size for name, axis in self.axes.items()}, **dict.fromkeys(self.nodes, NODE_SIZE)}
+        factors = tuple([Factor(source.names, source.rows, source.static) for source in sources])
+        if question.drawn:
+            order, scopes = find_drawing_order([factor.names for factor in factors], sizes, question.drawn)
+        else:
+            order = choose_order(factors, scopes or [()], sizes)
+        return Problem(
+            self.snapshot,
+            question,
+            self.used,
+            self.hard,
+            self.axes,
+            tuple(self.nodes),
+            {name: s for s in sources if isinstance(s, GaussianComponent) for name in s.closed},
+            tuple(sources),
+            tuple(scopes),
+            sizes,
+            factors,
+            order,
+            tuple(self.list_sources(shared=True)) if sharable else None,
+            tuple([name for name in partly_observed if findings[name].plain]),
+            self,
+        )
 
     def restrict_to_observed(self, known: frozenset[str], free: frozenset[str]) -> _AxisChoice:
         """Return the same decision for rows in which some variables with nodes are observed and others are hidden."""
@@ -389,10 +352,11 @@ class _AxisChoice:
         low, high = variable.domain
         return np.concatenate([[low], inner[(inner > low) & (inner < high)], [high]])
 
-    def sources(self, batched: bool, shared: bool = False) -> list[FactorSource]:
+    def list_sources(self, *, shared: bool = False) -> list[FactorSource]:
         """Return the factor sources; with `shared` nodes, axes do not depend on the row."""
         nodes = () if shared else self.nodes
-        closed = self._components(batched, nodes)
+        batched = self.batched
+        closed = self._list_components(nodes) if self.closed else []
         inside = {id(potential) for component in closed for potential in component.potentials}
         result: list[FactorSource] = [*closed, *(WeightSource(name, not shared, shared) for name in self.nodes)]
         for name, potential in self.used.items():
@@ -414,7 +378,7 @@ class _AxisChoice:
                 result.append(LikelihoodSource(name, batched))
         return result
 
-    def _components(self, batched: bool, nodes: Sequence[str]) -> list[GaussianComponent]:
+    def _list_components(self, nodes: Sequence[str]) -> list[GaussianComponent]:
         """Return the Gaussian components: groups of closed variables that are connected by potentials."""
         leader = {name: name for name in self.closed}
 
@@ -441,19 +405,22 @@ class _AxisChoice:
             hard = self.hard & {n for p in members for n in p.scope}
             moving = bool(hard) or any(n in nodes for n in names) or any(n in self.findings for n in closed)
             components.append(
-                GaussianComponent(tuple(members), closed, tuple(names), hard, batched and moving, not moving)
+                GaussianComponent(tuple(members), closed, tuple(names), hard, self.batched and moving, not moving)
             )
         return components
 
-    def scopes(self, targets: Sequence[str], sources: Sequence[FactorSource]) -> list[tuple[str, ...]]:
-        """Return, for each target, the names of the table that its posterior is computed from."""
-        result: list[tuple[str, ...]] = []
-        for name in targets:
+    def list_scopes(self, sources: Sequence[FactorSource]) -> list[tuple[str, ...]]:
+        """Return the names of the tables that are wanted: for each target that from which its posterior is computed."""
+        scopes: list[tuple[str, ...]] = []
+        for name in self.question.targets:
             if name in self.closed:
-                result.append(next(s.names for s in sources if isinstance(s, GaussianComponent) and name in s.closed))
+                scopes.append(next(s.names for s in sources if isinstance(s, GaussianComponent) and name in s.closed))
             elif isinstance(self.axes.get(name), CellAxis):
-                potential = self.used[name]
-                result.append(tuple(n for n in potential.scope if n not in self.hard))
+                scopes.append(tuple(n for n in self.used[name].scope if n not in self.hard))
             else:
-                result.append(() if name in self.hard else (name,))
-        return result
+                scopes.append(() if name in self.hard else (name,))
+        if self.question.over:
+            scopes = [tuple(name for name in scope if name not in self.hard) for scope in self.question.over]
+        if self.question.joint:
+            scopes = [tuple(dict.fromkeys(name for scope in scopes for name in scope))]
+        return scopes

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from time import process_time
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -18,14 +17,14 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TooWide, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis, as_slice
-from hybridbn.inference.engines import EngineRequest, Plan, Solution, choose_plan, estimate_rounding
+from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of
+from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan
 from hybridbn.inference.evidence import Evidence, find_distinct_rows
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, LazyPosterior
-from hybridbn.inference.posteriors.gaussian_mixture import GaussianPosterior
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
-from hybridbn.inference.problem import Problem, Question, Snapshot, problem_of
+from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.quadrature.modes import describe_blank_functions
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
@@ -61,8 +60,8 @@ class Collector(Protocol):
         """Store what is needed of the solution of some rows."""
 
 
-Collect: TypeAlias = Callable[[Problem, Question, int], Sequence[Collector]]
-"""Returns the collectors, in the order of the targets, for a problem, its question and a number of rows."""
+Collect: TypeAlias = Callable[[Problem, int], Sequence[Collector]]
+"""Returns the collectors, in the order of the targets, for a problem and a number of rows."""
 
 
 @dataclass
@@ -70,8 +69,6 @@ class Answer:
     """The collected solutions of all distinct rows of the evidence."""
 
     problem: Problem
-    question: Question
-    network: AnyNetwork
     options: Options
     evidence: Evidence
     distinct: Evidence
@@ -84,11 +81,6 @@ class Answer:
     """Impossible rows, where NaN is wanted."""
     bounds: Sequence[Values] | None = None
     """Limits of the sampled tables, and of the log probability of the evidence, as in `Solution`."""
-
-    @property
-    def single(self) -> bool:
-        """Whether the evidence is a single case."""
-        return self.evidence.single
 
     def arrange_rows(self, table: Values) -> Values:
         """Return a table of the distinct rows (last) as one of all rows; impossible rows are NaN."""
@@ -112,7 +104,7 @@ class Answer:
         if options.impossible == "nan":
             self.marked = impossible if self.marked is None else self.marked | impossible
             return
-        raise impossible_evidence(np.flatnonzero(impossible).tolist(), self.single, nan=True, doubt=doubt)
+        raise impossible_evidence(np.flatnonzero(impossible).tolist(), self.evidence.single, nan=True, doubt=doubt)
 
     @property
     def error(self) -> Values:
@@ -136,7 +128,7 @@ def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False,
 # -- collectors ---------------------------------------------------------------------------------------------------
 
 
-def collect_nothing(problem: Problem, question: Question, rows: int) -> Sequence[Collector]:
+def collect_nothing(problem: Problem, rows: int) -> Sequence[Collector]:
     """Return no collectors: only the probability of the evidence is wanted."""
     return ()
 
@@ -146,23 +138,18 @@ class TableCollector:
 
     def __init__(self, number: int, rows: int) -> None:
         self._number, self._rows = number, rows
-        self._table: Values | None = None
+        self.table: Values = np.empty(0)
+        """Of all distinct rows, once all are added."""
 
     def add(self, part: Solution) -> None:
         """Store the table of some rows."""
         table = part.tables[self._number]
         if table.shape[-1] == self._rows:
-            self._table = table
+            self.table = table
             return
-        if self._table is None:
-            self._table = np.empty((*table.shape[:-1], self._rows))
-        self._table[..., as_slice(part.rows)] = table
-
-    @property
-    def table(self) -> Values:
-        """The table of all distinct rows."""
-        assert self._table is not None
-        return self._table
+        if self.table.shape[-1] != self._rows:
+            self.table = np.empty((*table.shape[:-1], self._rows))
+        self.table[..., as_slice(part.rows)] = table
 
 
 class DensityCollector:
@@ -251,14 +238,12 @@ class _ComponentDensityCollector(DensityCollector):
         """Do nothing."""
 
 
-def collect_marginals(
-    problem: Problem, question: Question, rows: int, *, most_bytes: float | None = None
-) -> Sequence[Collector]:
+def collect_marginals(problem: Problem, rows: int, *, most_bytes: float | None = None) -> Sequence[Collector]:
     """Return the collectors for the posteriors of all targets."""
     most = KEPT_BYTES if most_bytes is None else most_bytes
     collectors: list[Collector] = []
     components: dict[int, dict[str, tuple[int, DensityCollector]]] = {}
-    for number, name in enumerate(question.targets):
+    for number, name in enumerate(problem.question.targets):
         component = problem.component_of.get(name)
         if component is not None:
             collector = _ComponentDensityCollector(rows, most)
@@ -271,7 +256,7 @@ def collect_marginals(
     return [*collectors, *(_ComponentCollector(problem, targets) for targets in components.values())]
 
 
-def _add_densities(parts: Iterator[Solution], collected: Sequence[Collector], jobs: int) -> Iterator[Solution]:
+def _add_densities(parts: Iterator[Solution], collected: Sequence[Collector], options: Options) -> Iterator[Solution]:
     """Yield solutions with the densities that collectors compute; threads that share the rows compute them, too."""
     computers = [collector for collector in collected if isinstance(collector, _NodeCollector | _ComponentCollector)]
     if not computers:
@@ -284,7 +269,7 @@ def _add_densities(parts: Iterator[Solution], collected: Sequence[Collector], jo
                 densities |= computer.compute(part)
         return replace(part, densities=densities)
 
-    return run_in_threads(compute, parts, jobs)
+    return run_in_threads(compute, parts, options.jobs)
 
 
 def _continuous(problem: Problem, name: str) -> Continuous:
@@ -315,11 +300,11 @@ def posterior_of(
         table = answer.arrange_rows(collector.table)
         if isinstance(variable, Discrete):
             bounds = None if answer.bounds is None else answer.arrange_rows(answer.bounds[number])
-            return DiscretePosterior(variable, table, answer.single, answer.error, log_evidence, bounds)
+            return DiscretePosterior(variable, table, answer.evidence.single, answer.error, log_evidence, bounds)
         name, problem = variable.name, answer.problem
         axis = problem.axes[name]
         assert isinstance(axis, CellAxis)
-        return cell_posterior(problem, name, axis, table, answer.evidence, answer.single, answer.error, log_evidence)
+        return cell_posterior(problem, name, axis, table, answer.evidence, answer.error, log_evidence)
     assert isinstance(collector, DensityCollector)
     assert isinstance(variable, Continuous)
     density = collector.density
@@ -331,7 +316,7 @@ def posterior_of(
         return LazyPosterior(variable, piece, moments, distinct_rows, answer.marked, answer.error, log_evidence)
     if answer.distinct_rows is not None:
         density = density.select_rows(answer.distinct_rows)
-    return density.with_answer(answer.single, answer.error, answer.marked, log_evidence)
+    return density.with_answer(answer.evidence.single, answer.error, answer.marked, log_evidence)
 
 
 def _point_posterior(
@@ -340,7 +325,7 @@ def _point_posterior(
     """Return the posterior of a target that has one value in every row."""
     values = answer.evidence.findings[variable.name].values[None]
     density = GaussianPosterior.of(variable, np.ones(values.shape), values, np.zeros(values.shape))
-    return density.with_answer(answer.single, answer.error, answer.marked, log_evidence)
+    return density.with_answer(answer.evidence.single, answer.error, answer.marked, log_evidence)
 
 
 def _count_expanded_bytes(density: ContinuousPosterior, answer: Answer) -> float:
@@ -352,16 +337,16 @@ class _DensitySolver:
     """Solves some distinct rows again, for a target whose densities were not kept."""
 
     def __init__(self, answer: Answer, number: int) -> None:
-        self._network, self._question, self._options = Snapshot.of(answer.network), answer.question, answer.options
-        self._evidence, self._number = answer.distinct, number
+        self._snapshot, self._question = answer.problem.snapshot, answer.problem.question
+        self._options, self._evidence, self._number = answer.options, answer.distinct, number
 
     def __call__(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
         # the problem is that of all rows, so that each row gets the same density as before
-        problem = problem_of(self._network, self._question, self._evidence)
-        collected = collect_marginals(problem, self._question, len(rows), most_bytes=np.inf)
+        problem = problem_of(self._snapshot, self._question, self._evidence)
+        collected = collect_marginals(problem, len(rows), most_bytes=np.inf)
         evidence = self._evidence.take(rows, len(rows))
-        request = EngineRequest(self._network, problem, self._question, evidence, self._options)
-        for part in _add_densities(choose_plan(request).solve(evidence), collected, self._options.jobs):
+        plan = choose_plan(problem, evidence, self._options)
+        for part in _add_densities(plan.solve(evidence), collected, self._options):
             for collector in collected:
                 collector.add(part)
         collector = collected[self._number]
@@ -384,7 +369,7 @@ def warn_of_estimates(answer: Answer) -> None:
     """Warn of what was sampled and is not returned with its bounds."""
     assert answer.bounds is not None
     low, high = answer.bounds[-1]
-    question = answer.question
+    question = answer.problem.question
     if not question.targets:
         what = (
             f"the log probability of the evidence is an estimate: it lies between {low.min():.6g} and {high.max():.6g}"
@@ -410,31 +395,29 @@ def solve(
     `collect` returns the collectors of solutions; by default they keep what the posterior of each target needs.
     Without `compare`, rows are known to differ.
     """
-    started = process_time()
     problem = problem_of(network, question, read)
-    request = EngineRequest(network, problem, question, read, options, started)
-    plan = choose_plan(request)
+    plan = choose_plan(problem, read, options)
     try:
-        return _solve_by(plan, request, collect, compare)
+        return _solve_by(plan, problem, read, options, collect, compare)
     except TooWide as refused:
         if not isinstance(plan, EliminationPlan):
             raise
         # quadrature may need more nodes than the plan could know
-        plan = choose_plan(request, refused)
-    return _solve_by(plan, request, collect, compare)
+        plan = choose_plan(problem, read, options, refused)
+    return _solve_by(plan, problem, read, options, collect, compare)
 
 
-def _solve_by(plan: Plan, request: EngineRequest, collect: Collect, compare: bool) -> Answer:
-    """Solve a question as planned."""
-    network, problem, question = request.network, request.problem, request.question
-    read, options = request.evidence, request.options
+def _solve_by(
+    plan: Plan, problem: Problem, read: Evidence, options: Options, collect: Collect, compare: bool
+) -> Answer:
+    """Solve a problem as planned."""
     compare = compare and plan.distinct and not read.single
     same = find_distinct_rows(read, continuous=bool(problem.nodes)) if compare else None
     distinct = read if same is None else read.take(same.first, len(same.first))
-    collected = collect(problem, question, distinct.rows)
+    collected = collect(problem, distinct.rows)
     log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
     bounds: list[Values] = []
-    for part in _add_densities(plan.solve(distinct), collected, options.jobs):
+    for part in _add_densities(plan.solve(distinct), collected, options):
         where = as_slice(part.rows)
         log_norms[where], errors[where] = part.log_norm, part.error
         for collector in collected:
@@ -444,7 +427,7 @@ def _solve_by(plan: Plan, request: EngineRequest, collect: Collect, compare: boo
             for limits, own in zip(bounds, part.bounds, strict=True):
                 limits[..., part.rows] = own
     distinct_rows = None if same is None else same.inverse
-    answer = Answer(problem, question, network, options, read, distinct, distinct_rows, collected, log_norms, errors)
+    answer = Answer(problem, options, read, distinct, distinct_rows, collected, log_norms, errors)
     if bounds:
         answer.bounds = bounds
         warn_of_estimates(answer)
@@ -452,9 +435,9 @@ def _solve_by(plan: Plan, request: EngineRequest, collect: Collect, compare: boo
     if impossible.any():
         row = int(np.argmax(impossible))
         doubt = describe_blank_functions(problem, distinct.take(slice(row, row + 1), 1))
-        if doubt and (question.all_of or options.impossible == "nan"):
+        if doubt and (problem.question.all_of or options.impossible == "nan"):
             warn_user(doubt)
-        if not question.all_of:
+        if not problem.question.all_of:
             answer.refuse(impossible if distinct_rows is None else impossible[distinct_rows], options, doubt)
     worst = float(errors.max(initial=0.0))
     if worst > options.tolerance and not plan.sampled:

@@ -1,26 +1,53 @@
-"""Elimination in tables of a single case: the tables are multiplied while the steps are compiled.
+"""Compilers of elimination: from the scopes of factors to the steps of a program.
+
+`compile_program` makes a program for any number of rows: an elimination order first, then messages in a junction tree.
 
 A question about one case is often asked once. Then choosing an order, compiling a program and running it would each
-take longer than the arithmetic, so all three are done in one pass; the program that it leaves answers the same question
-about other cases.
+take longer than the arithmetic. So `CaseCompiler` does all three in one pass over the tables; the program that it
+leaves answers the same question about other cases.
 """
 
 from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
-from hybridbn.inference.elimination.program import LETTERS, Compiler, Factor, Program, ProgramStep
+from hybridbn.inference.elimination.ordering import (
+    Clique,
+    EliminationOrder,
+    assign_factors,
+    find_order,
+    make_junction_tree,
+)
+from hybridbn.inference.elimination.program import (
+    ENOUGH,
+    LETTERS,
+    ROWS,
+    Factor,
+    Program,
+    ProgramStep,
+    plan_matrix_product,
+)
 from hybridbn.variables import Values
 
-__all__ = ["CaseCompiler", "TooManyCells"]
+__all__ = ["CaseCompiler", "Compiler", "TooManyCells", "choose_order", "compile_program"]
 
+_BLAS_CELLS = 20_000
+"""Larger products without rows are left to BLAS, where einsum can."""
+_MOST_EVIDENCE_FREE = 2**22
+"""A larger product is not computed before others only because it does not depend on the evidence."""
+_FEW = 8
+"""A product of at most this many inputs is ordered by the smallest results; the search is quadratic in the inputs."""
+
+_MOST_APART = 6
+"""A wide clique sends so many messages without its own table where that would have rows, and most of its inputs have
+none.
+"""
 _LOG_UNIT = 2**20
 """Logarithms of sizes are whole numbers of this part of one, so that the order in which they are added does not
 matter."""
@@ -47,6 +74,205 @@ MOST_LASTING = 2e7
 """What comes of eliminations of more cells takes too much memory to be kept for other cases."""
 _MOST_OPERANDS = 12
 """Einsum multiplies at most this many tables at once."""
+
+
+def choose_order(
+    factors: Sequence[Factor], scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
+) -> EliminationOrder:
+    """Return the elimination order, with the cost that the program will have."""
+    keep = scopes[0] if len(scopes) == 1 else ()
+    if all(set(keep).issuperset(names) for names in (*(factor.names for factor in factors), *scopes)):
+        cells = math.prod([float(sizes[name]) for name in keep])
+        return EliminationOrder((), cells, cells, keep)
+    return find_order([*(factor.names for factor in factors), *scopes], sizes, keep)
+
+
+def compile_program(
+    factors: Sequence[Factor],
+    scopes: Sequence[tuple[str, ...]],
+    sizes: Mapping[str, int],
+    order: EliminationOrder | None = None,
+    partly_observed: Iterable[str] = (),
+) -> Program:
+    """Return the program for the tables over some scopes, in a given elimination order or the best that is found.
+
+    With one scope, its variables are eliminated last; with several, messages are sent both ways through a junction
+    tree. Where a variable is observed in some rows, tables that it was summed out of depend on the row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> program = compile_program([Factor(("a",)), Factor(("a", "b"))], [("b",)], {"a": 2, "b": 2})
+    >>> program.run({0: np.array([0.4, 0.6]), 1: np.array([[0.9, 0.1], [0.5, 0.5]])})
+    [array([0.66, 0.34])]
+    """
+    if order is None:
+        order = choose_order(factors, scopes, sizes)
+    if not factors:
+        return Program((), tuple(scopes), order)
+    compiler = Compiler(Program(tuple(factors), tuple(scopes), order), sizes, frozenset(partly_observed))
+    if not order.names and len(scopes) == 1:
+        compiler.program.outputs.append(compiler.product(range(len(factors)), scopes[0]))
+        return compiler.finish()
+    keep = scopes[0] if len(scopes) == 1 else ()
+    cliques = make_junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
+    assign_factors(cliques, [factor.names for factor in factors], scopes)
+    compiler.collect(cliques)
+    if len(scopes) == 1:
+        compiler.program.outputs.append(compiler.product(cliques[-1].inputs, scopes[0]))
+    else:
+        compiler.distribute(cliques)
+    return compiler.finish()
+
+
+class Compiler:
+    """Appends the steps of a program."""
+
+    def __init__(
+        self, program: Program, sizes: Mapping[str, int], partly_observed: frozenset[str] = frozenset()
+    ) -> None:
+        self.program = program
+        self.sizes = sizes
+        self.partly_observed = partly_observed
+        self.static: list[bool] = [factor.static for factor in program.factors]
+        program.names = [factor.names for factor in program.factors]
+        program.rows = [factor.rows for factor in program.factors]
+
+    def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
+        """Add a step that multiplies (or divides) and sums out the names not in `out`; return the slot of its
+        result.
+        """
+        program = self.program
+        names = [program.names[i] for i in inputs]
+        rows = [program.rows[i] for i in inputs]
+        union = dict.fromkeys([name for scope in names for name in scope])
+        differ = not self.partly_observed.isdisjoint([name for name in union if name not in out])
+        with_rows = differ or any(rows)
+        letter = dict(zip(union, LETTERS, strict=False))
+        parts = ["".join([letter[n] for n in scope]) + ROWS * has for scope, has in zip(names, rows, strict=True)]
+        subscripts = f"{','.join(parts)}->{''.join([letter[n] for n in out])}{ROWS * with_rows}"
+        product, blas = None, False
+        if len(inputs) == 2 and not divide:
+            product = plan_matrix_product(names, rows, out, [self.cells(scope) for scope in names])
+            blas = not with_rows and product is None and self.cells(union) > _BLAS_CELLS
+        slot = len(program.names)
+        program.steps.append(ProgramStep(inputs, slot, subscripts, divide, blas, product, ()))
+        program.names.append(out)
+        program.rows.append(with_rows)
+        self.static.append(not differ and all(self.static[i] for i in inputs))
+        return slot
+
+    def product(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
+        """Multiply pairwise, static inputs first, then small before large, and sum out as early as possible.
+
+        The result has those names of `out` that the inputs mention.
+        """
+        names = self.program.names
+        if 2 < len(inputs) <= _FEW and self.cells(dict.fromkeys(n for i in inputs for n in names[i])) >= ENOUGH:
+            inputs = self._multiply_best_pairs(list(inputs), out)
+        rank = sorted(inputs, key=lambda i: (not self.static[i], self.program.rows[i], self.cells(names[i])))
+        current = rank[0]
+        kept = set(out)
+        uses = Counter(name for slot in rank[1:] for name in names[slot])
+        for position, other in enumerate(rank[1:], start=2):
+            union = dict.fromkeys(names[current] + names[other])
+            if position == len(rank):
+                return self.emit((current, other), tuple(n for n in out if n in union))
+            uses.subtract(names[other])
+            current = self.emit((current, other), tuple(n for n in union if n in kept or uses[n]))
+        final = tuple(n for n in out if n in names[current])
+        return current if names[current] == final else self.emit((current,), final)
+
+    def _multiply_best_pairs(self, inputs: list[int], out: tuple[str, ...]) -> list[int]:
+        """Multiply until two inputs are left, static pairs first, then the pair with the smallest result."""
+        names = self.program.names
+        while len(inputs) > 2:
+            best: tuple[Any, ...] = ()
+            for one, other in combinations(inputs, 2):
+                kept = set(out).union(*(names[i] for i in inputs if i not in (one, other)))
+                result = tuple(n for n in dict.fromkeys(names[one] + names[other]) if n in kept)
+                static = self.static[one] and self.static[other]
+                cells = self.cells(result)
+                rank = (not static or cells > _MOST_EVIDENCE_FREE, cells, one, other)
+                if not best or rank < best[0]:
+                    best = rank, one, other, result
+            _, one, other, result = best
+            inputs = [i for i in inputs if i not in (one, other)] + [self.emit((one, other), result)]
+        return inputs
+
+    def cells(self, names: Iterable[str]) -> float:
+        """Return the size of a table over these names."""
+        return math.prod(map(self.sizes.__getitem__, names), start=1.0)
+
+    def collect(self, cliques: list[Clique]) -> None:
+        """Send messages from the leaves to the root."""
+        for clique in cliques:
+            clique.inputs += [cliques[c].message for c in clique.children if cliques[c].message >= 0]
+            if clique.parent is not None and clique.inputs:
+                clique.message = self.product(clique.inputs, clique.separator)
+
+    def distribute(self, cliques: list[Clique]) -> None:
+        """Send messages from the root to the leaves and compute the tables over the scopes."""
+        names, outputs = self.program.names, dict[int, int]()
+        upper = [-1] * len(cliques)
+        for i in range(len(cliques) - 1, -1, -1):
+            clique = cliques[i]
+            inputs = clique.inputs + [upper[i]] * (upper[i] >= 0)
+            if not inputs or not (clique.scopes or clique.children):
+                continue
+            # a table of the clique would have rows, but not most of its inputs
+            rows = [self.program.rows[slot] for slot in inputs]
+            wide = [self.cells(names[slot]) >= ENOUGH for slot in inputs]
+            fixed = any(rows) and any(big and not has for big, has in zip(wide, rows, strict=True))
+            most = _MOST_APART if self.partly_observed or fixed else 2
+            if len(clique.scopes) + len(clique.children) <= most and self.cells(clique.names) >= ENOUGH:
+                self._distribute_apart(cliques, clique, inputs, upper, outputs)
+                continue
+            available = {name for slot in inputs for name in names[slot]}
+            belief = self.product(inputs, tuple(name for name in clique.names if name in available))
+            for number in clique.scopes:
+                outputs[number] = self.product([belief], self.program.scopes[number])
+            for child in clique.children:
+                message = cliques[child].message
+                down = self.product([belief], cliques[child].separator)
+                if message >= 0:
+                    aligned = self.product([message], tuple(n for n in names[down] if n in names[message]))
+                    down = self.emit((down, aligned), names[down], divide=True)
+                upper[child] = down
+        self.program.outputs.extend(outputs[number] for number in range(len(self.program.scopes)))
+
+    def _distribute_apart(
+        self, cliques: list[Clique], clique: Clique, inputs: list[int], upper: list[int], outputs: dict[int, int]
+    ) -> None:
+        """Send messages from a wide clique with few neighbors, each from the other inputs, without the table of the
+        clique.
+        """
+        below: list[tuple[int, int]] = []
+        for child in clique.children:
+            message = cliques[child].message
+            others = [slot for slot in inputs if slot != message]
+            if others:
+                upper[child] = self.product(others, cliques[child].separator)
+                below.append((upper[child], message))
+        for number in clique.scopes:
+            scope = self.program.scopes[number]
+            near = [pair for pair in below if pair[1] >= 0 and set(scope) <= set(self.program.names[pair[0]])]
+            outputs[number] = self.product(near[0] if near else inputs, scope)
+
+    def finish(self) -> Program:
+        """Record after which step each array is no longer read, so that its memory can be released."""
+        program = self.program
+        last: dict[int, int] = {}
+        for number, step in enumerate(program.steps):
+            for slot in step.inputs:
+                last[slot] = number
+        kept = set(program.outputs)
+        done: list[list[int]] = [[] for _ in program.steps]
+        for slot, number in last.items():
+            if slot not in kept:
+                done[number].append(slot)
+        program.steps = [step._replace(done_with=tuple(slots)) for step, slots in zip(program.steps, done, strict=True)]
+        return program
 
 
 class TooManyCells(Exception):
@@ -121,8 +347,7 @@ class CaseCompiler(Compiler):
             self._distribute(scopes)
         program.order = EliminationOrder(tuple(self.eliminated), self.cost, self.widest, ())
         results = [self.tables[slot] for slot in program.outputs]
-        if not self._one_way:
-            self.finish()
+        self.finish()
         program.keep_evidence_free(self.static, self.tables)
         return program, results
 
@@ -135,20 +360,15 @@ class CaseCompiler(Compiler):
 
     def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
         """Add a step, and compute its result."""
-        slot = super().emit(inputs, out, divide)
-        steps = self.program.steps
-        steps[-1] = steps[-1]._replace(done_with=inputs)
-        self.tables.append(self.program.apply(steps[-1], self.tables))
-        self._drop_inputs(inputs, slot)
-        return slot
-
-    def _drop_inputs(self, inputs: tuple[int, ...], output: int) -> None:
-        """Release tables that neither this run nor a later one will read again."""
+        output = super().emit(inputs, out, divide)
+        self.tables.append(self.program.apply(self.program.steps[-1], self.tables))
+        # tables that neither this run nor a later one will read again are released
         static = self.static
         for slot in inputs:
             # messages between buckets are read again on the way back
             if (self._one_way or slot >= self._first_inner) and (static[output] or not static[slot]):
                 self.tables[slot] = None
+        return output
 
     def multiply(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
         """Multiply tables and sum out the names that `out` lacks: small ones all at once."""
@@ -166,23 +386,7 @@ class CaseCompiler(Compiler):
         wanted = tuple([name for name in out if name in union])
         if count == 1 and names[inputs[0]] == wanted:
             return inputs[0]
-        return self._emit_at_once(tuple(inputs), wanted, union)
-
-    def _emit_at_once(self, inputs: tuple[int, ...], out: tuple[str, ...], union: Iterable[str]) -> int:
-        """Add a step of few multiplications, which einsum does without any preparation."""
-        program, static = self.program, self.static
-        names = program.names
-        letter = dict(zip(union, LETTERS, strict=False))
-        parts = ["".join([letter[name] for name in names[slot]]) for slot in inputs]
-        subscripts = f"{','.join(parts)}->{''.join([letter[name] for name in out])}"
-        slot = len(names)
-        program.steps.append(ProgramStep(inputs, slot, subscripts, False, False, None, inputs))
-        names.append(out)
-        program.rows.append(False)
-        static.append(all(static[i] for i in inputs))
-        self.tables.append(np.einsum(subscripts, *[self.tables[i] for i in inputs]))
-        self._drop_inputs(inputs, slot)
-        return slot
+        return self.emit(tuple(inputs), wanted)
 
     # -- from the leaves to the root ----------------------------------------------------------------------------------
 

@@ -1,0 +1,731 @@
+"""Factor sources, which compute factors from the evidence, and runs of programs on these factors.
+
+A factor source evaluates a potential, a likelihood or a Gaussian component on the axes of its variables. Its array has
+one dimension for each of its `names`, and the rows last if `rows` is true; `static` factors do not depend on the
+evidence. Sources give ``(array, log_scale)`` or logarithms.
+
+Rows that differ in which variables are observed share one grid, one elimination order, and everything that does not
+depend on the evidence: each step of a program is done once for each pattern of what is observed among its own
+variables. Where cliques are small, there are few such patterns, however many patterns of holes the rows have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.inference.axes import Axis, CellAxis, NodeAxis
+from hybridbn.inference.elimination.program import LETTERS, SUSPICIOUS, MatrixProduct, Program, plan_matrix_product
+from hybridbn.inference.evidence import Evidence
+from hybridbn.potentials.base import Potential, freeze, list_dimensions
+from hybridbn.variables import Continuous, Values
+
+__all__ = [
+    "FactorSource",
+    "LikelihoodSource",
+    "NormalizedTables",
+    "PatternProgram",
+    "PatternRun",
+    "PotentialSource",
+    "RowGroup",
+    "WeightSource",
+    "evaluate_source",
+    "group_rows",
+    "normalize",
+    "run_program",
+    "run_program_in_logs",
+]
+
+LEAST_TOTAL = 1e-200
+"""The same as `SUSPICIOUS` where variables have nodes, along which values may be lost that are smaller than 1e-225."""
+LOG_TINY = np.log(1e-200)
+"""Values whose largest one has a smaller logarithm may have lost others to underflow: logarithms are exponentiated."""
+
+
+class FactorSource(Protocol):
+    """Computes one factor of a sum of products."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The dimensions of the array."""
+
+    @property
+    def rows(self) -> bool:
+        """Whether the array has the rows as its last dimension."""
+
+    @property
+    def static(self) -> bool:
+        """Whether the array does not depend on the evidence."""
+
+    @property
+    def mentions(self) -> Sequence[str]:
+        """The variables whose evidence the factor may depend on."""
+
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Return the logarithms of the values."""
+
+    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the values and their log scale."""
+
+
+def rescale(values: Values, scale: Values | float, rows: bool) -> tuple[Values, Values | float]:
+    """Divide by the largest value (of each row), so that products of many densities stay within range."""
+    top = values.max(axis=tuple(range(values.ndim - rows)), initial=0.0)
+    divisor = np.where(top > 0, top, 1.0)
+    log = scale + np.log(divisor)
+    return values / divisor, log if rows else float(log)
+
+
+def exponentiate(logs: Values, rows: bool) -> tuple[Values, Values | float]:
+    """Return values whose largest (of each row) is one, and the log scale, from logarithms."""
+    top = logs.max(axis=tuple(range(logs.ndim - rows)), initial=-np.inf)
+    top = np.where(np.isfinite(top), top, 0.0)
+    return np.exp(logs - top), top if rows else float(top)
+
+
+@dataclass(frozen=True)
+class PotentialSource:
+    """A potential on the axes of its variables.
+
+    Attributes
+    ----------
+    hard : names observed in every row; they have no dimension
+    masked : whether the child is observed in some rows only and nothing else depends on it: the factor is one in the
+    others
+    rows : whether any of its axes differs between rows
+    """
+
+    potential: Potential
+    names: tuple[str, ...]
+    hard: frozenset[str]
+    masked: bool
+    rows: bool
+    static: bool
+
+    @property
+    def mentions(self) -> tuple[str, ...]:
+        """All variables of the potential."""
+        return self.potential.scope
+
+    @property
+    def known_by_logarithm(self) -> bool:
+        """Whether the potential computes values from their logarithms."""
+        return type(self.potential).on is Potential.on
+
+    def points(self, axes: Mapping[str, Axis], evidence: Evidence) -> dict[str, Any]:
+        """Return the axis points of every variable in the scope."""
+        points: dict[str, Any] = {}
+        for variable in self.potential.variables:
+            name = variable.name
+            if name in self.hard or (self.masked and name == self.potential.child.name):
+                values = evidence.findings[name].values
+                if self.masked and name == self.potential.child.name:
+                    values = evidence.findings[name].fill()
+                points[name] = values[None, :] if self.rows else values[:1]
+            else:
+                points[name] = axes[name].points
+        return points
+
+    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the values and their log scale."""
+        child = self.potential.child.name
+        axis = axes.get(child) if child in self.names else None
+        points = self.points(axes, evidence)
+        scale: Values | float
+        if isinstance(axis, CellAxis):
+            array, scale = self._cell_masses(axis, points, evidence)
+        else:
+            array, scale = self.potential.on(points)
+        array = self._drop_observed(array, points)
+        if self.masked:
+            known = evidence.findings[child].observed
+            array, scale = _fill_unknown(array, known, 1.0), np.where(known, scale, 0.0)
+        if any(isinstance(variable, Continuous) for variable in self.potential.variables):
+            scaled, log_scale = rescale(array, scale, self.rows)
+            if np.any(log_scale - scale < LOG_TINY) and not isinstance(axis, CellAxis):
+                return exponentiate(self.logs(axes, evidence), self.rows)
+            return scaled, log_scale
+        return array, scale
+
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Return the logarithms of the values."""
+        child = self.potential.child.name
+        axis = axes.get(child) if child in self.names else None
+        if isinstance(axis, CellAxis):
+            array, scale = self.values(axes, evidence)
+            with np.errstate(divide="ignore"):
+                return np.asarray(np.log(array) + scale)
+        points = self.points(axes, evidence)
+        logs = self._drop_observed(self.potential.log_on(points), points)
+        return np.where(evidence.findings[child].observed, logs, 0.0) if self.masked else logs
+
+    def add_logs(self, axes: Mapping[str, Axis], evidence: Evidence, total: Values) -> float:
+        """Add the logarithms (rows,) to a total, but for the number that is returned; what overflows may be NaN."""
+        if self.masked:
+            total += self.logs(axes, evidence)
+            return 0.0
+        return self.potential.add_log_on(self.points(axes, evidence), total)
+
+    def _drop_observed(self, array: Values, points: Mapping[str, Any]) -> Values:
+        """Drop the dimensions of observed variables."""
+        scope = list_dimensions(points, self.potential.scope)
+        if scope == list(self.names):
+            return array
+        sizes = dict(zip(scope, array.shape, strict=False))
+        return array.reshape([*(sizes.get(name, 1) for name in self.names), *array.shape[len(scope) :]])
+
+    def _cell_masses(self, axis: CellAxis, points: dict[str, Any], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the masses of cells where the child is hidden, and its density in the one cell where it is
+        observed.
+        """
+        child = self.potential.child.name
+        finding = evidence.findings.get(child)
+        del points[child]
+        edges = axis.edges
+        reach = None if finding is None else finding.reach()
+        if reach is not None:
+            low, high = reach if self.rows else (reach[0][0], reach[1][0])
+            edges = np.clip(edges[:, None] if self.rows else edges, low, high)
+        array, scale = self.potential.mass(points, edges)
+        dimensions = len(list_dimensions(points, self.potential.scope))
+        if finding is None or not finding.observed.any():
+            if self.rows and array.ndim == dimensions:
+                # other rows of the table know the child
+                array = np.repeat(array[..., None], evidence.rows, axis=-1)
+            return array, scale
+        known = finding.observed
+        values = finding.fill()
+        density, density_scale = self.potential.on({**points, child: values[None, :]})
+        inside = np.searchsorted(axis.edges[1:-1], values, side="right")
+        place = np.arange(axis.size)[:, None] == inside
+        # density and masses have log scales of their own, and each row has the one of the values that it uses
+        both = np.where(known, density_scale, scale)
+        array = array if array.ndim > dimensions else array[..., None]
+        shape = (*array.shape[:dimensions], len(known))
+        return np.where(known, density * place, np.broadcast_to(array, shape)), both
+
+
+def _fill_unknown(array: Values, known: NDArray[np.bool_], value: float) -> Values:
+    """Return an array with a value in the rows (last) that are not known; changed in place if the array is
+    writeable.
+    """
+    if array.shape[-1] != len(known) or not array.flags.writeable:
+        return np.where(known, array, value)
+    np.copyto(array, value, where=~known)  # several times faster than indexing
+    return array
+
+
+@dataclass(frozen=True)
+class WeightSource:
+    """The weights of Gauss-Legendre nodes."""
+
+    name: str
+    rows: bool = True
+    static: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one dimension."""
+        return (self.name,)
+
+    mentions = names
+
+    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the values and their log scale."""
+        return exponentiate(self.logs(axes, evidence), self.rows)
+
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Return the logarithms of the values."""
+        axis = axes[self.name]
+        assert isinstance(axis, NodeAxis)
+        with np.errstate(divide="ignore"):
+            return np.log(axis.weights)
+
+
+@dataclass(frozen=True)
+class LikelihoodSource:
+    """The likelihood of a hidden variable: an indicator of states, a likelihood of states or a function."""
+
+    name: str
+    rows: bool
+    static: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The one dimension."""
+        return (self.name,)
+
+    mentions = names
+
+    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
+        """Return the values and their log scale."""
+        array = evidence.findings[self.name].weights(axes[self.name].points)
+        return (array, 0.0) if self.rows else (array[:, 0], 0.0)
+
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+        """Return the logarithms of the values."""
+        array, _ = self.values(axes, evidence)
+        with np.errstate(divide="ignore"):
+            return np.log(array)
+
+
+class NormalizedTables(NamedTuple):
+    """The result of a program for some rows: normalized tables.
+
+    Attributes
+    ----------
+    tables : for each scope an array (*scope, rows) that sums to one; NaN where nothing is possible
+    log_norm : (rows,) logarithm of their sum before normalization
+    doubtful : (rows,) whether linear arithmetic may have underflowed
+    """
+
+    tables: list[Values]
+    log_norm: Values
+    doubtful: NDArray[np.bool_]
+
+
+def run_program(
+    program: Program,
+    sources: Sequence[FactorSource],
+    axes: Mapping[str, Axis],
+    evidence: Evidence,
+    logs: Mapping[int, Values] | None = None,
+) -> NormalizedTables:
+    """Run a program on the factors of sources, in linear arithmetic.
+
+    The logarithms of sources by number that are known are not computed again.
+    """
+    # the first run computes what does not depend on the evidence, and only one thread may do so
+    with nullcontext() if program.warm else program.lock:
+        arrays, scale = _evaluate_sources(program, sources, axes, evidence, logs or {})
+        tables = program.run(arrays)
+    # tables that are the same in all rows have one
+    tables = [
+        table[..., None] if table.ndim == len(scope) else table
+        for table, scope in zip(tables, program.scopes, strict=True)
+    ]
+    total = _total(tables[0])
+    sound = total > find_least_total(sources)
+    with np.errstate(divide="ignore"):
+        log_norm = np.log(total)
+    return NormalizedTables(
+        [_repeat(normalize(table), evidence.rows) for table in tables],
+        _repeat(log_norm + (scale + program.static_scale), evidence.rows),
+        _repeat(~sound, evidence.rows),
+    )
+
+
+def _evaluate_sources(
+    program: Program,
+    sources: Sequence[FactorSource],
+    axes: Mapping[str, Axis],
+    evidence: Evidence,
+    logs: Mapping[int, Values],
+) -> tuple[dict[int, Values], Values | float]:
+    """Return the factors that a run needs by number, and the log scale of those that depend on the evidence."""
+    arrays: dict[int, Values] = {}
+    scale: Values | float = 0.0
+    static_scale = 0.0
+    warm = program.warm
+    numbers: list[Any] = []
+    last = -1
+    for number, source in enumerate(sources):
+        if source.static:
+            if not warm:
+                arrays[number], fixed = source.values(axes, evidence)
+                static_scale += float(np.max(fixed))
+            continue
+        if number in logs:
+            arrays[number], log_scale = exponentiate(logs[number], rows=True)
+        elif _is_logarithm(source):
+            numbers.append(source)
+            arrays[number], last = _ONE, number
+            continue
+        else:
+            arrays[number], log_scale = source.values(axes, evidence)
+        scale = scale + log_scale
+    if numbers:
+        arrays[last], scale = _split_logarithm(scale + _sum_logs(numbers, axes, evidence))
+    if not warm:
+        program.static_scale = static_scale
+    return arrays, scale
+
+
+def run_program_in_logs(
+    program: Program,
+    sources: Sequence[FactorSource],
+    axes: Mapping[str, Axis],
+    evidence: Evidence,
+    logs: Mapping[int, Values] | None = None,
+) -> NormalizedTables:
+    """Run a program on the logarithms of factors, which do not underflow.
+
+    The logarithms of sources by number that are known are not computed again.
+    """
+    known = logs or {}
+    arrays = {
+        number: known[number] if number in known else source.logs(axes, evidence)
+        for number, source in enumerate(sources)
+    }
+    tables: list[Values] = []
+    log_norm = np.full(evidence.rows, -np.inf)
+    for scoped, scope in zip(program.run_log(arrays), program.scopes, strict=True):
+        scoped = _repeat(scoped[..., None] if scoped.ndim == len(scope) else scoped, evidence.rows)
+        over = tuple(range(scoped.ndim - 1))
+        top = scoped.max(axis=over, initial=-np.inf)
+        shift = np.where(np.isfinite(top), top, 0.0)
+        table = np.exp(scoped - shift)
+        if not tables:
+            with np.errstate(divide="ignore"):
+                log_norm = np.log(table.sum(axis=over)) + shift
+        tables.append(normalize(table))
+    return NormalizedTables(tables, log_norm, np.zeros(evidence.rows, dtype=bool))
+
+
+def _repeat(array: NDArray[Any], rows: int) -> NDArray[Any]:
+    """Return an array with so many rows (last), of one that may have a single one for all of them."""
+    return array if array.shape[-1] == rows else np.array(np.broadcast_to(array, (*array.shape[:-1], rows)))
+
+
+def evaluate_source(
+    source: FactorSource, axes: Mapping[str, Axis], evidence: Evidence
+) -> tuple[Values, Values | float]:
+    """Return a factor and its log scale. What underflows is negligible beside the largest value of its row."""
+    if not _is_logarithm(source):
+        return source.values(axes, evidence)
+    factor, log_scale = _split_logarithm(source.logs(axes, evidence))
+    return np.broadcast_to(factor, log_scale.shape), log_scale
+
+
+_ONE = freeze(np.ones(1))
+
+
+def _is_logarithm(source: FactorSource) -> bool:
+    """Tell whether a factor is one number in each row, whose logarithm is what its potential computes."""
+    return not source.names and source.rows and getattr(source, "known_by_logarithm", False)
+
+
+def _sum_logs(sources: Sequence[Any], axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+    """Return the sum of factors that are one number in each row, known by its logarithm."""
+    total = np.zeros(evidence.rows)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total += sum([source.add_logs(axes, evidence, total) for source in sources])
+    # all of them are looked through together
+    if total.min(initial=0.0) > -np.inf:
+        return total
+    return np.asarray(sum([source.logs(axes, evidence) for source in sources]))
+
+
+def _split_logarithm(logs: Values) -> tuple[Values, Values]:
+    """Return what is 0 in impossible rows and else 1, of a single row where it is 1 in all, and finite logarithms."""
+    if logs.min(initial=np.inf) > -np.inf:
+        return _ONE, logs
+    possible = logs > -np.inf
+    return possible.astype(float), np.where(possible, logs, 0.0)
+
+
+def find_least_total(sources: Sequence[FactorSource]) -> float:
+    """Return the least total of a row that linear arithmetic gives accurately."""
+    return LEAST_TOTAL if any(isinstance(source, WeightSource) for source in sources) else SUSPICIOUS
+
+
+def _total(table: Values) -> Values:
+    return np.asarray(np.add.reduce(table, axis=0 if table.ndim == 2 else tuple(range(table.ndim - 1))))
+
+
+def normalize(table: Values) -> Values:
+    """Return a table (*names, rows) whose rows sum to one; NaN where all is zero."""
+    total = _total(table)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.asarray(table / total)
+
+
+Observed = frozenset[str]
+
+
+class RowGroup(NamedTuple):
+    """Rows that are observed in the same variables of a table, and their table over the hidden ones.
+
+    Attributes
+    ----------
+    rows : ndarray of ascending row numbers, or None if the array has none because it is the same for all
+    array : ndarray (*hidden, rows) or (*hidden,)
+    """
+
+    rows: NDArray[np.intp] | None
+    array: Values
+
+
+class PatternRun(NamedTuple):
+    """The tables over the scopes of a program, not normalized.
+
+    Attributes
+    ----------
+    tables : for each scope the groups of rows by what is observed of its names
+    total : (rows,) sum of each row's first table
+    log_scale : (rows,) to be added to the logarithm of the total
+    doubtful : (rows,) whether linear arithmetic may have underflowed
+    """
+
+    tables: list[dict[Observed, RowGroup]]
+    total: Values
+    log_scale: Values
+    doubtful: NDArray[np.bool_]
+
+
+def group_rows(observed: Mapping[str, NDArray[np.bool_]], rows: int) -> list[tuple[frozenset[str], NDArray[np.intp]]]:
+    """Return the patterns of what is observed in some rows, each with the numbers of its rows.
+
+    Parameters
+    ----------
+    observed : by name, whether a variable is observed (rows,)
+    rows : the number of rows
+
+    Examples
+    --------
+    >>> [(sorted(known), own.tolist()) for known, own in group_rows({"a": np.array([True, False, True])}, 3)]
+    [([], [1]), (['a'], [0, 2])]
+    """
+    if not observed:
+        return [(frozenset(), np.arange(rows))]
+    patterns, group = np.unique(np.array(list(observed.values())), axis=1, return_inverse=True)
+    group = group.ravel()
+    numbers = np.split(np.argsort(group, kind="stable"), np.cumsum(np.bincount(group))[:-1])
+    return [
+        (frozenset(name for name, known in zip(observed, pattern, strict=True) if known), own)
+        for pattern, own in zip(patterns.T, numbers, strict=True)
+    ]
+
+
+class _Patterns:
+    """The groups of rows that are observed in the same ones of some names."""
+
+    def __init__(self, observed: Mapping[str, NDArray[np.bool_]], rows: int) -> None:
+        self._observed, self._rows = observed, rows
+        self._groups: dict[Observed, list[tuple[Observed, NDArray[np.intp]]]] = {}
+
+    def groups(self, names: Sequence[str]) -> list[tuple[Observed, NDArray[np.intp]]]:
+        partly = [name for name in dict.fromkeys(names) if name in self._observed]
+        key = frozenset(partly)
+        if key not in self._groups:
+            self._groups[key] = group_rows({name: self._observed[name] for name in partly}, self._rows)
+        return self._groups[key]
+
+
+class _Step(NamedTuple):
+    """A step of a program for one pattern of what is observed."""
+
+    subscripts: str
+    product: MatrixProduct | None
+
+
+@dataclass(eq=False)
+class PatternProgram:
+    """Factor sources on axes that all rows share, and the program that multiplies their factors and sums variables out.
+
+    Attributes
+    ----------
+    sources : those of a problem in which everything is hidden that some rows do not know
+    partly_observed : variables with nodes that are observed in some rows
+    """
+
+    sources: Sequence[FactorSource]
+    program: Program
+    partly_observed: tuple[str, ...]
+    sizes: Mapping[str, int]
+    _restricted: dict[tuple[int, Observed], Any] = field(default_factory=dict, repr=False)
+    _steps: dict[tuple[int, Observed, tuple[bool, ...]], _Step] = field(default_factory=dict, repr=False)
+    _factors: dict[int, tuple[Values, float]] = field(default_factory=dict, repr=False)
+    _tables: dict[tuple[int, Observed], Values] = field(default_factory=dict, repr=False)
+    _matrices: dict[tuple[int, Observed], Values] = field(default_factory=dict, repr=False)
+
+    @cached_property
+    def largest(self) -> float:
+        """Cells of the largest table that has rows."""
+        partly = set(self.partly_observed)
+        largest = 1.0
+        for step in self.program.steps:
+            names = self.program.names[step.output]
+            cells = self._cells(names)
+            if not self.program.rows[step.output]:
+                # it has rows where something is observed
+                cells /= min((self.sizes[name] for name in partly.intersection(names)), default=cells)
+            largest = max(largest, cells)
+        return largest
+
+    def estimate_bytes(self) -> int:
+        """Return about how many bytes the tables take that do not depend on the evidence."""
+        arrays = [array for array, _ in list(self._factors.values())]
+        arrays += [*list(self._tables.values()), *list(self._matrices.values())]
+        # a matrix may be a view of a table
+        buffers = {id(array if array.base is None else array.base): array.nbytes for array in arrays}
+        return sum(buffers.values()) + self.program.estimate_bytes()
+
+    def run(self, axes: Mapping[str, Axis], evidence: Evidence) -> PatternRun:
+        """Run in linear arithmetic."""
+        findings = evidence.findings
+        patterns = _Patterns({name: findings[name].observed for name in self.partly_observed}, evidence.rows)
+        log_scale = np.zeros(evidence.rows)
+        slots: dict[int, dict[Observed, RowGroup]] = {}
+        for number in range(len(self.sources)):
+            slots[number] = self._evaluate(number, axes, evidence, patterns, log_scale)
+        kept = self._known_bytes()
+        for step in self.program.steps:
+            slots[step.output] = self._apply(step, slots, patterns)
+            for slot in step.done_with:
+                del slots[slot]
+        if self._known_bytes() != kept and self.program.on_growth is not None:
+            self.program.on_growth()
+        tables = [
+            _give_rows(slots[output], patterns.groups(scope))
+            for output, scope in zip(self.program.outputs, self.program.scopes, strict=True)
+        ]
+        total = np.empty(evidence.rows)
+        for rows, table in tables[0].values():
+            total[rows] = table.sum(axis=tuple(range(table.ndim - 1)))
+        return PatternRun(tables, total, log_scale, ~(total > find_least_total(self.sources)))
+
+    def _known_bytes(self) -> int:
+        return len(self._tables) + len(self._matrices) + len(self._factors)
+
+    def _evaluate(
+        self, number: int, axes: Mapping[str, Axis], evidence: Evidence, patterns: _Patterns, log_scale: Values
+    ) -> dict[Observed, RowGroup]:
+        """Return a factor for each group of rows, and add its log scale."""
+        source = self.sources[number]
+        result = {}
+        for observed, rows in patterns.groups(source.names):
+            if isinstance(source, WeightSource) and observed:
+                result[observed] = RowGroup(None, np.ones(()))
+                continue
+            if source.static and not observed:
+                if number not in self._factors:
+                    array, scale = source.values(axes, evidence)
+                    self._factors[number] = array, float(np.max(scale))
+                array, scale = self._factors[number]
+                log_scale[rows] += scale
+                result[observed] = RowGroup(None, array)
+                continue
+            own = self._restrict(number, observed)
+            part = evidence.evidence(own.mentions)
+            if len(rows) != evidence.rows:
+                part = part.take(rows, len(rows))
+            # what underflows here is small beside the total, or leaves a total that is doubtful
+            array, scale = evaluate_source(own, axes, part)
+            log_scale[rows] += scale
+            result[observed] = RowGroup(rows, array)
+        return result
+
+    def _restrict(self, number: int, observed: Observed) -> Any:
+        """Return the source of a factor for rows in which some of its variables are observed."""
+        source: Any = self.sources[number]
+        if not observed:
+            return source
+        key = number, observed
+        if key not in self._restricted:
+            names = tuple(name for name in source.names if name not in observed)
+            self._restricted[key] = replace(source, names=names, hard=source.hard | observed, rows=True, static=False)
+        return self._restricted[key]
+
+    def _apply(
+        self, step: Any, slots: Mapping[int, dict[Observed, RowGroup]], patterns: _Patterns
+    ) -> dict[Observed, RowGroup]:
+        """Do a step for each pattern of its variables; rows that differ in a variable summed out are joined."""
+        names = [self.program.names[slot] for slot in step.inputs]
+        out = self.program.names[step.output]
+        results: dict[Observed, list[tuple[NDArray[np.intp], RowGroup]]] = {}
+        for observed, rows in patterns.groups([name for own in names for name in own]):
+            inputs = [slots[slot][observed.intersection(own)] for slot, own in zip(step.inputs, names, strict=True)]
+            key = step.output, observed
+            if all(group.rows is None for group in inputs):
+                if key not in self._tables:
+                    self._tables[key] = self._multiply(step, observed, inputs)
+                group = RowGroup(None, self._tables[key])
+            else:
+                inputs = [_select_rows(group, rows) for group in inputs]
+                group = RowGroup(rows, self._multiply(step, observed, inputs))
+            results.setdefault(observed.intersection(out), []).append((rows, group))
+        return {key: _join(parts) for key, parts in results.items()}
+
+    def _multiply(self, step: Any, observed: Observed, inputs: Sequence[RowGroup]) -> Values:
+        arrays = [group.array for group in inputs]
+        plan = self._plan(step, observed, tuple(group.rows is not None for group in inputs))
+        if step.divide:
+            top, bottom = arrays
+            parts, out = plan.subscripts.split("->")
+            if parts.split(",") != [out, out]:
+                top, bottom = (_align(part, array, out) for part, array in zip(parts.split(","), arrays, strict=True))
+            shape = np.broadcast_shapes(top.shape, bottom.shape)
+            return np.divide(top, bottom, out=np.zeros(shape), where=bottom > 0)
+        if plan.product is None:
+            return np.asarray(np.einsum(plan.subscripts, *arrays))
+        left = inputs[plan.product.left]
+        key = step.output, observed
+        matrix = self._matrices.get(key)
+        if matrix is None:
+            matrix = plan.product.matrix(left.array)
+            if left.rows is None:
+                self._matrices[key] = matrix
+        return plan.product.multiply(matrix, plan.product.others(left.array), arrays[1 - plan.product.left])
+
+    def _plan(self, step: Any, observed: Observed, rows: tuple[bool, ...]) -> _Step:
+        key = step.output, observed, rows
+        plan = self._steps.get(key)
+        if plan is None:
+            names = [[n for n in self.program.names[slot] if n not in observed] for slot in step.inputs]
+            out = [n for n in self.program.names[step.output] if n not in observed]
+            letters = dict(zip(dict.fromkeys(n for own in names for n in own), LETTERS, strict=False))
+            parts = ["".join(letters[n] for n in own) + "Z" * has for own, has in zip(names, rows, strict=True)]
+            subscripts = f"{','.join(parts)}->{''.join(letters[n] for n in out)}{'Z' * any(rows)}"
+            product = None
+            if len(names) == 2 and not step.divide and not all(rows):
+                product = plan_matrix_product(names, rows, out, [self._cells(own) for own in names])
+            plan = self._steps[key] = _Step(subscripts, product)
+        return plan
+
+    def _cells(self, names: Sequence[str]) -> float:
+        return float(np.prod([float(self.sizes[name]) for name in names]))
+
+
+def _give_rows(
+    groups: Mapping[Observed, RowGroup], patterns: Sequence[tuple[Observed, NDArray[np.intp]]]
+) -> dict[Observed, RowGroup]:
+    """Return groups of which each has the rows of its pattern."""
+    result = {}
+    for observed, rows in patterns:
+        array = groups[observed].array
+        if groups[observed].rows is None:
+            array = np.repeat(array[..., None], len(rows), axis=-1)
+        result[observed] = RowGroup(rows, array)
+    return result
+
+
+def _align(part: str, array: Values, out: str) -> Values:
+    """Return an array with its dimensions in the order of `out`, and ones for those that it lacks."""
+    turned = array.transpose([part.index(letter) for letter in out if letter in part])
+    shape = iter(turned.shape)
+    return turned.reshape([next(shape) if letter in part else 1 for letter in out])
+
+
+def _select_rows(group: RowGroup, rows: NDArray[np.intp]) -> RowGroup:
+    if group.rows is None or len(group.rows) == len(rows):
+        return group
+    return RowGroup(rows, group.array[..., np.searchsorted(group.rows, rows)])
+
+
+def _join(parts: Sequence[tuple[NDArray[np.intp], RowGroup]]) -> RowGroup:
+    if len(parts) == 1:
+        return parts[0][1]
+    rows = np.sort(np.concatenate([rows for rows, _ in parts]))
+    first = parts[0][1]
+    shape = first.array.shape if first.rows is None else first.array.shape[:-1]
+    array = np.empty((*shape, len(rows)))
+    for own, group in parts:
+        array[..., np.searchsorted(rows, own)] = group.array[..., None] if group.rows is None else group.array
+    return RowGroup(rows, array)
