@@ -135,31 +135,35 @@ class Compiler:
         self.sizes = sizes
         self.partly_observed = partly_observed
         self.static: list[bool] = [factor.static for factor in program.factors]
+        # with one table at the end, each array is read by one step
+        self.read_once: bool = len(program.scopes) == 1
         program.names = [factor.names for factor in program.factors]
         program.rows = [factor.rows for factor in program.factors]
 
-    def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
-        """Add a step that multiplies (or divides) and sums out the names not in `out`; return the slot of its
-        result.
+    def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], *, divide: bool = False, small: bool = False) -> int:
+        """Add a step that multiplies (or divides) and sums out the names not in `out`; return the slot of its result.
+
+        Small products are left to einsum, which does them without any preparation.
         """
         program = self.program
         names = [program.names[i] for i in inputs]
         rows = [program.rows[i] for i in inputs]
         union = dict.fromkeys([name for scope in names for name in scope])
-        differ = not self.partly_observed.isdisjoint([name for name in union if name not in out])
-        with_rows = differ or any(rows)
+        differ = bool(self.partly_observed) and not self.partly_observed.isdisjoint(union.keys() - out)
+        with_rows = differ or True in rows
         letter = dict(zip(union, LETTERS, strict=False))
         parts = ["".join([letter[n] for n in scope]) + ROWS * has for scope, has in zip(names, rows, strict=True)]
         subscripts = f"{','.join(parts)}->{''.join([letter[n] for n in out])}{ROWS * with_rows}"
         product, blas = None, False
-        if len(inputs) == 2 and not divide:
+        if len(inputs) == 2 and not divide and not small:
             product = plan_matrix_product(names, rows, out, [self.cells(scope) for scope in names])
             blas = not with_rows and product is None and self.cells(union) > _BLAS_CELLS
-        slot = len(program.names)
-        program.steps.append(ProgramStep(inputs, slot, subscripts, divide, blas, product, ()))
+        slot, static = len(program.names), self.static
+        done_with = inputs if self.read_once else ()
+        program.steps.append(ProgramStep(inputs, slot, subscripts, divide, blas, product, done_with))
         program.names.append(out)
         program.rows.append(with_rows)
-        self.static.append(not differ and all(self.static[i] for i in inputs))
+        static.append(not differ and False not in [static[i] for i in inputs])
         return slot
 
     def product(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
@@ -260,8 +264,10 @@ class Compiler:
             outputs[number] = self.product(near[0] if near else inputs, scope)
 
     def finish(self) -> Program:
-        """Record after which step each array is no longer read, so that its memory can be released."""
+        """Return the program; record after which step each array is no longer read, so that its memory is released."""
         program = self.program
+        if self.read_once:
+            return program
         last: dict[int, int] = {}
         for number, step in enumerate(program.steps):
             for slot in step.inputs:
@@ -316,7 +322,6 @@ class CaseCompiler(Compiler):
         self.most_cells = most_cells
         self.tables: list[Any] = list(tables)
         self.order = order
-        self._one_way = True
         self._lasting = True
         self._first_inner = 0
         self.eliminated: list[str] = []
@@ -327,7 +332,7 @@ class CaseCompiler(Compiler):
     def compile(self, scopes: Sequence[tuple[str, ...]]) -> tuple[Program, list[Values]]:
         """Return the program for the tables over some scopes, and these tables."""
         keep = scopes[0] if len(scopes) == 1 else ()
-        self._one_way = len(scopes) == 1
+        self.read_once = len(scopes) == 1
         count = len(self.tables)
         names = self.program.names
         union = {name for scope in names for name in scope}
@@ -354,19 +359,19 @@ class CaseCompiler(Compiler):
     @property
     def lasting(self) -> bool:
         """Whether the program is worth its memory."""
-        return self._one_way or self._lasting
+        return self.read_once or self._lasting
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
-    def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], divide: bool = False) -> int:
+    def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], *, divide: bool = False, small: bool = False) -> int:
         """Add a step, and compute its result."""
-        output = super().emit(inputs, out, divide)
+        output = super().emit(inputs, out, divide=divide, small=small)
         self.tables.append(self.program.apply(self.program.steps[-1], self.tables))
         # tables that neither this run nor a later one will read again are released
         static = self.static
         for slot in inputs:
             # messages between buckets are read again on the way back
-            if (self._one_way or slot >= self._first_inner) and (static[output] or not static[slot]):
+            if (self.read_once or slot >= self._first_inner) and (static[output] or not static[slot]):
                 self.tables[slot] = None
         return output
 
@@ -386,7 +391,7 @@ class CaseCompiler(Compiler):
         wanted = tuple([name for name in out if name in union])
         if count == 1 and names[inputs[0]] == wanted:
             return inputs[0]
-        return self.emit(tuple(inputs), wanted)
+        return self.emit(tuple(inputs), wanted, small=True)
 
     # -- from the leaves to the root ----------------------------------------------------------------------------------
 
