@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from hybridbn.structures.automatic import automatic as automatic
     from hybridbn.structures.chow_liu import chow_liu as chow_liu
     from hybridbn.structures.clusters import class_clusters as class_clusters
+    from hybridbn.structures.constraint_based import max_min_hill_climb as max_min_hill_climb
+    from hybridbn.structures.constraint_based import pc_stable as pc_stable
     from hybridbn.structures.discriminant import discriminant as discriminant
     from hybridbn.structures.hill_climb import hill_climb as hill_climb
     from hybridbn.structures.kdb import kdb as kdb
     from hybridbn.structures.logistic import logistic as logistic
-    from hybridbn.structures.max_min_hill_climb import max_min_hill_climb as max_min_hill_climb
     from hybridbn.structures.mixture import mixture as mixture
     from hybridbn.structures.model_tree import model_tree as model_tree
     from hybridbn.structures.naive_bayes import naive_bayes as naive_bayes
     from hybridbn.structures.nb_tree import nb_tree as nb_tree
-    from hybridbn.structures.pc_stable import pc_stable as pc_stable
     from hybridbn.structures.random_forest import random_forest as random_forest
     from hybridbn.structures.regression import regression as regression
     from hybridbn.structures.selective import selective_naive_bayes as selective_naive_bayes

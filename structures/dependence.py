@@ -17,10 +17,8 @@ from typing import Any, TypeAlias
 
 import networkx as nx
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.fitting.base import prepare_families, split_by_kind
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
@@ -29,6 +27,7 @@ from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
 from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.knowledge import Limits
+from hybridbn.structures.scores import evaluate_rows
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable
@@ -125,7 +124,6 @@ class Dependence:
         self.data = data
         self._fits: dict[tuple[str, ...], Potential] = {}
         self._total = data.rows.total_weight
-        self._holes: dict[str, NDArray[np.bool_] | None] = {}
         self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
         self.counter = data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
 
@@ -301,8 +299,8 @@ class Dependence:
             return self._measure_normal_gain(child, given, parent)
         whole = self.data.in_memory
         total = whole.table.total_weight
-        rows = self._find_complete_rows((child, *given, parent))
-        data = whole if rows is None else whole.select((child, *given, parent)).take(rows)
+        complete = whole.find_complete((child, *given, parent))
+        data = whole if complete.all() else whole.select((child, *given, parent)).take(np.flatnonzero(complete))
         if not (varies(data, child) and varies(data, parent)):
             return 0.0
         if cells_suffice(fitter):
@@ -310,18 +308,11 @@ class Dependence:
             gains = [self._gains.measure(fitter, own, used, (own, *others)) for used in (others, others[:-1])]
             return max(gains[0].likelihood - gains[1].likelihood, 0.0) / total
         with_parent = self._fit(whole, child, (*given, parent), keep=True)
-        same_rows = rows is None or np.array_equal(
-            rows, np.flatnonzero(self._find_observed((child, *given), len(whole.table)))
-        )
+        same_rows = bool((complete == whole.find_complete((child, *given))).all())
         without = self._fit(whole if same_rows else data, child, given, keep=same_rows)
-        columns = {name: data.codes(name) for name in (child, *given, parent)}
-        gain = 0.0
-        for start in range(0, len(data.rows), _ROWS):
-            batch = slice(start, start + _ROWS)
-            axes = {name: column[None, batch] for name, column in columns.items()}
-            ratio = _log_ratio(_log_density(with_parent, axes), _log_density(without, axes))
-            gain += float(ratio.sum() if data.weights is None else ratio @ data.weights[batch])
-        return gain / total
+        rows = np.arange(len(data.table))
+        above, below = (evaluate_rows(potential, data, rows)[0] for potential in (with_parent, without))
+        return float(_log_ratio(above, below) @ data.table.weights) / total
 
     def _measure_normal_gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
         """Return the gain of a regression, which follows from the moments of the rows where all are observed."""
@@ -345,30 +336,6 @@ class Dependence:
             if keep:
                 self._fits[child, *parents] = potential
         return potential
-
-    # -- missing cells --------------------------------------------------------------------------------------------
-
-    def _find_holes(self, name: str) -> NDArray[np.bool_] | None:
-        """Return the rows in which a column is missing, or None if there are none."""
-        if name not in self._holes:
-            cells = self.data.in_memory.codes(name)
-            holes = ~find_observed(cells)
-            self._holes[name] = holes if holes.any() else None
-        return self._holes[name]
-
-    def _find_observed(self, names: Sequence[str], rows: int) -> NDArray[np.bool_]:
-        observed = np.ones(rows, dtype=bool)
-        for name in names:
-            holes = self._find_holes(name)
-            if holes is not None:
-                observed &= ~holes
-        return observed
-
-    def _find_complete_rows(self, names: Sequence[str]) -> Codes | None:
-        """Return the rows in which all columns are observed, or None if these are all rows."""
-        if all(self._find_holes(name) is None for name in names):
-            return None
-        return np.flatnonzero(self._find_observed(names, len(self.data.in_memory.table)))
 
 
 @dataclass(frozen=True)
@@ -417,11 +384,6 @@ def _spreads(statistics: GaussianStatistics, variable: Variable) -> bool:
     place = [statistics.child, *continuous].index(variable)
     mean, products = statistics.pool()
     return bool(products[place, place] > (8 * np.finfo(float).eps * abs(mean[place])) ** 2 * statistics.total)
-
-
-def _log_density(potential: Potential, axes: dict[str, Any]) -> Values:
-    """Return the log density of each row."""
-    return potential.log_on({name: axes[name] for name in potential.scope}).reshape(-1)
 
 
 def _log_ratio(above: Values, below: Values) -> Values:

@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.base import Fitter
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.softmax import SoftmaxFitter
 from hybridbn.potentials.base import Potential
@@ -191,9 +190,7 @@ class IndependenceTests:
         names = sorted((first, second), key=lambda name: (self.counter.sizes[name], self.names.index(name)))
         child, other = names
         family = (child, other, *given)
-        rows = np.flatnonzero(
-            np.all([find_observed(self.data.codes(name)) for name in family], axis=0) & (self.data.table.weights > 0)
-        )
+        rows = np.flatnonzero(self.data.find_complete(family) & (self.data.table.weights > 0))
         # coefficients for each configuration of the discrete columns
         cells = math.prod(self.counter.sizes[name] for name in family[1:] if self._discrete[name])
         numbers = sum(not self._discrete[name] for name in given)

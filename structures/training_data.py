@@ -81,6 +81,11 @@ class TrainingData:
         """Return the rows that have a target and count."""
         return np.flatnonzero(find_observed(self.codes(self.target or "")) & (self.table.weights > 0))
 
+    def find_complete(self, names: Sequence[str]) -> NDArray[np.bool_]:
+        """Return whether all of some columns are observed in each row."""
+        holes = [find_observed(self.codes(name)) for name in names if self.table.missing[name]]
+        return np.all(holes, axis=0) if holes else np.ones(len(self.table), dtype=bool)
+
     def codes(self, name: str) -> Any:
         """Return a column as codes or values of its variable."""
         return self.table.coded(self.variable(name))
