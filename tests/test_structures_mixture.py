@@ -3,13 +3,14 @@ groups.
 """
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
 from sklearn.metrics import adjusted_rand_score
 
 import hybridbn as hb
-from hybridbn.structures import mixture, mixture_choice, mixture_em, mixture_statistics
+from hybridbn.structures import mixture, mixture_em, mixture_statistics
 from hybridbn.structures.mixture import cluster_rows
 from hybridbn.structures.mixture_em import (
     Cells,
@@ -296,7 +297,7 @@ def test_covariances_are_tried_where_numbers_are_correlated_in_the_components(cr
         tried.append(wanted.covariance)
         return continue_fits(data, weights, fits, wanted, *converged)
 
-    monkeypatch.setattr(mixture_choice, "continue_fits", record)
+    monkeypatch.setattr(import_module("hybridbn.structures.mixture"), "continue_fits", record)
     rng = np.random.default_rng(10)
     x = rng.normal(size=(300, 4)) + 5 * rng.integers(3, size=300)[:, None]
     x[rng.random(x.shape) < 0.2] = np.nan
