@@ -28,6 +28,11 @@ from hybridbn.fitting.trees.regression_splits import (
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.structures.building import Built, builder, name_hidden_node
+from hybridbn.structures.heldout import (
+    ResidualMixture,
+    fit_residual_mixture,
+    score_residuals,
+)
 from hybridbn.structures.regression import (
     Regressors,
     RowTrust,
@@ -38,11 +43,6 @@ from hybridbn.structures.regression import (
     predict_left_out,
     read_for_regression,
     scan_regressors,
-)
-from hybridbn.structures.residual_mixture import (
-    ResidualMixture,
-    fit_residual_mixture,
-    score_residuals,
 )
 from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_boxes, make_distinct
 from hybridbn.variables import Continuous, Discrete, Values, Variable

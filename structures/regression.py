@@ -39,8 +39,8 @@ from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.chow_liu import build_tree
-from hybridbn.structures.residual_mixture import (
-    LeftOutPredictions,
+from hybridbn.structures.heldout import (
+    HeldOutNumbers,
     ResidualMixture,
     fit_residual_mixture,
     score_residuals,
@@ -140,12 +140,12 @@ def judge_left_out(regressors: Regressors) -> tuple[ResidualMixture, Values, Val
 
 def predict_left_out(
     regressors: Regressors, noise: ResidualMixture, means: Values, variances: Values, rows: NDArray[np.intp]
-) -> LeftOutPredictions:
+) -> HeldOutNumbers:
     """Return what models that were not learned from a row predict for the target in it, in the target's own unit."""
     variable = regressors.data.variable(regressors.data.target or "")
     assert isinstance(variable, Continuous)
     unit, wide = regressors.unit, (SHARE, *_describe_target(regressors))
-    return LeftOutPredictions(variable, noise, unit * means, unit**2 * variances, rows, regressors.used, wide)
+    return HeldOutNumbers(variable, noise, unit * means, unit**2 * variances, rows, regressors.used, wide)
 
 
 def _measure_variance(residuals: Values) -> float:

@@ -14,7 +14,7 @@ from hybridbn.fitting.mte.cell_gains import CellGains
 from hybridbn.fitting.trees import column_splits
 from hybridbn.structures import dependence, hill_climb, mixture, nb_tree, tan
 from hybridbn.structures.dependence import Dependence
-from hybridbn.structures.residual_mixture import _ROWS, fit_residual_mixture
+from hybridbn.structures.heldout import _ROWS, fit_residual_mixture
 from hybridbn.structures.scores import FamilyScores
 from hybridbn.structures.training_data import read_data_with_target, read_data_without_target
 
