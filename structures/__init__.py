@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from hybridbn.structures.constraint_based import pc_stable as pc_stable
     from hybridbn.structures.discriminant import discriminant as discriminant
     from hybridbn.structures.hill_climb import hill_climb as hill_climb
-    from hybridbn.structures.kdb import kdb as kdb
     from hybridbn.structures.logistic import logistic as logistic
     from hybridbn.structures.mixture import mixture as mixture
     from hybridbn.structures.model_tree import model_tree as model_tree
+    from hybridbn.structures.naive_bayes import kdb as kdb
     from hybridbn.structures.naive_bayes import naive_bayes as naive_bayes
+    from hybridbn.structures.naive_bayes import tan as tan
     from hybridbn.structures.nb_tree import nb_tree as nb_tree
     from hybridbn.structures.random_forest import random_forest as random_forest
     from hybridbn.structures.regression import regression as regression
     from hybridbn.structures.selective import selective_naive_bayes as selective_naive_bayes
-    from hybridbn.structures.tan import tan as tan
 
 
 # after all imports, because some modules have the same name as their builder

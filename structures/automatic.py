@@ -19,12 +19,11 @@ from hybridbn.structures.discriminant import discriminant
 from hybridbn.structures.heldout import ENOUGH_ROWS, BuildAndFamily, Race, describe_candidate, summarize_levels
 from hybridbn.structures.logistic import logistic
 from hybridbn.structures.model_tree import model_tree
-from hybridbn.structures.naive_bayes import naive_bayes
+from hybridbn.structures.naive_bayes import naive_bayes, tan
 from hybridbn.structures.nb_tree import nb_tree
 from hybridbn.structures.random_forest import random_forest
 from hybridbn.structures.regression import regression
 from hybridbn.structures.selective import Loss, crps, log_loss, selective_naive_bayes
-from hybridbn.structures.tan import tan
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.variables import Continuous, Discrete
 

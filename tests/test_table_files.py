@@ -22,7 +22,7 @@ from pyarrow import feather, parquet
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.formats import tables
 from hybridbn.formats.tables import parquet_codes, read_table
-from hybridbn.structures.tan import tan
+from hybridbn.structures.naive_bayes import tan
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable
 
