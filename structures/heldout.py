@@ -383,15 +383,7 @@ class Race:
                 break
             for test, halve in self._list_batches(part):
                 seen[test] = True
-                for name in list(running):
-                    late = time.monotonic() > deadline and any(np.isfinite(losses[n][test]).all() for n in running)
-                    try:
-                        if late and name not in self.built:
-                            raise NetworkError(f"the time was over before {name} had been tried")
-                        losses[name][test] = self._evaluate_losses(name, running[name], part, test)
-                    except (HybridBNError, MemoryError) as error:
-                        self.failures.append(error)
-                        del running[name], losses[name]
+                self._predict_batch(running, losses, part, test, deadline)
                 for name in self._find_dropouts({name: losses[name] for name in running}, seen, halve):
                     del running[name]
             if len(running) < 2:
@@ -407,6 +399,25 @@ class Race:
             if name not in running:
                 means[name] = means[best] + self._mean(own - losses[best], np.isfinite(own))
         return {name: means[name] for name in losses}
+
+    def _predict_batch(
+        self,
+        running: dict[str, BuildAndFamily],
+        losses: dict[str, Values],
+        part: int,
+        test: NDArray[np.intp],
+        deadline: float,
+    ) -> None:
+        """Fill in the losses on some rows of a fold, and remove candidates that fail or come too late."""
+        for name in list(running):
+            late = time.monotonic() > deadline and any(np.isfinite(losses[n][test]).all() for n in running)
+            try:
+                if late and name not in self.built:
+                    raise NetworkError(f"the time was over before {name} had been tried")
+                losses[name][test] = self._evaluate_losses(name, running[name], part, test)
+            except (HybridBNError, MemoryError) as error:
+                self.failures.append(error)
+                del running[name], losses[name]
 
     def list_predictions(self) -> dict[str, Values]:
         """Return the probabilities (rows, classes) of held-out rows, of the candidates that were in the race to its end
