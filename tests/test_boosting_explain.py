@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.learning.collapse import weights_of_evidence
+from hybridbn.learning.ensemble import weights_of_evidence
 from hybridbn.structures import naive_bayes, tan
 
 

@@ -12,8 +12,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables
 from hybridbn.inference.queries import posterior
 from hybridbn.labels import choose_ticks, format_probability, format_value, shorten_text
-from hybridbn.learning.collapse import weights_of_evidence
-from hybridbn.learning.ensemble import Ensemble
+from hybridbn.learning.ensemble import Ensemble, weights_of_evidence
 from hybridbn.network import Network
 from hybridbn.pictures.chart import LETTER, Axis, Chart, Line, Mark, Points, Rule, Text, check_kind
 from hybridbn.pictures.evidence import write_weight
