@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,8 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.inference import engines
 from hybridbn.inference.compilation import Problem
-from hybridbn.inference.engines import Engine, Plan, Solution
+from hybridbn.inference.engines import Engine, Plan, Solution, list_engines
 from hybridbn.inference.engines.bounds import SampledBounds
 from hybridbn.inference.engines.elimination import Elimination, RowPatterns
 from hybridbn.inference.engines.leaves import Leaves
@@ -21,6 +21,7 @@ from hybridbn.inference.engines.single_case import SingleCase
 from hybridbn.inference.engines.slices import BetterOrder, Slices
 from hybridbn.inference.evidence import Evidence
 from hybridbn.options import Options
+from hybridbn.registry import Registry
 
 A, B, C = (hb.Discrete(name, states=(0, 1)) for name in "abc")
 
@@ -46,11 +47,10 @@ def naive_bayes() -> hb.Network:
 
 
 @pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Engine]]:
+def registry(monkeypatch: pytest.MonkeyPatch) -> Registry[Engine]:
     """Engines of a test are forgotten after it."""
-    engines._load()
-    monkeypatch.setattr(Engine, "registered", list(Engine.registered))
-    return Engine.registered
+    monkeypatch.setattr(Engine, "registry", copy(Engine.registry.load()))
+    return Engine.registry
 
 
 class CertainPlan(Plan):
@@ -81,8 +81,8 @@ def make_engine(own_rank: int, asked: list[Options]) -> None:
             return CertainPlan(problem)
 
 
-def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine]) -> None:
-    assert [type(engine) for engine in registry] == [
+def test_engines_are_registered_in_the_order_of_their_rank(registry: Registry[Engine]) -> None:
+    assert [type(engine) for engine in list_engines()] == [
         SingleCase,
         Leaves,
         NaiveBayes,
@@ -93,7 +93,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine
         SampledBounds,
     ]
     make_engine(30, [])
-    assert [engine.rank for engine in registry] == [5, 8, 10, 30, 50, 55, 57, 60, 70]
+    assert [engine.rank for engine in list_engines()] == [5, 8, 10, 30, 50, 55, 57, 60, 70]
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_engines_are_registered_in_the_order_of_their_rank(registry: list[Engine
     ],
     ids=["posterior", "table", "posteriors", "joint", "log_evidence", "sample", "most_probable", "explain", "em"],
 )
-def test_a_new_engine_is_asked_by_every_question(registry: list[Engine], ask: Any) -> None:
+def test_a_new_engine_is_asked_by_every_question(registry: Registry[Engine], ask: Any) -> None:
     asked: list[Options] = []
     make_engine(1, asked)
     with np.errstate(all="ignore"):
@@ -119,7 +119,7 @@ def test_a_new_engine_is_asked_by_every_question(registry: list[Engine], ask: An
     assert asked or "most_probable" in ask.__code__.co_names  # the maximum is sought by elimination alone
 
 
-def test_the_next_engine_is_asked_when_one_is_too_wide(registry: list[Engine]) -> None:
+def test_the_next_engine_is_asked_when_one_is_too_wide(registry: Registry[Engine]) -> None:
     asked: list[Options] = []
     make_engine(60, asked)
     net, evidence = chain(), {"c": 1}
@@ -130,23 +130,23 @@ def test_the_next_engine_is_asked_when_one_is_too_wide(registry: list[Engine]) -
     assert asked[0].max_bytes == 10
 
 
-def test_too_wide_is_raised_when_all_decline(registry: list[Engine]) -> None:
+def test_too_wide_is_raised_when_all_decline(registry: Registry[Engine]) -> None:
     with pytest.raises(hb.TooWide, match=r"needs a table of 4 cells .* over 'b', 'a'|'a', 'b'; at most"):
         chain().posterior("a", {"c": 1}, max_bytes=10)
     with pytest.raises(hb.TooWide, match=r"exact inference needs a table of"):
         naive_bayes().posterior("a", pd.DataFrame({"b": [0, 1]}), max_bytes=10)
 
 
-def test_tables_of_naive_bayes_equal_elimination(registry: list[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_of_naive_bayes_equal_elimination(registry: Registry[Engine], monkeypatch: pytest.MonkeyPatch) -> None:
     net = naive_bayes()
     table = pd.DataFrame({"b": [0, 1, None, 0], "c": [0, 1, 1, None]})
-    engine = next(engine for engine in registry if isinstance(engine, NaiveBayes))
+    engine = registry["NaiveBayes"]
     plan = engine.plan
     seen: list[Any] = []
     monkeypatch.setattr(engine, "plan", lambda *given: seen.append(plan(*given)) or seen[-1])
     fast = net.posterior("a", table)
     assert seen[0] is not None
-    registry.remove(engine)
+    del registry["NaiveBayes"]
     slow = net.posterior("a", table)
     np.testing.assert_allclose(fast.probabilities, slow.probabilities, rtol=1e-12)
     np.testing.assert_allclose(fast.log_evidence, slow.log_evidence, rtol=1e-12)

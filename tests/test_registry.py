@@ -22,6 +22,7 @@ from hybridbn.fitting import Fitter
 from hybridbn.formats.networks import FORMATS
 from hybridbn.formats.tables.base import FileFormat
 from hybridbn.formats.tables.database_base import Database
+from hybridbn.inference.engines import Engine, list_engines
 from hybridbn.registry import Registry
 from hybridbn.structures.building import BUILDERS
 from hybridbn.tables.columns import ColumnAdapter
@@ -36,6 +37,7 @@ REGISTRIES: dict[str, Registry[Any]] = {
     "database": Database.registry,
     "backend": Backend.registry,
     "command": Verb.registry,
+    "engine": Engine.registry,
     "frames": FrameAdapter.registry,
     "columns": ColumnAdapter.registry,
 }
@@ -136,6 +138,17 @@ ADDED = {
             def run(self, options, terminal):
                 terminal.show(options.word)
         """,
+    "engine": """
+        from hybridbn.inference.engines import Engine
+
+        class Bump(Engine):
+            rank = 1
+            asked = []
+
+            def plan(self, problem, evidence, options):
+                self.asked.append(problem)
+                return None
+        """,
     "frames": """
         from hybridbn.tables.adapters.arrays import Mappings
 
@@ -213,7 +226,7 @@ def do(command: str) -> int:
 @pytest.mark.parametrize("kind", REGISTRIES)
 def test_a_file_in_the_package_registers_what_it_defines(kind: str, add: Callable[[str], None]) -> None:
     registry = REGISTRIES[kind]
-    name = {"tables": ".bump", "database": "bump:"}.get(kind, "bump")
+    name = {"tables": ".bump", "database": "bump:", "engine": "Bump"}.get(kind, "bump")
     assert registry.find(name) is None
     add(kind)
     added = registry.find(name)
@@ -309,6 +322,15 @@ def test_a_command_needs_no_option_of_its_own(add: Callable[[str], None], capsys
     assert '"bump "*) listed=(high low)' in said_by(capsys, "completion bash")
     assert do("bumb low") == 2
     assert "did you mean bump?" in capsys.readouterr().err
+
+
+def test_an_engine_is_asked(add: Callable[[str], None]) -> None:
+    add("engine")
+    engine: Any = Engine.registry.find("Bump")
+    assert list_engines()[0] is engine
+    net = hb.fit("c->x", hb.read_table("t.csv"), "gaussian")
+    assert net.posterior("x", {"c": "a"}).mean() > net.posterior("x", {"c": "b"}).mean()
+    assert engine.asked
 
 
 def test_a_frame_is_opened(add: Callable[[str], None]) -> None:

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.inference.engines import Engine
-from hybridbn.inference.engines.leaves import Leaves
 from hybridbn.structures import discriminant, logistic, naive_bayes, random_forest
 from hybridbn.structures.building import Build
 
@@ -39,8 +38,7 @@ def hit_rate(net: hb.Network, data: dict[str, np.ndarray]) -> float:
 @pytest.fixture
 def only_elimination(monkeypatch):
     def switch() -> None:
-        engines = [engine for engine in Engine.registered if not isinstance(engine, Leaves)]
-        monkeypatch.setattr(Engine, "registered", engines)
+        monkeypatch.delitem(Engine.registry.load(), "Leaves")
 
     return switch
 

@@ -12,7 +12,6 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.fitting.trees.regression_splits import Growth, RegressionRows, grow_regressions
 from hybridbn.inference.engines import Engine
-from hybridbn.inference.engines.leaves import Leaves
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures import model_tree, regression
 from hybridbn.structures.model_tree import _measure_tails
@@ -163,8 +162,7 @@ def test_missing_cells_are_averaged_by_bayes_rule(build):
 @pytest.fixture
 def only_elimination(monkeypatch):
     def switch() -> None:
-        engines = [engine for engine in Engine.registered if not isinstance(engine, Leaves)]
-        monkeypatch.setattr(Engine, "registered", engines)
+        monkeypatch.delitem(Engine.registry.load(), "Leaves")
 
     return switch
 

@@ -9,9 +9,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -21,6 +18,7 @@ from hybridbn.errors import TooWide
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.relevance import Snapshot
 from hybridbn.options import CELLS_PER_SECOND, Options
+from hybridbn.registry import Registered, Registry
 from hybridbn.variables import Values, shorten
 
 if TYPE_CHECKING:
@@ -37,6 +35,7 @@ __all__ = [
     "describe_cost",
     "describe_seconds",
     "estimate_rounding",
+    "list_engines",
     "list_offers",
     "too_wide",
 ]
@@ -126,7 +125,7 @@ class Plan(ABC):
         return None
 
 
-class Engine:
+class Engine(Registered):
     """A method that answers questions.
 
     Attributes
@@ -136,12 +135,7 @@ class Engine:
     """
 
     rank: ClassVar[int]
-    registered: ClassVar[list[Engine]] = []
-
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        Engine.registered.append(cls())
-        Engine.registered.sort(key=lambda engine: engine.rank)
+    registry: ClassVar[Registry[Engine]] = Registry("engine", "hybridbn.inference.engines", instances=True)
 
     def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return the plan for a problem with its evidence, or None where the method does not apply."""
@@ -161,10 +155,15 @@ class Engine:
         return None
 
 
-@cache
-def _load() -> None:
-    for module in iter_modules(__path__):
-        import_module(f"{__name__}.{module.name}")
+def list_engines() -> list[Engine]:
+    """Return all engines, in the order in which they are asked.
+
+    Examples
+    --------
+    >>> [type(engine).__name__ for engine in list_engines()][:2]
+    ['SingleCase', 'Leaves']
+    """
+    return sorted(Engine.registry.load().values(), key=lambda engine: engine.rank)
 
 
 def choose_plan(problem: Problem, evidence: Evidence, options: Options, refused: TooWide | None = None) -> Plan:
@@ -175,9 +174,8 @@ def choose_plan(problem: Problem, evidence: Evidence, options: Options, refused:
     refused : TooWide, optional
         With which ordinary elimination failed, so that only what `Options.beyond` asks for is left.
     """
-    _load()
     declined = []
-    for engine in Engine.registered:
+    for engine in list_engines():
         if refused is not None and engine.rank < BEYOND_RANK:
             continue
         plan = engine.plan(problem, evidence, options)
@@ -208,9 +206,8 @@ def choose_plan(problem: Problem, evidence: Evidence, options: Options, refused:
 
 def list_offers(problem: Problem, evidence: Evidence, options: Options) -> str:
     """Return what would answer beyond memory, and what it costs, as the end of a message."""
-    _load()
     offers: dict[str, str] = {}
-    for engine in Engine.registered if options.beyond is None else []:
+    for engine in list_engines() if options.beyond is None else []:
         offer = engine.offer(problem, evidence, options)
         if offer:
             # of engines that answer to the same option the first one does
