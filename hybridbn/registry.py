@@ -64,24 +64,32 @@ class Registry(dict[str, Value]):
         super().__init__()
         self.kind, self.package, self.attribute = kind, package, attribute
         self.instances, self.reserved, self.error = instances, reserved, error
+        self._origins: dict[str, tuple[str, str]] = {}
         self._loaded = False
 
-    def register(self, value: Value, *names: str) -> None:
-        """Make a value known by names; one that another value has is refused.
+    def register(self, value: Value, *names: str, definition: Any = None) -> None:
+        """Make a value known by names; one that another definition has is refused.
 
         A class or function is registered again when its module, or its cell of a notebook, is run again.
+
+        Parameters
+        ----------
+        definition : class or function, optional
+            What defines the value; by default the value itself, or the class of an object.
         """
+        origin = _find_origin(value if definition is None else definition)
         for name in names:
             if name in self.reserved:
                 raise self.error(
                     f"{name!r} stands for a choice among all and can't be a {self.kind}; choose another name"
                 )
-            if name in self and _find_origin(self[name]) != _find_origin(value):
-                module, _ = _find_origin(self[name])
+            if name in self and self._origins[name] != origin:
+                module, _ = self._origins[name]
                 raise self.error(
                     f"there is a {self.kind} called {name!r} already, that of {module}; choose another name"
                 )
         self.update(dict.fromkeys(names, value))
+        self._origins.update(dict.fromkeys(names, origin))
 
     def register_class(self, kind: type) -> None:
         """Register a class by its own attribute, if it has it, as a class without it is a base of others."""

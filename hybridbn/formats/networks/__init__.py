@@ -40,7 +40,7 @@ FORMATS: Registry[NetworkFormat] = Registry("format of networks", __name__)
 
 def register_format(suffixes: Iterable[str], read: Callable[..., Network], write: Callable[..., None]) -> None:
     """Make a format known by its suffixes, such as ``.bif``; with ``.gz`` behind them, files are packed."""
-    FORMATS.register(NetworkFormat(read, write), *(suffix.removeprefix(".") for suffix in suffixes))
+    FORMATS.register(NetworkFormat(read, write), *(suffix.removeprefix(".") for suffix in suffixes), definition=read)
 
 
 def network_suffixes() -> list[str]:
@@ -135,25 +135,21 @@ def is_network(path: str | os.PathLike[str]) -> bool:
     >>> is_network("alarm.bif.gz"), is_network("clouds.dbc"), is_network("sqlite:///f.db?table=t")
     (True, False, False)
     """
-    return "?" not in os.fspath(path) and _find_registered(_suffix(path)) is not None
+    return "?" not in os.fspath(path) and FORMATS.find(_suffix(path)) is not None
 
 
 def _suffix(path: str | os.PathLike[str]) -> str:
-    """Return a file's suffix in lower case, without that of gzip where packed networks are read."""
+    """Return a file's suffix in lower case, without its point and that of gzip where packed networks are read."""
     name = os.fspath(path).lower()
     suffix = Path(name.removesuffix(".gz")).suffix
-    return suffix if suffix != ".hbn" or not is_packed(name) else ".hbn.gz"
-
-
-def _find_registered(suffix: str) -> NetworkFormat | None:
-    return FORMATS.find(suffix.removeprefix("."))
+    return suffix[1:] if suffix != ".hbn" or not is_packed(name) else "hbn.gz"
 
 
 def _find_format(path: str | os.PathLike[str]) -> NetworkFormat:
     suffix = _suffix(path)
-    if suffix == ".hbn.gz":
+    if suffix == "hbn.gz":
         raise FormatError(f"{path}: hybridbn's own files are not packed; leave .gz out")
-    network_format = _find_registered(suffix)
+    network_format = FORMATS.find(suffix)
     if network_format is None:
         known = ", ".join(network_suffixes())
         raise FormatError(f"{path}: no network format has this suffix; known are {known}, all but .hbn also with .gz")
