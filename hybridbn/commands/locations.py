@@ -117,24 +117,35 @@ def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Lo
     """
     if re.match(r"sqlite:|(?!file:)[a-zA-Z][a-zA-Z0-9+._-]+://", text):
         return _locate_in_database(text, what)
-    known = suffixes()
     if text == "-":
-        if (sys.stdin if what == "INPUT" else sys.stdout) is None:
-            raise UsageFault(f"{what} is a pipe, but standard {'in' if what == 'INPUT' else 'out'}put is closed")
-        named = named or otherwise
-        if named is None:
-            raise UsageFault(f"{what} is a pipe: say its format with --format {', '.join(names())}")
-        return _check_library(Location("-", known[f".{named}"], f".{named}", None))
+        return _locate_pipe(named or otherwise, what)
     path = Path(text.removeprefix("file://"))
     if what == "OUTPUT":
         path = resolve_links(path)
     elif not _is_pipe(path):
         path = Path(os.path.realpath(path))
-    packed, suffix = is_packed(text), f".{named}" if named else suffix_of(text)
-    if suffix not in known and otherwise is not None:
+    suffix = f".{named}" if named else suffix_of(text)
+    if suffix not in suffixes() and otherwise is not None:
         suffix = f".{otherwise}"
     if path.is_dir():
         raise UsageFault(f"{text} is a folder; name a file")
+    form, packed = _find_format(text, suffix, what), is_packed(text)
+    if packed and not form.packable:
+        raise UsageFault(f"{text}: {form.title} files are not packed; leave .gz out")
+    return _check_library(Location(text, form, suffix, path, "", packed))
+
+
+def _locate_pipe(named: str | None, what: str) -> Location:
+    if (sys.stdin if what == "INPUT" else sys.stdout) is None:
+        raise UsageFault(f"{what} is a pipe, but standard {'in' if what == 'INPUT' else 'out'}put is closed")
+    if named is None:
+        raise UsageFault(f"{what} is a pipe: say its format with --format {', '.join(names())}")
+    return _check_library(Location("-", suffixes()[f".{named}"], f".{named}", None))
+
+
+def _find_format(text: str, suffix: str, what: str) -> FileFormat:
+    """Return the format of a suffix, which must be one that is written where it is that of the output."""
+    known = suffixes()
     form = known.get(suffix)
     if form is None:
         known_suffixes = ", ".join(name for name, form in known.items() if what == "INPUT" or not form.unwritable)
@@ -145,9 +156,7 @@ def locate(text: str, named: str | None, otherwise: str | None, what: str) -> Lo
         )
     if form.unwritable and what == "OUTPUT":
         raise UsageFault(f"{text}: {form.unwritable}")
-    if packed and not form.packable:
-        raise UsageFault(f"{text}: {form.title} files are not packed; leave .gz out")
-    return _check_library(Location(text, form, suffix, path, "", packed))
+    return form
 
 
 def _locate_in_database(url: str, what: str) -> Location:
