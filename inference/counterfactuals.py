@@ -32,9 +32,9 @@ from hybridbn.inference.solutions import impossible_evidence, posterior_of, solv
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Axes, Potential
+from hybridbn.potentials.cell_quadrature import cdf
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.potentials.numeric import cdf
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 __all__ = ["Counterfactual", "counterfactual"]

@@ -19,7 +19,7 @@ import pytest
 from scipy import stats
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials import numeric
+from hybridbn.potentials import cell_quadrature
 from hybridbn.potentials.base import Potential, shape_of, spread
 from hybridbn.variables import Continuous, Discrete
 
@@ -289,7 +289,7 @@ def check_ppf(example: Example) -> None:
         if example.continuous:
             assert np.isfinite(found).all()
             np.testing.assert_allclose(cdf(example, row, found), UNIFORMS, atol=1e-10, rtol=0)
-            np.testing.assert_allclose(numeric.cdf(potential, found, given), UNIFORMS, atol=1e-9, rtol=0)
+            np.testing.assert_allclose(cell_quadrature.cdf(potential, found, given), UNIFORMS, atol=1e-9, rtol=0)
             continue
         assert found.dtype.kind == "i"
         masses = density(example, row, np.arange(len(potential.child)))

@@ -55,7 +55,7 @@ OPAQUE = {
     *("explorer/cases", "counters", "exchange", "statements"),
     *("problem", "snapshot", "regressions", "sample_limits", "maximization", "patterns", "posteriors/scanned"),
     *("counts", "passes", "rounds"),
-    *("boxes", "potentials/cases", "numeric"),
+    *("boxes", "potentials/cases"),
     *("building", "regression_passes", "summaries", "labels"),
 }
 """Names of modules that do not say what they hold, some with the folder in which they do not."""

@@ -12,7 +12,7 @@ from hybridbn.errors import NetworkError, TableError, TooWide
 from hybridbn.fitting import KernelFitter
 from hybridbn.fitting.kernel import negligible
 from hybridbn.fitting.kernel_bandwidths import PAPER, search_constants
-from hybridbn.potentials.numeric import integrate
+from hybridbn.potentials.cell_quadrature import integrate
 
 PAPERS = KernelFitter(bandwidths="paper", unseen=0)
 

@@ -17,7 +17,7 @@ from mte_oracle import exact, random_mte
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE, Piece, algebra
-from hybridbn.potentials.mte.exponentials import integrate_decay, integrate_powers, integrate_segments, minimize_on_box
+from hybridbn.potentials.mte.terms import integrate_decay, integrate_powers, integrate_segments, minimize_on_box
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf

@@ -251,7 +251,7 @@ class Potential(Registered, ABC):
         low, high = variable.domain
         if name != self.child.name or not tail > 0 or math.isfinite(high - low):
             return low, high
-        from hybridbn.potentials.numeric import find_support
+        from hybridbn.potentials.cell_quadrature import find_support
 
         return find_support(self, tail, within or {})
 
@@ -260,7 +260,7 @@ class Potential(Registered, ABC):
 
         By default it is found from the values, at the peaks for some values of the parents.
         """
-        from hybridbn.potentials.numeric import find_scale
+        from hybridbn.potentials.cell_quadrature import find_scale
 
         return find_scale(self, name)
 
@@ -368,9 +368,9 @@ class Potential(Registered, ABC):
         uniforms : ndarray (rows,)
         given : mapping from each parent to its codes or values, (rows,)
         """
-        from hybridbn.potentials import cell_quadrature, numeric
+        from hybridbn.potentials import cell_quadrature
 
-        return numeric.ppf(self, uniforms, given, 0.0 if self.opaque else cell_quadrature.TAIL)
+        return cell_quadrature.ppf(self, uniforms, given, 0.0 if self.opaque else cell_quadrature.TAIL)
 
     def sample(self, given: Axes, rng: np.random.Generator, size: int | None = None) -> NDArray[Any]:
         """Draw the child once for every row of the parents' codes or values (`size` times where there are no

@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, check_array, check_parents, freeze
-from hybridbn.potentials.numeric import search
+from hybridbn.potentials.cell_quadrature import search
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = ["Boxes"]

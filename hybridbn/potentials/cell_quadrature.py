@@ -1,21 +1,52 @@
-"""The conditional density of a continuous child, integrated on cells for every row of its parents.
+"""What any density can do without a formula of its own: be integrated, inverted and sampled from its values alone.
 
-Cells are laid around the peak of the density, which is searched in its logarithm, around the declared breaks, and
-within the declared support; they are halved until Gauss-Legendre quadrature agrees with itself.
+The conditional of a continuous child is integrated on cells, for every row of its parents. Cells are laid around the
+peak of the density, which is searched in its logarithm, around the declared breaks, and within the declared support;
+they are halved until Gauss-Legendre quadrature agrees with itself. Inverting solves for the mass inside one cell; where
+little mass is left outside, on both sides, the support ends.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Potential, freeze
-from hybridbn.potentials.mode_search import REACHES, evaluate, lay_edges
-from hybridbn.variables import Codes, Values
+from hybridbn.potentials.base import Axes, Interval, Potential, freeze
+from hybridbn.potentials.mode_search import (
+    REACHES,
+    describe_point,
+    evaluate,
+    find_decay_distance,
+    find_modes,
+    lay_edges,
+)
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-__all__ = ["NODES", "TAIL", "WEIGHTS", "IntegrationCells", "integrate_cells", "lay_cells", "lay_shared_cells"]
+__all__ = [
+    "NODES",
+    "TAIL",
+    "WEIGHTS",
+    "IntegrationCells",
+    "cdf",
+    "find_row_supports",
+    "find_scale",
+    "find_support",
+    "integrate",
+    "integrate_cells",
+    "lay_cells",
+    "lay_shared_cells",
+    "ppf",
+    "search",
+    "solve",
+    "typical_values",
+    "zero_mass_error",
+]
 
 NODES, WEIGHTS = (freeze(array) for array in np.polynomial.legendre.leggauss(10))
 ENDS = freeze([2.0**-30 - 1, 1 - 2.0**-30])
@@ -171,3 +202,482 @@ def _arrange_cells(rows: int, owner: Codes, low: Values, high: Values, masses: V
     table = np.zeros((3, rows, width))
     table[:, owner, place] = low, high, masses
     return IntegrationCells(table[0], table[1], table[2], np.cumsum(table[2], axis=1))
+
+
+MASS_TOLERANCE = 1e-6
+FARTHEST = 2.0**44
+"""A support ends at the latest so many times the distance of the quartiles away: some tails have no end."""
+PARTS_OF_CELL = 16
+ROWS = 256
+
+
+def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL) -> NDArray[Any]:
+    """Invert the conditional cdf of any potential, by its values alone; see `Potential.ppf`.
+
+    At 0 and 1 a continuous child gives the ends of its domain. The `tail` is what the potential's support is asked for;
+    0 asks for the bounds of the support, and is for potentials that have no other than the one found by
+    `find_row_supports`.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> from hybridbn.variables import Continuous
+    >>> x, y = Continuous("x"), Continuous("y")
+    >>> potential = LinearGaussian(y, (x,), intercept=0, coefficients=[1], variance=4)
+    >>> ppf(potential, np.array([0.5, 0.975]), {"x": np.array([3.0, 1000.0])}).round(8)
+    array([ 3. , 1003.91992797])
+    """
+    uniforms = np.asarray(uniforms, dtype=np.float64)
+    if isinstance(potential.child, Discrete):
+        return _invert_states(potential, len(potential.child), uniforms, given)
+    result = np.empty(len(uniforms))
+    for chosen, owner, distinct in _distinct_cases(potential, len(uniforms), given, 4 * ROWS):
+        cells = lay_shared_cells(potential, distinct, tail)
+        _refuse_improper(potential, distinct, cells.totals)
+        result[chosen] = _invert(potential, distinct, cells, owner, uniforms[chosen])
+    low, high = potential.child.domain
+    return np.where(uniforms <= 0, low, np.where(uniforms >= 1, high, result))
+
+
+def cdf(potential: Potential, values: Values, given: Axes) -> Values:
+    """Return the conditional cdf of a continuous child at a value in each row: from its masses, or by its values alone.
+
+    The mass of a single value itself is left out, so that the cdf there is what is below it.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> from hybridbn.variables import Continuous
+    >>> x, y = Continuous("x"), Continuous("y")
+    >>> potential = LinearGaussian(y, (x,), intercept=0, coefficients=[1], variance=4)
+    >>> cdf(potential, np.array([3.0, 3.92]), {"x": np.array([3.0, 0.0])}).round(4)
+    array([0.5  , 0.975])
+    """
+    values, child = np.asarray(values, dtype=np.float64), potential.child
+    assert isinstance(child, Continuous)
+    values = potential.point_cells.move_below(values)
+    if potential.exact_mass:
+        low, high = child.domain
+        edges = np.stack([np.full(len(values), low), np.clip(values, low, high), np.full(len(values), high)])
+        axes = {name: np.asarray(column)[None] for name, column in given.items()}
+        masses = np.broadcast_to(potential.mass(axes, edges)[0].reshape(2, -1), (2, len(values)))
+        totals = masses.sum(axis=0)
+        return np.asarray(np.divide(masses[0], totals, out=np.full(len(values), np.nan), where=totals > 0))
+    result = np.empty(len(values))
+    for chosen, owner, distinct in _distinct_cases(potential, len(values), given, 4 * ROWS):
+        cells = lay_shared_cells(potential, distinct, 0.0 if potential.opaque else TAIL)
+        points = np.clip(values[chosen], cells.low[owner, 0], cells.high[owner].max(axis=1))
+        place = np.minimum((cells.high[owner] < points[:, None]).sum(axis=1), cells.low.shape[1] - 1)
+        before = np.where(place > 0, cells.reached[owner, np.maximum(place - 1, 0)], 0.0)
+        parts, _ = integrate_cells(potential, distinct, owner, cells.low[owner, place], points)
+        result[chosen] = np.clip((before + parts) / cells.totals[owner], 0.0, 1.0)
+    return result
+
+
+def integrate(potential: Potential, given: Axes, rows: int = 1, tail: float = TAIL) -> Values:
+    """Return the mass of a continuous child for every row of the parents: 1 if the potential is a conditional density.
+
+    The `tail` is that of `ppf`.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> from hybridbn.variables import Continuous
+    >>> bool(abs(integrate(LinearGaussian(Continuous("x"), intercept=-50, variance=1e-8), {})[0] - 1) < 1e-12)
+    True
+    """
+    result = np.empty(len(next(iter(given.values()))) if given else rows)
+    for chosen, owner, distinct in _distinct_cases(potential, len(result), given):
+        result[chosen] = lay_cells(potential, distinct, tail).totals[owner]
+    return result
+
+
+def find_row_supports(potential: Potential, given: Axes, tail: float) -> tuple[Values, Values]:
+    """Find where a continuous child lies for every row of the parents, by the values of the density alone.
+
+    Less than `tail` of the mass found is outside; NaN where nothing was found. Very heavy tails are cut far out.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> from hybridbn.variables import Continuous
+    >>> low, high = find_row_supports(LinearGaussian(Continuous("x"), intercept=-50, variance=1e-8), {}, 1e-12)
+    >>> bool(-50.001 < low[0] < -50.0007 < -49.9993 < high[0] < -49.999)
+    True
+    """
+    rows = len(next(iter(given.values()))) if given else 1
+    low, high = np.empty(rows), np.empty(rows)
+    for chosen, owner, distinct in _distinct_cases(potential, rows, given):
+        ends = _find_ends(potential, distinct, lay_cells(potential, distinct, 0.0), tail)
+        low[chosen], high[chosen] = (end[owner] for end in ends)
+    return low, high
+
+
+def search(cumulative: Values, starts: Codes, states: int, uniforms: Values) -> Codes:
+    """Find for every row the first state whose cumulative probability reaches ``uniforms * total``.
+
+    Binary search in ``cumulative[start : start + states]``, all rows at once. States of probability zero are never
+    found: at 0 the first possible state is, and a total that rounding leaves below 1 is reached by the last one.
+
+    Examples
+    --------
+    >>> search(np.array([0.0, 0.25, 0.25, 1.0]), np.zeros(4, int), 4, np.array([0.0, 0.25, 0.26, 1.0]))
+    array([1, 1, 3, 3])
+    """
+    wanted = np.maximum(uniforms * cumulative[starts + states - 1], np.nextafter(0.0, 1.0))
+    low = np.zeros(len(uniforms), dtype=np.intp)
+    high = np.full(len(uniforms), states - 1, dtype=np.intp)
+    for _ in range(max(states - 1, 1).bit_length()):
+        middle = (low + high) // 2
+        below = cumulative[starts + middle] < wanted
+        low = np.where(below, np.minimum(middle + 1, high), low)
+        high = np.where(below, high, middle)
+    return low
+
+
+def solve(
+    evaluate: Callable[[Values, Codes], tuple[Values, Values]],
+    target: Values,
+    low: Values,
+    high: Values,
+    start: Values,
+    tolerance: float = 1e-14,
+) -> Values:
+    """Solve ``f(x) = target`` for increasing functions by Newton steps kept inside a shrinking bracket.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Takes points and the numbers of the problems they belong to; returns values and slopes.
+    target, low, high, start : ndarray (problems,)
+
+    Examples
+    --------
+    >>> solve(lambda x, _: (x**3, 3 * x**2), np.array([8.0, 27.0]), np.zeros(2), np.full(2, 5.0), np.ones(2)).round(9)
+    array([2., 3.])
+    """
+    x, low, high = np.clip(start, low, high), low.copy(), high.copy()
+    with np.errstate(over="ignore"):
+        step = high - low
+    active = np.arange(len(x))
+    for _ in range(200):
+        at = x[active]
+        value, slope = evaluate(at, active)
+        gap = value - target[active]
+        low[active] = bottom = np.where(gap <= 0, at, low[active])
+        high[active] = top = np.where(gap >= 0, at, high[active])
+        with np.errstate(all="ignore"):
+            newton = at - gap / slope
+            # a Newton step that leaves the bracket, or does not halve the step before last, gives way to bisection
+            good = (newton > bottom) & (newton < top) & (np.abs(2 * gap) <= np.abs(step[active] * slope))
+        ahead = np.where(good, newton, 0.5 * bottom + 0.5 * top)
+        ahead = np.where(np.abs(gap) <= tolerance, at, ahead)
+        step[active], x[active] = ahead - at, ahead
+        going = (np.abs(gap) > tolerance) & (np.abs(ahead - at) > 1e-16 * np.abs(at)) & (top > bottom)
+        active = active[going]
+        if not len(active):
+            break
+    return x
+
+
+def _invert_states(potential: Potential, states: int, uniforms: Values, given: Axes) -> Codes:
+    result = np.empty(len(uniforms), dtype=np.intp)
+    step = max(1, (1 << 20) // states)
+    for start in range(0, len(uniforms), step):
+        block = slice(start, start + step)
+        axes = {name: np.asarray(values)[None, block] for name, values in given.items()}
+        values, _ = potential.on({**axes, potential.child.name: np.arange(states)})
+        rows = len(uniforms[block])
+        table = np.broadcast_to(values.reshape(states, -1), (states, rows))
+        # the scale of a row cancels, because only shares of its total count
+        cumulative = np.cumsum(table, axis=0).T.reshape(-1)
+        result[block] = search(cumulative, np.arange(rows) * states, states, uniforms[block])
+    return result
+
+
+def _distinct_cases(
+    potential: Potential, rows: int, given: Axes, most: int = ROWS
+) -> Iterator[tuple[Codes, Codes, Axes]]:
+    """Yield rows, the distinct case that each belongs to, and the distinct cases: equal cases are laid out once, at
+    `most` so many together.
+    """
+    names = [parent.name for parent in potential.parents]
+    if not names:
+        yield np.arange(rows), np.zeros(rows, dtype=np.intp), {}
+        return
+    together = np.stack([np.asarray(given[name], dtype=np.float64) for name in names], axis=1)
+    cases, owner = np.unique(together, axis=0, return_inverse=True)
+    owner = owner.reshape(-1)
+    order = np.argsort(owner, kind="stable")
+    for start in range(0, len(cases), most):
+        first, last = np.searchsorted(owner[order], (start, start + most))
+        chosen = order[first:last]
+        columns = {
+            parent.name: column.astype(np.intp) if isinstance(parent, Discrete) else column
+            for parent, column in zip(potential.parents, cases[start : start + most].T, strict=True)
+        }
+        yield chosen, owner[chosen] - start, columns
+
+
+def _find_ends(potential: Potential, given: Axes, cells: IntegrationCells, tail: float) -> tuple[Values, Values]:
+    """Return where less than half the tail is left below and above; NaN where the cells are empty."""
+    rows = np.arange(len(cells.low))
+    seen = cells.totals > 0
+    most = 0.5 * tail * cells.totals[:, None]
+    ends = []
+    for backward in (False, True):
+        order = slice(None, None, -1 if backward else 1)
+        # summed from this side: differences from the total would be lost in its rounding
+        outside = np.cumsum(cells.masses[:, order], axis=1)
+        place = np.argmax(outside > most, axis=1)
+        before = np.where(place > 0, outside[rows, np.maximum(place - 1, 0)], 0.0)
+        start, stop = cells.low[:, order][rows, place], cells.high[:, order][rows, place]
+        if backward:
+            start, stop = stop, start
+        edges = start + (stop - start) * np.linspace(0, 1, PARTS_OF_CELL + 1)[:, None]
+        low, high = (edges[1:], edges[:-1]) if backward else (edges[:-1], edges[1:])
+        parts, _ = integrate_cells(potential, given, np.tile(rows, PARTS_OF_CELL), low.ravel(), high.ravel())
+        beyond = before + np.cumsum(parts.reshape(PARTS_OF_CELL, -1), axis=0)
+        # never past the last part: the integrals over the whole and over the parts differ by rounding
+        inside = np.where((beyond > most[:, 0]).any(axis=0), np.argmax(beyond > most[:, 0], axis=0), 0)
+        quartile = cells.low if not backward else cells.high
+        reached = np.argmax(outside >= 0.25 * cells.totals[:, None], axis=1)
+        ends.append((edges[inside, rows], quartile[:, order][rows, reached]))
+    (low, first), (high, third) = ends
+    with np.errstate(over="ignore"):
+        far = FARTHEST * (third - first)
+    low, high = np.maximum(low, first - far), np.minimum(high, third + far)
+    return np.where(seen, low, np.nan), np.where(seen, high, np.nan)
+
+
+def _invert(potential: Potential, given: Axes, cells: IntegrationCells, owner: Codes, uniforms: Values) -> Values:
+    result = np.empty(len(owner))
+    step = max(1, (1 << 20) // cells.low.shape[1])
+    for start in range(0, len(owner), step):
+        block = slice(start, start + step)
+        rows = owner[block]
+        target = uniforms[block] * cells.totals[rows]
+        place = np.minimum((cells.reached[rows] < target[:, None]).sum(axis=1), cells.low.shape[1] - 1)
+        low, high = cells.low[rows, place], cells.high[rows, place]
+        before = np.where(place > 0, cells.reached[rows, np.maximum(place - 1, 0)], 0.0)
+        inside, mass = target - before, cells.reached[rows, place] - before
+
+        def partly(x: Values, active: Codes, rows: Codes = rows, low: Values = low) -> tuple[Values, Values]:
+            half = 0.5 * (x - low[active])
+            points = np.concatenate((low[active] + half * (1 + NODES[:, None]), x[None, :]))
+            density = evaluate(potential, given, rows[active], points)
+            return half * (WEIGHTS @ density[:-1]), density[-1]
+
+        share = np.divide(inside, mass, out=np.zeros_like(mass), where=mass > 0)
+        result[block] = solve(partly, inside, low, high, low + share * (high - low))
+    return result
+
+
+def _refuse_improper(potential: Potential, given: Axes, totals: Values) -> None:
+    wrong = ~(np.abs(totals - 1) <= MASS_TOLERANCE)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        where = describe_point(potential, {name: values[row] for name, values in given.items()})
+        raise NetworkError(
+            f"{potential.child.name!r}: the mass of its {type(potential).__name__}{where and ' at '}{where} was found"
+            f" to be {float(totals[row]):.9g}, not 1; correct the density, or let its breaks() and support() say where"
+            " it lies"
+        )
+
+
+VALUES_PER_PARENT = {0: 1, 1: 9, 2: 5}
+"""At how many values of each continuous parent the support is looked for, if so many vary."""
+FEWER_VALUES = 3
+MOST_POINTS = 81
+MARGIN = 0.1
+"""By how much of its movement a support may move farther between those places."""
+INSIDE = 1e-6
+UNKNOWN = 1e100
+"""Ranges of parents that go beyond are not taken for known."""
+NEAR_END = 1 / 16
+MOST_KEPT = 32
+LARGEST_KEPT = 1 << 14
+"""So many supports that were found are kept, of so many ranges of the parents each."""
+
+
+def find_support(potential: Potential, tail: float, within: Mapping[str, Interval]) -> Interval:
+    """Find the support of a continuous child for every row of its parents' ranges; equal ranges are looked at once.
+
+    It is looked for at all states of the discrete parents and some values of each continuous one within its range; of a
+    range that is not known, a few are taken.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> x, y = Continuous("x"), Continuous("y")
+    >>> potential = LinearGaussian(y, (x,), intercept=0, coefficients=[1], variance=4)
+    >>> low, high = find_support(potential, 1e-12, {"x": (0.0, 100.0)})
+    >>> bool(-25 < low < -14 and 114 < high < 125)
+    True
+    """
+    ranges = [_fill_range(potential, parent, within) for parent in potential.parents if isinstance(parent, Continuous)]
+    shape = np.broadcast_shapes(*(np.shape(end) for pair in ranges for end in pair))
+    table = np.array([np.broadcast_to(end, shape).reshape(-1) for pair in ranges for end in pair], dtype=np.float64)
+    table = table.reshape(2 * len(ranges), -1 if ranges else 1)
+    cases, owner = np.unique(table, axis=1, return_inverse=True) if table.shape[1] > 1 else (table, np.zeros(1, int))
+    kept = vars(potential).setdefault("_found_supports", {})
+    key = tail, cases.tobytes()
+    found = kept.get(key)
+    if found is None:
+        found = _search_support(potential, tail, cases[0::2], cases[1::2])
+        if len(kept) >= MOST_KEPT:
+            kept.clear()
+        if cases.shape[1] <= LARGEST_KEPT:
+            kept[key] = found
+    low, high = (end[owner.reshape(-1)].reshape(shape) for end in found)
+    return (low, high) if shape else (float(low), float(high))
+
+
+def find_scale(potential: Potential, name: str) -> float:
+    """Find how sharp a density is along a variable, at its peaks for some values of the parents; 0 if it can't be told.
+
+    Examples
+    --------
+    >>> from hybridbn.potentials.gaussian import LinearGaussian
+    >>> x, y = Continuous("x"), Continuous("y")
+    >>> potential = LinearGaussian(y, (x,), intercept=0, coefficients=[10], variance=4)
+    >>> 1 < find_scale(potential, "y") < 3 and 0.1 < find_scale(potential, "x") < 0.3
+    True
+    """
+    kept = vars(potential).setdefault("_found_scales", {})
+    place = potential.scope.index(name)
+    if place not in kept:
+        kept[place] = _measure_scale(potential, name) if isinstance(potential.variable(name), Continuous) else math.inf
+    return float(kept[place])
+
+
+def _measure_scale(potential: Potential, name: str) -> float:
+    child = potential.child
+    cases = list(itertools.product(*(typical_values(potential, parent) for parent in potential.parents)))
+    cases = cases[:: max(1, len(cases) // MOST_POINTS)]
+    given = {p.name: np.array(column) for p, column in zip(potential.parents, zip(*cases, strict=True), strict=True)}
+    if isinstance(child, Discrete):
+        rows = len(cases)
+        given = {n: np.tile(values, len(child)) for n, values in given.items()}
+        given[child.name] = np.repeat(np.arange(len(child)), rows)
+    else:
+        for reach in REACHES:
+            try:
+                found = find_modes(potential, given, reach, 0.0)
+            except NetworkError:  # a function may be undefined so far out
+                continue
+            if name == child.name:
+                return float(found.width.min()) / 2
+            given[child.name] = found.peak
+            break
+        else:
+            return 0.0
+    start = given.pop(name)
+    least, most = (np.full(len(start), end) for end in potential.support(name, 0.0))
+    rows_of = np.arange(len(start))
+
+    def logs(points: Values) -> Values:
+        return evaluate(potential, given, rows_of, points, log=True, along=name)
+
+    try:
+        # a peak beside a jump is as wide as it is on its other side
+        below, above = (find_decay_distance(logs, start, least, most, sign) for sign in (-1, 1))
+        return float(np.maximum(below, above).min()) / 2
+    except NetworkError:
+        return 0.0
+
+
+def zero_mass_error(potential: Potential, given: Mapping[str, Any]) -> NetworkError:
+    """Return the error for a density that seems to be zero everywhere."""
+    where = describe_point(potential, dict(given))
+    return NetworkError(
+        f"{potential.child.name!r}: its {type(potential).__name__} was zero everywhere it was looked"
+        f" at{where and ' for '}{where}; give support=(low, high), or breaks= at its peaks, so that its mass is found"
+    )
+
+
+def typical_values(potential: Potential, parent: Variable) -> list[Any]:
+    """Return the codes of a parent, or some values in ascending order: between breaks too, where there are any."""
+    if isinstance(parent, Discrete):
+        return list(range(len(parent)))
+    low, high = (float(end) for end in potential.support(parent.name, 0.0))
+    if math.isfinite(low) and math.isfinite(high):
+        choices = [low + share * (high - low) for share in (0.1, 0.5, 0.9)]
+    elif math.isfinite(low) or math.isfinite(high):
+        choices = sorted(low + step if math.isfinite(low) else high - step for step in (0.3, 1.0, 3.0))
+    else:
+        choices = [-1.0, 0.3, 2.0]
+    breaks = potential.breaks(parent.name)
+    if len(breaks):
+        ends = [max(breaks[0] - 1, low), *breaks.tolist(), min(breaks[-1] + 1, high)]
+        choices += [0.5 * a + 0.5 * b for a, b in itertools.pairwise(ends) if a < b]
+    return sorted(choices)
+
+
+def _fill_range(potential: Potential, parent: Continuous, within: Mapping[str, Interval]) -> tuple[Values, Values]:
+    """Return the range of a parent with what is not known of it filled in."""
+    low, high = (np.asarray(end, dtype=np.float64) for end in within.get(parent.name, (-math.inf, math.inf)))
+    choices = typical_values(potential, parent)
+    low_known, high_known = np.abs(low) < UNKNOWN, np.abs(high) < UNKNOWN
+    length = choices[-1] - choices[0]
+    bottom, top = potential.support(parent.name, 0.0)
+    return (
+        np.where(low_known, low, np.where(high_known, np.maximum(high - length, bottom), choices[0])),
+        np.where(high_known, high, np.where(low_known, np.minimum(low + length, top), choices[-1])),
+    )
+
+
+def _search_support(potential: Potential, tail: float, low: Values, high: Values) -> tuple[Values, Values]:
+    """Find the support for ranges (continuous parents, rows)."""
+    failure: NetworkError | None = None
+    for inset in (0.0, INSIDE, 0.25):  # a function may be undefined at the ends of its parents' ranges
+        shares = inset + (1 - 2 * inset) * _unit_cube_points(int((high > low).any(axis=1).sum()))
+        places = np.full((len(low), len(shares)), 0.5)
+        places[(high > low).any(axis=1)] = shares.T
+        points = low[:, :, None] + (high - low)[:, :, None] * places[:, None, :]
+        try:
+            return _hull_of_supports(potential, tail, np.clip(points, low[:, :, None], high[:, :, None]))
+        except NetworkError as error:
+            failure = failure or error
+    assert failure is not None
+    raise failure
+
+
+def _hull_of_supports(potential: Potential, tail: float, points: Values) -> tuple[Values, Values]:
+    """Return the hull of the supports at points (continuous parents, rows, places) and all states."""
+    states = [range(len(parent)) for parent in potential.parents if isinstance(parent, Discrete)]
+    combos = math.prod(map(len, states))
+    codes = np.array(list(itertools.product(*states)), dtype=np.intp).reshape(combos, len(states)).T
+    shape = points.shape[1], points.shape[2], combos
+    numbers = iter(np.broadcast_to(points[..., None], (len(points), *shape)).reshape(len(points), math.prod(shape)))
+    chosen = iter(np.broadcast_to(codes[:, None, None, :], (len(codes), *shape)).reshape(len(codes), math.prod(shape)))
+    given: dict[str, NDArray[Any]] = {
+        parent.name: next(chosen) if isinstance(parent, Discrete) else next(numbers) for parent in potential.parents
+    }
+    low, high = (end.reshape(shape) for end in find_row_supports(potential, given, tail))
+    unseen = np.isnan(low).all(axis=1)
+    if unseen.any():
+        row, combo = np.argwhere(unseen)[0]
+        middle = np.ravel_multi_index((row, shape[1] // 2, combo), shape)
+        raise zero_mass_error(potential, {name: values[middle] for name, values in given.items()})
+    bottom, top = np.nanmin(low, axis=1), np.nanmax(high, axis=1)
+    room = MARGIN * ((top - bottom) - np.nanmax(high - low, axis=1))
+    bottom, top = (bottom - room).min(axis=1), (top + room).max(axis=1)
+    least, most = potential.support(potential.child.name, 0.0)
+    near = NEAR_END * (top - bottom)
+    # an end of the domain so near is worth the few cells more
+    return np.where(bottom - near < least, least, bottom), np.where(top + near > most, most, top)
+
+
+def _unit_cube_points(parents: int) -> Values:
+    """Return places in a unit cube (places, parents): a grid, or the corner, middle and centers of the sides."""
+    each = VALUES_PER_PARENT.get(parents, FEWER_VALUES)
+    if each**parents <= MOST_POINTS:
+        return np.array(list(itertools.product(np.linspace(0, 1, each), repeat=parents))).reshape(
+            each**parents, parents
+        )
+    sides = np.full((2 * parents, parents), 0.5)
+    sides[np.arange(2 * parents), np.arange(2 * parents) % parents] = np.repeat([0.0, 1.0], parents)
+    return np.concatenate(
+        (np.zeros((1, parents)), sides[:parents], np.full((1, parents), 0.5), sides[parents:], np.ones((1, parents)))
+    )

@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, freeze, spread
+from hybridbn.potentials.cell_quadrature import integrate, typical_values, zero_mass_error
 from hybridbn.potentials.mode_search import describe_point
 from hybridbn.potentials.multinomial import as_number_array, split
-from hybridbn.potentials.numeric import integrate, typical_values, zero_mass_error
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Density"]

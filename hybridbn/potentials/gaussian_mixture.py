@@ -13,9 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, all_states, freeze, spread
+from hybridbn.potentials.cell_quadrature import solve
 from hybridbn.potentials.gaussian import LinearGaussian, count_rows, linear_predictor, tidy_breaks
 from hybridbn.potentials.multinomial import Multinomial, split
-from hybridbn.potentials.numeric import solve
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["LinearGaussianMixture"]

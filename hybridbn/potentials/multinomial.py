@@ -125,7 +125,7 @@ class Multinomial(Potential):
 
     def ppf(self, uniforms: Values, given: Axes) -> Codes:
         """Return the first states whose cumulative probability reaches the uniforms; never one of probability zero."""
-        from hybridbn.potentials.numeric import search  # Gauss-Legendre nodes are not needed for the rest
+        from hybridbn.potentials.cell_quadrature import search  # Gauss-Legendre nodes are not needed for the rest
 
         cumulative = np.cumsum(self.table, axis=-1)
         states = len(self.child)

@@ -19,8 +19,7 @@ from hybridbn.fitting.mte.splines import (
     normalize,
 )
 from hybridbn.fitting.mte.univariate import SmoothDensity
-from hybridbn.potentials.mte.exponentials import integrate_decay
-from hybridbn.potentials.mte.terms import ANY, Terms
+from hybridbn.potentials.mte.terms import ANY, Terms, integrate_decay
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
 __all__ = [

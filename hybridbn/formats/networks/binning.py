@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TooWide
-from hybridbn.potentials import numeric
+from hybridbn.potentials import cell_quadrature
 from hybridbn.potentials.base import Axes, Interval, Potential
 from hybridbn.potentials.cell_quadrature import lay_cells
 from hybridbn.potentials.multinomial import Multinomial
@@ -276,8 +276,8 @@ def _integrate_bins(potential: Potential, given: Mapping[str, NDArray[Any]], edg
     rows = len(next(iter(given.values()))) if given else 1
     divided = _DividedDensity(potential, edges[np.isfinite(edges)])
     result = np.zeros((rows, len(edges) - 1))
-    for start in range(0, rows, numeric.ROWS):
-        some = {name: values[start : start + numeric.ROWS] for name, values in given.items()}
+    for start in range(0, rows, cell_quadrature.ROWS):
+        some = {name: values[start : start + cell_quadrature.ROWS] for name, values in given.items()}
         cells = lay_cells(divided, some)  # the same adaptive quadrature as sampling
         masses = np.diff(cells.reached, axis=1, prepend=0.0)
         bins = np.searchsorted(edges[1:-1], cells.low + (cells.high - cells.low) / 2, side="right")

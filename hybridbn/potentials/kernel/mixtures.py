@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.potentials.cell_quadrature import solve
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, log_normal_interval
-from hybridbn.potentials.numeric import solve
 from hybridbn.variables import Codes, Values
 
 __all__ = [

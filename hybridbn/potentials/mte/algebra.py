@@ -21,7 +21,6 @@ from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte.checks import columns_of
 from hybridbn.potentials.mte.evaluation import integrate_cells
-from hybridbn.potentials.mte.exponentials import integrate_decay
 from hybridbn.potentials.mte.terms import (
     Terms,
     add_rates,
@@ -29,6 +28,7 @@ from hybridbn.potentials.mte.terms import (
     corner,
     find_overlaps,
     fix_column,
+    integrate_decay,
     integrate_out,
     make_disjoint,
     merge_terms,

@@ -12,8 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hybridbn.errors import NetworkError, TooWide
-from hybridbn.potentials.mte.exponentials import minimize_on_box
-from hybridbn.potentials.mte.terms import ANY, Terms, integrate_out, multiply, sum_out
+from hybridbn.potentials.mte.terms import ANY, Terms, integrate_out, minimize_on_box, multiply, sum_out
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = [

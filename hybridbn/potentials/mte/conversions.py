@@ -20,9 +20,9 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte.exponentials import minimize_on_box
 from hybridbn.potentials.mte.pieces import Piece
 from hybridbn.potentials.mte.potential import MTE
+from hybridbn.potentials.mte.terms import minimize_on_box
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["mte_from_density", "mte_from_gaussian", "mte_from_potential"]

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.mte.exponentials import integrate_decay, integrate_segments
-from hybridbn.potentials.mte.terms import Terms
+from hybridbn.potentials.mte.terms import Terms, integrate_decay, integrate_segments
 from hybridbn.variables import Codes, Values
 
 __all__ = [
