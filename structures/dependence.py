@@ -24,7 +24,7 @@ from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import fitter_of
 from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
-from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
+from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.knowledge import Limits
 from hybridbn.structures.scores import evaluate_rows

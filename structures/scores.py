@@ -26,7 +26,7 @@ from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.gaussian import moments_suffice
-from hybridbn.fitting.mte.cell_gains import CellGains, cells_suffice
+from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.fitting.softmax import SoftmaxFitter
 from hybridbn.potentials.base import Potential

@@ -16,7 +16,7 @@ from hybridbn.errors import TableError
 from hybridbn.fitting import MTEFitter
 from hybridbn.fitting.mte import MTEStatistics
 from hybridbn.fitting.mte.pieces import select_knots
-from hybridbn.fitting.mte.splines import Knots, log_integrals, normalize
+from hybridbn.fitting.mte.univariate import Knots, log_integrals, normalize
 
 RNG = np.random.default_rng(3)
 NORMAL = RNG.normal(size=300)

@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from hybridbn.potentials.kernel import Kernel, evaluation, product_grids
+from hybridbn.potentials.kernel import Kernel, evaluation
 from hybridbn.variables import Continuous, Discrete
 
 A, B, X, C = Continuous("a"), Continuous("b"), Continuous("x"), Discrete("c", ("u", "v", "w"))
@@ -75,7 +75,7 @@ def test_many_nodes_by_way_of_a_lattice(monkeypatch, h):
     group = potential._mixture_of(0)
     nodes = np.linspace(-4, 4, 900)
     if h == 0.3:
-        assert product_grids._count_lattice(group.points[:, 1], group.widths[:, 1], nodes)
+        assert evaluation._count_lattice(group.points[:, 1], group.widths[:, 1], nodes)
     _compare(monkeypatch, potential, {"a": nodes, "x": 2 * rng.normal(size=(1, 20))})
     _compare(monkeypatch, potential, {"a": nodes, "x": np.linspace(-3, 3, 7)})
 
@@ -85,8 +85,8 @@ def test_rows_in_blocks_and_equal_rows(monkeypatch):
     potential = _make(X, (A, B), 50, rng)
     axes = {"a": rng.normal(size=6), "b": rng.normal(size=(1, 9)), "x": rng.normal(size=(1, 9))}
     equal = {"a": rng.normal(size=6), "b": rng.normal(size=3), "x": np.array([[0.5, 0.1, 0.5, 0.5, 0.1, 0.5]])}
-    monkeypatch.setattr(product_grids, "MOST_WEIGHTS", 100)
-    monkeypatch.setattr(product_grids, "CELLS", 500)
+    monkeypatch.setattr(evaluation, "MOST_WEIGHTS", 100)
+    monkeypatch.setattr(evaluation, "CELLS", 500)
     _compare(monkeypatch, potential, axes)
     _compare(monkeypatch, potential, equal)
 
@@ -118,11 +118,11 @@ def test_pairs_of_values_and_small_grids_of_rows_are_left_to_other_methods():
     rng = np.random.default_rng(3)
     group = _make(X, (A,), 30, rng)._mixture_of(0)
     row, own = rng.normal(size=(1, 10)), rng.normal(size=(5, 10))
-    assert product_grids.has_product_axes([row], row)
-    assert not product_grids.has_product_axes([own], row)
-    assert product_grids.count_product_kernels(group, [row], row) == np.inf
-    assert product_grids.count_product_kernels(group, [own[:, :1]], row) < np.inf
-    assert product_grids.count_product_kernels(group, [own], row) > evaluation._count_matrices(group, [own], row)
+    assert evaluation.has_product_axes([row], row)
+    assert not evaluation.has_product_axes([own], row)
+    assert evaluation.count_product_kernels(group, [row], row) == np.inf
+    assert evaluation.count_product_kernels(group, [own[:, :1]], row) < np.inf
+    assert evaluation.count_product_kernels(group, [own], row) > evaluation._count_matrices(group, [own], row)
 
 
 def test_large_grids_of_single_rows_give_what_rows_give_alone():

@@ -10,7 +10,7 @@ import hybridbn as hb
 from hybridbn.fitting import counters, counting, ridge
 from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.mte import MTEFitter
-from hybridbn.fitting.mte.cell_gains import CellGains
+from hybridbn.fitting.mte.fitter import CellGains
 from hybridbn.fitting.trees import column_splits
 from hybridbn.structures import dependence, hill_climb, mixture, nb_tree, tan
 from hybridbn.structures.dependence import Dependence

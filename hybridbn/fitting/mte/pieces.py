@@ -10,15 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.mte.splines import (
+from hybridbn.fitting.mte.univariate import (
     Knots,
+    SmoothDensity,
     compute_hat_means,
     integrate_pieces,
     make_tails_decay,
     maximize_likelihood,
     normalize,
 )
-from hybridbn.fitting.mte.univariate import SmoothDensity
 from hybridbn.potentials.mte.terms import ANY, Terms, integrate_decay
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 

@@ -1,41 +1,356 @@
 """Kernel conditionals at many points, by whichever of a few methods takes the fewest operations.
 
 Matrix products of kernels over all points, for every combination of the parents' values; the same axis by axis where
-rows share the nodes of an axis of a parent (`hybridbn.potentials.kernel.product_grids`); where many values of the child
+rows share the nodes of an axis of a parent (`evaluate_on_product`); where many values of the child
 meet many of one parent, with the child's kernels spread onto a line of a lattice for each value of the parent; or one
 sum of kernels for every target, whose work grows with the points plus the targets and not with their product. All give
 the same digits.
+
+A product kernel is a product of kernels along each variable. Where all rows share the nodes of a variable, its kernels
+are computed once for every node, and variables of which each row has one value are factors of the points' weights.
+Along many nodes, kernels are replaced by their convolution with narrower kernels on a lattice, as in
+`hybridbn.potentials.kernel.lattice`: the points are summed up for the lattice, and its few nodes for the many.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
-from hybridbn.potentials.kernel.lattice import count_cells, sum_on_line
-from hybridbn.potentials.kernel.log_sums import DIGITS, FARTHEST, choose_units, log_kernel_sums
+from hybridbn.potentials.kernel.lattice import DIGITS, FARTHEST, choose_units, count_cells, log_kernel_sums, sum_on_line
 from hybridbn.potentials.kernel.mixtures import (
+    CELLS,
     KernelLogs,
     KernelMixture,
     evaluate_child,
+    evaluate_exponents,
     grid_of,
     log_conditional,
     weigh_by_parents,
 )
-from hybridbn.potentials.kernel.product_grids import (
-    TERMS_PER_KERNEL,
-    ScaledConditional,
-    count_product_kernels,
-    evaluate_on_product,
-)
 from hybridbn.variables import Codes, Values
 
-__all__ = ["evaluate_conditional", "log_factors_without_self", "sum_on_lines", "sum_per_target"]
+__all__ = [
+    "TERMS_PER_KERNEL",
+    "ScaledConditional",
+    "count_product_kernels",
+    "evaluate_conditional",
+    "evaluate_on_product",
+    "has_product_axes",
+    "log_factors_without_self",
+    "sum_on_lines",
+    "sum_per_target",
+]
+
+PRODUCTS_PER_KERNEL, TERMS_PER_KERNEL = 6, 128
+"""An exponential counts as this many products of two kernels, or terms of a large matrix product."""
+KERNELS_PER_ROW = 1 << 16
+"""To begin with a row that has grids of its own counts as this many exponentials."""
+MOST_KERNELS = 1 << 23
+"""The kernels along all axes are at most this many numbers."""
+MOST_WEIGHTS = 1 << 22
+"""The weights of the points in the rows that are computed at a time are about this many numbers."""
+STEP = 0.36
+"""Step of the lattice in bandwidths, for a relative error of every kernel of 1e-16."""
+MARGIN = 13
+"""Steps of the lattice beyond the outermost points and nodes, 4.7 bandwidths."""
+LEAST_LOG = -668.0
+"""Kernels with smaller logarithms are zero, because arithmetic with subnormal numbers is slow."""
+SAFE = 1e-265
+"""Sums below this may have lost terms, which are less than 1e-290, and are computed again in logarithms."""
+CERTAIN = 1e-35
+"""Densities are ratios of a sum to the sum of the points' weights: if that is larger, what is lost of them is less than
+1e-225.
+"""
+SMALL = 1e-100
+"""Rows whose largest value is smaller, or larger than its inverse, are computed in logarithms."""
+
+
+class ScaledConditional(NamedTuple):
+    """A conditional density, or its logarithm.
+
+    Attributes
+    ----------
+    values : ndarray (parents' grid, child's nodes, rows or 1)
+    log_scale : ndarray (rows or 1,), zero for logarithms
+    """
+
+    values: Values
+    log_scale: Values
+
+
+class _Factor(NamedTuple):
+    """The kernels of an axis: those of the points at its nodes, or at a lattice from which nodes are summed up."""
+
+    kernels: Values
+    """ndarray (points, nodes)"""
+    collect: Values | None
+    """ndarray (nodes of the axis, nodes of the lattice)"""
+
+    @property
+    def nodes(self) -> int:
+        return self.kernels.shape[1] if self.collect is None else len(self.collect)
+
+
+def has_product_axes(axes: Sequence[Values], child: NDArray[Any]) -> bool:
+    """Tell whether each axis (nodes, rows or 1) has the same nodes in all rows, or a single one in each."""
+    return all(1 in axis.shape for axis in (*axes, child))
+
+
+def count_product_kernels(group: KernelMixture, axes: Sequence[Values], child: NDArray[Any]) -> float:
+    """Count the operations of `evaluate_on_product`, in exponentials; infinite where it takes too much memory, or
+    where every row has one value of each variable, so that it would do what is done for any combinations of values.
+    """
+    points, rows = len(group.points), max(axis.shape[1] for axis in (*axes, child))
+    if not has_product_axes(axes, child):
+        one = count_product_kernels(group, *_select_row(axes, child, 0))
+        return float(rows * (KERNELS_PER_ROW + one))
+    if all(axis.shape[1] > 1 for axis in (*axes, child)):
+        return math.inf
+    shared = [len(child)] * (child.shape[1] == 1)
+    for column, axis in enumerate(axes, start=group.first):
+        if axis.shape[1] == 1:
+            shared.append(_count_lattice(group.points[:, column], group.widths[:, column], axis[:, 0]) or len(axis))
+    if points * (sum(shared) + 1) > MOST_KERNELS:
+        return math.inf
+    kernels = sum(shared) + rows * (len(axes) + 1 - len(shared))
+    shared.sort()
+    # products of kernels: of nodes with the rows' weights, or of the nodes of two axes
+    combined = min(math.prod(shared[:-1]) * rows, math.prod(shared[-2:])) if len(shared) > 1 else 0
+    terms = math.prod(shared) * rows
+    operations: float = points * (kernels + combined / PRODUCTS_PER_KERNEL + terms / TERMS_PER_KERNEL)
+    return operations
+
+
+def _select_row(axes: Sequence[Values], child: NDArray[Any], row: int) -> tuple[list[Values], NDArray[Any]]:
+    *parents, own = (axis if axis.shape[1] == 1 else axis[:, row : row + 1] for axis in (*axes, child))
+    return parents, own
+
+
+def evaluate_on_product(
+    group: KernelMixture, axes: Sequence[Values], child: NDArray[Any], *, log: bool
+) -> ScaledConditional:
+    """Evaluate the conditional, or its logarithm; row by row where rows have several nodes of their own on an axis.
+
+    Sums that may have lost terms to underflow are computed in logarithms. Where no logarithm is wanted, these are only
+    the sums over the parents' kernels: a value that underflows is negligible in its row.
+    """
+    if not has_product_axes(axes, child):
+        rows = max(axis.shape[1] for axis in (*axes, child))
+        parts = [evaluate_on_product(group, *_select_row(axes, child, row), log=log) for row in range(rows)]
+        return ScaledConditional(*(np.concatenate(part, axis=-1) for part in zip(*parts, strict=True)))
+    repeated = _find_repeated_rows(axes, child)
+    if repeated is not None:
+        values, log_scale = evaluate_on_product(group, *repeated[0], log=log)
+        if len(log_scale) > 1:
+            log_scale = log_scale[repeated[1]]
+        return ScaledConditional(values[..., repeated[1]], log_scale)
+    shared = {
+        position: _evaluate_axis(group, position + group.first, axis[:, 0])
+        for position, axis in enumerate(axes)
+        if axis.shape[1] == 1
+    }
+    rows = max((axis.shape[1] for axis in (*axes, child)), default=1)
+    grid = math.prod(factor.nodes for factor in shared.values())
+    step = max(1, MOST_WEIGHTS // len(group.points))
+    if rows <= step:
+        return _evaluate_rows(group, axes, child, shared, log=log)
+    values, log_scale = np.empty((grid, len(child), rows)), np.zeros(rows)
+    for start in range(0, rows, step):
+        some = slice(start, start + step)
+        own = [axis if axis.shape[1] == 1 else axis[:, some] for axis in axes]
+        own_child = child if child.shape[1] == 1 else child[:, some]
+        values[..., some], log_scale[some] = _evaluate_rows(group, own, own_child, shared, log=log)
+    return ScaledConditional(values, log_scale)
+
+
+def _find_repeated_rows(
+    axes: Sequence[Values], child: NDArray[Any]
+) -> tuple[tuple[list[Values], NDArray[Any]], Codes] | None:
+    """Return the axes of the distinct rows and the number of each row among these, where many rows are equal."""
+    everything = [*axes, child]
+    differing = [position for position, axis in enumerate(everything) if axis.shape[1] > 1]
+    if len(differing) != 1:
+        return None
+    (position,) = differing
+    distinct, inverse = np.unique(everything[position][0], return_inverse=True)
+    if 2 * len(distinct) > len(inverse):
+        return None
+    everything[position] = distinct[None]
+    return (everything[:-1], everything[-1]), inverse
+
+
+def _evaluate_axis(group: KernelMixture, column: int, nodes: Values) -> _Factor:
+    points, widths = group.points[:, column], group.widths[:, column]
+    size = _count_lattice(points, widths, nodes)
+    if not size:
+        logs, _ = evaluate_exponents(points, widths, nodes)
+        kernels = logs(slice(None), slice(None))
+        if (widths != widths[0]).any():
+            kernels -= kernels.max(axis=0)
+        return _Factor(_exponentiate(kernels), None)
+    lattice = STEP * np.arange(-MARGIN, size - MARGIN)
+    low = min(points.min(), nodes.min())
+    # a kernel is the convolution of two that are narrower by the root of two, but for a constant factor
+    spread, collect = ((values - low)[:, None] / widths[0] for values in (points, nodes))
+    return _Factor(*(_exponentiate(-((values - lattice) ** 2)) for values in (spread, collect)))
+
+
+def _exponentiate(logs: Values) -> Values:
+    """Return exponentials in place, zero where they are very small."""
+    used = logs >= LEAST_LOG
+    np.exp(np.maximum(logs, LEAST_LOG, out=logs), out=logs)
+    return np.multiply(logs, used, out=logs)
+
+
+def _count_lattice(points: Values, widths: Values, nodes: Values) -> int:
+    """Return the number of nodes of the lattice; zero where the kernels themselves are cheaper."""
+    with np.errstate(over="ignore"):
+        length = max(points.max(), nodes.max(initial=-np.inf)) - min(points.min(), nodes.min(initial=np.inf))
+        size = length / widths[0] / STEP + 2 * MARGIN + 2
+        cheaper = 2 * size * (len(points) + len(nodes)) < len(points) * len(nodes)
+    return int(size) if cheaper and (widths == widths[0]).all() else 0
+
+
+def _evaluate_rows(
+    group: KernelMixture,
+    axes: Sequence[Values],
+    child: NDArray[Any],
+    shared: dict[int, _Factor],
+    *,
+    log: bool,
+) -> ScaledConditional:
+    factors, all_points = list(shared.values()), slice(None)
+    weights = group.log_weights[:, None]
+    for position, axis in enumerate(axes):
+        if position not in shared:
+            column = position + group.first
+            logs, _ = evaluate_exponents(group.points[:, column], group.widths[:, column], axis[0])
+            weights = weights + logs(all_points, all_points)
+    weights_top = weights.max(axis=0)
+    kernels, child_top = evaluate_child(group, child.ravel())
+    bells = kernels(all_points, all_points)
+    given = _exponentiate(weights - weights_top)
+    if child.shape[1] > 1:
+        bells += weights
+        top = bells.max(axis=0)
+        joint = _exponentiate(np.subtract(bells, np.where(np.isfinite(top), top, 0.0), out=bells))
+        sums = _sum_over_points(factors, np.concatenate([given, joint], axis=1))
+        total, both = sums[:, : given.shape[1]], sums[:, None, given.shape[1] :]
+        tops = (top - weights_top + child_top)[None]
+    else:
+        total, top = _sum_over_points(factors, given), bells.max(axis=0)
+        both = _sum_over_points([*factors, _Factor(_exponentiate(bells), None)], given)
+        both = both.reshape(len(total), len(child), given.shape[1])
+        # states without points
+        tops = np.where(np.isfinite(top), child_top, -np.inf)[:, None]
+    uncertain = total < (SAFE if log else CERTAIN)
+    small = (both < SAFE) & ~uncertain[:, None] & np.isfinite(tops) if log else None
+    values = np.divide(both, np.where(uncertain, np.inf, total)[:, None], out=both)
+    if small is not None:
+        with np.errstate(divide="ignore"):
+            np.log(values, out=values)
+        values += tops
+        _replace_combinations(values, uncertain | small.any(axis=1), group, axes, child, None)
+        return ScaledConditional(values, np.zeros(1))
+    scale = tops.max(axis=0)
+    possible = np.isfinite(scale)
+    scale[~possible] = 0.0
+    if len(tops) > 1 or not possible.all():
+        values *= np.exp(tops - scale)
+    if ((values.max(axis=(0, 1), initial=0.0) > SMALL) | ~possible).all():
+        with np.errstate(over="ignore"):
+            _replace_combinations(values, uncertain, group, axes, child, scale)
+        if (values.max(axis=(0, 1), initial=0.0) < 1 / SMALL).all():
+            return ScaledConditional(values, scale)
+    values = _evaluate_rows(group, axes, child, shared, log=True).values
+    top = values.max(axis=(0, 1), initial=-np.inf)
+    top[np.isneginf(top)] = 0.0
+    values -= top
+    return ScaledConditional(np.exp(values, out=values), top)
+
+
+def _sum_over_points(factors: Sequence[_Factor], weights: Values) -> Values:
+    """Return the sums over points of weights (points, rows) times kernels of all axes, (grid, rows)."""
+    left, right = [factor.kernels for factor in factors], weights
+    while len(left) > 1:
+        before, last = math.prod(part.shape[1] for part in left[:-1]), left[-1].shape[1]
+        # as few products of kernels as possible
+        if before + last * right.shape[1] > before * last + right.shape[1] or last * right.size > MOST_WEIGHTS:
+            break
+        right = _combine(left.pop(), right)
+    if len(left) == right.shape[1] == 1:
+        # unlike in a matrix product, a node's sum does not depend on how many there are
+        sums: Values = (left[0] * right).sum(axis=0)
+        collect = factors[0].collect
+        return (sums if collect is None else collect @ sums)[:, None]
+    sizes = [part.shape[1] for part in left]
+    columns = math.prod(sizes)
+    result = np.empty((columns, right.shape[1]))
+    step = max(64, CELLS // len(right))
+    for start in range(0, columns, step):
+        block = left[0][:, start : start + step] if len(left) == 1 else np.ones((len(right), 1))
+        if len(left) > 1:
+            index = np.unravel_index(np.arange(start, min(start + step, columns)), sizes)
+            block = left[0][:, index[0]]
+            for part, own in zip(left[1:], index[1:], strict=True):
+                block *= part[:, own]
+        np.matmul(block.T, right, out=result[start : start + step])
+    shape = [factor.kernels.shape[1] for factor in factors]
+    sums = result.reshape(*shape, weights.shape[1])
+    for position, factor in enumerate(factors):
+        if factor.collect is not None:
+            sums = np.moveaxis(np.tensordot(factor.collect, sums, (1, position)), 0, position)
+    return np.ascontiguousarray(sums).reshape(-1, weights.shape[1])
+
+
+def _combine(left: Values, right: Values) -> Values:
+    """Return all products of a column of one and a column of the other, (points, left * right)."""
+    return np.asarray((left[:, :, None] * right[:, None]).reshape(len(left), -1))
+
+
+def _find_values(axes: Sequence[Values], combination: Codes, row: Codes | int) -> list[Values]:
+    """Return the value of each parent at some combinations of its grid in some rows."""
+    index = np.unravel_index(combination, [len(axis) for axis in axes]) if axes else ()
+    return [axis[own, row if axis.shape[1] > 1 else 0] for axis, own in zip(axes, index, strict=True)]
+
+
+def _replace_combinations(
+    values: Values,
+    chosen: NDArray[np.bool_],
+    group: KernelMixture,
+    axes: Sequence[Values],
+    child: NDArray[Any],
+    scale: Values | None,
+) -> None:
+    """Compute some combinations of the parents (combinations, rows or 1) in logarithms, and replace what is there.
+
+    With a scale of each row, values are written, else logarithms.
+    """
+    if not chosen.any():
+        return
+    if child.shape[1] == 1:
+        combination, row = np.nonzero(chosen)
+        given = [v[None] for v in _find_values(axes, combination, row)]
+        logs = log_conditional(group, given, child.T, evaluate_child)[0]
+    elif all(axis.shape[1] == 1 for axis in axes):
+        # all rows of a combination, because its weights of the points are the same
+        combination, row = np.flatnonzero(chosen.any(axis=1))[:, None], np.arange(child.shape[1])
+        given = [v.T for v in _find_values(axes, combination, 0)]
+        logs = log_conditional(group, given, child.T, evaluate_child)[..., 0].T[..., None]
+    else:
+        combination, row = np.nonzero(chosen)
+        given = [v[:, None] for v in _find_values(axes, combination, row)]
+        logs = log_conditional(group, given, child[0, row][:, None], evaluate_child)[:, 0]
+    if scale is not None:
+        logs = np.exp(logs - np.broadcast_to(scale, values.shape[2])[row][..., None])
+    values[combination, :, row] = logs
+
 
 TERMS_IN_BLOCKS = 32
 """An exponential counts as this many terms of the matrix products of `log_conditional`, which are done in small blocks
@@ -55,8 +370,8 @@ LINE_REACH, NODES_OF_LINE = 36.0, 128
 """On lines of a lattice kernels are summed up to this distance; this many nodes of a line are near a point."""
 LARGEST_LINES = 1 << 18
 """All lines together have at most this many cells (32 MiB)."""
-UNDERFLOW, LEAST_LOG = 745.0, 660.0
-"""Exponentials of less than -UNDERFLOW are zero, and sums whose logarithm is above -LEAST_LOG have lost no terms."""
+UNDERFLOW, LEAST_LOG_SUM = 745.0, 660.0
+"""Exponentials of less than -UNDERFLOW are zero; sums whose logarithm is above -LEAST_LOG_SUM have lost no terms."""
 
 
 def evaluate_conditional(
@@ -164,7 +479,7 @@ def sum_on_lines(group: KernelMixture, parent: Values, child: NDArray[Any]) -> V
         missing = totals + (DIGITS - LINE_REACH**2 / 2 - float(group.log_inside.min()))
         with np.errstate(divide="ignore"):
             logs = np.log(sums)
-        accurate = logs > np.maximum(missing, -LEAST_LOG)[:, None]
+        accurate = logs > np.maximum(missing, -LEAST_LOG_SUM)[:, None]
         constant = math.log(widths[0]) + LOG_ROOT_TWO_PI
         result[:, reached] = np.where(accurate, logs - totals[:, None] - constant, np.nan)
     i, j = np.nonzero(np.isnan(result))

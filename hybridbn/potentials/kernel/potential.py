@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.potentials.base import Axes, Interval, Potential, freeze
 from hybridbn.potentials.cell_quadrature import search
-from hybridbn.potentials.kernel.evaluation import evaluate_conditional, log_factors_without_self
+from hybridbn.potentials.kernel.evaluation import ScaledConditional, evaluate_conditional, log_factors_without_self
 from hybridbn.potentials.kernel.mixtures import (
     CELLS,
     KernelLogs,
@@ -28,7 +28,6 @@ from hybridbn.potentials.kernel.mixtures import (
     log_inside_domain,
     weigh_by_parents,
 )
-from hybridbn.potentials.kernel.product_grids import ScaledConditional
 from hybridbn.potentials.multinomial import Side, as_number_array, as_parameter_array, cell_name, split
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
