@@ -61,7 +61,7 @@ from hybridbn.fitting.trees.likelihood_splits import (
 )
 from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte.terms import Terms
-from hybridbn.tables import Rows
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 __all__ = [
