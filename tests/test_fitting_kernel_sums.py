@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from hybridbn.fitting import kernel
-from hybridbn.fitting.kernel import (
+from hybridbn.fitting import kernel_bandwidths
+from hybridbn.fitting.kernel_bandwidths import (
     PAPER,
     effective_size,
     has_many_repeats,
@@ -74,9 +74,9 @@ def test_cross_entropy_in_many_tiles_and_small_blocks(monkeypatch):
     exact = _direct(points, weights, widths)
     monkeypatch.setattr(lattice, "TILE", 2)
     monkeypatch.setattr(lattice, "AT_ONCE", 5)
-    monkeypatch.setattr(kernel, "NUMBERS", 2000)
+    monkeypatch.setattr(kernel_bandwidths, "NUMBERS", 2000)
     np.testing.assert_allclose(leave_one_out(points, weights, widths), exact, rtol=0, atol=1e-11)
-    monkeypatch.setattr(kernel, "FEW", 1000)
+    monkeypatch.setattr(kernel_bandwidths, "FEW", 1000)
     np.testing.assert_allclose(leave_one_out(points, weights, widths), exact, rtol=0, atol=1e-11)
 
 
@@ -181,7 +181,7 @@ def test_windows_meet_at_their_ends():
     for k in range(-5, 5):
         assert list_constants(k)[-1] == list_constants(k + 1)[0]
         assert (np.diff(list_constants(k)) > 0).all()
-    assert kernel.OCTAVES >= 20
+    assert kernel_bandwidths.OCTAVES >= 20
 
 
 # -- kernels at many places ---------------------------------------------------------------------------------------
