@@ -5,7 +5,6 @@ import math
 
 import numpy as np
 import pytest
-from hybridbn.potentials.numeric import integrate
 from scipy import stats
 
 import hybridbn as hb
@@ -13,6 +12,7 @@ from hybridbn.errors import NetworkError, TableError, TooWide
 from hybridbn.fitting import KernelFitter
 from hybridbn.fitting.kernel import negligible
 from hybridbn.fitting.kernel_bandwidths import PAPER, search_constants
+from hybridbn.potentials.cell_quadrature import integrate
 
 PAPERS = KernelFitter(bandwidths="paper", unseen=0)
 
