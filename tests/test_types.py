@@ -34,6 +34,10 @@ network.save("network.hbn")  # None
 hb.Discrete("d", ("u", "v")).states  # tuple[typing.Hashable, ...]
 hb.fit(table, network)  # hybridbn.network.Network
 hb.structures.tan(table, "class")  # hybridbn.network.Network
+hb.structures.random_forest(table, "class")  # hybridbn.network.Network
+hb.structures.logistic(table, "class")  # hybridbn.network.Network
+hb.structures.discriminant(table, "class")  # hybridbn.network.Network
+hb.load("network.hbn")  # hybridbn.network.Network | hybridbn.learning.ensemble.Ensemble
 hb.impute(table)  # hybridbn.tables.table.Table
 hb.impute(table, 5)  # list[hybridbn.tables.table.Table]
 hb.impute(table, details=True)  # hybridbn.learning.imputation.impute.Imputation
