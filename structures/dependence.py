@@ -21,13 +21,13 @@ import numpy as np
 from hybridbn.fitting.base import prepare_families, split_by_kind
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Counter
+from hybridbn.fitting.cross_validation import evaluate_rows
 from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import fitter_of
 from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
 from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.knowledge import Limits
-from hybridbn.structures.scores import evaluate_rows
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable
@@ -310,8 +310,7 @@ class Dependence:
         with_parent = self._fit(whole, child, (*given, parent), keep=True)
         same_rows = bool((complete == whole.find_complete((child, *given))).all())
         without = self._fit(whole if same_rows else data, child, given, keep=same_rows)
-        rows = np.arange(len(data.table))
-        above, below = (evaluate_rows(potential, data, rows)[0] for potential in (with_parent, without))
+        above, below = (evaluate_rows(potential, data.table)[0] for potential in (with_parent, without))
         return float(_log_ratio(above, below) @ data.table.weights) / total
 
     def _measure_normal_gain(self, child: str, given: tuple[str, ...], parent: str) -> float:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.counting import Counter, Moments
+from hybridbn.fitting.cross_validation import evaluate_rows
 from hybridbn.fitting.softmax import SoftmaxFitter
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.dependence import measure_occurring
-from hybridbn.structures.scores import evaluate_rows
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -207,7 +207,7 @@ class IndependenceTests:
         variables = tuple(map(data.variable, parents))
         fitter: Fitter = SoftmaxFitter(ridge=1e-2, m=1e-2)
         potential: Potential = fitter.fit(data.rows, data.variable(child), variables)
-        values, weights = evaluate_rows(potential, data, np.arange(len(rows)))
+        values, weights = evaluate_rows(potential, data.table)
         return float(weights @ values)
 
 

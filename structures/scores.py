@@ -24,7 +24,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.base import Fitter
 from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counting import Counter, Moments
-from hybridbn.fitting.cross_validation import deal_folds, split_folds
+from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
 from hybridbn.fitting.multinomial import counts_suffice
@@ -34,7 +34,7 @@ from hybridbn.potentials.softmax import Softmax
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = ["BIC", "BDeu", "BGe", "CrossValidation", "FamilyScores", "Score", "evaluate_rows"]
+__all__ = ["BIC", "BDeu", "BGe", "CrossValidation", "FamilyScores", "Score"]
 
 WIDE = 64
 """Columns of more states are counted one by one, because their joint tables are mostly empty."""
@@ -42,8 +42,6 @@ CELLS = 1 << 20
 """Tables of all columns with one family are counted together if they have at most this many cells, which bounds the
 memory.
 """
-_ROWS = 65536
-"""Densities are evaluated at this many rows at a time, which bounds the memory."""
 _CERTAIN = 1e-12
 """A number is a linear combination of others if they leave less than this share of its variance."""
 
@@ -437,8 +435,8 @@ class FamilyScores:
 
     def _score_density(self, potential: Potential) -> float:
         """Return the score of a fitted density, evaluated at the rows."""
-        data, rows, child = self.data.in_memory, np.flatnonzero(self.weights > 0), potential.child.name
-        values, weights = evaluate_rows(potential, data, rows)
+        table, rows, child = self.data.in_memory.table, np.flatnonzero(self.weights > 0), potential.child.name
+        values, weights = evaluate_rows(potential, table, rows)
         if not len(values):
             return -math.inf
         likelihood, weight = float(weights @ values) - potential.optimism(), float(weights.sum())
@@ -448,8 +446,8 @@ class FamilyScores:
         if own is None:
             return -math.inf
         for parent in potential.parents:
-            rows = rows[find_observed(data.codes(parent.name)[rows])]
-        values, weights = evaluate_rows(own, data, rows)
+            rows = rows[find_observed(table.coded(parent)[rows])]
+        values, weights = evaluate_rows(own, table, rows)
         more = potential.free_parameters() - own.free_parameters()
         return self._add_gain(child, likelihood - float(weights @ values) + own.optimism(), weight, more)
 
@@ -458,34 +456,6 @@ def _n_log_n(counts: Values) -> Values:
     """Return n log n of each count."""
     result: Values = counts * np.log(np.maximum(counts, 1e-300))
     return result
-
-
-def evaluate_rows(potential: Potential, data: TrainingData, rows: NDArray[np.intp]) -> tuple[Values, Values]:
-    """Return the log density of those of some rows in which a family is observed, and their weights.
-
-    Examples
-    --------
-    >>> from hybridbn.structures.training_data import read_data_without_target
-    >>> data = read_data_without_target({"a": ["x", "y", None, "y"]}, "auto", None)
-    >>> values, weights = evaluate_rows(data.fit("a", ()), data, np.arange(4))
-    >>> np.exp(values).round(2).tolist(), weights.tolist()
-    ([0.4, 0.6, 0.6], [1.0, 1.0, 1.0])
-    """
-    columns = {variable.name: data.codes(variable.name)[rows] for variable in potential.variables}
-    observed = np.all([find_observed(column) for column in columns.values()], axis=0)
-    weights = data.table.weights[rows][observed]
-    if not len(weights):
-        return np.zeros(0), weights
-    return _evaluate_log_density(potential, {name: column[observed] for name, column in columns.items()}), weights
-
-
-def _evaluate_log_density(potential: Potential, columns: dict[str, NDArray[np.float64]]) -> Values:
-    rows = len(next(iter(columns.values())))
-    batches = [
-        potential.log_on({name: column[None, start : start + _ROWS] for name, column in columns.items()}).reshape(-1)
-        for start in range(0, rows, _ROWS)
-    ]
-    return np.concatenate(batches)
 
 
 class Score(ABC):
@@ -728,7 +698,9 @@ class _HeldOutScores(_SingleScores):
         if folds > len(rows):
             raise NetworkError(f"{len(rows)} rows can't be put into {folds} folds")
         parts = deal_folds(len(rows), folds, make_generator(random_state))
-        self._folds = [(data.take(rows[training]), rows[test]) for training, test in split_folds(parts)]
+        self._folds = [
+            (data.table.take(rows[training]), data.table.take(rows[test])) for training, test in split_folds(parts)
+        ]
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._sort_by_column(parents))
@@ -739,15 +711,7 @@ class _HeldOutScores(_SingleScores):
 
     def _score_fitter(self, fitter: Fitter, child: str, given: tuple[str, ...]) -> float:
         variables = tuple(map(self.data.variable, given))
-        likelihood = weight = 0.0
-        for training, part in self._folds:
-            try:
-                potential = fitter.fit(training.rows, self.data.variable(child), variables)
-            except HybridBNError:
-                return -math.inf
-            values, weights = evaluate_rows(potential, self.data, part)
-            likelihood += float(weights @ values)
-            weight += float(weights.sum())
+        likelihood, weight = score_held_out(fitter, self._folds, self.data.variable(child), variables)
         return likelihood * self.total / weight if weight > 0 else -math.inf
 
 

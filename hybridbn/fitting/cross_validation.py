@@ -1,20 +1,38 @@
-"""Cross-validation: rows are dealt to folds, and losses of held-out rows are compared."""
+"""Cross-validation: rows are dealt to folds, held-out rows are scored, and their losses compared."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hybridbn.errors import HybridBNError
+from hybridbn.fitting.column_groups import find_observed
 from hybridbn.tables.row_numbers import hash_numbers
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Codes, Values, Variable
 
-__all__ = ["CLEAR", "deal_folds", "deal_numbered_rows", "is_clearly_less", "split_folds"]
+if TYPE_CHECKING:
+    from hybridbn.fitting.base import Fitter
+    from hybridbn.potentials.base import Potential
+    from hybridbn.tables import Table
+
+__all__ = [
+    "CLEAR",
+    "deal_folds",
+    "deal_numbered_rows",
+    "evaluate_rows",
+    "is_clearly_less",
+    "score_held_out",
+    "split_folds",
+]
 
 CLEAR = 2.0
 """A difference of losses is clear if it is more than this many standard errors."""
+BATCH = 65536
+"""Densities are evaluated at this many rows at a time, which bounds the memory."""
 MOST_SPAN = 2**40
 """Digits of a hash that choose among the orders of many folds start at this one at most."""
 
@@ -96,3 +114,52 @@ def is_clearly_less(first: ArrayLike, second: Values, weights: Values, errors: f
     shares = weights[known] / weights[known].sum()
     mean = float(shares @ gains[known])
     return mean > errors * float(np.sqrt(shares**2 @ (gains[known] - mean) ** 2))
+
+
+def evaluate_rows(
+    potential: Potential, table: Table, rows: NDArray[np.intp] | slice = slice(None)
+) -> tuple[Values, Values]:
+    """Return the log density of those of some rows in which a family is observed, and their weights.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> table = hb.Table({"a": ["x", "y", None, "y"]})
+    >>> values, weights = evaluate_rows(hb.fit([], table).potential("a"), table)
+    >>> np.exp(values).round(2).tolist(), weights.tolist()
+    ([0.4, 0.6, 0.6], [1.0, 1.0, 1.0])
+    """
+    columns = {variable.name: table.coded(variable)[rows] for variable in potential.variables}
+    observed = np.all([find_observed(column) for column in columns.values()], axis=0)
+    weights = table.weights[rows][observed]
+    columns = {name: column[observed] for name, column in columns.items()}
+    batches = [
+        potential.log_on({name: column[None, start : start + BATCH] for name, column in columns.items()}).reshape(-1)
+        for start in range(0, len(weights), BATCH)
+    ]
+    return np.concatenate([np.empty(0), *batches]), weights
+
+
+def score_held_out(
+    fitter: Fitter, folds: Sequence[tuple[Table, Table]], child: Variable, parents: tuple[Variable, ...]
+) -> tuple[float, float]:
+    """Return the log-likelihood of held-out rows, each under the potential of the other folds, and their weight.
+
+    It is -inf where a fold lacks what the potential takes: a column may be constant in some of the rows.
+
+    Parameters
+    ----------
+    fitter : Fitter
+    folds : sequence of pairs of Table
+        The rows to learn from, and those that are held out.
+    child, parents : Variable, tuple of Variable
+    """
+    likelihood = weight = 0.0
+    for training, test in folds:
+        try:
+            values, weights = evaluate_rows(fitter.fit(training, child, parents), test)
+        except HybridBNError:
+            return -math.inf, 1.0
+        likelihood += float(weights @ values)
+        weight += float(weights.sum())
+    return likelihood, weight

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count
-from hybridbn.errors import NetworkError, TableError
+from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, RowStatistics, refuse_empty
-from hybridbn.fitting.cross_validation import deal_folds, split_folds
+from hybridbn.fitting.cross_validation import deal_folds, score_held_out, split_folds
 from hybridbn.fitting.fitter_choice import Spec, check_spec, fitter_of
 from hybridbn.fitting.gaussian_mixture import LinearGaussianMixtureFitter
 from hybridbn.fitting.kernel import KernelFitter
@@ -20,7 +18,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.tables import Rows, Table
+    from hybridbn.tables import Rows
 
 __all__ = ["SemiparametricFitter"]
 
@@ -103,24 +101,10 @@ class SemiparametricFitter(Fitter):
         if len(table) < 2 * self.folds:
             return fitters[0].fit(table, child, parents)
         parts = deal_folds(len(table), self.folds, np.random.default_rng(SEED))
-        scores = [self._score(fitter, table, child, parents, parts) for fitter in fitters]
+        folds = [(table.take(training), table.take(test)) for training, test in split_folds(parts)]
+        scores = [score_held_out(fitter, folds, child, parents)[0] for fitter in fitters]
         if len(parents) <= FEW_PARENTS or fitters[int(np.argmax(scores))].instance_based:
             slow = [fitter for fitter in self.list_fitters(child, parents) if fitter not in fitters]
             fitters += slow
-            scores += [self._score(fitter, table, child, parents, parts) for fitter in slow]
+            scores += [score_held_out(fitter, folds, child, parents)[0] for fitter in slow]
         return fitters[int(np.argmax(scores))].fit(table, child, parents)
-
-    def _score(
-        self, fitter: Fitter, table: Table, child: Variable, parents: tuple[Variable, ...], parts: NDArray[np.intp]
-    ) -> float:
-        """Return the log-likelihood of all rows, each under the potential of the other folds."""
-        likelihood = 0.0
-        for training, held_out in split_folds(parts):
-            try:
-                potential = fitter.fit(table.take(training), child, parents)
-            except TableError:  # a column may be constant in a part of the rows
-                return -math.inf
-            test = table.take(held_out)
-            axes = {variable.name: test.coded(variable)[None] for variable in (child, *parents)}
-            likelihood += float(test.weights @ potential.log_on(axes).reshape(-1))
-        return likelihood
