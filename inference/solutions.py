@@ -19,7 +19,7 @@ from hybridbn.errors import ImpossibleEvidence, TooWide, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis, as_slice
 from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of
 from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
-from hybridbn.inference.engines.elimination import EliminationPlan
+from hybridbn.inference.engines.elimination import EliminationPlan, compute_densities
 from hybridbn.inference.evidence import Evidence, find_distinct_rows
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, LazyPosterior
@@ -29,7 +29,6 @@ from hybridbn.inference.quadrature.modes import describe_blank_functions
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -153,17 +152,19 @@ class TableCollector:
 
 
 class DensityCollector:
-    """Keeps the densities of one target; only means and variances if the densities take more than `most_bytes`."""
+    """Keeps the densities of the target of a number; only means and variances if they take more than `most_bytes`."""
 
-    def __init__(self, rows: int, most_bytes: float) -> None:
-        self._rows, self._most = rows, most_bytes
+    def __init__(self, number: int, rows: int, most_bytes: float) -> None:
+        self.number, self._rows, self._most = number, rows, most_bytes
         self._parts: list[tuple[NDArray[np.intp], ContinuousPosterior]] = []
         self._numbers = 0.0
         self._bytes = 0.0
         self.moments: tuple[Values, Values] | None = None
 
-    def add_density(self, rows: NDArray[np.intp], density: ContinuousPosterior) -> None:
+    def add(self, part: Solution) -> None:
         """Store the density of some rows."""
+        assert part.densities is not None
+        rows, density = part.rows, part.densities[self.number]
         self._numbers = max(self._numbers, density.numbers)
         self._bytes += 8.0 * density.numbers * len(rows)
         self._parts.append((rows, density))
@@ -171,8 +172,8 @@ class DensityCollector:
         if self.moments is None and max(self._bytes, 8.0 * self._numbers * self._rows) > self._most:
             self.moments = np.empty(self._rows), np.empty(self._rows)
         if self.moments is not None:
-            for distinct_rows, part in self._parts:
-                self.moments[0][distinct_rows], self.moments[1][distinct_rows] = part.moments()
+            for numbers, one in self._parts:
+                self.moments[0][numbers], self.moments[1][numbers] = one.moments()
             self._parts.clear()
 
     @property
@@ -185,97 +186,25 @@ class DensityCollector:
         return self._parts[0][1]
 
 
-class _NodeCollector(DensityCollector):
-    """Keeps the density of a variable with nodes."""
-
-    def __init__(self, potential: Potential, number: int, rows: int, most_bytes: float) -> None:
-        super().__init__(rows, most_bytes)
-        assert isinstance(potential.child, Continuous)
-        self._variable, self._point_cells, self.number = potential.child, potential.point_cells, number
-
-    def compute(self, part: Solution) -> Mapping[int, ContinuousPosterior]:
-        """Return the density of some rows."""
-        grid = node_axis_of(part.axes, self._variable.name)
-        table = part.tables[self.number]
-        return {self.number: PiecewisePosterior.of(self._variable, grid.low, grid.high, table, self._point_cells)}
-
-    def add(self, part: Solution) -> None:
-        assert part.densities is not None
-        self.add_density(part.rows, part.densities[self.number])
-
-
-class _ComponentCollector:
-    """Computes the densities of all targets in one linear Gaussian component, and stores them in their collectors."""
-
-    def __init__(self, problem: Problem, targets: Mapping[str, tuple[int, DensityCollector]]) -> None:
-        self._targets = targets
-        self.number = min(number for number, _ in targets.values())
-        self._variables = {name: _continuous(problem, name) for name in targets}
-
-    def compute(self, part: Solution) -> Mapping[int, ContinuousPosterior]:
-        """Return the densities of some rows."""
-        component = part.problem.component_of[next(iter(self._targets))]
-        means, variances = component.marginals(tuple(self._targets), part.axes, part.evidence)
-        densities = {}
-        for (name, (number, _)), mean, variance in zip(self._targets.items(), means, variances, strict=True):
-            table = part.tables[number]
-            weights, mean, variance = (
-                np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1]) for array in (table, mean, variance)
-            )
-            densities[number] = GaussianPosterior.of(self._variables[name], weights, mean, variance)
-        return densities
-
-    def add(self, part: Solution) -> None:
-        assert part.densities is not None
-        for number, collector in self._targets.values():
-            collector.add_density(part.rows, part.densities[number])
-
-
-class _ComponentDensityCollector(DensityCollector):
-    """Keeps the densities that a component's collector computes."""
-
-    def add(self, part: Solution) -> None:
-        """Do nothing."""
-
-
 def collect_marginals(problem: Problem, rows: int, *, most_bytes: float | None = None) -> Sequence[Collector]:
     """Return the collectors for the posteriors of all targets."""
     most = KEPT_BYTES if most_bytes is None else most_bytes
-    collectors: list[Collector] = []
-    components: dict[int, dict[str, tuple[int, DensityCollector]]] = {}
-    for number, name in enumerate(problem.question.targets):
-        component = problem.component_of.get(name)
-        if component is not None:
-            collector = _ComponentDensityCollector(rows, most)
-            collectors.append(collector)
-            components.setdefault(id(component), {})[name] = (number, collector)
-        elif name in problem.nodes:
-            collectors.append(_NodeCollector(problem.potentials[name], number, rows, most))
-        else:
-            collectors.append(TableCollector(number, rows))
-    return [*collectors, *(_ComponentCollector(problem, targets) for targets in components.values())]
+    densities = {*problem.component_of, *problem.nodes}
+    return [
+        DensityCollector(number, rows, most) if name in densities else TableCollector(number, rows)
+        for number, name in enumerate(problem.question.targets)
+    ]
 
 
-def _add_densities(parts: Iterator[Solution], collected: Sequence[Collector], options: Options) -> Iterator[Solution]:
-    """Yield solutions with the densities that collectors compute; threads that share the rows compute them, too."""
-    computers = [collector for collector in collected if isinstance(collector, _NodeCollector | _ComponentCollector)]
-    if not computers:
+def _add_densities(
+    parts: Iterator[Solution], problem: Problem, collected: Sequence[Collector], options: Options
+) -> Iterator[Solution]:
+    """Yield solutions with the densities that are collected; threads that share the rows compute them, too."""
+    numbers = [collector.number for collector in collected if isinstance(collector, DensityCollector)]
+    if not numbers:
         return parts
-
-    def compute(part: Solution) -> Solution:
-        densities = dict(part.densities or {})
-        for computer in computers:
-            if computer.number not in densities:
-                densities |= computer.compute(part)
-        return replace(part, densities=densities)
-
-    return run_in_threads(compute, parts, options.jobs)
-
-
-def _continuous(problem: Problem, name: str) -> Continuous:
-    variable = problem.potentials[name].child
-    assert isinstance(variable, Continuous)
-    return variable
+    targets = {number: problem.question.targets[number] for number in numbers}
+    return run_in_threads(lambda part: replace(part, densities=compute_densities(part, targets)), parts, options.jobs)
 
 
 def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
@@ -346,7 +275,7 @@ class _DensitySolver:
         collected = collect_marginals(problem, len(rows), most_bytes=np.inf)
         evidence = self._evidence.take(rows, len(rows))
         plan = choose_plan(problem, evidence, self._options)
-        for part in _add_densities(plan.solve(evidence), collected, self._options):
+        for part in _add_densities(plan.solve(evidence), problem, collected, self._options):
             for collector in collected:
                 collector.add(part)
         collector = collected[self._number]
@@ -417,7 +346,7 @@ def _solve_by(
     collected = collect(problem, distinct.rows)
     log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
     bounds: list[Values] = []
-    for part in _add_densities(plan.solve(distinct), collected, options):
+    for part in _add_densities(plan.solve(distinct), problem, collected, options):
         where = as_slice(part.rows)
         log_norms[where], errors[where] = part.log_norm, part.error
         for collector in collected:

@@ -26,12 +26,11 @@ from hybridbn.inference.elimination.ordering import (
 )
 from hybridbn.inference.elimination.program import (
     ENOUGH,
-    LETTERS,
-    ROWS,
     Factor,
     Program,
     ProgramStep,
     plan_matrix_product,
+    write_subscripts,
 )
 from hybridbn.variables import Values
 
@@ -151,9 +150,7 @@ class Compiler:
         union = dict.fromkeys([name for scope in names for name in scope])
         differ = bool(self.partly_observed) and not self.partly_observed.isdisjoint(union.keys() - out)
         with_rows = differ or True in rows
-        letter = dict(zip(union, LETTERS, strict=False))
-        parts = ["".join([letter[n] for n in scope]) + ROWS * has for scope, has in zip(names, rows, strict=True)]
-        subscripts = f"{','.join(parts)}->{''.join([letter[n] for n in out])}{ROWS * with_rows}"
+        subscripts = write_subscripts(names, rows, out, with_rows)
         product, blas = None, False
         if len(inputs) == 2 and not divide and not small:
             product = plan_matrix_product(names, rows, out, [self.cells(scope) for scope in names])

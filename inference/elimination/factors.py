@@ -21,7 +21,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis
-from hybridbn.inference.elimination.program import LETTERS, SUSPICIOUS, MatrixProduct, Program, plan_matrix_product
+from hybridbn.inference.elimination.program import (
+    SUSPICIOUS,
+    Program,
+    ProgramStep,
+    divide_tables,
+    plan_matrix_product,
+    write_subscripts,
+)
 from hybridbn.inference.evidence import Evidence
 from hybridbn.potentials.base import Potential, freeze, list_dimensions
 from hybridbn.variables import Continuous, Values
@@ -518,13 +525,6 @@ class _Patterns:
         return self._groups[key]
 
 
-class _Step(NamedTuple):
-    """A step of a program for one pattern of what is observed."""
-
-    subscripts: str
-    product: MatrixProduct | None
-
-
 @dataclass(eq=False)
 class PatternProgram:
     """Factor sources on axes that all rows share, and the program that multiplies their factors and sums variables out.
@@ -540,7 +540,7 @@ class PatternProgram:
     partly_observed: tuple[str, ...]
     sizes: Mapping[str, int]
     _restricted: dict[tuple[int, Observed], Any] = field(default_factory=dict, repr=False)
-    _steps: dict[tuple[int, Observed, tuple[bool, ...]], _Step] = field(default_factory=dict, repr=False)
+    _steps: dict[tuple[int, Observed, tuple[bool, ...]], ProgramStep] = field(default_factory=dict, repr=False)
     _factors: dict[int, tuple[Values, float]] = field(default_factory=dict, repr=False)
     _tables: dict[tuple[int, Observed], Values] = field(default_factory=dict, repr=False)
     _matrices: dict[tuple[int, Observed], Values] = field(default_factory=dict, repr=False)
@@ -634,7 +634,7 @@ class PatternProgram:
         return self._restricted[key]
 
     def _apply(
-        self, step: Any, slots: Mapping[int, dict[Observed, RowGroup]], patterns: _Patterns
+        self, step: ProgramStep, slots: Mapping[int, dict[Observed, RowGroup]], patterns: _Patterns
     ) -> dict[Observed, RowGroup]:
         """Do a step for each pattern of its variables; rows that differ in a variable summed out are joined."""
         names = [self.program.names[slot] for slot in step.inputs]
@@ -653,16 +653,11 @@ class PatternProgram:
             results.setdefault(observed.intersection(out), []).append((rows, group))
         return {key: _join(parts) for key, parts in results.items()}
 
-    def _multiply(self, step: Any, observed: Observed, inputs: Sequence[RowGroup]) -> Values:
+    def _multiply(self, step: ProgramStep, observed: Observed, inputs: Sequence[RowGroup]) -> Values:
         arrays = [group.array for group in inputs]
         plan = self._plan(step, observed, tuple(group.rows is not None for group in inputs))
         if step.divide:
-            top, bottom = arrays
-            parts, out = plan.subscripts.split("->")
-            if parts.split(",") != [out, out]:
-                top, bottom = (_align(part, array, out) for part, array in zip(parts.split(","), arrays, strict=True))
-            shape = np.broadcast_shapes(top.shape, bottom.shape)
-            return np.divide(top, bottom, out=np.zeros(shape), where=bottom > 0)
+            return divide_tables(plan.subscripts, arrays)
         if plan.product is None:
             return np.asarray(np.einsum(plan.subscripts, *arrays))
         left = inputs[plan.product.left]
@@ -674,19 +669,18 @@ class PatternProgram:
                 self._matrices[key] = matrix
         return plan.product.multiply(matrix, plan.product.others(left.array), arrays[1 - plan.product.left])
 
-    def _plan(self, step: Any, observed: Observed, rows: tuple[bool, ...]) -> _Step:
+    def _plan(self, step: ProgramStep, observed: Observed, rows: tuple[bool, ...]) -> ProgramStep:
+        """Return a step for one pattern of what is observed."""
         key = step.output, observed, rows
         plan = self._steps.get(key)
         if plan is None:
             names = [[n for n in self.program.names[slot] if n not in observed] for slot in step.inputs]
             out = [n for n in self.program.names[step.output] if n not in observed]
-            letters = dict(zip(dict.fromkeys(n for own in names for n in own), LETTERS, strict=False))
-            parts = ["".join(letters[n] for n in own) + "Z" * has for own, has in zip(names, rows, strict=True)]
-            subscripts = f"{','.join(parts)}->{''.join(letters[n] for n in out)}{'Z' * any(rows)}"
+            subscripts = write_subscripts(names, rows, out, any(rows))
             product = None
             if len(names) == 2 and not step.divide and not all(rows):
                 product = plan_matrix_product(names, rows, out, [self._cells(own) for own in names])
-            plan = self._steps[key] = _Step(subscripts, product)
+            plan = self._steps[key] = step._replace(subscripts=subscripts, product=product)
         return plan
 
     def _cells(self, names: Sequence[str]) -> float:
@@ -704,13 +698,6 @@ def _give_rows(
             array = np.repeat(array[..., None], len(rows), axis=-1)
         result[observed] = RowGroup(rows, array)
     return result
-
-
-def _align(part: str, array: Values, out: str) -> Values:
-    """Return an array with its dimensions in the order of `out`, and ones for those that it lacks."""
-    turned = array.transpose([part.index(letter) for letter in out if letter in part])
-    shape = iter(turned.shape)
-    return turned.reshape([next(shape) if letter in part else 1 for letter in out])
 
 
 def _select_rows(group: RowGroup, rows: NDArray[np.intp]) -> RowGroup:

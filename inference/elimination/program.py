@@ -30,7 +30,9 @@ __all__ = [
     "MatrixProduct",
     "Program",
     "ProgramStep",
+    "divide_tables",
     "plan_matrix_product",
+    "write_subscripts",
 ]
 
 ROWS = "Z"
@@ -172,8 +174,7 @@ class Program:
     def apply(self, step: ProgramStep, slots: Sequence[Values | None]) -> Values:
         """Return the result of a step."""
         if step.divide:
-            top, bottom = _align_inputs(step, slots)[0]
-            return np.divide(top, bottom, out=np.zeros(np.broadcast_shapes(top.shape, bottom.shape)), where=bottom > 0)
+            return divide_tables(step.subscripts, [slots[slot] for slot in step.inputs])
         if step.product is not None:
             multiply = self._multiply(step, step.product, slots)
             if multiply is not None:
@@ -208,13 +209,31 @@ class Program:
         return product.multiply(matrix, product.others(left), right)
 
 
-def _align_inputs(step: ProgramStep, slots: Sequence[Values | None]) -> tuple[list[Values], int]:
-    """Return a step's inputs reshaped to broadcast, the dimensions of the result first, and the number of these."""
-    parts, out = step.subscripts.split("->")
+def write_subscripts(names: Sequence[Sequence[str]], rows: Sequence[bool], out: Sequence[str], with_rows: bool) -> str:
+    """Return the subscripts of einsum for a product of tables over names, some of which have rows.
+
+    Examples
+    --------
+    >>> write_subscripts([("x", "y"), ("y",)], [False, True], ("x",), True)
+    'ab,bZ->aZ'
+    """
+    letter = dict(zip(dict.fromkeys([name for scope in names for name in scope]), LETTERS, strict=False))
+    parts = ["".join([letter[n] for n in scope]) + ROWS * has for scope, has in zip(names, rows, strict=True)]
+    return f"{','.join(parts)}->{''.join([letter[n] for n in out])}{ROWS * with_rows}"
+
+
+def divide_tables(subscripts: str, arrays: Sequence[Values | None]) -> Values:
+    """Return the quotient of two tables; zero where the second one is zero."""
+    top, bottom = _align(subscripts, arrays)[0]
+    return np.divide(top, bottom, out=np.zeros(np.broadcast_shapes(top.shape, bottom.shape)), where=bottom > 0)
+
+
+def _align(subscripts: str, arrays: Sequence[Values | None]) -> tuple[list[Values], int]:
+    """Return tables reshaped to broadcast, the dimensions of the result first, and the number of these."""
+    parts, out = subscripts.split("->")
     letters = [*dict.fromkeys(out + parts.replace(",", ""))]
     operands = []
-    for part, slot in zip(parts.split(","), step.inputs, strict=True):
-        array = slots[slot]
+    for part, array in zip(parts.split(","), arrays, strict=True):
         assert array is not None
         turned = np.transpose(array, sorted(range(len(part)), key=lambda i: letters.index(part[i])))
         shape = iter(turned.shape)
@@ -223,7 +242,7 @@ def _align_inputs(step: ProgramStep, slots: Sequence[Values | None]) -> tuple[li
 
 
 def _apply_in_logs(step: ProgramStep, slots: Sequence[Values | None], combine: str) -> Values:
-    operands, kept = _align_inputs(step, slots)
+    operands, kept = _align(step.subscripts, [slots[slot] for slot in step.inputs])
     if step.divide:
         top, bottom = operands
         with np.errstate(invalid="ignore"):

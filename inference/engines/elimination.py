@@ -39,7 +39,7 @@ from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["Elimination", "EliminationPlan", "RowPatterns", "solve_in_chunks", "split_rows"]
+__all__ = ["Elimination", "EliminationPlan", "RowPatterns", "compute_densities", "solve_in_chunks", "split_rows"]
 
 CHUNK_BYTES = 1 << 22
 """The largest table of a chunk has about this size, so that it stays in the cache of the processor."""
@@ -494,13 +494,14 @@ class PatternPlan(Plan):
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of each group of rows, with tables over the scopes of all rows."""
         problem = self.problem
-        sampled = any(plan.sampled for plan in self.plans.values())
+        question, sampled = problem.question, any(plan.sampled for plan in self.plans.values())
+        targets = {} if question.joint or question.over else dict(enumerate(question.targets))
         for known, rows in _sort_groups(self.names, evidence):
             own = evidence.observe_only(self.names, known, rows)
             for part in self.plans[known].solve(own):
                 there = rows[part.rows]
                 chosen = evidence.take(there, len(there))
-                densities = self._list_densities(part)
+                densities = compute_densities(part, targets)
                 tables, bounds = [], []
                 for number, scope in enumerate(problem.scopes):
                     if number in densities:
@@ -521,28 +522,36 @@ class PatternPlan(Plan):
                     densities=densities,
                 )
 
-    def _list_densities(self, part: Solution) -> dict[int, ContinuousPosterior]:
-        """Return the densities of the continuous targets that have no cells, by number."""
-        problem, question = self.problem, self.problem.question
-        densities: dict[int, ContinuousPosterior] = dict(part.densities or {})
-        if question.joint or question.over:
-            return densities
-        for number, name in enumerate(question.targets):
-            component, table = part.problem.component_of.get(name), part.tables[number]
-            variable = problem.potentials[name].child
-            if number in densities or not isinstance(variable, Continuous):
-                continue
-            if component is not None:
-                means, variances = component.marginals((name,), part.axes, part.evidence)
-                weights, mean, variance = (
-                    np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1])
-                    for array in (table, means[0], variances[0])
-                )
-                densities[number] = GaussianPosterior.of(variable, weights, mean, variance)
-            elif isinstance(axis := part.axes.get(name), NodeAxis):
-                cells = problem.potentials[name].point_cells
-                densities[number] = PiecewisePosterior.of(variable, axis.low, axis.high, table, cells)
-        return densities
+
+def compute_densities(part: Solution, targets: Mapping[int, str]) -> dict[int, ContinuousPosterior]:
+    """Return the densities of the continuous targets in a solution that have no cells, by number."""
+    problem, densities = part.problem, dict(part.densities or {})
+    together: dict[int, dict[int, str]] = {}
+    for number, name in targets.items():
+        if number in densities:
+            continue
+        component, axis = problem.component_of.get(name), part.axes.get(name)
+        if component is not None:
+            together.setdefault(id(component), {})[number] = name
+        elif isinstance(axis, NodeAxis):
+            variable, cells = _continuous(problem, name), problem.potentials[name].point_cells
+            densities[number] = PiecewisePosterior.of(variable, axis.low, axis.high, part.tables[number], cells)
+    for names in together.values():
+        component = problem.component_of[next(iter(names.values()))]
+        means, variances = component.marginals(tuple(names.values()), part.axes, part.evidence)
+        for (number, name), mean, variance in zip(names.items(), means, variances, strict=True):
+            table = part.tables[number]
+            weights, mean, variance = (
+                np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1]) for array in (table, mean, variance)
+            )
+            densities[number] = GaussianPosterior.of(_continuous(problem, name), weights, mean, variance)
+    return densities
+
+
+def _continuous(problem: Problem, name: str) -> Continuous:
+    variable = problem.potentials[name].child
+    assert isinstance(variable, Continuous)
+    return variable
 
 
 def _sort_groups(names: Sequence[str], evidence: Evidence) -> list[tuple[frozenset[str], NDArray[np.intp]]]:
