@@ -112,7 +112,7 @@ def compile_program(
     compiler = Compiler(Program(tuple(factors), tuple(scopes), order), sizes, frozenset(partly_observed))
     if not order.names and len(scopes) == 1:
         compiler.program.outputs.append(compiler.product(range(len(factors)), scopes[0]))
-        return compiler.finish()
+        return compiler.program
     keep = scopes[0] if len(scopes) == 1 else ()
     cliques = make_junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
     assign_factors(cliques, [factor.names for factor in factors], scopes)
@@ -152,8 +152,8 @@ class Compiler:
         with_rows = differ or True in rows
         subscripts = write_subscripts(names, rows, out, with_rows)
         product, blas = None, False
-        if len(inputs) == 2 and not divide and not small:
-            product = plan_matrix_product(names, rows, out, [self.cells(scope) for scope in names])
+        if len(inputs) == 2 and not divide and not small and sum(cells := list(map(self.cells, names))) >= ENOUGH:
+            product = plan_matrix_product(names, rows, out, cells)
             blas = not with_rows and product is None and self.cells(union) > _BLAS_CELLS
         slot, static = len(program.names), self.static
         done_with = inputs if self.read_once else ()
@@ -171,7 +171,9 @@ class Compiler:
         names = self.program.names
         if 2 < len(inputs) <= _FEW and self.cells(dict.fromkeys(n for i in inputs for n in names[i])) >= ENOUGH:
             inputs = self._multiply_best_pairs(list(inputs), out)
-        rank = sorted(inputs, key=lambda i: (not self.static[i], self.program.rows[i], self.cells(names[i])))
+        rows, static = self.program.rows, self.static
+        ranked = sorted([(not static[i], rows[i], self.cells(names[i]), n, i) for n, i in enumerate(inputs)])
+        rank = [slot for *_, slot in ranked]
         current = rank[0]
         kept = set(out)
         uses = Counter(name for slot in rank[1:] for name in names[slot])

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis
 from hybridbn.inference.elimination.program import (
+    ENOUGH,
     SUSPICIOUS,
     Program,
     ProgramStep,
@@ -319,10 +320,12 @@ def run_program(
     ]
     total = _total(tables[0])
     sound = total > find_least_total(sources)
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         log_norm = np.log(total)
+        tables[0] = tables[0] / total
+    tables[1:] = [normalize(table) for table in tables[1:]]
     return NormalizedTables(
-        [_repeat(normalize(table), evidence.rows) for table in tables],
+        [_repeat(table, evidence.rows) for table in tables],
         _repeat(log_norm + (scale + program.static_scale), evidence.rows),
         _repeat(~sound, evidence.rows),
     )
@@ -678,8 +681,9 @@ class PatternProgram:
             out = [n for n in self.program.names[step.output] if n not in observed]
             subscripts = write_subscripts(names, rows, out, any(rows))
             product = None
-            if len(names) == 2 and not step.divide and not all(rows):
-                product = plan_matrix_product(names, rows, out, [self._cells(own) for own in names])
+            cells = [self._cells(own) for own in names]
+            if len(names) == 2 and not step.divide and not all(rows) and sum(cells) >= ENOUGH:
+                product = plan_matrix_product(names, rows, out, cells)
             plan = self._steps[key] = step._replace(subscripts=subscripts, product=product)
         return plan
 

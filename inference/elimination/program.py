@@ -323,8 +323,7 @@ class MatrixProduct(NamedTuple):
 def plan_matrix_product(
     inputs: Sequence[Sequence[str]], rows: Sequence[bool], out: Sequence[str], cells: Sequence[float]
 ) -> MatrixProduct | None:
-    """Return how to multiply two tables as matrices; None where their product is not one of matrices, or they are
-    small.
+    """Return how to multiply two tables as matrices; None where their product is not one of matrices.
 
     At most one of the two may have rows if there is more than one row.
 
@@ -335,8 +334,6 @@ def plan_matrix_product(
     >>> product.multiply(product.matrix(left), product.others(left), right).shape
     (100, 3)
     """
-    if sum(cells) < ENOUGH:
-        return None
     left = (0 if rows[1] else 1) if rows[0] != rows[1] else int(cells[1] > cells[0])
     mine, theirs = inputs[left], inputs[1 - left]
     stack = [name for name in mine if name in theirs and name in out]
