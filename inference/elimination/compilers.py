@@ -147,14 +147,13 @@ class Compiler:
         program = self.program
         names = [program.names[i] for i in inputs]
         rows = [program.rows[i] for i in inputs]
-        union = dict.fromkeys([name for scope in names for name in scope])
-        differ = bool(self.partly_observed) and not self.partly_observed.isdisjoint(union.keys() - out)
+        differ = bool(self.partly_observed) and not self.partly_observed.isdisjoint(set().union(*names).difference(out))
         with_rows = differ or True in rows
         subscripts = write_subscripts(names, rows, out, with_rows)
         product, blas = None, False
         if len(inputs) == 2 and not divide and not small and sum(cells := list(map(self.cells, names))) >= ENOUGH:
             product = plan_matrix_product(names, rows, out, cells)
-            blas = not with_rows and product is None and self.cells(union) > _BLAS_CELLS
+            blas = not with_rows and product is None and self.cells(set().union(*names)) > _BLAS_CELLS
         slot, static = len(program.names), self.static
         done_with = inputs if self.read_once else ()
         program.steps.append(ProgramStep(inputs, slot, subscripts, divide, blas, product, done_with))
