@@ -212,10 +212,10 @@ class HeldOutClasses:
     probabilities: Values
 
     @classmethod
-    def of(cls, variable: Discrete, told: Values, rows: Codes, count: int) -> Self:
-        """Make it of the probabilities of some rows of a table with so many rows."""
+    def of(cls, variable: Discrete, predicted: Values, rows: Codes, count: int) -> Self:
+        """Make it of the probabilities of some rows of a table that has this count of rows."""
         probabilities = np.full((count, len(variable)), np.nan)
-        probabilities[rows] = told
+        probabilities[rows] = predicted
         return cls(variable, probabilities)
 
     def select_rows(self, rows: NDArray[np.intp]) -> DiscretePosterior:

@@ -8,6 +8,7 @@ import pickle
 import warnings
 from collections.abc import Callable
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,8 @@ import hybridbn as hb
 from hybridbn.cli import run
 from hybridbn.learning.boosting import boost
 from hybridbn.structures import automatic, builder, class_clusters, naive_bayes, tan
-from hybridbn.structures.building import BUILDERS, Build, declaration_of
+from hybridbn.structures.building import BUILDERS, Build, Built, declaration_of
+from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.variables import Continuous, Discrete
 
 NAMES = sorted(BUILDERS)
@@ -279,3 +281,31 @@ def test_only_naive_bayes_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_kinds_of_hidden_nodes_are_kinds_of_variables() -> None:
     assert all(set(declaration_of(BUILDERS[name]).hidden) <= {Discrete, Continuous} for name in NAMES)
+
+
+def test_builders_of_users_may_predict_held_out_rows() -> None:
+    """One function makes the network and the predictions; the builder keeps its signature, and comparisons ask it."""
+
+    @builder(takes_target=Discrete, held_out=True)
+    def shares(data: Any, target: str, potentials: Any = "auto", weights: Any = None, *, sure: float = 0.9) -> Built:
+        table = hb.Table(data)
+        truth = table.column(target)[:, None] == np.arange(2)
+        variable = table.variable(target)
+        assert isinstance(variable, Discrete)
+        network = hb.fit([(target, "d")], table.select([target, "d"]))
+        return Built(network, HeldOutClasses(variable, np.where(truth, sure, 1 - sure)))
+
+    try:
+        assert isinstance(shares(frame(), "c"), hb.Network)
+        assert list(signature(shares).parameters) == ["data", "target", "potentials", "weights", "sure"]
+        assert signature(shares).return_annotation == "Network"
+        build = Build.of(partial(shares, sure=0.99))
+        built = build.learn_held_out(hb.Table(frame()), "c", "multinomial")
+        assert built.held_out is not None
+        np.testing.assert_allclose(built.held_out.select_rows(np.arange(3)).probabilities.max(axis=1), 0.99)
+        # such predictions can't be beaten
+        chosen = automatic(frame(), "c", candidates=["naive_bayes", build.function])
+        assert chosen.graph["losses"][chosen.graph["chosen"]] == pytest.approx(-np.log(0.99))
+        assert Build.of("naive_bayes").learn_held_out(hb.Table(frame()), "c").held_out is None
+    finally:
+        del BUILDERS["shares"]
