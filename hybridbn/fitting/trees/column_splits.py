@@ -17,8 +17,18 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
 from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.trees.coded_columns import FOLDS, CodedColumns, ColumnView, ScannedColumns, choose_grain
-from hybridbn.fitting.trees.growth import Levels, Sample, Split, TreeNode, grow_from
+from hybridbn.fitting.trees.growth import (
+    FOLDS,
+    CodedColumns,
+    ColumnView,
+    Levels,
+    Sample,
+    ScannedColumns,
+    Split,
+    TreeNode,
+    choose_grain,
+    grow_from,
+)
 from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.variables import Codes, Values
 

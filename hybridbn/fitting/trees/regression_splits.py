@@ -15,8 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
-from hybridbn.fitting.trees.coded_columns import Located
-from hybridbn.fitting.trees.growth import Levels, Route, Sample, Split, TreeNode, follow_routes, grow_from
+from hybridbn.fitting.trees.growth import Levels, Located, Route, Sample, Split, TreeNode, follow_routes, grow_from
 from hybridbn.variables import Codes, Values, Variable
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte.checks import columns_of
 from hybridbn.potentials.mte.evaluation import integrate_cells
+from hybridbn.potentials.mte.pieces import columns_of
 from hybridbn.potentials.mte.terms import (
     Terms,
     add_rates,

@@ -13,14 +13,21 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Interval, Potential, check_parents
-from hybridbn.potentials.mte import algebra, checks
+from hybridbn.potentials.mte import algebra
 from hybridbn.potentials.mte.algebra import integrate_all, integrate_product_cells, multiply_out
 from hybridbn.potentials.mte.evaluation import evaluate, evaluate_log, integrate_cells, inverse_cdf
 from hybridbn.potentials.mte.pieces import (
     Piece,
     blocks_from_dict,
     blocks_to_dict,
+    check_cover,
+    check_masses,
+    check_sign,
+    check_tails,
+    columns_of,
     compile_pieces,
+    compute_masses,
+    divide_by_masses,
     format_formula,
     format_head,
     pieces_of,
@@ -266,14 +273,14 @@ class MTE(Univariate, Potential):
         if not piece_list:
             raise NetworkError(f"{child.name!r}: an MTE needs at least one piece")
         terms = compile_pieces(variables, piece_list, child.name)
-        checks.check_cover(terms, variables)
-        checks.check_tails(terms, variables)
-        checks.check_sign(terms, variables)
-        masses = checks.compute_masses(terms, variables)
+        check_cover(terms, variables)
+        check_tails(terms, variables)
+        check_sign(terms, variables)
+        masses = compute_masses(terms, variables)
         if normalize:
-            terms = checks.divide_by_masses(terms, variables, masses)
+            terms = divide_by_masses(terms, variables, masses)
         elif normalize is not None:
-            checks.check_masses(masses, variables)
+            check_masses(masses, variables)
         self._set(child, variables[:-1], (terms,), masses.error)
 
     def _set(
@@ -328,7 +335,7 @@ class MTE(Univariate, Potential):
 
     @property
     def _columns(self) -> list[Variable]:
-        return checks.columns_of(self.variables)
+        return columns_of(self.variables)
 
     @property
     def _factors(self) -> algebra.Factors:
@@ -355,7 +362,7 @@ class MTE(Univariate, Potential):
     def mass_error(self) -> float:
         """Largest difference of a conditional mass from 1."""
         if self._mass_error is None:
-            return checks.compute_masses(self._terms, self.variables).error
+            return compute_masses(self._terms, self.variables).error
         return self._mass_error
 
     @cached_property
@@ -638,7 +645,7 @@ class MTE(Univariate, Potential):
     def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
         """Make the potential again from what `to_dict` returned."""
         variables = (*check_parents(child, parents), child)
-        columns = checks.columns_of(variables)
+        columns = columns_of(variables)
         discrete = [v for v in columns if isinstance(v, Discrete)]
         sizes = tuple(len(v) for v in discrete)
         blocks, errors = blocks_from_dict(state, sizes, len(columns) - len(discrete), child.name)
