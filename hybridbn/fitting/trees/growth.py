@@ -5,8 +5,9 @@ statistics a node has (sums over its rows, so that those of several batches of r
 by them, if one is worth its price. Which node is split next is up to an `GrowthOrder`: whole levels, whose nodes are
 counted in one pass, one after the other, or the best first.
 
-What tests look at are coded columns of rows in memory, or of rows that are read in passes. Whatever is computed of the rows at some nodes adds up over batches of rows. Rows in memory are one batch, and each node
-knows its own; of rows that are read in passes a node knows the tests on the way to it, by which every batch is divided.
+What tests look at are coded columns of rows in memory, or of rows that are read in passes. Whatever is computed of the
+rows at some nodes adds up over batches of rows. Rows in memory are one batch, and each node knows its own; of rows that
+are read in passes a node knows the tests on the way to it, by which every batch is divided.
 """
 
 from __future__ import annotations
