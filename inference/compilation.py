@@ -137,8 +137,10 @@ class Problem:
         for names, risk in list(self.risks.items()):
             held += len(risk.known) * (200 + 40 * len(names))
         if self._kept is not None:
-            for stored in self._kept.list_all():
-                held += stored.estimate_bytes()
+            # other threads may store more meanwhile
+            grids, groups = list(self._kept.grids.values()), list(self._kept.groups.values())
+            for stored in (self._kept.program, self._kept.placement, *grids, *groups):
+                held += 0 if stored is None else stored.estimate_bytes()
         return held
 
     @property
@@ -190,11 +192,6 @@ class _Tables:
     grids: dict[float, SharedGrid | None] = field(default_factory=dict)
     groups: dict[frozenset[str], Problem] = field(default_factory=dict)
     searched: bool = False
-
-    def list_all(self) -> list[Program | SharedGrid | Problem]:
-        """Return all that takes memory."""
-        stored = [self.program, self.placement, *list(self.grids.values()), *list(self.groups.values())]
-        return [one for one in stored if one is not None]
 
 
 def problem_of(network: Network | Snapshot, question: Question, evidence: Evidence) -> Problem:
