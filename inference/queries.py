@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import list_items
 from hybridbn.errors import TableError, TooWide
-from hybridbn.inference.engines import list_engines
+from hybridbn.inference.engines import find_first_engine
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -112,7 +112,7 @@ def _answer_case(
     """Return the posteriors of a single case if tables are all that they need."""
     # tables that take longer than allowed are too large as well
     most_bytes = min(options.max_bytes, 8 * options.cells_per_row)
-    answer = list_engines()[0].answer(snapshot, reader.evidence(), wanted, most_bytes)
+    answer = find_first_engine().answer(snapshot, reader.evidence(), wanted, most_bytes)
     if answer is None:
         return None
     tables, log_norm, error = answer

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ __all__ = [
     "describe_cost",
     "describe_seconds",
     "estimate_rounding",
+    "find_first_engine",
     "list_engines",
     "list_offers",
     "too_wide",
@@ -163,7 +165,12 @@ def list_engines() -> list[Engine]:
     >>> [type(engine).__name__ for engine in list_engines()][:2]
     ['SingleCase', 'Leaves']
     """
-    return sorted(Engine.registry.load().values(), key=lambda engine: engine.rank)
+    return sorted(Engine.registry.load().values(), key=attrgetter("rank"))
+
+
+def find_first_engine() -> Engine:
+    """Return the engine that is asked first, of those that are imported already; single cases need no other one."""
+    return min(Engine.registry.values(), key=attrgetter("rank"))
 
 
 def choose_plan(problem: Problem, evidence: Evidence, options: Options, refused: TooWide | None = None) -> Plan:
