@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from threading import Lock
 from typing import NamedTuple
 
@@ -217,9 +218,11 @@ def write_subscripts(names: Sequence[Sequence[str]], rows: Sequence[bool], out: 
     >>> write_subscripts([("x", "y"), ("y",)], [False, True], ("x",), True)
     'ab,bZ->aZ'
     """
-    letter = dict(zip(dict.fromkeys([name for scope in names for name in scope]), LETTERS, strict=False))
-    parts = ["".join([letter[n] for n in scope]) + ROWS * has for scope, has in zip(names, rows, strict=True)]
-    return f"{','.join(parts)}->{''.join([letter[n] for n in out])}{ROWS * with_rows}"
+    letter = dict(zip(dict.fromkeys(chain.from_iterable(names)), LETTERS, strict=False)).__getitem__
+    parts = ["".join(map(letter, scope)) for scope in names]
+    if with_rows:
+        parts = [part + ROWS * has for part, has in zip(parts, rows, strict=True)]
+    return f"{','.join(parts)}->{''.join(map(letter, out))}{ROWS * with_rows}"
 
 
 def divide_tables(subscripts: str, arrays: Sequence[Values | None]) -> Values:
