@@ -18,7 +18,7 @@ from hybridbn.backends import files
 from hybridbn.backends.processes import open_pool
 from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.fitting.trees.column_splits import GainRatio, Utility
-from hybridbn.learning.boosting import counts, passes, scanned_counts
+from hybridbn.learning.boosting import counts, sample_weights, weak_learners
 from hybridbn.structures import class_clusters, mixture, nb_tree
 
 pytest.importorskip("pyarrow")
@@ -252,7 +252,7 @@ VOTING: dict[str, dict[str, Any]] = {
 def test_weights_are_computed_anew_where_none_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = make_votes(300, 4)
     table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
-    monkeypatch.setattr(passes.NotesOnDisk, "load", lambda *_: None)
+    monkeypatch.setattr(sample_weights.SampleWeights, "recall", lambda *_: None)
     for options in (VOTING["counted"], {"rounds": 2, "algorithm": "real"}):
         same_votes(hb.boost(hb.scan(pattern, discrete=["k"]), "y", **options), hb.boost(table, "y", **options), table)
 
@@ -286,8 +286,8 @@ def test_ensembles_do_not_depend_on_batches(
 ) -> None:
     data = make_votes(500, seed)
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        for module in (passes, scanned_counts.ScannedWeights, counts.NumericWeights):
-            patch.setattr(module, "FLOOR" if module is passes else "floor", floor)
+        for module in (counts, sample_weights, weak_learners):
+            patch.setattr(module, "FLOOR", floor)
         table = hb.Table(data, discrete=["k"])
         known = hb.boost(table, "y", **options, random_state=seed, max_restarts=4)
         patch.setattr(files.FileFragment.batches, "__defaults__", (batch,))

@@ -6,7 +6,9 @@ import copy
 import functools
 import itertools
 import os
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, ClassVar, NoReturn
@@ -306,6 +308,12 @@ class Scan(Rows):
     def share(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield what a function learns of each item, one by one: passes are shared by the backend."""
         return map(function, items)
+
+    @contextmanager
+    def open_notes(self) -> Iterator[str | None]:
+        """Open a folder in which tasks note what they computed of a batch, for those who see it."""
+        with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+            yield folder
 
     def transform(self, function: Callable[[int, Any], Any], fields: Sequence[Any] = ()) -> Scan:
         """Return a scan whose batches become others while they are read.

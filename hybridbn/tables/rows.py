@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 import numpy as np
@@ -174,6 +175,13 @@ class Rows(ABC):
     @abstractmethod
     def expect(self, target: str | None) -> None:
         """Tell that columns will be counted with this one, so that a pass over the rows need not be repeated for it."""
+
+    @contextmanager
+    def open_notes(self) -> Iterator[str | None]:
+        """Open a folder in which tasks note what they computed of a batch, for the next pass; None where `remembered`
+        of the batch lasts.
+        """
+        yield None
 
     # -- other rows -----------------------------------------------------------------------------------------------
 

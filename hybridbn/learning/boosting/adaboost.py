@@ -12,19 +12,19 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
-from hybridbn.fitting.counters import NumpyCounter, RowCounter
+from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
 from hybridbn.fitting.multinomial import MultinomialFitter, counts_suffice
-from hybridbn.learning.boosting.counts import CountedColumns, boost_counts
-from hybridbn.learning.boosting.passes import RowWeights, boost_by_passes, open_weights
+from hybridbn.learning.boosting.counts import CountedLearner
 from hybridbn.learning.boosting.rounds import BoostingRun, EarlyStopping, Round
-from hybridbn.learning.boosting.scanned_counts import ScannedColumns
+from hybridbn.learning.boosting.sample_weights import SampleWeights
+from hybridbn.learning.boosting.weak_learners import BuiltLearner, WeakLearner, run_rounds
 from hybridbn.learning.ensemble import ClassScorer, Ensemble, vote_scores
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.progress_reports import progress_if, track
 from hybridbn.structures.building import Build, Learner
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = ["boost"]
@@ -141,63 +141,45 @@ def boost(
     rng = make_generator(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
     builder = Build.of(build)
-    table: Any = builder.read(data, weights, target)
-    variable = _check_target(table, target, algorithm)
+    rows: Rows = builder.read(data, weights, target)
+    variable = _check_target(rows, target, algorithm)
     families = builder.potentials if potentials is None else potentials
     if families is None and not builder.keeps_families:
         families = "multinomial"
     precision = resolve_options("boost", options, keywords, impossible="nan")
     max_restarts = 2 * int(rounds) + 20 if max_restarts is None else int(max_restarts)
     run = BoostingRun(int(rounds), max_restarts, progress if callable(progress) else None)
-    real, filtered = algorithm == "real", False
-    if table.is_scanned and (table.weighted or priors is not None or validation is not None):
-        table = table.sample(purpose="ensembles with weights, priors or held-out rows")
-    if table.is_scanned:
-        table.expect(target)
-        if table.count_missing(target):
-            table, filtered = table.keep_rows(variable), True
-    else:
-        table = _drop_unusable_rows(table, target)
-    held_out = None if validation is None else _hold_out(table, target, validation, rng)
-    if held_out is not None and held_out.kept is not None:
-        table = table.take(held_out.kept)
-    occurring = np.flatnonzero(RowCounter(table, [variable]).joint((target,)))
-    if len(occurring) < 2:
-        raise TableError(
-            f"the target {target!r} has one value in the rows that count, {variable.states[occurring[0]]!r}; boosting "
-            "needs two classes"
-        )
-    base = None
-    if not table.is_scanned:
-        base = _weights_of_priors(table, variable, priors) if priors is not None else table.weights
-        base = base if table.weighted or priors is not None else None
-        table = table.with_weights(base)
-    if held_out is not None:
-        run.stopping = EarlyStopping(
-            _HeldOutScorer(target, held_out.table, precision, real),
-            held_out.table.column(target),
-            held_out.table.weights,
-            patience,
-        )
+    if rows.weighted or priors is not None or validation is not None:
+        rows = rows.sample(purpose="ensembles with weights, priors or held-out rows")
+    rows.expect(target)
+    filtered = rows.count_missing(target) > 0
+    rows = _keep_usable_rows(rows, variable)
+    if validation is not None:
+        held_out = _hold_out(rows.sample(), variable, validation, rng)
+        scorer = _HeldOutScorer(target, held_out.table, precision, algorithm == "real")
+        run.stopping = EarlyStopping(scorer, held_out.table.column(target), held_out.table.weights, patience)
+        rows = rows if held_out.kept is None else rows.sample().take(held_out.kept)
+    _require_two_classes(rows, variable)
+    # what is remembered of these rows is boosting's own
+    rows = rows.with_weights(_initial_weights(rows, variable, priors))
     with (
         progress_if(progress is True),
         track("boost", run.rounds) as run.report,
-        open_weights(table, variable, filtered) as row_weights,
+        rows.open_notes() as folder,
     ):
-        roles_of_columns = None if families is None else roles(table, target, families)
+        roles_of_columns = None if families is None else roles(rows, target, families)
+        learner: WeakLearner | None = None
         if roles_of_columns is not None and not refit_cuts:
-            table = table.with_variables([role.variable for role in roles_of_columns.values()])
-            counted = None
-            if not real:
-                counted = _count_columns(table, roles_of_columns, builder, target, precision, row_weights)
-            if counted is not None:
-                boost_counts(*counted, len(table), base, run, rng)
-                return _ensemble(run, target, algorithm)
-        # families that a structure leaves open follow from the columns, which are cut by now
-        learn = builder.make_learner(target, families if builder.structure is None else potentials)
-        if refit_cuts and families is not None:
-            learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
-        boost_by_passes(table, target, learn, row_weights, run, rng, precision, real)
+            rows = rows.with_variables([role.variable for role in roles_of_columns.values()])
+            if algorithm == "m1" and builder.is_naive_bayes(target, list(roles_of_columns)):
+                learner = _make_counted_learner(rows, roles_of_columns, target, precision)
+        if learner is None:
+            # families that a structure leaves open follow from the columns, which are cut by now
+            learn = builder.make_learner(target, families if builder.structure is None else potentials)
+            if refit_cuts and families is not None:
+                learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
+            learner = BuiltLearner(rows, target, learn, precision, algorithm == "real")
+        run_rounds(rows, learner, SampleWeights.of(rows, folder, filtered), run, rng)
         return _ensemble(run, target, algorithm)
 
 
@@ -225,26 +207,16 @@ def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Pot
 # --- checks and preparations -----------------------------------------------------------------------------------------
 
 
-def _count_columns(
-    table: Table,
-    roles_of_columns: Mapping[str, Role],
-    builder: Build,
-    target: str,
-    options: Options,
-    row_weights: RowWeights,
-) -> tuple[CountedColumns, dict[str, MultinomialFitter]] | None:
-    """Return the columns to be counted in each round and their fitters, where naive Bayes of tables is boosted."""
-    fitters = None
-    if builder.is_naive_bayes(target, list(roles_of_columns)):
-        fitters = _fitters_of_counts(roles_of_columns, target)
+def _make_counted_learner(
+    rows: Rows, roles_of_columns: Mapping[str, Role], target: str, options: Options
+) -> CountedLearner | None:
+    """Return what learns naive Bayes from counts alone; None where it takes more than tables of discrete columns."""
+    fitters = _fitters_of_counts(roles_of_columns, target)
     if fitters is None:
         return None
     variables = {name: _discrete_variable(role) for name, role in roles_of_columns.items()}
     variable = variables.pop(target)
-    if table.is_scanned:
-        return ScannedColumns(table, variables, variable, row_weights), fitters
-    counter = NumpyCounter.of(table, (*variables.values(), variable), options.jobs)
-    return CountedColumns(counter, variables, variable), fitters
+    return CountedLearner(rows, variables, variable, fitters, options.jobs)
 
 
 def _fitters_of_counts(roles_of_columns: Mapping[str, Role], target: str) -> dict[str, MultinomialFitter] | None:
@@ -266,14 +238,24 @@ def _discrete_variable(role: Role) -> Discrete:
     return role.variable
 
 
-def _drop_unusable_rows(table: Table, target: str) -> Table:
-    """Return the table without rows of weight zero or without a class."""
-    counts = table.column(target) >= 0
-    if table.weighted:
-        counts &= table.weights > 0
-    if not counts.any():
-        raise TableError(f"no row of positive weight has a value of {target!r}")
-    return table if counts.all() else table.take(counts)
+def _keep_usable_rows(rows: Rows, target: Discrete) -> Rows:
+    """Return the rows that have a class and weight."""
+    if not RowCounter(rows, [target]).joint((target.name,)).any():
+        raise TableError(f"no row of positive weight has a value of {target.name!r}")
+    if rows.count_missing(target.name):
+        rows = rows.keep_rows(target)
+    if rows.weighted and not (rows.sample().weights > 0).all():
+        rows = rows.sample().take(rows.sample().weights > 0)
+    return rows
+
+
+def _require_two_classes(rows: Rows, target: Discrete) -> None:
+    occurring = np.flatnonzero(RowCounter(rows, [target]).joint((target.name,)))
+    if len(occurring) < 2:
+        raise TableError(
+            f"the target {target.name!r} has one value in the rows that count, {target.states[occurring[0]]!r};"
+            " boosting needs two classes"
+        )
 
 
 @dataclass(frozen=True)
@@ -284,7 +266,8 @@ class _HeldOut:
     kept: NDArray[np.intp] | None
 
 
-def _hold_out(table: Table, target: str, validation: Any, rng: np.random.Generator) -> _HeldOut:
+def _hold_out(table: Table, variable: Discrete, validation: Any, rng: np.random.Generator) -> _HeldOut:
+    target = variable.name
     if isinstance(validation, bool) or not isinstance(validation, float | int | np.number):
         variables = [table.variable(name) for name in table.names]
         validation_table = Table(validation, variables=variables)
@@ -293,7 +276,7 @@ def _hold_out(table: Table, target: str, validation: Any, rng: np.random.Generat
                 f"validation: the held-out rows have no column {target!r}; its columns are "
                 f"{shorten(validation_table.names)}"
             )
-        return _HeldOut(_drop_unusable_rows(validation_table, target), None)
+        return _HeldOut(_keep_usable_rows(validation_table, variable).sample(), None)
     if not 0 < validation < 1:
         raise TableError(f"validation must be a table, or a share of the rows between 0 and 1, not {validation!r}")
     codes = table.column(target)
@@ -307,8 +290,12 @@ def _hold_out(table: Table, target: str, validation: Any, rng: np.random.Generat
     return _HeldOut(table.take(np.sort(order[is_held_out])), np.sort(order[~is_held_out]))
 
 
-def _weights_of_priors(table: Table, variable: Discrete, priors: Mapping[Any, float]) -> Values:
-    """Return weights with which the classes have the given shares."""
+def _initial_weights(rows: Rows, variable: Discrete, priors: Mapping[Any, float] | None) -> Values | None:
+    """Return weights with which the classes have the given shares; without these the rows' own, None where they have
+    none.
+    """
+    if priors is None:
+        return rows.sample().weights if rows.weighted else None
     if not isinstance(priors, Mapping) or set(priors) != set(variable.states):
         raise TableError(
             f"priors must give one probability for each of {shorten(variable.states)}, not {priors!r:.200}"
@@ -316,6 +303,7 @@ def _weights_of_priors(table: Table, variable: Discrete, priors: Mapping[Any, fl
     shares = np.array([priors[state] for state in variable.states], dtype=np.float64)
     if not (shares >= 0).all() or not abs(shares.sum() - 1) <= 1e-6:
         raise TableError(f"priors must be non-negative and add up to 1, not {priors!r:.200}")
+    table = rows.sample()
     codes, weights = table.column(variable.name), table.weights
     sums = np.bincount(codes, weights, len(variable))
     if ((sums == 0) & (shares > 0)).any() or ((sums > 0) & (shares == 0)).any():
@@ -324,10 +312,10 @@ def _weights_of_priors(table: Table, variable: Discrete, priors: Mapping[Any, fl
     return np.asarray(weights * factors[codes])
 
 
-def _check_target(table: Table, target: Any, algorithm: str) -> Discrete:
+def _check_target(rows: Rows, target: Any, algorithm: str) -> Discrete:
     if not isinstance(target, str):
         raise TableError(f"the target must be the name of a column, not {target!r}")
-    variable = table.variable(target)
+    variable = rows.variable(target)
     if not isinstance(variable, Discrete):
         raise TableError(
             f"the target {target!r} is continuous, and boosting is for classes; say Table(data, "

@@ -3,7 +3,7 @@
 A round's pass classifies the rows with the present network and counts them, with the present weights, by (value, class,
 wrong). Eqs. 2 and 3 of Ting and Zheng multiply the weights of all wrong rows by one number and those of the others by
 another. So the next round's counts are the two halves of the present ones times these numbers, and the error is a
-margin of the counts.
+margin of the counts. Where a weight falls below the floor, one more pass counts what the floor adds to such rows.
 
 Columns are put together in groups whose joint codes are made once, in two bytes a row. A network becomes one table of
 log-odds for each group, so that both classifying and counting take one look-up in a row and group.
@@ -11,58 +11,117 @@ log-odds for each group, so that both classifying and counting take one look-up 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Any, ClassVar, Protocol, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.fitting.base import refuse_empty
-from hybridbn.fitting.counters import NumpyCounter
+from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.counting import Groups
 from hybridbn.fitting.multinomial import MultinomialFitter, MultinomialStatistics
-from hybridbn.learning.boosting.rounds import FLOOR, HALF, BoostingRun, draw_bootstrap_weights, vote_of
+from hybridbn.learning.boosting.rounds import FLOOR, HALF, Factors, vote_of
+from hybridbn.learning.boosting.sample_weights import SampleWeights, Step
+from hybridbn.learning.boosting.weak_learners import Outcome
 from hybridbn.network import Network
 from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["CountedColumns", "FloorReport", "NumericWeights", "RowWeights", "boost_counts"]
+__all__ = ["CountedLearner"]
 
+_COUNTER = "counter of boosted rows"
 _MOST_CELLS = 2**15
 """A group has at most this many counts, so that they stay in the second-level cache."""
 _BLOCK_ROWS = 32768
-"""Weights are updated in blocks of this many rows, to save memory."""
-
-FloorReport: TypeAlias = Callable[[NDArray[np.intp], Values], None]
-"""Receives some rows and what the floor adds to their weights."""
+"""Weights that fall below the floor are looked for in blocks of this many rows, to save memory."""
 
 
-class CountedColumns:
-    """Discrete columns and a target without holes, counted in every round.
+class CountedLearner:
+    """Naive Bayes over discrete columns and a target without holes, learned from counts.
 
     Parameters
     ----------
-    counter : NumpyCounter
-        The counter of the columns and the target.
+    rows : Rows
     variables : mapping from column to its variable
     target : Discrete
+    fitters : mapping from the target and each column to its fitter
+    jobs : int
+        Threads that share the pass over a batch.
+    """
+
+    def __init__(
+        self,
+        rows: Rows,
+        variables: Mapping[str, Discrete],
+        target: Discrete,
+        fitters: Mapping[str, MultinomialFitter],
+        jobs: int,
+    ) -> None:
+        self.rows, self.fitters = rows, fitters
+        every = (*variables.values(), target)
+        self.columns: ColumnGroups = ColumnGroups(variables, target, RowCounter(rows, every).incomplete, jobs)
+        self.number, self.least = 0, 0.0
+        self._total = rows.total_weight
+        self._counts: list[Values] = []
+
+    def learn(self, weights: SampleWeights) -> Outcome:
+        """Learn from the counts of the rows, and classify and count these."""
+        if not weights.steps:
+            started = self.rows.learn(CountRound(self.columns, weights)).tables
+            self._counts = [table.sum(axis=1) for table in started]
+            self.least = 1.0 if weights.start is None else 0.0
+        network, tables = self.columns.learn(self._counts, self.fitters)
+        self.number += 1
+        split = self.rows.learn(CountRound(self.columns, weights, self.number, tables)).tables
+        error = float(split[0][:, 1].sum()) / self._total
+        if error >= HALF:
+            return Outcome(network, error, 0.0, None)
+        if error == 0:
+            return Outcome(network, error, vote_of(error), None)
+        return Outcome(network, error, vote_of(error), self._advance(weights, split, tables, Factors.of(error)))
+
+    def _advance(
+        self, weights: SampleWeights, split: Sequence[Values], tables: Sequence[Values], change: Factors
+    ) -> SampleWeights:
+        """Return the next weights; the counts are those with them then."""
+        counts = [table[:, 1] * change.up + table[:, 0] * change.down for table in split]
+        self.least *= change.down
+        step, self._counts = Step(self.number, CountedMargins(self.columns, tables), change, floored=False), counts
+        if self.least >= FLOOR:
+            return weights.add(step)
+        self.number += 1
+        added = self.rows.learn(CountAdded(self.columns, weights.add(step), self.number))
+        counts = [table + more for table, more in zip(counts, added.tables, strict=True)]
+        share = self._total / float(counts[0].sum())
+        self._counts = [table * share for table in counts]
+        self.least = max(added.least, FLOOR) * share
+        return weights.add(replace(step, number=self.number, share=share, floored=True, noted=True))
+
+
+class ColumnGroups:
+    """Groups of columns, which are counted by their joint configurations.
+
+    Parameters
+    ----------
+    variables : mapping from column to its variable
+    target : Discrete
+    incomplete : frozenset of str
+        The columns that have missing cells in some row.
+    jobs : int
 
     Attributes
     ----------
     groups : list of tuple of str
-        The groups of columns, which are counted by their joint configurations.
     """
 
-    picks_rows: ClassVar[bool] = True
-    """Whether some rows are counted as cheaply as they are few; else each request passes over all rows."""
-    variables: Mapping[str, Discrete]
-    target: Discrete
-    counter: NumpyCounter
-
-    def __init__(self, counter: NumpyCounter, variables: Mapping[str, Discrete], target: Discrete) -> None:
-        self.variables, self.target, self.counter = variables, target, counter.persist()
+    def __init__(
+        self, variables: Mapping[str, Discrete], target: Discrete, incomplete: frozenset[str], jobs: int
+    ) -> None:
+        self.variables: Mapping[str, Discrete] = variables
+        self.target: Discrete = target
+        self._incomplete, self._jobs = incomplete, jobs
         self.groups: list[tuple[str, ...]] = []
         most = max(_MOST_CELLS // (2 * len(target)), 1)
         group: list[str] = []
@@ -72,53 +131,23 @@ class CountedColumns:
                 self.groups.append(tuple(group))
                 group, cells = [], 1
             group.append(name)
-            cells *= self._shape((name,))[0]
+            cells *= self._size(name)
         self.groups.append(tuple(group))
-        self._shapes = [self._shape(names) for names in self.groups]
+        self._shapes = [tuple(map(self._size, names)) for names in self.groups]
 
-    def _shape(self, names: tuple[str, ...]) -> tuple[int, ...]:
-        return self.counter.shape(names, holes=True)
+    def _size(self, name: str) -> int:
+        return len(self.variables[name]) + (name in self._incomplete)
 
-    def make_weights(self, rows: int, base: Values | None) -> RowWeights:
-        """Return the initial weights of the rows."""
-        return NumericWeights(np.ones(rows) if base is None else base.copy(), base)
-
-    def draw_weights(self, rows: int, base: Values | None, rng: np.random.Generator) -> RowWeights:
-        """Return the weights of a bootstrap sample of the rows."""
-        return NumericWeights(draw_bootstrap_weights(rng, rows, base), base)
-
-    def count(self, row_weights: RowWeights, tables: Sequence[Values] | None) -> list[Values]:
-        """Classify the rows, record the errors and count, in a single pass over the data.
-
-        Returns
-        -------
-        list of ndarray (classes, 2, cells)
-            For each group the weight by class, error of the network, and joint code; without tables there are no
-            errors.
-        """
-
-        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
-            y, weights = observed[0], row_weights.weights(block)
-            key = 2 * y
-            if tables is not None:
-                wrong = _classify(tables, codes) != y
-                row_weights.record_errors(block, wrong)
-                key += wrong
-            return key, weights
-
-        classes = len(self.target)
-        counts = self.counter.by_group(Groups(2 * classes, assign, (self.target.name,)), self.groups)
-        return [table.reshape(classes, 2, -1) for table in counts]
-
-    def add(self, counts: Sequence[Values], rows: NDArray[np.intp], weights: Values) -> None:
-        """Add some rows with weights of their own to counts (classes, cells), in place."""
-
-        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
-            return observed[0], weights[block]
-
-        groups = Groups(len(self.target), assign, (self.target.name,), rows)
-        for total, added in zip(counts, self.counter.by_group(groups, self.groups), strict=True):
-            total += added
+    def count(self, batch: Table, groups: Groups) -> list[Values]:
+        """Return for each group of columns the weight by group of rows and joint code."""
+        counter = batch.remembered.get(_COUNTER)
+        if counter is None:
+            # joint codes are made once for all requests
+            every = (*self.variables.values(), self.target)
+            counter = NumpyCounter.of(batch.with_weights(None), every, self._jobs, self._incomplete).persist()
+            batch.remembered[_COUNTER] = counter
+        counted: list[Values] = counter.by_group(groups, self.groups)
+        return counted
 
     def learn(
         self, counts: Sequence[Values], fitters: Mapping[str, MultinomialFitter]
@@ -150,6 +179,111 @@ class CountedColumns:
         return NaiveBayesProbabilities(self.target, self.variables, probabilities), _log_odds(
             tables
         ) if classes == 2 else tables
+
+
+@dataclass(frozen=True)
+class RoundCounts:
+    """Counts of each group of columns, and the least weight of a row, relative to its initial one."""
+
+    tables: Sequence[Values]
+    least: float = np.inf
+
+    def __add__(self, other: RoundCounts) -> RoundCounts:
+        tables = [mine + yours for mine, yours in zip(self.tables, other.tables, strict=True)]
+        return RoundCounts(tables, min(self.least, other.least))
+
+
+@dataclass(frozen=True)
+class CountRound:
+    """Counts rows by (class, whether a network is wrong, joint code), and notes their weights and where it is wrong;
+    at a start, where there is no network, weights are counted alone.
+    """
+
+    columns: ColumnGroups
+    weights: SampleWeights
+    number: int = 0
+    tables: Sequence[Values] | None = None
+
+    def __call__(self, batch: Table, first: int) -> RoundCounts:
+        noted, step = self.weights.resume(batch, first)
+        numbers, tables = noted[0], self.tables
+
+        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
+            own, truth = numbers[block], observed[0]
+            if step is not None:
+                own = step.resume(np.abs(own), own, self.weights.take_initial(block))
+            if tables is None:
+                return 2 * truth, own
+            wrong = _classify(tables, codes) != truth
+            np.copysign(own, 0.5 - wrong, out=numbers[block])
+            return 2 * truth + wrong, own if step is not None else np.abs(own)
+
+        classes, target = len(self.columns.target), self.columns.target.name
+        counts = self.columns.count(batch, Groups(2 * classes, assign, (target,)))
+        if tables is not None:
+            self.weights.note(batch, first, self.number, noted)
+        return RoundCounts([table.reshape(classes, 2, -1) for table in counts])
+
+
+@dataclass(frozen=True)
+class CountAdded:
+    """Counts rows by (class, joint code) with what the floor adds to their weights in the last step, and notes the
+    weights after it.
+    """
+
+    columns: ColumnGroups
+    weights: SampleWeights
+    number: int
+
+    def __call__(self, batch: Table, first: int) -> RoundCounts:
+        *earlier, last = self.weights.steps
+        noted = self.weights.recall(batch, first, last.number)
+        if noted is None:
+            before = replace(self.weights, steps=tuple(earlier))
+            noted = np.copysign(before(batch, first), last.margins(batch))[None]
+        numbers = noted[0]
+        least, low, added = np.inf, [np.empty(0, np.intp)], [np.empty(0)]
+        for start in range(0, len(numbers), _BLOCK_ROWS):
+            block = slice(start, start + _BLOCK_ROWS)
+            following = last.change(np.abs(numbers[block]), numbers[block])
+            initial = self.weights.take_initial(block)
+            lowest = np.broadcast_to(FLOOR * initial, following.shape)
+            rows = np.flatnonzero(following < lowest)
+            low.append(rows + start)
+            added.append(lowest[rows] - following[rows])
+            least = min(least, float((following if self.weights.initial is None else following / initial).min()))
+            following[rows] = lowest[rows]
+            numbers[block] = following
+        # what was noted are the weights after the step now, but for the share
+        self.weights.note(batch, first, self.number, noted)
+        more = np.concatenate(added)
+
+        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
+            return observed[0], more[block]
+
+        target = self.columns.target
+        groups = Groups(len(target), assign, (target.name,), np.concatenate(low))
+        return RoundCounts(self.columns.count(batch, groups), least)
+
+
+@dataclass(frozen=True)
+class CountedMargins:
+    """Computes the signs of the margins of a network, given its tables of log-odds."""
+
+    columns: ColumnGroups
+    tables: Sequence[Values]
+
+    def __call__(self, batch: Table) -> Values:
+        """Return numbers with a sign bit where the network is wrong."""
+        signs = np.empty(len(batch))
+
+        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, None]:
+            signs[block] = 0.5 - (_classify(self.tables, codes) != observed[0])
+            return observed[0], None
+
+        target = self.columns.target
+        self.columns.count(batch, Groups(len(target), assign, (target.name,)))
+        return signs
 
 
 def _statistics_of(child: Discrete, parent: Discrete, counts: Values) -> MultinomialStatistics:
@@ -211,142 +345,3 @@ def _classify(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
         return np.asarray(totals[0] > 0, dtype=np.intp)
     stacked = np.array(totals)
     return np.asarray(np.where(np.isneginf(stacked).all(axis=0), -1, stacked.argmax(axis=0)), dtype=np.intp)
-
-
-def boost_counts(
-    columns: CountedColumns,
-    fitters: Mapping[str, MultinomialFitter],
-    rows: int,
-    base: Values | None,
-    run: BoostingRun,
-    rng: np.random.Generator,
-) -> None:
-    """Run AdaBoost.M1; `run` gets the networks.
-
-    Parameters
-    ----------
-    columns : CountedColumns
-    fitters : mapping from the target and each column to its fitter
-    rows : int
-    base : ndarray (rows,), optional
-        The initial weights of the rows; by default one each.
-    run : BoostingRun
-    rng : Generator
-    """
-    total = float(rows) if base is None else float(base.sum())
-    row_weights = columns.make_weights(rows, base)
-    counts = [table.sum(axis=1) for table in columns.count(row_weights, None)]
-    while run.has_more:
-        network, tables = columns.learn(counts, fitters)
-        split = columns.count(row_weights, tables)
-        error = float(split[0][:, 1].sum()) / total
-        if HALF > error > 0:
-            up, down = 1 / (2 * error), 1 / (2 * (1 - error))
-            counts = [table[:, 1] * up + table[:, 0] * down for table in split]
-            if row_weights.least * down < row_weights.floor:
-                # the floor raises some weights
-                if columns.picks_rows:
-                    row_weights.advance(up, down, partial(columns.add, counts))
-                else:
-                    row_weights.advance(up, down)
-                    counts = [table.sum(axis=1) for table in columns.count(row_weights, None)]
-                share = total / float(counts[0].sum())
-                counts = [table * share for table in counts]
-                row_weights.scale(share)
-            else:
-                row_weights.advance(up, down)
-            run.add(network, error, vote_of(error), row_weights.all)
-            continue
-        if error:
-            run.reject(network, error)
-        else:
-            run.restart()
-        del row_weights  # before there is another one, so that memory holds one at a time
-        row_weights = columns.draw_weights(rows, base, rng)
-        if not error:
-            run.add(network, error, vote_of(error), row_weights.all)
-        if run.has_more:
-            counts = [table.sum(axis=1) for table in columns.count(row_weights, None)]
-
-
-class RowWeights(Protocol):
-    """The weights of the rows while they are boosted."""
-
-    least: float
-    """A lower bound of all weights, relative to the initial ones."""
-    floor: float
-    """The relative weight to which smaller ones are raised."""
-
-    def weights(self, block: slice) -> Values:
-        """Return the weights of a block of rows; they must not be changed."""
-
-    def record_errors(self, block: slice, wrong: NDArray[np.bool_]) -> None:
-        """Record which rows of a block are wrong."""
-
-    def advance(self, up: float, down: float, report: FloorReport | None = None) -> None:
-        """Multiply the weights of wrong rows by `up`, others by `down`; report what the floor adds to which rows."""
-
-    def scale(self, share: float) -> None:
-        """Multiply all weights."""
-
-    def all(self) -> Values:
-        """Return all weights."""
-
-
-class NumericWeights:
-    """Weights as numbers; a negative sign marks a wrong row.
-
-    Examples
-    --------
-    >>> weights = NumericWeights(np.ones(3), None)
-    >>> weights.record_errors(slice(0, 3), np.array([True, False, False]))
-    >>> weights.advance(1.5, 0.75)
-    >>> weights.all()
-    array([1.5 , 0.75, 0.75])
-    """
-
-    floor = FLOOR
-
-    def __init__(self, numbers: Values, base: Values | None) -> None:
-        self._numbers, self._base = numbers, base
-        relative = numbers if base is None else numbers / base
-        self.least: float = float(relative.min())
-
-    def weights(self, block: slice) -> Values:
-        """Return the weights of a block of rows."""
-        return np.abs(self._numbers[block])
-
-    def record_errors(self, block: slice, wrong: NDArray[np.bool_]) -> None:
-        """Record which rows of a block are wrong."""
-        np.copysign(self._numbers[block], np.where(wrong, -1.0, 1.0), out=self._numbers[block])
-
-    def advance(self, up: float, down: float, report: FloorReport | None = None) -> None:
-        """Multiply the weights; report what the floor adds to which rows, block by block."""
-        least = np.inf
-        floored = self.least * down < self.floor
-        for start in range(0, len(self._numbers), _BLOCK_ROWS):
-            block = self._numbers[start : start + _BLOCK_ROWS]
-            block *= np.where(np.signbit(block), -up, down)
-            base = 1.0 if self._base is None else self._base[start : start + _BLOCK_ROWS]
-            if floored:
-                lowest = np.broadcast_to(self.floor * base, block.shape)
-                low = np.flatnonzero(block < lowest)
-                if report is not None and low.size:
-                    report(low + start, lowest[low] - block[low])
-                block[low] = lowest[low]
-            least = min(least, float((block / base).min()))
-        self.least = least
-
-    def scale(self, share: float) -> None:
-        """Multiply all weights."""
-        self._numbers *= share
-        self.least *= share
-
-    def all(self) -> Values:
-        """Return all weights."""
-        return np.abs(self._numbers)
-
-    @property
-    def outcomes(self) -> Values:
-        """Numbers with a sign bit where a row is wrong."""
-        return self._numbers

@@ -1,0 +1,303 @@
+"""The weights of the rows while they are boosted: what they follow from, and how a pass over the rows finds them.
+
+The weights follow from the steps since the last start, each the margins of a network and a change of the weights, so
+that whoever reads some rows can compute their weights anew. This is spared by what the last pass noted of the same
+rows: with them where they stay in memory, else in a folder that processes of one machine share.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.fitting.column_groups import find_observed
+from hybridbn.learning.boosting.rounds import FLOOR, Exponent, Factors, count_draws, draw_bootstrap_weights
+from hybridbn.tables import Rows, Table
+from hybridbn.variables import Values
+
+__all__ = ["Margins", "SampleWeights", "Step", "initial_weights"]
+
+Margins: TypeAlias = Callable[[Table], Values]
+"""A function from rows to the margins of a network, or their signs; the sign bit tells that the network is wrong."""
+
+_NOTED = "weights and margins of boosted rows"
+_MOST_TRIES = 100
+"""So many bootstrap samples are drawn for one in which each column is observed somewhere."""
+_RARELY_OBSERVED = 50
+"""A bootstrap sample of rows of equal weight has some of so many rows, but for one in 1e21."""
+
+
+def initial_weights(batch: Table) -> Values:
+    """Return the initial weights of some rows, in no memory where each is one."""
+    return batch.weights if batch.weighted else np.broadcast_to(1.0, len(batch))
+
+
+@dataclass(frozen=True)
+class Step:
+    """How the weights change after a network.
+
+    Attributes
+    ----------
+    number : int
+        Of all networks whose margins were computed.
+    margins : Margins
+    change : Factors or Exponent
+    share : float
+        By which all weights are multiplied in the end, so that their sum stays.
+    floored : bool
+        Whether weights may fall below the floor, and are raised to it.
+    noted : bool
+        Whether what is noted with its number are the weights after it, up to the share.
+    """
+
+    number: int
+    margins: Margins
+    change: Factors | Exponent
+    share: float = 1.0
+    floored: bool = True
+    noted: bool = False
+
+    def resume(self, weights: Values, margins: Values, initial: Values | float) -> Values:
+        """Return the next weights, given what is noted."""
+        return self.share * weights if self.noted else self.advance(weights, margins, initial)
+
+    def advance(self, weights: Values, margins: Values, initial: Values | float) -> Values:
+        """Return the next weights, none of which is below the floor."""
+        following = self.change(weights, margins)
+        if self.floored:
+            np.maximum(following, FLOOR * initial, out=following)
+        if self.share != 1.0:
+            following *= self.share
+        return following
+
+
+@dataclass(frozen=True, eq=False)
+class BootstrapSample:
+    """A bootstrap sample of the rows.
+
+    Attributes
+    ----------
+    drawn : ndarray
+        The weights of the rows: of rows without weights, how often each is drawn, in a byte.
+    places : mapping from int to int, optional
+        The place of a batch among the rows that count, by that of its first row among all.
+    generator : tuple
+        The kind of bit generator that drew it, and its state before.
+    """
+
+    drawn: NDArray[Any]
+    places: Mapping[int, int] | None
+    generator: tuple[type, Mapping[str, Any]]
+
+    @classmethod
+    def draw(
+        cls, rng: np.random.Generator, rows: int, initial: Values | None, places: Mapping[int, int] | None
+    ) -> BootstrapSample:
+        """Return a sample of rows with these weights."""
+        generator = type(rng.bit_generator), rng.bit_generator.state
+        drawn = count_draws(rng, rows) if initial is None else draw_bootstrap_weights(rng, rows, initial)
+        return cls(drawn, places, generator)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # another process draws it, once, which takes less than to send it; weighted rows are in no other process
+        kind, state = self.generator
+        places = None if self.places is None else tuple(self.places.items())
+        return _draw_again, (kind, pickle.dumps(state), len(self.drawn), places)
+
+    def weigh(self, batch: Table, first: int) -> Values:
+        """Return the weights of some rows."""
+        if self.places is not None:
+            if first not in self.places:
+                raise TableError("the rows of the scan come in other batches than before; boost a file of them")
+            first = self.places[first]
+        return self.drawn[first : first + len(batch)].astype(float)
+
+    def sum_observed(self, names: tuple[str, ...], batch: Table, first: int) -> Values:
+        """Return the weight of the rows in which each of some columns is observed."""
+        weights = self.weigh(batch, first)
+        return np.array([weights @ find_observed(batch.column(name)) for name in names])
+
+
+@lru_cache(maxsize=1)
+def _draw_again(
+    kind: type[np.random.BitGenerator], state: bytes, rows: int, places: tuple[tuple[int, int], ...] | None
+) -> BootstrapSample:
+    rng = np.random.Generator(kind())
+    # of this program's own making
+    rng.bit_generator.state = pickle.loads(state)
+    return BootstrapSample.draw(rng, rows, None, None if places is None else dict(places))
+
+
+@dataclass(frozen=True)
+class RowArrays:
+    """An array of each batch, by the place of its first row."""
+
+    parts: Mapping[int, NDArray[Any]]
+
+    def __add__(self, other: RowArrays) -> RowArrays:
+        return RowArrays({**self.parts, **other.parts})
+
+    def join(self) -> NDArray[Any]:
+        """Return the arrays in the order of the rows, as one."""
+        return np.concatenate([self.parts[first] for first in sorted(self.parts)])
+
+
+@dataclass(frozen=True)
+class SampleWeights:
+    """The weights of rows, as what they follow from.
+
+    Attributes
+    ----------
+    folder : str or None
+        Where notes are kept of rows that do not remember them.
+    initial : ndarray (rows,) or None
+        The weights of all rows before the first round; None where each is one.
+    filtered : bool
+        Whether the rows are some of those whose places batches tell.
+    rare : tuple of str
+        Columns of which a bootstrap sample may have no observed cell.
+    start : BootstrapSample, optional
+        That boosting has started anew from.
+    steps : tuple of Step
+        The steps since the last start.
+    """
+
+    folder: str | None
+    initial: Values | None = None
+    filtered: bool = False
+    rare: tuple[str, ...] = ()
+    start: BootstrapSample | None = None
+    steps: tuple[Step, ...] = ()
+
+    @classmethod
+    def of(cls, rows: Rows, folder: str | None, filtered: bool) -> SampleWeights:
+        """Return the weights of rows before the first round."""
+        initial = rows.sample().weights if rows.weighted else None
+        missing = {name: rows.count_missing(name) for name in rows.names}
+        most = 0 if rows.weighted else len(rows) - _RARELY_OBSERVED
+        return cls(folder, initial, filtered, tuple(name for name in missing if missing[name] > max(most, 0)))
+
+    def take_initial(self, rows: slice) -> Values | float:
+        """Return the initial weights of some rows of a batch."""
+        return 1.0 if self.initial is None else self.initial[rows]
+
+    def __call__(self, batch: Table, first: int) -> Values:
+        """Return the weights of some rows, given the place of the first of them."""
+        noted, step = self.resume(batch, first)
+        return noted[0] if step is None else step.resume(np.abs(noted[0]), noted[-1], initial_weights(batch))
+
+    def resume(self, batch: Table, first: int) -> tuple[NDArray[Any], Step | None]:
+        """Return what was noted of some rows with the last network, and the step that follows; their weights, and None,
+        where nothing was.
+        """
+        if self.steps:
+            noted = self.recall(batch, first, self.steps[-1].number)
+            if noted is not None:
+                return noted, self.steps[-1]
+        initial = initial_weights(batch)
+        weights = np.array(initial) if self.start is None else self.start.weigh(batch, first)
+        for step in self.steps:
+            weights = step.advance(weights, step.margins(batch), initial)
+        return weights[None], None
+
+    # -- notes ----------------------------------------------------------------------------------------------------
+
+    def recall(self, batch: Table, first: int, number: int) -> NDArray[Any] | None:
+        """Return what was noted of some rows with a network: weights and margins, or weights with the sign bits of
+        margins; None where nothing was.
+        """
+        known, noted = batch.remembered.get(_NOTED, (None, None))
+        if known == number or self.folder is None:
+            return noted if known == number else None
+        with suppress(OSError, ValueError, EOFError):
+            noted = np.load(self._path(first, number), allow_pickle=False)
+            return noted if noted.shape[1] == len(batch) else None
+        return None
+
+    def note(self, batch: Table, first: int, number: int, noted: NDArray[Any]) -> None:
+        """Note it in place of what was noted with the network before; in a folder, in a file that appears complete or
+        not at all.
+        """
+        batch.remembered[_NOTED] = number, noted
+        if self.folder is None:
+            return
+        with suppress(OSError):
+            file, unfinished = tempfile.mkstemp(".part", dir=self.folder)
+            with os.fdopen(file, "wb") as opened:
+                np.save(opened, noted)
+            os.replace(unfinished, self._path(first, number))
+            os.remove(self._path(first, number - 1))
+
+    def _path(self, first: int, number: int) -> str:
+        return os.path.join(self.folder or "", f"{first}-{number}.npy")
+
+    def judge(self, batch: Table, first: int, number: int, margins: Margins) -> NDArray[Any]:
+        """Return the weights of some rows and their margins with the next network (2, rows), and note them."""
+        noted = self.recall(batch, first, number)
+        if noted is None:
+            noted = np.stack([self(batch, first), margins(batch)])
+            self.note(batch, first, number, noted)
+        return noted
+
+    # -- what follows ---------------------------------------------------------------------------------------------
+
+    def add(self, step: Step) -> SampleWeights:
+        """Return the weights after one more step."""
+        return replace(self, steps=(*self.steps, step))
+
+    def scale(self, share: float) -> SampleWeights:
+        """Return the weights times a number."""
+        *earlier, last = self.steps
+        return replace(self, steps=(*earlier, replace(last, share=share)))
+
+    def restart(self, rows: Rows, rng: np.random.Generator) -> SampleWeights:
+        """Return the weights of a bootstrap sample, one in which each column is observed somewhere if such is drawn."""
+        forget_weights(rows)
+        places = _find_places(rows) if self.filtered else None
+        for _ in range(_MOST_TRIES):
+            start = BootstrapSample.draw(rng, len(rows), self.initial, places)
+            if not self.rare or (rows.learn(partial(start.sum_observed, self.rare)) > 0).all():
+                break
+        return replace(self, start=start, steps=())
+
+    def find_share(self, rows: Rows) -> float:
+        """Return what brings the sum of weights back to that of the initial ones."""
+        return rows.total_weight / rows.learn(partial(_sum_weights, self))
+
+    def list_all(self, rows: Rows) -> Values:
+        """Return the weights of all rows."""
+        return np.array(rows.learn(partial(_list_weights, self)).join())
+
+
+def forget_weights(rows: Rows) -> None:
+    """Forget what was noted of rows."""
+    rows.remembered.pop(_NOTED, None)
+
+
+def _sum_weights(weights: SampleWeights, batch: Table, first: int) -> float:
+    return float(weights(batch, first).sum())
+
+
+def _list_weights(weights: SampleWeights, batch: Table, first: int) -> RowArrays:
+    return RowArrays({first: weights(batch, first)})
+
+
+def _list_sizes(batch: Table, first: int) -> RowArrays:
+    return RowArrays({first: np.array([len(batch)])})
+
+
+def _find_places(rows: Rows) -> dict[int, int]:
+    """Return the place of each batch among the rows, by that which it tells of its first row."""
+    sizes = rows.learn(_list_sizes).parts
+    ends = np.cumsum([int(sizes[first][0]) for first in sorted(sizes)])
+    return dict(zip(sorted(sizes), [0, *ends.tolist()], strict=False))
