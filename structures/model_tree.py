@@ -21,8 +21,8 @@ from hybridbn.fitting.trees.regression_splits import (
     Growth,
     NodeRegression,
     RegressionRows,
+    RegressionView,
     grow_regressions,
-    grow_scanned_regressions,
     predict_by_depth,
 )
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
@@ -42,7 +42,7 @@ from hybridbn.structures.regression import (
     learn_regressors,
     predict_left_out,
     read_for_regression,
-    scan_regressors,
+    view_all_rows,
 )
 from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_boxes, make_distinct
 from hybridbn.variables import Continuous, Discrete, Values, Variable
@@ -59,6 +59,8 @@ GAIN = 0.01
 """A deeper tree, or weaker ridge, must lower the score of held-out rows by this share."""
 WIDTHS = (1.0, 0.5, 0.2, 0.05)
 """Factors of variances that are tried where depths are compared, as a few residuals may be far out."""
+ENTRIES = 1 << 16
+"""Trees grow together as long as their samples have at most so many rows."""
 SHARE = 0.7
 """Of the tests, tried at each node of several trees, so that these differ."""
 TESTED_NUMBERS = (3, 8)
@@ -280,7 +282,7 @@ class _Forest:
         elif source is not None:
             trees = self._grow_from_all_rows(tuned)
         elif not self.several:
-            trees = grow_regressions(rows, (self.weights * tuned.trust)[None], tuned.growth, self.rng)
+            trees = self._grow(rows, (self.weights * tuned.trust)[None], tuned.growth)
         network = self._join_leaves([_Group(trees, tuned.depth, self.tests)], tuned.noise, name)
         return Built(network, predict_left_out(self.regressors, tuned.noise, *tuned.held_out))
 
@@ -293,12 +295,12 @@ class _Forest:
         if not depth or count < FOLDS:
             return None
         own, rest = list(tuned.trees), replace(tuned.growth, depth=tuned.depth)
-        own += grow_regressions(rows, self.samples[len(own) :] * (self.weights * tuned.trust), rest, self.rng)
+        own += self._grow(rows, self.samples[len(own) :] * (self.weights * tuned.trust), rest)
         told, told_plainly = self._predict(rows, own, tuned.depth), plain._predict(plain_rows, constants, depth)
         mixed, alone = self._score([*told_plainly[:few], *told[few:FOLDS]])[1], self._score(told[:FOLDS])[1]
         if not self._is_less(mixed, alone, -NEARLY):
             return None
-        constants += grow_regressions(plain_rows, self.samples[FOLDS:] * self.weights, growth, self.rng)
+        constants += self._grow(plain_rows, self.samples[FOLDS:] * self.weights, growth)
         told_plainly = plain._predict(plain_rows, constants, depth)
         least = tuned.scores if tuned.depth else judge_left_out(self.regressors)[2]
         best: tuple[list[_Group], ResidualMixture, _HeldOut] | None = None
@@ -337,8 +339,18 @@ class _Forest:
         # what is known of the sample's own rows is not needed elsewhere
         none = np.empty(0, dtype=np.intp)
         tests = [test._replace(codes=none, left_out=none) for test in self.tests]
-        rows = scan_regressors(self.regressors, tests, tuned.judge)
-        return grow_scanned_regressions(rows, 1, replace(tuned.growth, depth=tuned.depth), self.rng)
+        view = view_all_rows(self.regressors, tests, tuned.judge)
+        return grow_regressions(view, 1, replace(tuned.growth, depth=tuned.depth), self.rng)
+
+    def _grow(self, rows: RegressionRows, weights: Values, growth: Growth) -> list[TreeNode[NodeRegression]]:
+        """Grow trees from the rows of the sample, which count so much in each tree (trees, rows)."""
+        together = max(1, ENTRIES // len(self.target))
+        trees: list[TreeNode[NodeRegression]] = []
+        for first in range(0, len(weights), together):
+            part = weights[first : first + together]
+            view = RegressionView.of(rows, part, self.regressors.data.table)
+            trees += grow_regressions(view, len(part), growth, self.rng)
+        return trees
 
     def _draw_samples(self, trees: int) -> NDArray[np.uint8]:
         """Return how often the rows occur in the samples that trees for tuning grow from, (models, rows)."""
@@ -367,7 +379,7 @@ class _Forest:
         """Return the tests of the columns that lower the squared error most: few of them, and more if there are any."""
         gains = np.zeros(len(self.tests))
         growth = replace(self._choose_growth(RIDGES[0]), depth=min(self.depth, CHOICE_DEPTH))
-        for tree in grow_regressions(rows, self.samples[:FOLDS] * self.weights, growth, self.rng):
+        for tree in self._grow(rows, self.samples[:FOLDS] * self.weights, growth):
             _add_gains(tree, gains)
         order = np.argsort(-gains, kind="stable").tolist()
         categories = [i for i in order if isinstance(self.tests[i].variable, Discrete)][:TESTED_CATEGORIES]
@@ -397,10 +409,10 @@ class _Forest:
         """
         growth, depth, trees, rows = self._choose(rows, choices)
         if depth:
-            trees += grow_regressions(rows, self.samples[FOLDS:] * self.weights, growth, self.rng)
+            trees += self._grow(rows, self.samples[FOLDS:] * self.weights, growth)
         tuned, trust = self._judge(rows, growth, depth, trees, np.ones(len(self.target)))
         if depth and (trust < 1).any():
-            trees = grow_regressions(rows, self.samples * (self.weights * trust), growth, self.rng)
+            trees = self._grow(rows, self.samples * (self.weights * trust), growth)
             robust, _ = self._judge(rows, growth, depth, trees, trust)
             if is_clearly_less(robust.scores, tuned.scores, self.weights):
                 # folds deal out each row once, so that one tree of them judges rows that are in none
@@ -417,7 +429,7 @@ class _Forest:
         for kept in choices:
             own, self.tests = rows.take(kept), [tests[i] for i in kept]
             for ridge in self.ridges if best is None else [best[0]]:
-                trees = grow_regressions(own, some * self.weights, self._choose_growth(ridge), self.rng)
+                trees = self._grow(own, some * self.weights, self._choose_growth(ridge))
                 for depth, loss in enumerate(self._measure_losses(own, trees)):
                     if best is None or loss < least * (1 - GAIN):
                         least, best = loss, (ridge, depth, trees, kept)

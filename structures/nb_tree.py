@@ -4,10 +4,10 @@ leaf.
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,23 +16,21 @@ from numpy.typing import NDArray
 from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Statistics
-from hybridbn.fitting.counting import Counts
+from hybridbn.fitting.counting import Counts, Names
 from hybridbn.fitting.discretize import equal_frequency, mdl
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.fitting.trees.column_splits import (
-    CodedColumns,
     ColumnCriterion,
+    ColumnReader,
     ColumnView,
     GainRatio,
-    ScannedColumns,
     Utility,
     Variance,
-    choose_grain,
     grow_by_tests,
     mass_of,
 )
-from hybridbn.fitting.trees.growth import Route, Sample, TreeNode, leaves
+from hybridbn.fitting.trees.growth import Route, TreeNode, leaves, locate_rows
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
@@ -40,10 +38,10 @@ from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder, name_hidden_node
-from hybridbn.structures.training_data import CollectStatistics, TrainingData, read_data_with_target
+from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_distinct
-from hybridbn.tables import Rows, Table
-from hybridbn.variables import Continuous, Discrete, Values, Variable
+from hybridbn.tables import Table
+from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["nb_tree"]
 
@@ -51,6 +49,8 @@ INTERVALS = 8
 """Of a number column, for tests in a tree with a continuous target."""
 LEAST_ROWS = 2.0
 """At least two branches have so much weight, unless it is said how much."""
+MOST_FAMILIES = 2**17
+"""Densities of all leaves together that are learned in a pass, before they are joined."""
 _DENSE = 4
 """Counts of which one in so many is not zero are kept as they are."""
 
@@ -151,8 +151,8 @@ def nb_tree(
     if criterion is None:
         criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
     tests = {column: _choose_intervals(read, column, isinstance(criterion, Utility)) for column in read.attributes}
-    reader = _read_columns(read, tests)
-    view = reader.view(read.rows)
+    reader = ColumnReader({column: read.variable(column) for column in (*tests, target)}, tests, target)
+    view = ColumnView(read.rows, reader)
     binary = not discrete if binary is None else binary
     if least_branch is None:
         least_branch = max(float(least), LEAST_ROWS) if isinstance(criterion, GainRatio) else LEAST_ROWS
@@ -185,92 +185,32 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
 
 
 @dataclass(frozen=True)
-class _ReadColumns:
-    """Reads what tests look at.
+class _CollectInNodes:
+    """Collects the statistics of families in the rows of a batch at each of some nodes.
 
     Attributes
     ----------
-    variables : mapping from column to Variable
-    tests : mapping from attribute to Discrete
-        What is tested of it.
-    target : str
-    grain : float
+    read : ColumnReader
+    roles : mapping from column to Role
+    families : mapping from nodes, by the ways to them, to families, whose children are their last columns
     """
 
-    variables: Mapping[str, Variable]
-    tests: Mapping[str, Discrete]
-    target: str
-    grain: float
-
-    def __call__(self, table: Table, first: int) -> CodedColumns:
-        """Return the columns of consecutive rows."""
-        codes = []
-        for column, variable in self.tests.items():
-            own = table.coded(self.variables[column])
-            if not isinstance(self.variables[column], Discrete):
-                own = np.where(np.isnan(own), -1, np.searchsorted(np.array(variable.cuts or ()), own, side="right"))
-            codes.append(own)
-        target = table.coded(self.variables[self.target])
-        counted = (target >= 0 if self.classes else ~np.isnan(target)) & (table.weights > 0)
-        whole = bool(counted.all())
-        return CodedColumns(
-            codes,
-            self.sizes,
-            self.ordered,
-            target,
-            self.classes,
-            table.weights,
-            None if whole else counted,
-            grain=self.grain,
-            first=first,
-        )
-
-    @property
-    def sizes(self) -> list[int]:
-        """The numbers of what is told apart."""
-        return [len(variable) for variable in self.tests.values()]
-
-    @property
-    def ordered(self) -> list[bool]:
-        """Which of them are intervals."""
-        return [variable.cuts is not None for variable in self.tests.values()]
-
-    @property
-    def classes(self) -> int:
-        """The number of classes, 0 of a number."""
-        target = self.variables[self.target]
-        return len(target) if isinstance(target, Discrete) else 0
-
-    def view(self, table: Rows) -> ColumnView:
-        """Return the columns of a table, which may be read in passes."""
-        if not table.is_scanned:
-            return self(table.sample(), 0)
-        variables = list(self.variables.values())
-        return ScannedColumns(table, variables, self, self.sizes, self.ordered, self.classes, self.grain)
-
-
-def _read_columns(data: TrainingData, tests: Mapping[str, Discrete]) -> _ReadColumns:
-    assert data.target is not None
-    variables = {name: data.variable(name) for name in (*tests, data.target)}
-    return _ReadColumns(variables, tests, data.target, choose_grain(data.rows.total_weight, len(data.rows)))
-
-
-@dataclass(frozen=True)
-class _CollectInNodes:
-    """Collects the statistics of columns in the rows of a batch at each of some nodes."""
-
-    read: _ReadColumns
-    routes: tuple[Route, ...]
-    collect: CollectStatistics
+    read: ColumnReader
+    roles: Mapping[str, Role]
+    families: Mapping[Route, Sequence[Names]]
 
     def __call__(self, table: Table, first: int) -> Any:
-        """Return the statistics by the numbers of the nodes."""
-        names = dict.fromkeys(name for child, given in self.collect.parents.items() for name in (child, *given))
-        variables = [self.read.variables[name] for name in names]
+        """Return the statistics by the numbers of the nodes and by families."""
         collected: dict[Any, Any] = {}
-        for place, (rows, weights) in enumerate(self.read(table, first).locate(self.routes)):
+        _, samples = locate_rows(self.read, table, first, list(self.families))
+        for place, (families, (rows, weights)) in enumerate(zip(self.families.values(), samples, strict=True)):
+            variables = [self.read.variables[name] for name in dict.fromkeys(itertools.chain(*families))]
             columns = {variable.name: table.coded(variable)[rows] for variable in variables}
-            collected[place] = self.collect(Table.from_arrays(variables, columns, weights=weights))
+            data = TrainingData(Table.from_arrays(variables, columns, weights=weights), self.roles, None)
+            for names in families:
+                *parents, child = map(data.variable, names)
+                fitter = data.fitter(names[-1], names[:-1])
+                collected[place, names] = fitter.statistics(data.rows, child, tuple(parents))
         return Counts(collected)
 
 
@@ -281,13 +221,13 @@ class _TreeNetwork:
         self,
         data: TrainingData,
         name: str,
-        read: _ReadColumns,
+        read: ColumnReader,
         root: TreeNode[Values],
     ) -> None:
         self.data, self.read, self.target, self.tests = data, read, read.target, read.tests
         self.starts = np.concatenate([[0], np.cumsum(read.sizes, dtype=np.intp)])
-        # of columns in nodes of a table that is read in passes
-        self.statistics: dict[tuple[int, tuple[str, ...]], Statistics] = {}
+        # of families in leaves
+        self.fitted: dict[tuple[int, Names], Potential] = {}
         self.columns = list(self.tests)
         self.leaves = leaves(root)
         self.counts = _LeafCounts(self.leaves)
@@ -305,25 +245,40 @@ class _TreeNetwork:
         target, fitter = self.data.variable(self.target), self.data.fitter(self.target, ())
         if isinstance(target, Discrete) and counts_suffice(fitter):
             counts = self.counts.collect(slice(self.starts[-1], None))[:, :, 0]
-            own = Multinomial(target, (self.hidden,), table=fitter.tables(counts))
-            potentials += [own, *(self._tabulate(place, own.table) for place in range(len(self.columns)))]
+            classes = Multinomial(target, (self.hidden,), table=fitter.tables(counts))
+            tables = [self._tabulate(place, classes.table) for place in range(len(self.columns))]
+            potentials.append(classes)
         else:
-            potentials.append(self._join_leaves(self.target, lambda leaf: self._fit_in_leaf(leaf, self.target, ())))
-            potentials += [self._build_cases(place) for place in range(len(self.columns))]
+            self._fit_in_leaves([(leaf, (self.target,)) for leaf in self.leaves])
+            potentials.append(
+                self._join_leaves(self.target, lambda leaf: Case(self.fitted.pop((id(leaf), (self.target,)))))
+            )
+            tables = [None] * len(self.columns)
+        together = max(1, MOST_FAMILIES // len(self.leaves))
+        for first in range(0, len(self.columns), together):
+            places = range(first, min(first + together, len(self.columns)))
+            listed = [
+                (leaf, self._find_family(leaf, place))
+                for place in places
+                if tables[place] is None
+                for leaf in self.leaves
+            ]
+            self._fit_in_leaves([(leaf, names) for leaf, names in listed if names])
+            potentials += [tables[place] or self._build_cases(place) for place in places]
         return Network(potentials)
 
-    def _tabulate(self, place: int, classes: Values) -> Potential:
-        """Return the densities of an attribute in all leaves: as one table where they are tables of what was
+    def _tabulate(self, place: int, classes: Values) -> Multinomial | None:
+        """Return the densities of an attribute in all leaves as one table, None where they are not tables of what was
         counted.
         """
         column = self.columns[place]
         variable, target = self.data.variable(column), self.data.variable(self.target)
         fitter = self.data.fitter(column, (self.target,))
         if not (isinstance(variable, Discrete) and counts_suffice(fitter)):
-            return self._build_cases(place)
+            return None
         own = self.counts.collect(slice(*self.starts[place : place + 2]))
         if not own.any(axis=(1, 2)).all():
-            return self._build_cases(place)
+            return None
         below = np.array([bool(leaf.boxes) for leaf in self.leaves])
         unseen = ~own.any(axis=1, keepdims=True) & below[:, None, None]
         table = fitter.tables(own)
@@ -333,7 +288,7 @@ class _TreeNetwork:
         return Multinomial(variable, (self.hidden, target), table=self._confine_to_boxes(table, place))
 
     def _build_cases(self, place: int) -> Potential:
-        return self._join_leaves(self.columns[place], lambda leaf: self._fit_attribute(leaf, place))
+        return self._join_leaves(self.columns[place], lambda leaf: self._confine_to_box(leaf, place))
 
     def _confine_to_boxes(self, table: Values, place: int) -> Values:
         """Confine the densities of a tested attribute to the leaves' parts of its range (leaves, classes, states)."""
@@ -355,76 +310,81 @@ class _TreeNetwork:
             parts.append(f"{variable.name}: {told}")
         return "; ".join(parts) or "all"
 
-    def _fit_attribute(self, leaf: TreeNode[Values], place: int) -> Case:
+    def _find_family(self, leaf: TreeNode[Values], place: int) -> Names:
+        """Return the family whose density an attribute has in a leaf; none where it has a single state."""
+        column, box = self.columns[place], leaf.boxes.get(place)
+        if box is not None and len(box) == 1:
+            return () if isinstance(self.data.variable(column), Discrete) else (column,)
+        return self.target, column
+
+    def _confine_to_box(self, leaf: TreeNode[Values], place: int) -> Case:
         """Return the density of an attribute in a leaf: confined to the leaf's part of its range where it was
         tested.
         """
         column, box = self.columns[place], leaf.boxes.get(place)
+        variable, names = self.data.variable(column), self._find_family(leaf, place)
+        if not names:
+            assert isinstance(variable, Discrete)
+            assert box is not None
+            return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
+        potential = self.fitted.pop((id(leaf), names))
         if box is None:
-            return self._fit_in_leaf(leaf, column, (self.target,))
-        variable = self.data.variable(column)
-        parents = (self.target,) if len(box) > 1 else ()
+            return Case(potential)
         if isinstance(variable, Discrete):
-            if len(box) == 1:
-                return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
-            table = self._fit_in_leaf(leaf, column, parents).potential.table  # type: ignore[attr-defined]
-            given = tuple(v for v in map(self.data.variable, parents) if isinstance(v, Discrete))
+            table = potential.table  # type: ignore[attr-defined]
+            given = tuple(v for v in map(self.data.variable, names[:-1]) if isinstance(v, Discrete))
             return Case(Multinomial(variable, given, table=_confine(table, box)))
-        low, high = find_interval(self.tests[column].cuts or (), box)
-        fitted = self._fit_in_leaf(leaf, column, parents)
-        return Case(fitted.potential, low, high)
+        return Case(potential, *find_interval(self.tests[column].cuts or (), box))
 
-    def _fit_in_leaf(self, leaf: TreeNode[Values], column: str, parents: tuple[str, ...]) -> Case:
-        """Learn a potential from the rows of a leaf, or of the nearest node above where that is possible."""
-        node: TreeNode[Values] | None = leaf
-        failure: TableError | None = None
-        while node is not None:
-            if mass_of(node) > 0:
+    def _fit_in_leaves(self, wanted: Sequence[tuple[TreeNode[Values], Names]]) -> None:
+        """Learn the potentials of families in leaves, from the rows of the leaf, or of the nearest node above where
+        that is possible; in one pass for the leaves, and one more as long as some must be learned further above.
+        """
+        failures: dict[tuple[int, Names], TableError] = {}
+        pending: list[tuple[TreeNode[Values], TreeNode[Values] | None, Names]]
+        pending = [(leaf, leaf, names) for leaf, names in wanted]
+        while pending:
+            tried = [
+                (leaf, _find_node_with_rows(node, failures.get((id(leaf), names))), names)
+                for leaf, node, names in pending
+            ]
+            statistics = self._collect_statistics([(node, names) for _, node, names in tried])
+            pending = []
+            for leaf, node, names in tried:
                 try:
-                    return Case(self._fit_in_node(node, column, parents))
+                    self.fitted[id(leaf), names] = self._fit_in_node(node, names, statistics.get((id(node), names)))
                 except TableError as error:  # a column may be constant, or nowhere observed, in a leaf
-                    failure = failure or error
-            node = node.parent
-        assert failure is not None
-        raise failure
+                    failures.setdefault((id(leaf), names), error)
+                    pending.append((leaf, node.parent, names))
 
-    def _fit_in_node(self, node: TreeNode[Values], column: str, parents: tuple[str, ...]) -> Potential:
-        names = (*parents, column)
-        variables = [self.data.variable(name) for name in names]
-        fitter = self.data.fitter(column, parents)
-        if self.data.rows.is_scanned and fitter.asks_counter:
-            if (id(node), names) not in self.statistics:
-                self._collect_statistics(node, names)
-            return fitter.potential(self.statistics[id(node), names])
-        sample = self._samples[id(node)] if self.data.rows.is_scanned else node.sample
-        rows = self.data.in_memory.table.select(names).take(sample.rows).with_weights(sample.weights)
-        return fitter.fit(rows, variables[-1], tuple(variables[:-1]))
+    def _fit_in_node(self, node: TreeNode[Values], names: Names, statistics: Statistics | None) -> Potential:
+        *parents, child = map(self.data.variable, names)
+        fitter = self.data.fitter(names[-1], names[:-1])
+        if statistics is not None:
+            return fitter.potential(statistics)
+        table = self.data.in_memory.table
+        _, (sample,) = locate_rows(self.read, table, 0, [node.route])
+        rows = table.select(names).take(sample.rows).with_weights(sample.weights)
+        return fitter.fit(rows, child, tuple(parents))
 
-    @cached_property
-    def _samples(self) -> dict[int, Sample]:
-        """The rows of each node in a sample of all rows."""
-        nodes = [*{id(node): node for leaf in self.leaves for node in _list_way_up(leaf)}.values()]
-        block = self.read(self.data.in_memory.table, 0)
-        return dict(zip(map(id, nodes), block.locate([node.sample for node in nodes]), strict=True))
-
-    def _collect_statistics(self, node: TreeNode[Values], names: tuple[str, ...]) -> None:
-        """Learn in a pass what some columns have in all leaves, or, where a leaf has nothing, in all nodes above."""
-        above = {id(other): other for leaf in self.leaves for other in _list_way_up(leaf)[1:]}
-        nodes = self.leaves if node.split is None else [*above.values()]
-        parents = {names[-1]: names[:-1]}
-        for column in self.columns:
-            target = isinstance(self.data.variable(self.target), Discrete)
-            is_table = target and isinstance(self.data.variable(column), Discrete)
-            given = names[:-1] if names[-1] == column else (self.target,)
-            if not is_table and self.data.fitter(column, given).asks_counter:
-                parents[column] = given
-        collect = CollectStatistics(self.data.roles, parents)
-        variables = [self.data.variable(name) for name in (*self.columns, self.target)]
-        routes = tuple(one.sample for one in nodes)
-        collected: Any = self.data.rows.learn(_CollectInNodes(self.read, routes, collect), variables)
-        for place, statistics in collected.items():
-            for child, given in parents.items():
-                self.statistics[id(nodes[place]), (*given, child)] = statistics[child]
+    def _collect_statistics(
+        self, wanted: Sequence[tuple[TreeNode[Values], Names]]
+    ) -> dict[tuple[int, Names], Statistics]:
+        """Return in a pass what fitters that ask a counter only need of families in nodes."""
+        families: dict[Route, list[Names]] = {}
+        nodes = {}
+        for node, names in wanted:
+            if self.data.fitter(names[-1], names[:-1]).asks_counter:
+                listed = families.setdefault(node.route, [])
+                nodes[node.route] = id(node)
+                if names not in listed:
+                    listed.append(names)
+        if not families:
+            return {}
+        variables = [self.data.variable(name) for name in (*self.tests, self.target)]
+        collected = self.data.rows.learn(_CollectInNodes(self.read, self.data.roles, families), variables)
+        numbers = [*nodes.values()]
+        return {(numbers[place], names): statistics for (place, names), statistics in collected.items()}
 
     def _join_leaves(self, column: str, make: Callable[[TreeNode[Values]], Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""
@@ -549,6 +509,16 @@ def _estimate_mass(leaf: TreeNode[Values]) -> float:
         probability *= float((mass + 2 * (0.5 * share + 0.5 / len(split.masses))) / (known + 2))
         node = node.parent
     return probability
+
+
+def _find_node_with_rows(node: TreeNode[Values] | None, failure: TableError | None) -> TreeNode[Values]:
+    """Return a node, or the nearest one above, that rows reach, or raise the error of those below."""
+    while node is not None and not mass_of(node) > 0:
+        node = node.parent
+    if node is None:
+        assert failure is not None
+        raise failure
+    return node
 
 
 def _list_way_up(leaf: TreeNode[Values]) -> list[TreeNode[Values]]:

@@ -20,15 +20,15 @@ from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials, Role
 from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
-from hybridbn.fitting.trees.growth import TreeNode
+from hybridbn.fitting.trees.growth import Route, TreeNode
 from hybridbn.fitting.trees.regression_splits import (
     LEAST_VARIANCE,
     Growth,
     NodeRegression,
     RegressionBatch,
     RegressionRows,
-    ScannedRegressionRows,
-    grow_scanned_regressions,
+    RegressionView,
+    grow_regressions,
     predict_by_depth,
 )
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -60,7 +60,7 @@ __all__ = [
     "predict_left_out",
     "read_for_regression",
     "regression",
-    "scan_regressors",
+    "view_all_rows",
 ]
 
 
@@ -118,9 +118,9 @@ def build_regression_network(regressors: Regressors) -> Built:
     rows, variance = np.arange(len(residuals)), np.array([_measure_variance(residuals)])
     noise, variances, _ = judge_left_out(regressors)
     if regressors.source is not None:
-        node = TreeNode(None, NodeRegression(root, float(variance[0]), 0.0, 0.0, np.empty(0)))
-        scanned = scan_regressors(regressors, trust=RowTrust([node], 0, noise) if regressors.robust else None)
-        (tree,) = grow_scanned_regressions(scanned, 1, Growth(0.0, depth=0), np.random.default_rng(0))
+        node = TreeNode(Route(), NodeRegression(root, float(variance[0]), 0.0, 0.0, np.empty(0)))
+        view = view_all_rows(regressors, trust=RowTrust([node], 0, noise) if regressors.robust else None)
+        (tree,) = grow_regressions(view, 1, Growth(0.0, depth=0), np.random.default_rng(0))
         root = tree.statistics.coefficients
     network = build_linear_network(regressors, root[None], variance, noise)
     return Built(network, predict_left_out(regressors, noise, regressors.target - residuals, variances, rows))
@@ -633,7 +633,7 @@ class RowTrust:
         return total / len(self.trees)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _RegressorReader:
     """Reads the regressors, the target and the tests of batches of rows.
 
@@ -704,12 +704,12 @@ class _RegressorReader:
         )
 
 
-def scan_regressors(
+def view_all_rows(
     regressors: Regressors,
     tests: Sequence[ColumnCodes] = (),
     trust: RowTrust | None = None,
-) -> ScannedRegressionRows:
-    """Return all rows of a table that is read in passes, with the regressors of a sample of them.
+) -> RegressionView:
+    """Return all rows, with the regressors of a sample of them.
 
     Parameters
     ----------
@@ -736,7 +736,7 @@ def scan_regressors(
     )
     variables = [source.variable(name) for name in source.roles]
     sizes, variance = tuple(test.size for test in tests), float(np.var(regressors.target))
-    return ScannedRegressionRows(source.rows, variables, reader, sizes, regressors.ridge, variance)
+    return RegressionView(source.rows, reader, variables, sizes, regressors.ridge, variance)
 
 
 def fill_column(network: Network, data: TrainingData, name: str, names: Sequence[str]) -> tuple[Values, Values | None]:

@@ -2,23 +2,28 @@
 definitions.
 """
 
+import pickle
+
 import numpy as np
 import pytest
 from scipy import stats
 
+import hybridbn as hb
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, MarginalLikelihood, Spectrum, regress_towards
-from hybridbn.fitting.trees.column_splits import CodedColumns, GainRatio, Utility, grow_by_tests, mass_of
-from hybridbn.fitting.trees.growth import BestFirst, Levels, Sample, Split, grow, leaves
+from hybridbn.fitting.trees.column_splits import ColumnReader, ColumnView, GainRatio, Utility, grow_by_tests, mass_of
+from hybridbn.fitting.trees.growth import BestFirst, Levels, LocatedRows, Route, Sample, Split, grow, leaves
 from hybridbn.fitting.trees.likelihood_splits import grow_cells, make_class_models
 
 
 class LeastSquares:
     """The cut of an ordered column that leaves the least sum of squares of a target."""
 
-    def __init__(self, columns, target, least=5.0):
+    def __init__(self, columns, target, weights, least=5.0):
         self.columns, self.target, self.least = columns, target, least
+        self.located = LocatedRows([Sample(np.arange(len(weights)), weights)], columns)
 
-    def measure(self, samples):
+    def measure(self, routes):
+        samples = map(self.located.locate, routes)
         return [float(weights @ self.target[rows]) for rows, weights in samples]
 
     def best(self, nodes):
@@ -26,7 +31,7 @@ class LeastSquares:
 
     def _best(self, node):
         best = None
-        rows, weights = node.sample
+        rows, weights = self.located.locate(node.route)
         for column, codes in enumerate(self.columns):
             for cut in range(1, int(codes.max()) + 1):
                 side = (codes[rows] >= cut).astype(int)
@@ -51,20 +56,22 @@ def data(rows=400, holes=0.0, seed=0):
     return columns, target, rng.uniform(0.5, 2, rows)
 
 
-def described(root):
-    return [(leaf.boxes.keys(), leaf.sample.rows.tolist(), leaf.sample.weights.tolist()) for leaf in leaves(root)]
+def described(root, located):
+    samples = [(leaf.boxes.keys(), *located.locate(leaf.route)) for leaf in leaves(root)]
+    return [(columns, rows.tolist(), weights.tolist()) for columns, rows, weights in samples]
 
 
 @pytest.mark.parametrize("holes", [0.0, 0.2])
 def test_every_order_grows_the_same_tree_whose_leaves_share_out_the_rows(holes):
     columns, target, weights = data(holes=holes)
-    criterion = LeastSquares(columns, target)
+    criterion = LeastSquares(columns, target, weights)
+    locate = criterion.located.locate
     orders = (Levels(), BestFirst(10**6, lambda split: True))
-    trees = [grow(columns, weights, criterion, order) for order in orders]
-    assert described(trees[0][0]) == described(trees[1][0])
+    trees = [grow([Route()], criterion, order) for order in orders]
+    assert described(trees[0][0], criterion.located) == described(trees[1][0], criterion.located)
     assert len(leaves(trees[0][0])) > 5
     for node in trees[0]:
-        rows = node.sample.rows
+        rows, own = locate(node.route)
         assert (np.diff(rows) > 0).all()
         for column, box in node.boxes.items():
             assert np.isin(columns[column][rows], [-1, *box]).all()
@@ -72,19 +79,19 @@ def test_every_order_grows_the_same_tree_whose_leaves_share_out_the_rows(holes):
             shared = np.zeros(len(weights))
             for child in node.children:
                 assert child.parent is node
-                np.add.at(shared, child.sample.rows, child.sample.weights)
-            np.testing.assert_allclose(shared[rows], node.sample.weights)
+                np.add.at(shared, *locate(child.route))
+            np.testing.assert_allclose(shared[rows], own)
     assert [node.level for node in leaves(trees[0][0], 1)] == [1, 1]
 
 
 def test_growing_best_first_makes_the_best_of_few_leaves():
     columns, target, weights = data()
-    criterion = LeastSquares(columns, target)
-    nodes = grow(columns, weights, criterion, BestFirst(5, lambda split: True))
+    criterion = LeastSquares(columns, target, weights)
+    nodes = grow([Route()], criterion, BestFirst(5, lambda split: True))
     assert sum(node.split is None for node in nodes) == 5
     gains = [node.split.gain for node in nodes if node.split is not None]
     assert all(node.split is not None or criterion.best([node])[0].gain <= min(gains) for node in nodes)
-    refused = grow(columns, weights, criterion, BestFirst(5, lambda split: split.column == 0))
+    refused = grow([Route()], criterion, BestFirst(5, lambda split: split.column == 0))
     assert {node.split.column for node in refused if node.split is not None} == {0}
 
 
@@ -92,11 +99,15 @@ def test_growing_best_first_makes_the_best_of_few_leaves():
 def test_counts_of_nodes_are_those_of_their_rows_and_add_up_over_batches(criterion, binary):
     columns, target, weights = data(600, holes=0.15)
     classes = np.digitize(target, [-1.0, 2.0])
-    coded = CodedColumns(columns, [6] * 4, [True] * 4, classes, 3, weights)
-    root = grow_by_tests(coded, criterion, 2, 10.0, 2.0, binary)
+    numbers = {f"x{i}": np.where(codes < 0, np.nan, codes) for i, codes in enumerate(columns)}
+    table = hb.Table({**numbers, "c": classes.astype(str)}, weights=weights)
+    tests = {name: hb.Discrete(name, cuts=(0.5, 1.5, 2.5, 3.5, 4.5)) for name in numbers}
+    read = ColumnReader({variable.name: variable for variable in table.variables}, tests, "c")
+    root = grow_by_tests(ColumnView(table, read), criterion, 2, 10.0, 2.0, binary)
+    coded = read(table, 0)
     assert root.children
     for leaf in leaves(root):
-        rows, own = leaf.sample
+        rows, own = coded.locate(leaf.route)
         assert mass_of(leaf) == pytest.approx(own.sum())
         expected = np.zeros((3, 25))
         np.add.at(expected[:, 24], classes[rows], own)
@@ -105,7 +116,7 @@ def test_counts_of_nodes_are_those_of_their_rows_and_add_up_over_batches(criteri
             np.add.at(expected, (classes[rows][seen], 6 * number + column[rows][seen]), own[seen])
         np.testing.assert_allclose(leaf.statistics, expected, atol=1e-12)
         half = len(rows) // 2
-        batches = coded.counts([Sample(rows[:half], own[:half]), Sample(rows[half:], own[half:])])
+        batches = coded.count_samples([Sample(rows[:half], own[:half]), Sample(rows[half:], own[half:])])
         np.testing.assert_allclose(batches.sum(axis=0), expected, atol=1e-12)
 
 
@@ -150,3 +161,25 @@ def test_penalties_are_judged_by_their_definitions():
         np.testing.assert_allclose(drawn[1:], spectrum.slopes(penalty), rtol=1e-6, atol=1e-7)
     np.testing.assert_allclose(np.diff(likely), -np.diff(logs), atol=1e-9)
     assert spectrum.best_penalty(y @ y, penalties, MarginalLikelihood(40.0)) == penalties[np.argmax(logs)]
+
+
+def test_what_is_kept_of_rows_goes_with_its_owner_and_stays_in_its_process():
+    table = hb.Table({"x": [1.0, 2.0]})
+    owner, made = (lambda: None), []
+    for rows in (table, table.select("x"), table):
+        assert rows.keep(owner, lambda: made.append(1) or len(made)) == 1
+    (kept,) = table.remembered.values()
+    assert len(kept.made) == 1
+    assert pickle.loads(pickle.dumps(table)).keep(owner, lambda: "made anew") == "made anew"
+    del owner
+    assert not kept.made
+
+
+def test_wide_columns_are_tested_in_passes_as_in_memory():
+    rng = np.random.default_rng(0)
+    columns = {"wide": rng.integers(5000, size=4000).astype(str), "a": rng.choice(["u", "v"], 4000)}
+    columns["c"] = np.where((columns["a"] == "u") ^ (columns["wide"] < "3"), "p", "q")
+    nets = [hb.structures.nb_tree(rows, "c", least=500.0) for rows in (hb.Table(columns), hb.scan(columns))]
+    assert nets[0].variable("c leaf") == nets[1].variable("c leaf")
+    table = hb.Table(columns)
+    np.testing.assert_allclose(nets[0].log_density(table), nets[1].log_density(table), rtol=1e-12)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,13 @@ from hybridbn.fitting.trees.growth import TreeNode
 from hybridbn.fitting.trees.regression_splits import (
     Growth,
     NodeRegression,
+    RegressionView,
     grow_regressions,
-    grow_scanned_regressions,
     predict_by_depth,
 )
 from hybridbn.structures import model_tree, regression
 from hybridbn.structures.model_tree import _choose_cuts
-from hybridbn.structures.regression import learn_regressors, read_for_regression, scan_regressors
+from hybridbn.structures.regression import learn_regressors, read_for_regression, view_all_rows
 
 pytest.importorskip("pyarrow")
 
@@ -86,20 +85,22 @@ def test_a_level_by_a_pass_is_that_of_rows_in_memory(tmp_path: Path) -> None:
     scan = hb.scan(write(tmp_path, data), weights="w", sample=300)
     regressors = learn_regressors(*read_for_regression(scan, "y", "auto", None))
     tests = [_choose_cuts(regressors, name) for name in ("x", "u", "c")]
-    rows = scan_regressors(regressors, tests)
+    view = view_all_rows(regressors, tests)
     growth, before = Growth(0.5, depth=2), scan.passes.made
-    trees = grow_scanned_regressions(rows, 1, growth, np.random.default_rng(0))
+    trees = grow_regressions(view, 1, growth, np.random.default_rng(0))
     assert scan.passes.made == before + 3
     table = read_weighted(data)
-    block, weights = rows.read(table.with_variables(rows.variables), 0)
+    batch = view.read(table.with_variables(view.variables), 0)
+    block, ((_, weights),) = batch.rows, batch.roots
     seen = [row for row in range(700) if data["y"][row] is not None and data["w"][row] > 0]
     np.testing.assert_allclose(block.target * regressors.unit, [data["y"][row] for row in seen])
-    known = grow_regressions(block, weights, growth, np.random.default_rng(0))
+    known = grow_regressions(RegressionView.of(block, weights[None], table), 1, growth, np.random.default_rng(0))
     for (test, coefficients), (other, expected) in zip(describe(trees), describe(known), strict=True):
         assert test == other
         np.testing.assert_allclose(coefficients, expected, rtol=1e-9, atol=1e-9)
     assert sum(test is not None for test, _ in describe(trees)) >= 2
-    one_batch = grow_scanned_regressions(replace(rows, table=table), len(weights), growth, np.random.default_rng(0))
+    view.rows = table
+    one_batch = grow_regressions(view, 1, growth, np.random.default_rng(0))
     np.testing.assert_allclose(
         predict_by_depth(one_batch[-1], block, 2), predict_by_depth(trees[-1], block, 2), rtol=1e-9, atol=1e-9
     )

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.fitting.trees.regression_splits import Growth, RegressionRows, grow_regressions
+from hybridbn.fitting.trees.regression_splits import Growth, RegressionRows, RegressionView, grow_regressions
 from hybridbn.inference.engines import Engine
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.structures import model_tree, regression
@@ -342,7 +342,7 @@ def test_slopes_along_heavy_tails_change_less():
     assert tails[1] > 3 > tails[0]
     rows = RegressionRows(x, x.sum(axis=1) * (1 + side), side[:, None], (2,), np.zeros(2))
     growth = Growth(np.array([0.0, 1000.0]), level=0.0, depth=1)
-    (tree,) = grow_regressions(rows, np.ones((1, 300)), growth, rng)
+    (tree,) = grow_regressions(RegressionView.of(rows, np.ones((1, 300)), hb.Table(data)), 1, growth, rng)
     free, drawn = np.abs(tree.children[1].statistics.coefficients - tree.children[0].statistics.coefficients)[1:]
     assert free > 0.9
     assert drawn < 0.3

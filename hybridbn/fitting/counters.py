@@ -39,7 +39,7 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
-__all__ = ["CrossedColumns", "NumpyCounter", "RowCounter"]
+__all__ = ["CrossedColumns", "NumpyCounter", "Occurring", "RowCounter", "Tallies"]
 
 _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
@@ -339,10 +339,14 @@ class Occurring:
     keys: Codes
     weights: Values
 
+    @classmethod
+    def of(cls, keys: Codes, weights: Values) -> Occurring:
+        """Return what occurs among configurations in any order."""
+        distinct, place = np.unique(keys, return_inverse=True)
+        return cls(distinct, np.bincount(place, weights, len(distinct)).astype(float))
+
     def __add__(self, other: Occurring) -> Occurring:
-        keys, place = np.unique(np.concatenate([self.keys, other.keys]), return_inverse=True)
-        weights = np.bincount(place, np.concatenate([self.weights, other.weights]), len(keys))
-        return Occurring(keys, weights.astype(float))
+        return Occurring.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.weights, other.weights]))
 
 
 Request: TypeAlias = tuple[str, tuple[Any, ...]]

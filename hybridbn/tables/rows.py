@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -118,6 +119,28 @@ class Rows(ABC):
     @abstractmethod
     def remembered(self) -> dict[Any, Any]:
         """What was computed of these rows before, by keys that name the computation and its columns."""
+
+    def keep(self, owner: object, make: Callable[[], Result]) -> Result:
+        """Return what was made of these rows for an owner before, or make it; it is forgotten with its owner.
+
+        Parameters
+        ----------
+        owner : object
+            Compared by identity.
+        make : callable
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> table, owner = Table({"x": [1.0, 2.0]}), lambda: None
+        >>> table.keep(owner, lambda: "made"), table.keep(owner, lambda: "made again")
+        ('made', 'made')
+        """
+        made = self.remembered.setdefault(_Kept, _Kept()).made
+        if owner not in made:
+            made[owner] = make()
+        kept: Result = made[owner]
+        return kept
 
     # -- passes ---------------------------------------------------------------------------------------------------
 
@@ -311,6 +334,16 @@ class Rows(ABC):
         from hybridbn.pictures.html import show_table
 
         return show_table(self)
+
+
+class _Kept:
+    """What was made of rows, by the owners; it stays in its process."""
+
+    def __init__(self) -> None:
+        self.made: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _Kept, ()
 
 
 def find_rows(table: Table, variable: Variable, code: int | None) -> NDArray[np.bool_]:

@@ -7,50 +7,53 @@ Bayes trees learn the densities of their leaves from them.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any, Protocol
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TooWide
+from hybridbn.fitting.counters import NumpyCounter, Occurring, Tallies
 from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.trees.growth import (
-    FOLDS,
-    CodedColumns,
-    ColumnView,
-    Levels,
-    Sample,
-    ScannedColumns,
-    Split,
-    TreeNode,
-    choose_grain,
-    grow_from,
-)
+from hybridbn.fitting.cross_validation import deal_numbered_rows
+from hybridbn.fitting.trees.growth import Levels, LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.jobs import get_jobs, run_in_threads
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Codes, Discrete, Values, Variable
+
+if TYPE_CHECKING:
+    from hybridbn.tables import Rows, Table
 
 __all__ = [
+    "FOLDS",
     "CandidateTests",
     "CodedColumns",
     "ColumnCriterion",
+    "ColumnReader",
     "ColumnView",
     "GainRatio",
-    "ScannedColumns",
     "TargetSums",
     "Utility",
     "Variance",
-    "choose_grain",
     "grow_by_tests",
     "mass_of",
 ]
 
+FOLDS = 5
+"""Of the cross-validation that judges tests."""
+_BATCH_CELLS = 2**21
+"""Columns with so many counts (16 MiB) are counted together."""
+_GRAINS = 26
+"""Weights of shares of rows are multiples of the mean weight over two to this power, so that sums of up to 2**27 of
+them are exact, in whatever order they are added.
+"""
 SPARSE, LEAST_SPARSE = 4, 2**14
 """Tables of branches and states with so many times more cells than rows, or than so many rows, are sparse."""
-MOST_CELLS = 1 << 27
-"""Most cells of the tables of one test (1 GiB)."""
+MOST_CELLS = 1 << 24
+"""Most cells of a table that is not sparse, and of the tables of tests that are counted together (128 MiB),"""
+LEAST_CELLS = 1 << 20
+"""which are so many at least, and else as many as a few times the rows."""
 LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
 TIE = 1e-12
@@ -59,6 +62,147 @@ _LOOKED_UP = 2**14
 """Rows whose logs are summed up together: they stay in the cache."""
 LEAST_SHARE = 0.25
 """Both sides of a cut have at least so much of the weight that a node needs to be split."""
+
+
+class CodedColumns(LocatedRows):
+    """Columns of a batch of rows.
+
+    Parameters
+    ----------
+    read : ColumnReader
+    codes : sequence of ndarray (rows,), -1 where missing
+    target : ndarray (rows,)
+        Codes or numbers, missing ones in rows that do not count only.
+    weights : ndarray (rows,)
+    first : int
+        The place of the first row among those of all batches.
+    """
+
+    def __init__(
+        self, read: ColumnReader, codes: Sequence[Codes], target: NDArray[Any], weights: Values, first: int
+    ) -> None:
+        counted = np.flatnonzero((target >= 0 if read.classes else ~np.isnan(target)) & (weights > 0))
+        super().__init__([Sample(counted, weights[counted].astype(float))], codes)
+        self.target, self.first, self.sizes, self.classes = target, first, read.sizes, read.classes
+        # the last column counts all rows
+        columns: list[Codes] = [*codes, np.zeros(len(target), np.int8)]
+        self._names = [(str(number),) for number in range(len(columns))]
+        self._counter = NumpyCounter(
+            {name: column for (name,), column in zip(self._names, columns, strict=True)},
+            {name: size for (name,), size in zip(self._names, [*self.sizes, 1], strict=True)},
+        ).persist()
+
+    def fold_rows(self, rows: Codes) -> Codes:
+        """Return the folds of a cross-validation that rows are in, the same in batches of any size."""
+        return self._folds[rows]
+
+    @cached_property
+    def _folds(self) -> Codes:
+        return deal_numbered_rows(self.first, len(self.target), FOLDS)
+
+    def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
+        """Return the weight by group and state (groups, states) of each column; the number after the last counts all
+        rows.
+        """
+        tables = self._counter.by_group(groups, [self._names[number] for number in columns])
+        # a missing cell comes after the states
+        sizes = [*self.sizes, 1]
+        return [table[:, : sizes[number]] for number, table in zip(columns, tables, strict=True)]
+
+    def count_samples(self, samples: Sequence[Sample]) -> Values:
+        """Return the weight by sample, class (one of a number) and state, the weight of all rows coming after the
+        states (samples, classes, states + 1).
+        """
+        rows, weights = (np.concatenate(arrays) for arrays in zip(*samples, strict=True))
+        classes = max(self.classes, 1)
+        keys = np.repeat(np.arange(len(samples)), [len(sample.rows) for sample in samples])
+        if self.classes:
+            keys = keys * classes + self.target[rows]
+        groups = Groups.of(keys, len(samples) * classes, weights, rows)
+        ends = np.cumsum([*self.sizes, 1])
+        result = np.empty((groups.size, ends[-1]))
+        # few columns at a time, so that there are not two copies of large counts
+        batch = ends * groups.size // _BATCH_CELLS
+        for columns in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(batch)) + 1):
+            for column, own in zip(columns, self.count_groups(groups, columns.tolist()), strict=True):
+                result[:, ends[column] - own.shape[1] : ends[column]] = own
+        return result.reshape(len(samples), classes, -1)
+
+
+@dataclass(frozen=True, eq=False)
+class ColumnReader:
+    """Reads what tests look at.
+
+    Attributes
+    ----------
+    variables : mapping from column to Variable
+    tests : mapping from attribute to Discrete
+        What is tested of it: its states, or intervals of a number, which a binary test cuts in two.
+    target : str
+    """
+
+    variables: Mapping[str, Variable]
+    tests: Mapping[str, Discrete]
+    target: str
+
+    def __call__(self, table: Table, first: int) -> CodedColumns:
+        """Return the columns of consecutive rows."""
+        codes = []
+        for column, variable in self.tests.items():
+            cells = table.coded(self.variables[column])
+            if not isinstance(self.variables[column], Discrete):
+                cells = np.where(
+                    np.isnan(cells), -1, np.searchsorted(np.array(variable.cuts or ()), cells, side="right")
+                )
+            codes.append(cells)
+        return CodedColumns(self, codes, table.coded(self.variables[self.target]), table.weights, first)
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """The numbers of states or intervals."""
+        return [len(variable) for variable in self.tests.values()]
+
+    @cached_property
+    def classes(self) -> int:
+        """The number of classes of the target, 0 of a number."""
+        target = self.variables[self.target]
+        return len(target) if isinstance(target, Discrete) else 0
+
+
+class ColumnView(TreeRows[CodedColumns]):
+    """Columns, some of whose rows are at each node of a tree.
+
+    Parameters
+    ----------
+    rows : Rows
+    read : ColumnReader
+
+    Attributes
+    ----------
+    sizes, classes : as of `ColumnReader`
+    ordered : list of bool
+        Whether the codes are intervals of a number.
+    starts : ndarray (columns + 1,)
+        Where the states of each column begin among those of all, and their number.
+    weight : float
+        The mean weight of a row.
+    grain : float
+        Weights of the shares of rows whose tested cell is missing are multiples of it.
+    """
+
+    def __init__(self, rows: Rows, read: ColumnReader) -> None:
+        super().__init__(rows, read, list(read.variables.values()))
+        self.sizes, self.classes = read.sizes, read.classes
+        self.ordered: list[bool] = [variable.cuts is not None for variable in read.tests.values()]
+        self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(np.asarray(read.sizes, dtype=np.intp))])
+        self.weight: float = rows.total_weight / len(rows)
+        self.grain: float = 2.0 ** (math.floor(math.log2(self.weight)) - _GRAINS) if self.weight > 0 else 0.0
+
+    def counts(self, routes: Sequence[Route]) -> Values:
+        """Return the weight by node, class (one of a number) and state, the weight of all rows coming after the states
+        (nodes, classes, states + 1).
+        """
+        return self.sum_over(CodedColumns.count_samples, routes)
 
 
 class CandidateTests:
@@ -171,8 +315,7 @@ def grow_by_tests(
     binary : whether intervals of numbers are cut in two; else each interval, like each state, is a branch
     """
     tests = CandidateTests(view, binary, branch, max(branch, LEAST_SHARE * least))
-    columns = view.codes if isinstance(view, CodedColumns) else ()
-    return grow_from(columns, [view.root()], _ColumnSplits(view, tests, criterion, depth, least), Levels())[0]
+    return grow([Route()], _ColumnSplits(view, tests, criterion, depth, least), Levels())[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,9 +328,9 @@ class _ColumnSplits:
     depth: int | None
     least: float
 
-    def measure(self, samples: Sequence[Any]) -> list[Values]:
-        """Count the rows of all samples in one pass."""
-        return list(self.view.counts(samples))
+    def measure(self, routes: Sequence[Route]) -> list[Values]:
+        """Count the rows of all nodes in one pass."""
+        return list(self.view.counts(routes))
 
     def best(self, nodes: Sequence[TreeNode[Values]]) -> list[Split[Values] | None]:
         """Return the best test of each node."""
@@ -257,11 +400,8 @@ class Utility:
     def best(self, view: ColumnView, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of each node with the fewest errors."""
         trials = [trial for place, node in enumerate(nodes) for trial in _list_trials(view, place, node, tests)]
-        if not view.knows_rows:
-            _refuse_wide_trials(trials)
-        errors = np.concatenate(
-            [self._weigh_errors(view, nodes, group) for group in _divide_trials(trials, view.most_cells)]
-        )
+        most = min(max(SPARSE * len(view.rows), LEAST_CELLS), MOST_CELLS)
+        errors = np.concatenate([self._weigh_errors(view, nodes, group) for group in _divide_trials(trials, most)])
         best: list[int | None] = [None] * len(nodes)
         least = np.zeros(len(nodes))
         for trial, error in zip(trials, errors.tolist(), strict=True):
@@ -276,10 +416,12 @@ class Utility:
         each trial.
         """
         first, last = trials[0].node, trials[-1].node
-        samples = [node.sample for node in nodes[first : last + 1]]
+        routes = [node.route for node in nodes[first : last + 1]]
         moved = [replace(trial, node=trial.node - first) for trial in trials]
-        counts = view.sum_over(partial(_count_folds, trials=moved), samples)
-        return view.sum_over(partial(_sum_errors, trials=moved, counts=counts, prior=self.prior), samples)
+        dense, *sparse = view.sum_over(partial(_count_folds, trials=moved), routes).results
+        return view.sum_over(
+            partial(_sum_errors, trials=moved, counts=dense, occurring=sparse, prior=self.prior), routes
+        )
 
 
 @dataclass(frozen=True)
@@ -319,13 +461,13 @@ class _Trial:
     def encode(self, block: CodedColumns, sample: Sample) -> Codes:
         """Return branch, fold and class of each row, as one number."""
         rows = sample.rows
-        branches = self.branches[block.codes[self.column][rows]] if self.test is not None else 0
+        branches = self.branches[block.columns[self.column][rows]] if self.test is not None else 0
         return np.asarray((branches * FOLDS + block.fold_rows(rows)) * self.classes + block.target[rows])
 
 
 def _list_trials(view: ColumnView, place: int, node: TreeNode[Values], tests: CandidateTests) -> Iterator[_Trial]:
     """Yield what is tried at a node: no test, and each that is worthy."""
-    rows = len(node.sample.rows) if view.knows_rows else math.inf
+    rows = mass_of(node) / view.weight
     masses = tests.weigh_branches(node.statistics.sum(axis=0))[None]
     worthy = np.flatnonzero(tests.find_eligible(masses, [node])[0]).tolist()
     for test in (None, *worthy):
@@ -337,19 +479,11 @@ def _list_trials(view: ColumnView, place: int, node: TreeNode[Values], tests: Ca
         count = int(branches.max()) + 1
         columns = [c for c in range(len(view.sizes)) if c != without and len(node.boxes.get(c, (0, 1))) > 1]
         # of tables with many more cells than rows only what occurs is counted
-        wide = [c for c in columns if count * view.sizes[c] > SPARSE * max(rows, LEAST_SPARSE)]
+        most = min(SPARSE * max(rows, LEAST_SPARSE), MOST_CELLS / (FOLDS * max(view.classes, 1)))
+        wide = [c for c in columns if count * view.sizes[c] > most]
         columns = [c for c in columns if c not in wide]
         sizes = tuple(view.sizes[c] for c in columns)
         yield _Trial(place, test, column, branches, tuple(columns), tuple(wide), sizes, view.classes)
-
-
-def _refuse_wide_trials(trials: Sequence[_Trial]) -> None:
-    cells = max(trial.cells for trial in trials)
-    if cells > MOST_CELLS:
-        raise TooWide(
-            f"a test of a naive Bayes tree would count {cells:,} cells; leave out columns of very many states, or let a"
-            " gain ratio choose the tests: max_depth=4"
-        )
 
 
 def _divide_trials(trials: Sequence[_Trial], most: int) -> Iterator[Sequence[_Trial]]:
@@ -363,30 +497,45 @@ def _divide_trials(trials: Sequence[_Trial], most: int) -> Iterator[Sequence[_Tr
     yield trials[begin:]
 
 
-def _count_folds(block: CodedColumns, samples: Sequence[Sample], trials: Sequence[_Trial]) -> Values:
-    """Return the counts of all trials, one after the other: of branch, fold and class, and with each column."""
+def _count_folds(block: CodedColumns, samples: Sequence[Sample], trials: Sequence[_Trial]) -> Tallies:
+    """Return the counts of all trials, one after the other: of branch, fold and class, and with each column; and after
+    these what occurs of wide columns.
+    """
     parts: list[NDArray[Any]] = []
+    sparse: list[Occurring] = []
     for trial in trials:
         sample = samples[trial.node]
         keys, size = trial.encode(block, sample), math.prod(trial.shape)
         groups = Groups.of(keys, size, sample.weights, sample.rows)
         parts.append(np.bincount(keys, sample.weights, size))
         parts += [table.ravel() for table in block.count_groups(groups, trial.columns)]
-    return np.concatenate(parts)
+        for number in trial.wide:
+            codes = block.columns[number][sample.rows].astype(np.intp, copy=False)
+            seen = codes >= 0
+            sparse.append(Occurring.of((codes * size + keys)[seen], sample.weights[seen]))
+    return Tallies((np.concatenate(parts), *sparse))
 
 
 def _sum_errors(
-    block: CodedColumns, samples: Sequence[Sample], trials: Sequence[_Trial], counts: Values, prior: float
+    block: CodedColumns,
+    samples: Sequence[Sample],
+    trials: Sequence[_Trial],
+    counts: Values,
+    occurring: Sequence[Occurring],
+    prior: float,
 ) -> Values:
     """Return the weight of the rows that each trial gets wrong, from the counts of all rows."""
-    errors, end = np.empty(len(trials)), 0
+    errors, end, sparse = np.empty(len(trials)), 0, iter(occurring)
     for number, trial in enumerate(trials):
         begin, end = end, end + trial.cells
-        errors[number] = _sum_errors_of(block, samples[trial.node], trial, counts[begin:end], prior)
+        wide = [next(sparse) for _ in trial.wide]
+        errors[number] = _sum_errors_of(block, samples[trial.node], trial, counts[begin:end], wide, prior)
     return errors
 
 
-def _sum_errors_of(block: CodedColumns, sample: Sample, trial: _Trial, counts: Values, prior: float) -> float:
+def _sum_errors_of(
+    block: CodedColumns, sample: Sample, trial: _Trial, counts: Values, wide: Sequence[Occurring], prior: float
+) -> float:
     shape = trial.shape
     keys, size = trial.encode(block, sample), math.prod(shape)
     place, target = keys // trial.classes, block.target[sample.rows]
@@ -404,7 +553,7 @@ def _sum_errors_of(block: CodedColumns, sample: Sample, trial: _Trial, counts: V
         table = np.log(smooth / smooth.sum(axis=-1, keepdims=True)).reshape(-1, trial.classes, states)
         # the logs of all classes stand together; the last are those of a missing cell
         logs_of = np.concatenate([np.moveaxis(table, 1, 2).reshape(-1, trial.classes), np.zeros((1, trial.classes))])
-        tables.append((block.codes[number], states, logs_of))
+        tables.append((block.columns[number], states, logs_of))
     logs, wrong = np.empty((len(place), trial.classes)), np.zeros(len(place), dtype=bool)
 
     def add_logs(start: int) -> None:
@@ -420,15 +569,23 @@ def _sum_errors_of(block: CodedColumns, sample: Sample, trial: _Trial, counts: V
 
     for _ in run_in_threads(add_logs, range(0, len(place), _LOOKED_UP), get_jobs()):
         pass
-    for number in trial.wide:
-        _add_logs_of_occurring(logs, block.codes[number][sample.rows], block.sizes[number], keys, shape, sample, prior)
+    for number, occurring in zip(trial.wide, wide, strict=True):
+        _add_logs_of_occurring(
+            logs, block.columns[number][sample.rows], block.sizes[number], keys, shape, occurring, prior
+        )
     if trial.wide:
         wrong = logs.argmax(axis=1) != target
     return float(sample.weights[wrong].sum())
 
 
 def _add_logs_of_occurring(
-    logs: Values, column: Codes, size: int, keys: Codes, shape: tuple[int, int, int], sample: Sample, prior: float
+    logs: Values,
+    column: Codes,
+    size: int,
+    keys: Codes,
+    shape: tuple[int, int, int],
+    occurring: Occurring,
+    prior: float,
 ) -> None:
     """Add the log-probabilities of a column of many states, from counts of the states that occur in each branch.
 
@@ -436,19 +593,23 @@ def _add_logs_of_occurring(
     ----------
     keys : ndarray (rows,)
         Branch, fold and class of each row, as one number of this shape.
+    occurring : Occurring
+        State, branch, fold and class.
     """
-    _, folds, classes = shape
+    branches, folds, classes = shape
     seen = np.flatnonzero(column >= 0)
-    weights, keys, column = sample.weights[seen], keys[seen], column[seen]
-    cells, place = np.unique(keys // (folds * classes) * size + column, return_inverse=True)
-    table = np.bincount(place * (folds * classes) + keys % (folds * classes), weights, len(cells) * folds * classes)
-    counts = table.reshape(-1, folds, classes)
+    column = column.astype(np.intp, copy=False)
+    within = np.bincount(occurring.keys % math.prod(shape), occurring.weights, math.prod(shape)).reshape(shape)
+    within = within.sum(axis=1, keepdims=True) - within
+    cells, place = np.unique(occurring.keys // (folds * classes), return_inverse=True)
+    counts = np.zeros((len(cells), folds, classes))
+    counts.reshape(len(cells), -1)[place, occurring.keys % (folds * classes)] = occurring.weights
     counts = counts.sum(axis=1, keepdims=True) - counts
-    within = np.bincount(keys, weights, math.prod(shape)).reshape(shape)
-    within = (within.sum(axis=1, keepdims=True) - within)[cells // size]
+    within = within[cells % branches]
     share = (counts.sum(axis=2, keepdims=True) + 1.0) / (within.sum(axis=2, keepdims=True) + size)
     smooth = np.log((counts + prior * share) / (within + prior))
-    logs[seen] += smooth[place, keys // classes % folds]
+    of_rows = np.searchsorted(cells, column[seen] * branches + keys[seen] // (folds * classes))
+    logs[seen] += smooth[of_rows, keys[seen] // classes % folds]
 
 
 @dataclass(frozen=True)
@@ -457,7 +618,7 @@ class Variance:
 
     def best(self, view: ColumnView, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of the least variance of each node, from sums of the target and its square in each state."""
-        sums = view.sum_over(_sum_target, [node.sample for node in nodes])
+        sums = view.sum_over(_sum_target, [node.route for node in nodes])
         masses, linear = tests.weigh_branches(sums.masses), tests.weigh_branches(sums.linear)
         whole = sums.squares[:, None]
         # rows whose cell is missing keep their squares

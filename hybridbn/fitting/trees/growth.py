@@ -3,73 +3,57 @@
 Rows are known by coded columns: states, or intervals of numbers. What differs between trees is the `Criterion`: which
 statistics a node has (sums over its rows, so that those of several batches of rows add up), and which split gains most
 by them, if one is worth its price. Which node is split next is up to an `GrowthOrder`: whole levels, whose nodes are
-counted in one pass, one after the other, or the best first.
-
-What tests look at are coded columns of rows in memory, or of rows that are read in passes. Whatever is computed of the
-rows at some nodes adds up over batches of rows. Rows in memory are one batch, and each node knows its own; of rows that
-are read in passes a node knows the tests on the way to it, by which every batch is divided.
+counted in one pass, one after the other, or the best first. A node knows the way to it, a `Route`, by which the rows of
+each batch are divided; those of rows in memory once.
 """
 
 from __future__ import annotations
 
 import heapq
 import itertools
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
-from hybridbn.fitting.counters import NumpyCounter
-from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.variables import Codes, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
 __all__ = [
-    "FOLDS",
     "BestFirst",
-    "CodedColumns",
-    "ColumnView",
     "Criterion",
     "GrowthOrder",
     "Levels",
-    "Located",
+    "LocatedRows",
     "Route",
     "Sample",
-    "ScannedColumns",
     "Split",
     "TreeNode",
-    "choose_grain",
-    "follow_routes",
+    "TreeRows",
     "grow",
-    "grow_from",
     "leaves",
+    "locate_rows",
 ]
 
 S = TypeVar("S")
+B = TypeVar("B", bound="LocatedRows")
+Result = TypeVar("Result")
 
 
 class Sample(NamedTuple):
-    """Some of the rows, in their order, and with which weights they count."""
+    """Some of the rows of a batch, in their order, and with which weights they count."""
 
     rows: Codes
     weights: Values
 
-    def divide(self, split: Split[Any], columns: Sequence[Codes]) -> list[Sample]:
-        """Send the rows down the branches of a split."""
-        return split.divide(columns[split.column], self)
-
 
 @dataclass(frozen=True, eq=False)
 class Route:
-    """The way to a node, where the rows are read in passes: they are sent down the branches anew in each pass.
+    """The way to a node, by which the rows of every batch find it.
 
     Attributes
     ----------
@@ -84,10 +68,10 @@ class Route:
     split: Split[Any] | None = None
     branch: int = 0
 
-    def divide(self, split: Split[Any], columns: Sequence[Codes]) -> list[Route]:
-        """Return the ways on from here; the columns are not looked at."""
+    def divide(self, split: Split[Any]) -> list[Route]:
+        """Return the ways on from here."""
         # what the criterion knows of the branches does not belong on the way
-        bare = replace(split, statistics=())
+        bare = replace(split, statistics=()) if split.statistics else split
         return [Route(self, bare, branch) for branch in range(len(split.masses))]
 
 
@@ -159,35 +143,88 @@ class Split(Generic[S]):
         return np.asarray(self.masses / np.cumsum(self.masses)[-1])
 
 
-def follow_routes(routes: Sequence[Route], roots: Sequence[Sample], columns: Sequence[Codes]) -> list[Sample]:
-    """Return the rows of a batch that are sent to each of some nodes.
+class LocatedRows:
+    """Rows of a batch that are sent down the branches of trees; each split divides them once.
 
     Parameters
     ----------
-    routes : sequence of Route
     roots : sequence of Sample
         The rows at the root of each tree.
     columns : sequence of ndarray (rows,)
+        The codes that splits test, -1 where missing.
 
     Examples
     --------
     >>> split = Split(0, np.array([0, 1, -1]), np.array([1.0, 1.0]))
-    >>> _, right = Route().divide(split, [])
-    >>> [sample.rows for sample in follow_routes([right], [Sample(np.arange(3), np.ones(3))], [np.array([1, 0, 1])])]
-    [array([0, 2])]
+    >>> _, right = Route().divide(split)
+    >>> LocatedRows([Sample(np.arange(3), np.ones(3))], [np.array([1, 0, 1])]).locate(right).rows
+    array([0, 2])
     """
-    # by the split of the node above, which is in memory as long as its routes are
-    divided: dict[int, list[Sample]] = {}
 
-    def follow(route: Route) -> Sample:
-        if route.above is None or route.split is None:
-            return roots[route.branch]
-        key = id(route.split)
-        if key not in divided:
-            divided[key] = route.split.divide(columns[route.split.column], follow(route.above))
-        return divided[key][route.branch]
+    def __init__(self, roots: Sequence[Sample], columns: Sequence[Codes]) -> None:
+        self.roots, self.columns = roots, columns
+        self._divided: dict[Split[Any], list[Sample]] = {}
 
-    return [follow(route) for route in routes]
+    def locate(self, route: Route) -> Sample:
+        """Return the rows that are sent to a node."""
+        split = route.split
+        if route.above is None or split is None:
+            return self.roots[route.branch]
+        if split not in self._divided:
+            self._divided[split] = split.divide(self.columns[split.column], self.locate(route.above))
+        return self._divided[split][route.branch]
+
+
+class TreeRows(Generic[B]):
+    """Rows that trees grow from.
+
+    Parameters
+    ----------
+    rows : Rows
+    read : callable
+        From a batch of rows, and the place of its first row among all, to `LocatedRows`, which are kept with rows in
+        memory as long as this function is; compared by identity, and one that can be pickled, where the rows are read
+        by other processes.
+    variables : sequence of Variable, optional
+        What the columns are read as.
+    """
+
+    def __init__(
+        self, rows: Rows, read: Callable[[Table, int], B], variables: Sequence[Variable] | None = None
+    ) -> None:
+        self.rows, self.read, self.variables = rows, read, variables
+
+    def sum_over(self, function: Callable[[B, Sequence[Sample]], Result], routes: Sequence[Route]) -> Result:
+        """Return the sum over all batches of a function of the batch and of its rows at some nodes.
+
+        Parameters
+        ----------
+        function : callable
+            One that can be pickled, where the rows are read by other processes.
+        routes : sequence of Route
+        """
+        return self.rows.learn(_AtNodes(self.read, function, tuple(routes)), self.variables)
+
+
+@dataclass(frozen=True)
+class _AtNodes(Generic[B, Result]):
+    """Applies a function to a batch and to its rows at some nodes; see `TreeRows`."""
+
+    read: Callable[[Table, int], B]
+    function: Callable[[B, Sequence[Sample]], Result]
+    routes: tuple[Route, ...]
+
+    def __call__(self, table: Table, first: int) -> Result:
+        """Return the function of the rows of a batch, the first of which has this place among all."""
+        return self.function(*locate_rows(self.read, table, first, self.routes))
+
+
+def locate_rows(
+    read: Callable[[Table, int], B], table: Table, first: int, routes: Sequence[Route]
+) -> tuple[B, list[Sample]]:
+    """Return what a function reads of a batch, as it was kept if the rows are in memory, and the rows at some nodes."""
+    located = table.keep(read, lambda: read(table, first))
+    return located, [located.locate(route) for route in routes]
 
 
 @dataclass(eq=False)
@@ -196,8 +233,8 @@ class TreeNode(Generic[S]):
 
     Attributes
     ----------
-    sample : Sample
-        The rows that reach the node; a `Route` where rows are read in passes.
+    route : Route
+        The way from the root.
     statistics
         What its criterion knows about them.
     parent : Node, None of the root
@@ -210,7 +247,7 @@ class TreeNode(Generic[S]):
     children : one for each branch
     """
 
-    sample: Any
+    route: Route
     statistics: S
     parent: TreeNode[S] | None = None
     branch: int = 0
@@ -223,7 +260,7 @@ class TreeNode(Generic[S]):
 class Criterion(Protocol[S]):
     """What a tree is grown for."""
 
-    def measure(self, samples: Sequence[Any]) -> Sequence[S]:
+    def measure(self, routes: Sequence[Route]) -> Sequence[S]:
         """Return the statistics of new nodes, of many in one pass over the rows."""
 
     def best(self, nodes: Sequence[TreeNode[S]]) -> Sequence[Split[S] | None]:
@@ -293,52 +330,31 @@ class BestFirst(GrowthOrder[S]):
         return []
 
 
-def grow(
-    columns: Sequence[Codes], weights: Values, criterion: Criterion[S], order: GrowthOrder[S]
-) -> list[TreeNode[S]]:
-    """Grow a tree from all rows; return its nodes, every one after its parent.
-
-    Parameters
-    ----------
-    columns : sequence of ndarray (rows,)
-        The codes that splits test, -1 where missing.
-    weights : ndarray (rows,)
+def grow(roots: Sequence[Route], criterion: Criterion[S], order: GrowthOrder[S]) -> list[TreeNode[S]]:
+    """Grow trees from some roots, all at the same time; return their nodes, the roots first, every one after its
+    parent.
     """
-    return grow_from(columns, [Sample(np.arange(len(weights)), weights)], criterion, order)
-
-
-def grow_from(
-    columns: Sequence[Codes], roots: Sequence[Sample | Route], criterion: Criterion[S], order: GrowthOrder[S]
-) -> list[TreeNode[S]]:
-    """Grow a tree from each of some samples, all at the same time; return their nodes, the roots first.
-
-    Parameters
-    ----------
-    columns : sequence of ndarray (rows,)
-        The codes that splits test, -1 where missing; none where the rows are read in passes.
-    roots : sequence of Sample or Route
-    """
-    nodes = [TreeNode(sample, statistics) for sample, statistics in zip(roots, criterion.measure(roots), strict=True)]
+    nodes = [TreeNode(route, statistics) for route, statistics in zip(roots, criterion.measure(roots), strict=True)]
     order.add(nodes, criterion)
     while batch := order.take(criterion):
-        samples = [sample for node, split in batch for sample in node.sample.divide(split, columns)]
+        routes = [route for node, split in batch for route in node.route.divide(split)]
         known = [statistics for _, split in batch for statistics in split.statistics]
-        measured = iter(zip(samples, known or criterion.measure(samples), strict=True))
+        measured = iter(zip(routes, known or criterion.measure(routes), strict=True))
         children = [child for node, split in batch for child in _attach(node, split, measured)]
         nodes += children
         order.add(children, criterion)
     return nodes
 
 
-def _attach(node: TreeNode[S], split: Split[S], measured: Iterator[tuple[Any, S]]) -> list[TreeNode[S]]:
+def _attach(node: TreeNode[S], split: Split[S], measured: Iterator[tuple[Route, S]]) -> list[TreeNode[S]]:
     """Make the children of a node."""
     node.split = split
     column, size = split.column, len(split.branches) - 1
     allowed = node.boxes.get(column, np.arange(size))
     branches = split.branches[allowed]
-    for number, (sample, statistics) in enumerate(itertools.islice(measured, len(split.masses))):
+    for number, (route, statistics) in enumerate(itertools.islice(measured, len(split.masses))):
         boxes = {**node.boxes, column: allowed[branches == number]}
-        node.children.append(TreeNode(sample, statistics, node, number, node.level + 1, boxes))
+        node.children.append(TreeNode(route, statistics, node, number, node.level + 1, boxes))
     return node.children
 
 
@@ -347,258 +363,3 @@ def leaves(root: TreeNode[S], depth: int | None = None) -> list[TreeNode[S]]:
     if root.split is None or root.level == depth:
         return [root]
     return [leaf for child in root.children for leaf in leaves(child, depth)]
-
-
-Result = TypeVar("Result")
-FOLDS = 5
-"""Of the cross-validation that judges tests."""
-_BATCH_CELLS = 2**21
-"""Columns with so many counts (16 MiB) are counted together."""
-_GRAINS = 26
-"""Weights of shares of rows are multiples of the mean weight over two to this power, so that sums of up to 2**27 of
-them are exact, in whatever order they are added.
-"""
-
-
-def choose_grain(weight: float, rows: int) -> float:
-    """Return what shares of rows are multiples of, from the weight and the number of all rows.
-
-    Examples
-    --------
-    >>> choose_grain(100.0, 100) == 2.0**-26
-    True
-    """
-    return 2.0 ** (math.floor(math.log2(weight / rows)) - _GRAINS) if weight > 0 else 0.0
-
-
-class ColumnView(ABC):
-    """Coded columns, some of whose rows are at each node of a tree.
-
-    Attributes
-    ----------
-    sizes : sequence of int
-    ordered : sequence of bool
-        Whether the codes are intervals of a number, which a binary test cuts in two.
-    classes : int
-        Of the target, 0 of a number.
-    starts : ndarray (columns + 1,)
-        Where the states of each column begin among those of all, and their number.
-    grain : float
-        Weights of the shares of rows whose tested cell is missing are multiples of it; 0 leaves them as they are.
-    """
-
-    knows_rows: ClassVar[bool]
-    """Whether the rows of each node are in memory."""
-    most_cells: ClassVar[int]
-    """Most cells of the tables that are counted at a time."""
-
-    sizes: Sequence[int]
-    ordered: Sequence[bool]
-    classes: int
-    starts: NDArray[np.intp]
-    grain: float
-
-    def __init__(self, sizes: Sequence[int], ordered: Sequence[bool], classes: int, grain: float) -> None:
-        self.sizes, self.ordered, self.classes, self.grain = sizes, ordered, classes, grain
-        self.starts = np.concatenate([[0], np.cumsum(np.asarray(sizes, dtype=np.intp))])
-
-    @abstractmethod
-    def root(self) -> Any:
-        """Return all rows that count, as the sample of the root of a tree."""
-
-    @abstractmethod
-    def sum_over(self, function: Callable[[CodedColumns, Sequence[Sample]], Result], samples: Sequence[Any]) -> Result:
-        """Return the sum over all batches of a function of the batch and of the nodes' samples of it.
-
-        Parameters
-        ----------
-        function : callable
-            One that can be pickled, where the rows are read by other processes.
-        samples : sequence of Sample or Route
-        """
-
-    def counts(self, samples: Sequence[Any]) -> Values:
-        """Return the weight by sample, class (one of a number) and state, the weight of all rows coming after the
-        states (samples, classes, states + 1).
-        """
-        return self.sum_over(_count_samples, samples)
-
-
-class CodedColumns(ColumnView):
-    """Columns in memory.
-
-    Parameters
-    ----------
-    codes : sequence of ndarray (rows,), -1 where missing
-    sizes, ordered, grain : as in `ColumnView`
-    target : ndarray (rows,)
-        Codes or numbers, missing ones in rows that do not count only.
-    classes : int, 0 of a number
-    weights : ndarray (rows,)
-    counted : ndarray (rows,) of bool, optional
-        Which rows count; by default all.
-    first : int
-        The place of the first row among those of all batches.
-    """
-
-    knows_rows = True
-    most_cells = 1 << 20
-
-    codes: Sequence[Codes]
-    target: NDArray[Any]
-    weights: Values
-    first: int
-
-    def __init__(
-        self,
-        codes: Sequence[Codes],
-        sizes: Sequence[int],
-        ordered: Sequence[bool],
-        target: NDArray[Any],
-        classes: int,
-        weights: Values,
-        counted: NDArray[np.bool_] | None = None,
-        *,
-        grain: float = 0.0,
-        first: int = 0,
-    ) -> None:
-        super().__init__(sizes, ordered, classes, grain)
-        self.codes, self.target, self.weights, self.first = codes, target, weights, first
-        self._counted = counted
-        # the last column counts all rows
-        columns: list[Codes] = [*codes, np.zeros(len(target), np.int8)]
-        self._names = [(str(number),) for number in range(len(columns))]
-        self._counter = NumpyCounter(
-            {name: column for (name,), column in zip(self._names, columns, strict=True)},
-            {name: size for (name,), size in zip(self._names, [*sizes, 1], strict=True)},
-        ).persist()
-
-    def root(self) -> Sample:
-        """Return the rows that count."""
-        if self._counted is None:
-            return Sample(np.arange(len(self.target)), self.weights.astype(float))
-        rows = np.flatnonzero(self._counted)
-        return Sample(rows, self.weights[rows].astype(float))
-
-    def sum_over(
-        self, function: Callable[[CodedColumns, Sequence[Sample]], Result], samples: Sequence[Sample]
-    ) -> Result:
-        """Return the function of these rows, which are one batch."""
-        return function(self, samples)
-
-    def fold_rows(self, rows: Codes) -> Codes:
-        """Return the folds of a cross-validation that rows are in, the same in batches of any size."""
-        return self._folds[rows]
-
-    @cached_property
-    def _folds(self) -> Codes:
-        return deal_numbered_rows(self.first, len(self.target), FOLDS)
-
-    def locate(self, routes: Sequence[Route]) -> list[Sample]:
-        """Return the rows that are sent to each of some nodes."""
-        return follow_routes(routes, [self.root()], self.codes)
-
-    def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
-        """Return the weight by group and state (groups, states) of each column; the number after the last counts all
-        rows.
-        """
-        tables = self._counter.by_group(groups, [self._names[number] for number in columns])
-        # a missing cell comes after the states
-        sizes = [*self.sizes, 1]
-        return [table[:, : sizes[number]] for number, table in zip(columns, tables, strict=True)]
-
-    def count_samples(self, samples: Sequence[Sample]) -> Values:
-        """Return what `counts` returns, of these rows."""
-        rows, weights = (np.concatenate(arrays) for arrays in zip(*samples, strict=True))
-        classes = max(self.classes, 1)
-        keys = np.repeat(np.arange(len(samples)), [len(sample.rows) for sample in samples])
-        if self.classes:
-            keys = keys * classes + self.target[rows]
-        groups = Groups.of(keys, len(samples) * classes, weights, rows)
-        ends = np.cumsum([*self.sizes, 1])
-        result = np.empty((groups.size, ends[-1]))
-        # few columns at a time, so that there are not two copies of large counts
-        batch = ends * groups.size // _BATCH_CELLS
-        for columns in np.split(np.arange(len(ends)), np.flatnonzero(np.diff(batch)) + 1):
-            for column, own in zip(columns, self.count_groups(groups, columns.tolist()), strict=True):
-                result[:, ends[column] - own.shape[1] : ends[column]] = own
-        return result.reshape(len(samples), classes, -1)
-
-
-def _count_samples(block: CodedColumns, samples: Sequence[Sample]) -> Values:
-    return block.count_samples(samples)
-
-
-ReadColumns: TypeAlias = "Callable[[Table, int], CodedColumns]"
-"""From a batch of rows, and the place of its first row among all, to its columns."""
-
-
-class ScannedColumns(ColumnView):
-    """Columns of a table that is read in passes.
-
-    Parameters
-    ----------
-    table : Table
-    variables : sequence of Variable
-        What the columns are read as.
-    read : callable
-        From a batch of rows, and the place of its first row among all, to its columns.
-    sizes, ordered, classes, grain : as in `ColumnView`
-    """
-
-    knows_rows = False
-    most_cells = 1 << 24
-
-    def __init__(
-        self,
-        table: Rows,
-        variables: Sequence[Variable],
-        read: ReadColumns,
-        sizes: Sequence[int],
-        ordered: Sequence[bool],
-        classes: int,
-        grain: float,
-    ) -> None:
-        super().__init__(sizes, ordered, classes, grain)
-        self._table, self._variables, self._read = table, variables, read
-
-    def root(self) -> Route:
-        """Return the way to the root, on which there is no test."""
-        return Route()
-
-    def sum_over(
-        self, function: Callable[[CodedColumns, Sequence[Sample]], Result], samples: Sequence[Route]
-    ) -> Result:
-        """Make a pass over the rows."""
-        summed: Result = self._table.learn(Located(self._read, function, tuple(samples)), self._variables)
-        return summed
-
-
-class LocatesRows(Protocol):
-    """A batch of rows that are sent down the branches of trees."""
-
-    def locate(self, routes: Sequence[Route]) -> list[Sample]:
-        """Return the rows that are sent to each of some nodes."""
-
-
-@dataclass(frozen=True)
-class Located:
-    """Applies a function to a batch and to its rows at some nodes.
-
-    Attributes
-    ----------
-    read : callable
-        From a batch of rows, and the place of its first row among all, to what locates its rows.
-    function : callable
-        From that and the rows at each node to what adds up over batches.
-    routes : tuple of Route
-    """
-
-    read: Callable[[Table, int], LocatesRows]
-    function: Callable[[Any, Sequence[Sample]], Any]
-    routes: tuple[Route, ...]
-
-    def __call__(self, table: Table, first: int) -> Any:
-        """Return the function of the rows of a batch, the first of which has this place among all."""
-        block = self.read(table, first)
-        return self.function(block, block.locate(self.routes))

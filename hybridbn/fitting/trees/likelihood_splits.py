@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.trees.growth import BestFirst, Sample, Split, TreeNode, grow
+from hybridbn.fitting.trees.growth import BestFirst, LocatedRows, Route, Sample, Split, TreeNode, grow
 from hybridbn.variables import Codes, Values
 
 __all__ = [
@@ -218,10 +218,14 @@ def grow_cells(
     leaves : positions of those that were not divided
     """
     criterion = LikelihoodGain(columns, sizes, ordered, models, weights, least, price)
-    nodes = grow(columns, weights, criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
+    nodes = grow([Route()], criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
     position = {id(node): number for number, node in enumerate(nodes)}
     cells = [
-        Cell(_mask_cells(node, sizes), node.sample.rows, -1 if node.parent is None else position[id(node.parent)])
+        Cell(
+            _mask_cells(node, sizes),
+            criterion.located.locate(node.route).rows,
+            -1 if node.parent is None else position[id(node.parent)],
+        )
         for node in nodes
     ]
     return cells, np.array([number for number, node in enumerate(nodes) if node.split is None])
@@ -242,7 +246,7 @@ def measure_cell_gains(
     columns, sizes, ordered, models, weights, least : as in `grow_cells`
     """
     criterion = LikelihoodGain(columns, sizes, ordered, models, weights, least)
-    nodes = grow(columns, weights, criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
+    nodes = grow([Route()], criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
     splits = [node.split for node in nodes if node.split is not None]
     likelihood = sum(split.gain + criterion.price * split.parameters for split in splits)
     # the density of a cell has as many parameters as the richer model of it
@@ -290,9 +294,14 @@ class LikelihoodGain:
     least: float
     given_price: float | None = None
 
-    def measure(self, samples: Sequence[Sample]) -> list[None]:
+    @cached_property
+    def located(self) -> LocatedRows:
+        """The rows at each node."""
+        return LocatedRows([Sample(np.arange(len(self.weights)), self.weights)], self.columns)
+
+    def measure(self, routes: Sequence[Route]) -> list[None]:
         """Return nothing: the sums are taken for one node and parent at a time."""
-        return [None] * len(samples)
+        return [None] * len(routes)
 
     def best(self, nodes: Sequence[TreeNode[None]]) -> list[Split[None] | None]:
         """Return the best split of each node."""
@@ -306,7 +315,7 @@ class LikelihoodGain:
         return 0.5 * math.log(max(float(self.weights.sum()), math.e))
 
     def _best(self, node: TreeNode[None]) -> Split[None] | None:
-        rows, here = node.sample
+        rows, here = self.located.locate(node.route)
         if not self.columns or here.sum() < 2.0 * self.least:
             return None
         sums = [
@@ -359,7 +368,7 @@ class LikelihoodGain:
         branches[-1] = -1
         if not self.ordered[parent]:
             # states that were never seen here stay with the density of the whole cell
-            unseen = np.bincount(self.columns[parent][node.sample.rows], minlength=size) == 0
+            unseen = np.bincount(self.columns[parent][self.located.locate(node.route).rows], minlength=size) == 0
             branches[:-1][unseen] = 2
             if unseen[node.boxes.get(parent, slice(None))].any():
                 masses = np.append(masses, 0.0)

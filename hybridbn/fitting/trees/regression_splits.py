@@ -1,7 +1,7 @@
 """Growing trees with a linear regression at each node, every one drawn towards the regression of the node above.
 
-All that is asked of the rows is sums of products, by node or by node and code, which add up over batches of rows. Rows
-in memory are one batch; where they are read in passes, one pass sums up for a whole level of all trees.
+All that is asked of the rows is sums of products, by node or by node and code, which add up over batches of rows: one
+pass sums up for a whole level of all trees.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from scipy import sparse
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
-from hybridbn.fitting.trees.growth import Levels, Located, Route, Sample, Split, TreeNode, follow_routes, grow_from
+from hybridbn.fitting.trees.growth import Levels, LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.variables import Codes, Values, Variable
 
 if TYPE_CHECKING:
@@ -26,59 +26,24 @@ __all__ = [
     "NodeRegression",
     "RegressionBatch",
     "RegressionRows",
-    "ScannedRegressionRows",
+    "RegressionView",
     "grow_regressions",
-    "grow_scanned_regressions",
     "predict_by_depth",
 ]
 
-Result = TypeVar("Result")
 LEAST_VARIANCE = 1e-18
 """Of the residuals, relative to the target's."""
 _ROWS = 1024
 """Rows whose products are held at a time."""
 _NUMBERS = 1 << 20
 """Numbers in the largest temporary arrays, about."""
-_ENTRIES = 1 << 16
-"""Trees grow together as long as their samples have at most so many rows."""
-
-
-class RegressionView(Protocol):
-    """Rows that regressions at the nodes of trees are learned from: in memory, or read in passes.
-
-    Attributes
-    ----------
-    sizes : tuple of int
-    ridge : ndarray (regressors,)
-    target_variance : float
-    most_numbers : int
-        In the sums that are asked for at a time, about.
-    """
-
-    most_numbers: ClassVar[int]
-
-    @property
-    def sizes(self) -> tuple[int, ...]:
-        """How many codes each test has."""
-
-    @property
-    def ridge(self) -> Values:
-        """The penalties of the regression at the root."""
-
-    @property
-    def target_variance(self) -> float:
-        """The variance of the target, about."""
-
-    def sum_products(self, samples: Sequence[Any]) -> Values:
-        """Return the moments of 1, the regressors and the target at some nodes (nodes, columns, columns)."""
-
-    def sum_products_by_code(self, samples: Sequence[Any]) -> Values:
-        """Return the sums of the products of pairs of columns by node and code (nodes, codes of all tests, pairs)."""
+_SUMS, _MOST_NUMBERS = 4, 1 << 23
+"""Sums may have so many numbers for each row, and so many at most."""
 
 
 @dataclass(frozen=True)
 class RegressionRows:
-    """What trees are grown from.
+    """What trees are grown from, of a batch of rows.
 
     Attributes
     ----------
@@ -101,20 +66,30 @@ class RegressionRows:
     ridge: Values
     spread: Values | None = None
 
-    most_numbers: ClassVar[int] = _NUMBERS
-
-    @property
-    def target_variance(self) -> float:
-        """The variance of the target."""
-        return float(np.var(self.target))
-
     def take(self, tests: Sequence[int]) -> RegressionRows:
         """Return the same with some of the tests."""
         return replace(self, codes=self.codes[:, list(tests)], sizes=tuple(self.sizes[test] for test in tests))
 
+
+class RegressionBatch(LocatedRows):
+    """A batch of rows, and how much they count in each tree.
+
+    Parameters
+    ----------
+    rows : RegressionRows
+    weights : ndarray (trees, rows)
+        Rows of weight zero have no say.
+    """
+
+    def __init__(self, rows: RegressionRows, weights: Values) -> None:
+        used = [np.flatnonzero(of_tree > 0) for of_tree in weights]
+        roots = [Sample(chosen, of_tree[chosen].astype(float)) for chosen, of_tree in zip(used, weights, strict=True)]
+        super().__init__(roots, list(rows.codes.T))
+        self.rows = rows
+
     def sum_products(self, samples: Sequence[Sample]) -> Values:
         """Return the moments of 1, the regressors and the target of some samples (samples, columns, columns)."""
-        columns = self.numbers.shape[1] + 2
+        columns = self.rows.numbers.shape[1] + 2
         moments = np.zeros((len(samples), columns, columns))
         for own, sample in zip(moments, samples, strict=True):
             for first in range(0, len(sample.rows), _ROWS):
@@ -132,9 +107,9 @@ class RegressionRows:
         # a row may be in samples of several trees, whose products of columns are the same
         order = np.argsort(rows, kind="stable")
         rows, owners, weights = rows[order], owners[order], weights[order]
-        first, second = _list_pairs(self.numbers.shape[1])
-        sums = [np.zeros((len(samples) * size, len(first))) for size in self.sizes]
-        for start in range(0, len(self.target), _ROWS):
+        first, second = _list_pairs(self.rows.numbers.shape[1])
+        sums = [np.zeros((len(samples) * size, len(first))) for size in self.rows.sizes]
+        for start in range(0, len(self.rows.target), _ROWS):
             low, high = np.searchsorted(rows, (start, start + _ROWS))
             if low == high:
                 continue
@@ -142,75 +117,54 @@ class RegressionRows:
             products = own[:, first]
             products *= own[:, second]
             pointers = np.searchsorted(rows[low:high], np.arange(start, start + len(own) + 1))
-            for test, size in enumerate(self.sizes):
-                places = owners[low:high] * size + self.codes[rows[low:high], test]
+            for test, size in enumerate(self.rows.sizes):
+                places = owners[low:high] * size + self.rows.codes[rows[low:high], test]
                 shares = sparse.csc_array((weights[low:high], places, pointers), shape=(len(sums[test]), len(own)))
                 sums[test] += shares @ products
         return np.concatenate([own.reshape(len(samples), -1, len(first)) for own in sums], axis=1)
 
     def _take_full(self, chosen: Codes | slice) -> Values:
         """Return ones, the regressors and the target of some rows."""
-        numbers, target = self.numbers[chosen], self.target[chosen]
+        numbers, target = self.rows.numbers[chosen], self.rows.target[chosen]
         return np.column_stack((np.ones(len(target)), numbers, target))
 
 
-class RegressionBatch(NamedTuple):
-    """A batch of rows, and their weights in each tree (trees, rows)."""
+class RegressionView(TreeRows[RegressionBatch]):
+    """Rows that regressions at the nodes of trees are learned from.
 
-    rows: RegressionRows
-    weights: Values
-
-    def locate(self, routes: Sequence[Route]) -> list[Sample]:
-        """Return the rows that are sent to each of some nodes."""
-        used = [np.flatnonzero(own > 0) for own in self.weights]
-        roots = [Sample(rows, own[rows]) for rows, own in zip(used, self.weights, strict=True)]
-        return follow_routes(routes, roots, list(self.rows.codes.T))
-
-
-@dataclass(frozen=True)
-class ScannedRegressionRows:
-    """Rows that are read in passes.
-
-    Attributes
+    Parameters
     ----------
-    table : Table
-    variables : sequence of Variable
-        What the columns are read as.
-    read : callable
-        From a batch of rows, and the place of its first row among all, to a `RegressionBatch`.
-    sizes, ridge, target_variance : as in `RegressionView`
+    rows, read, variables : as of `TreeRows`
+    sizes : tuple of int
+        How many codes each test has.
+    ridge : ndarray (regressors,)
+        The penalties of the regression at the root.
+    target_variance : float
+        The variance of the target, about.
     """
 
-    table: Rows
-    variables: Sequence[Variable]
-    read: Callable[[Table, int], RegressionBatch]
-    sizes: tuple[int, ...]
-    ridge: Values
-    target_variance: float
+    def __init__(
+        self,
+        rows: Rows,
+        read: Callable[[Table, int], RegressionBatch],
+        variables: Sequence[Variable] | None,
+        sizes: tuple[int, ...],
+        ridge: Values,
+        target_variance: float,
+    ) -> None:
+        super().__init__(rows, read, variables)
+        self.sizes, self.ridge, self.target_variance = sizes, ridge, target_variance
 
-    most_numbers: ClassVar[int] = 1 << 23
+    @classmethod
+    def of(cls, rows: RegressionRows, weights: Values, table: Table) -> RegressionView:
+        """Return the rows of a table, of which all is at hand, with their weights in each tree (trees, rows)."""
+        batch = RegressionBatch(rows, weights)
+        return cls(table, lambda *_: batch, None, rows.sizes, rows.ridge, float(np.var(rows.target)))
 
-    def sum_products(self, samples: Sequence[Route]) -> Values:
-        """Return what rows in memory do, by a pass."""
-        return self._sum_over(_sum_products, samples)
-
-    def sum_products_by_code(self, samples: Sequence[Route]) -> Values:
-        """Return what rows in memory do, by a pass."""
-        return self._sum_over(_sum_products_by_code, samples)
-
-    def _sum_over(
-        self, function: Callable[[RegressionBatch, Sequence[Sample]], Values], samples: Sequence[Route]
-    ) -> Values:
-        summed: Values = self.table.learn(Located(self.read, function, tuple(samples)), self.variables)
-        return summed
-
-
-def _sum_products(batch: RegressionBatch, samples: Sequence[Sample]) -> Values:
-    return batch.rows.sum_products(samples)
-
-
-def _sum_products_by_code(batch: RegressionBatch, samples: Sequence[Sample]) -> Values:
-    return batch.rows.sum_products_by_code(samples)
+    @property
+    def most_numbers(self) -> int:
+        """How many numbers the sums may have that are asked for at a time, about."""
+        return min(max(_SUMS * len(self.rows), _NUMBERS), _MOST_NUMBERS)
 
 
 def _list_pairs(regressors: int) -> tuple[Codes, Codes]:
@@ -268,64 +222,35 @@ class NodeRegression:
 
 
 def grow_regressions(
-    rows: RegressionRows, weights: Values, growth: Growth, rng: np.random.Generator
+    view: RegressionView, trees: int, growth: Growth, rng: np.random.Generator
 ) -> list[TreeNode[NodeRegression]]:
-    """Grow a tree from each sample of the rows; rows of weight zero have no say.
+    """Grow trees, by a pass for the roots and one for each level of all trees.
 
     Parameters
     ----------
-    rows : RegressionRows
-    weights : ndarray (trees, rows)
+    view : RegressionView
+    trees : int
+        As many as its batches have weights for.
     growth : Growth
     rng : Generator
         Draws the tests to be tried.
 
     Examples
     --------
+    >>> from hybridbn.tables import Table
     >>> x = np.linspace(-1, 1, 80)
     >>> rows = RegressionRows(x[:, None], np.abs(x), (x > 0).astype(int)[:, None], (2,), np.zeros(1))
-    >>> (tree,) = grow_regressions(rows, np.ones((1, 80)), Growth(ridge=0.01, depth=1), np.random.default_rng(0))
+    >>> view = RegressionView.of(rows, np.ones((1, 80)), Table({"x": x}))
+    >>> (tree,) = grow_regressions(view, 1, Growth(ridge=0.01, depth=1), np.random.default_rng(0))
     >>> [node.statistics.coefficients.round(1).tolist() for node in tree.children]
     [[0.0, -1.0], [0.0, 1.0]]
     """
-    criterion = PenalizedSquares(rows, growth, rng)
-    columns = list(rows.codes.T)
-    together = max(1, _ENTRIES // max(len(rows.target), 1))
-    trees: list[TreeNode[NodeRegression]] = []
-    for first in range(0, len(weights), together):
-        samples = []
-        for own in weights[first : first + together]:
-            used = np.flatnonzero(own > 0)
-            samples.append(Sample(used, own[used].astype(np.float64)))
-        trees += _grow(columns, samples, criterion)
-    return trees
-
-
-def grow_scanned_regressions(
-    rows: ScannedRegressionRows, trees: int, growth: Growth, rng: np.random.Generator
-) -> list[TreeNode[NodeRegression]]:
-    """Grow trees from rows that are read in passes: one for the roots, and one for each level of all trees.
-
-    Parameters
-    ----------
-    rows : ScannedRegressionRows
-    trees : int
-        As many as the batches that it reads have weights for.
-    growth, rng : as in `grow_regressions`
-    """
-    return _grow([], [Route(branch=number) for number in range(trees)], PenalizedSquares(rows, growth, rng))
-
-
-def _grow(
-    columns: Sequence[Codes], samples: Sequence[Sample | Route], criterion: PenalizedSquares
-) -> list[TreeNode[NodeRegression]]:
-    """Return the roots of trees that are grown together."""
-    nodes = grow_from(columns, samples, criterion, Levels())
+    roots = [Route(branch=number) for number in range(trees)]
+    nodes = grow(roots, PenalizedSquares(view, growth, rng), Levels())
     for node in nodes:
-        # trees are kept, and their rows are not needed any more
-        node.sample = Sample(np.empty(0, dtype=np.intp), np.empty(0))
+        # trees are kept, and their sums are not needed any more
         node.statistics.moments = np.empty(0)
-    return nodes[: len(samples)]
+    return nodes[:trees]
 
 
 class _Cut(NamedTuple):
@@ -345,7 +270,7 @@ class PenalizedSquares:
 
     Attributes
     ----------
-    rows : RegressionRows or ScannedRegressionRows
+    rows : RegressionView
     growth : Growth
     rng : Generator
         Draws the tests to be tried.
@@ -355,9 +280,9 @@ class PenalizedSquares:
     growth: Growth
     rng: np.random.Generator
 
-    def measure(self, samples: Sequence[Any]) -> list[NodeRegression]:
+    def measure(self, routes: Sequence[Route]) -> list[NodeRegression]:
         """Return the regressions of roots; those of other nodes come with the splits."""
-        return [self._measure_root(moments) for moments in self.rows.sum_products(samples)]
+        return [self._measure_root(moments) for moments in self.rows.sum_over(RegressionBatch.sum_products, routes)]
 
     def _measure_root(self, moments: Values) -> NodeRegression:
         coefficients, residual, _ = regress_towards(moments, np.zeros(len(moments) - 1), self.rows.ridge, 0.0)
@@ -387,7 +312,7 @@ class PenalizedSquares:
         if growth.share < 1:
             ranks = np.argsort(self.rng.random((len(nodes), count)), axis=1)
             tried = ranks < max(1, int(np.ceil(growth.share * count)))
-        sums = self.rows.sum_products_by_code([node.sample for node in nodes])
+        sums = self.rows.sum_over(RegressionBatch.sum_products_by_code, [node.route for node in nodes])
         best: list[_Cut | None] = [None] * len(nodes)
         ends = np.cumsum(self.rows.sizes)
         for test, (end, size) in enumerate(zip(ends.tolist(), self.rows.sizes, strict=True)):
