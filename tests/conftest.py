@@ -1,6 +1,18 @@
 """What all tests share."""
 
+from __future__ import annotations
+
+import re
+
+import pytest
 from hypothesis import settings
 
 settings.register_profile("steady", derandomize=True, deadline=None)
 settings.load_profile("steady")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse ids that hold the address of an object: they differ between the processes that share a run."""
+    unsteady = [item.nodeid for item in items if re.search(r"at ?0x[0-9a-f]{6,}", item.nodeid)]
+    if unsteady:
+        raise pytest.UsageError(f"ids of tests hold addresses; give `ids=` or `pytest.param(..., id=...)`: {unsteady}")

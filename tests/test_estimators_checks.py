@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,17 @@ def not_repetition(estimator: Any) -> dict[str, str]:
     return {"check_sample_weight_equivalence_on_dense_data": reason} if leaves_out else {}
 
 
-@parametrize_with_checks(
+def parametrize(estimators: list[Any], **options: Any) -> pytest.MarkDecorator:
+    """Give each check an id that names functions without their addresses, which differ between processes."""
+    mark = parametrize_with_checks(estimators, **options)
+
+    def name(parameter: Any) -> str:
+        return re.sub(r"<function(\w+?)at0x[0-9a-f]+>", r"\1", mark.kwargs["ids"](parameter))
+
+    return pytest.mark.parametrize(*mark.args, ids=name)
+
+
+@parametrize(
     [
         *(kind("naive_bayes", potentials=family) for family in ("auto", "gaussian") for kind in BOTH),
         HybridClassifier("naive_bayes", potentials="multinomial"),
@@ -39,7 +50,7 @@ def test_estimators_pass_the_checks_of_scikit_learn(estimator: Any, check: Any) 
 
 
 @pytest.mark.slow
-@parametrize_with_checks(
+@parametrize(
     [
         HybridClassifier(),
         HybridRegressor(),

@@ -286,7 +286,16 @@ def test_attributes_of_the_user_are_kept(net: Network, tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize(
-    "value", [object(), {1, 2}, np.array([object()]), np.zeros(2, np.float32), 1j, b"x", 1 << 9999]
+    "value",
+    [
+        object(),
+        {1, 2},
+        np.array([object()]),
+        np.zeros(2, np.float32),
+        1j,
+        b"x",
+        pytest.param(1 << 9999, id="huge integer"),
+    ],
 )
 def test_attributes_that_no_file_can_hold_are_refused(net: Network, place, words: str, value, tmp_path: Path) -> None:
     place(net)["style"] = value

@@ -370,7 +370,7 @@ def test_combinations_beyond_memory_are_refused_unless_slices_are_asked_for() ->
         {"structure": [("kind", "x"), ("x", "y")]},
         {"structure": [("x", "kind")], "potentials": "gaussian"},
         {"potentials": {"x": "multinomial"}, "structure": "chow_liu"},
-        {"structure": chow_liu},
+        pytest.param({"structure": chow_liu}, id="a builder"),
         {"target": "x"},
     ],
     ids=str,

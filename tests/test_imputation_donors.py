@@ -14,7 +14,7 @@ import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
 from hybridbn.inference.conditional_gaussian import conditional_gaussian
 from hybridbn.learning.imputation.default_network import ImputationRegression, conditional_gaussian_arcs
-from hybridbn.learning.imputation.donors import choose_donors
+from hybridbn.learning.imputation.donors import DonorRule, choose_donors, match_numbers
 from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching
 from hybridbn.learning.imputation.stacked_regression import fit_stacked_regression
 
@@ -143,13 +143,16 @@ def test_states_that_badly_described_numbers_depend_on_are_drawn_by_regressions(
         assert (network.graph["imputation"]["matching"] or {"order": []})["order"] == matched
 
 
-def test_leaves_without_donors_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leaves_without_donors_do_not_end_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hybridbn.learning.imputation.donors._MOST_DONORS", 20)
     rng = np.random.default_rng(0)
     features = rng.normal(size=(300, 2))
     fit = fit_stacked_regression(features, [1], np.ones(300), rng)
     with np.errstate(all="raise"):
-        choose_donors(fit, features[:, 1], features[:100])
+        assert choose_donors(fit, features[:, 1], features[:100]).power is None
+    leaves = match_numbers(fit, features[:, 1], np.ones(300), DonorRule(has_spikes=False, power=1.0)).leaves
+    assert leaves is not None
+    assert not leaves.counts[fit.find_leaves(fit.seen)].all()
 
 
 def test_numbers_that_nothing_tells_about_come_from_any_row() -> None:

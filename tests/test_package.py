@@ -213,3 +213,11 @@ def test_readme_and_ci_run_the_same_test_command() -> None:
     commands = [line.strip() for line in script.splitlines() if "[test]" in line]
     assert len(commands) == 1
     assert commands[0] in readme
+
+
+def test_every_file_with_slow_tests_is_in_a_group_of_ci_slow() -> None:
+    groups = re.search(r"^GROUPS_OF_TESTS=\(\n(.*?)^\)", (ROOT / ".ci" / "slow").read_text(), re.DOTALL | re.MULTILINE)
+    assert groups
+    files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
+    named = set(re.findall(r"\btests/\S+\.py\b", groups[1]))
+    assert named == {name for name, text in files.items() if re.search(r"mark\.slow\b", text)}

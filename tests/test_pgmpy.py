@@ -8,6 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
+from costs import assert_linear
 from scipy import stats
 
 import hybridbn as hb
@@ -147,11 +148,16 @@ def test_types_and_cuts_survive_a_file_that_pgmpy_writes():
     same_tables(net, parse_bif(str(BIFWriter(net.to_pgmpy()))))
 
 
-def test_large_networks_take_seconds_at_most():
-    c = [hb.Discrete(f"c{i}", states=("a", "b")) for i in range(1000)]
-    chain = [hb.Multinomial(v, parents=(u,), table=[[0.5, 0.5], [0.25, 0.75]]) for u, v in itertools.pairwise(c)]
-    net = hb.Network([*reversed(chain), hb.Multinomial(c[0], table=[0.5, 0.5])])
-    same_tables(net, hb.from_pgmpy(net.to_pgmpy()))
+def chain(nodes):
+    c = [hb.Discrete(f"c{i}", states=("a", "b")) for i in range(nodes)]
+    links = [hb.Multinomial(v, parents=(u,), table=[[0.5, 0.5], [0.25, 0.75]]) for u, v in itertools.pairwise(c)]
+    return hb.Network([*reversed(links), hb.Multinomial(c[0], table=[0.5, 0.5])])
+
+
+def test_the_trip_takes_time_in_proportion_to_the_nodes():
+    networks = {nodes: chain(nodes) for nodes in (50, 100)}
+    assert_linear(lambda nodes: hb.from_pgmpy(networks[nodes].to_pgmpy()), 50)
+    same_tables(networks[100], hb.from_pgmpy(networks[100].to_pgmpy()))
 
 
 # -- linear Gaussian models -------------------------------------------------------------------------------------------

@@ -302,11 +302,15 @@ def test_structures_without_potentials_are_drawn_and_cycles_told() -> None:
         hb.Network([("a", "b"), ("b", "a")]).plot()
 
 
-def test_names_are_shown_as_they_are() -> None:
+def test_names_are_no_formulas_and_states_no_hidden_labels() -> None:
     name = hb.Discrete("$x_1$ costs $5", ("_a", "b\n$"))
     net = hb.Network([hb.Multinomial(name, table=[0.25, 0.75])])
-    for ax in (net.plot(), net.posterior(name.name).plot(prior=net.posterior(name.name))):
+    drawn, posterior = net.plot(), net.posterior(name.name).plot(prior=net.posterior(name.name))
+    for ax in (drawn, posterior):
         ax.figure.canvas.draw()
+        assert "$x_1$ costs $5: _a 0.250" in ax.get_label()
+    assert texts_of(drawn)[:2] == [r"\$x_1\$ costs \$5", " _a"]
+    assert [label.get_text() for label in posterior.get_yticklabels()][-2:] == [" _a", r"b \$"]
     pyplot.close("all")
 
 

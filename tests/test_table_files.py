@@ -197,7 +197,9 @@ class TestColumnar:
 
     @pytest.mark.parametrize("suffix", ["parquet", "feather"])
     @pytest.mark.parametrize(
-        "content", [b"", b"PAR1", b"PAR1" + b"\xff" * 50 + b"PAR1", b"x,y\n1,2\n", b"ARROW1\0\0" + b"\0" * 40]
+        "content",
+        [b"", b"PAR1", b"PAR1" + b"\xff" * 50 + b"PAR1", b"x,y\n1,2\n", b"ARROW1\0\0" + b"\0" * 40],
+        ids=["empty", "start of Parquet", "damaged Parquet", "text", "damaged Feather"],
     )
     def test_damaged_files(self, suffix: str, content: bytes, tmp_path: Path) -> None:
         path = tmp_path / f"d.{suffix}"
