@@ -31,10 +31,9 @@ from hybridbn.inference.sampling import draw
 from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Axes, Potential
 from hybridbn.potentials.cell_quadrature import cdf
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 __all__ = ["Counterfactual", "counterfactual"]

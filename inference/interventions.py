@@ -22,10 +22,8 @@ from hybridbn.inference.queries import find_contradictions, posterior
 from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials import Density, Multinomial, PointMass
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.density import Density
-from hybridbn.potentials.multinomial import Multinomial
-from hybridbn.potentials.point_mass import PointMass
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing
 
 if TYPE_CHECKING:

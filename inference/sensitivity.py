@@ -28,8 +28,8 @@ from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.solutions import solve
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import freeze
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:

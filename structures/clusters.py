@@ -15,7 +15,7 @@ from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less, split
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
-from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.potentials import Multinomial
 from hybridbn.structures.building import Build, builder, name_hidden_node
 from hybridbn.structures.mixture import FOLDS, STARTS, AssignComponents, Criterion, cluster_rows
 from hybridbn.structures.naive_bayes import naive_bayes

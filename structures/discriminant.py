@@ -11,8 +11,8 @@ from hybridbn.arguments import make_generator
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
+from hybridbn.potentials import LinearGaussian
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.structures.building import Built, builder
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import TrainingData, read_labeled_data

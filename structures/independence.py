@@ -16,10 +16,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.base import Fitter
+from hybridbn.fitting import Fitter, SoftmaxFitter
 from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.cross_validation import evaluate_rows
-from hybridbn.fitting.softmax import SoftmaxFitter
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.dependence import measure_occurring
 from hybridbn.structures.training_data import TrainingData

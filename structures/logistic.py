@@ -17,9 +17,8 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.softmax import regress_classes
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
+from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Built, builder
 from hybridbn.structures.discriminant import DiscriminantAnalysis, Normals, Shrinkage
 from hybridbn.structures.heldout import HeldOutClasses

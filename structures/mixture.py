@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting import Role
 from hybridbn.fitting.atoms import locate_points
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
-from hybridbn.fitting.fitter_choice import Potentials, Role
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
+from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder, find_unused_name, name_hidden_node
 from hybridbn.structures.mixture_em import (
     CONSTANT,

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError
+from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
-from hybridbn.fitting.discretize import equal_frequency
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.growth import TreeNode, leaves
 from hybridbn.fitting.trees.regression_splits import (

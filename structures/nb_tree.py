@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Statistics
+from hybridbn.fitting import Role, Statistics, equal_frequency, mdl
 from hybridbn.fitting.counting import Counts, Names
-from hybridbn.fitting.discretize import equal_frequency, mdl
-from hybridbn.fitting.fitter_choice import Potentials, Role
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.fitting.trees.column_splits import (
     ColumnCriterion,
@@ -33,10 +32,8 @@ from hybridbn.fitting.trees.column_splits import (
 from hybridbn.fitting.trees.growth import Route, TreeNode, leaves, locate_rows
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
+from hybridbn.potentials import Case, Cases, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.cases import Case, Cases
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import builder, name_hidden_node
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_distinct

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting import GaussianFitter, Role
 from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.cross_validation import is_clearly_less
-from hybridbn.fitting.fitter_choice import Potentials, Role
-from hybridbn.fitting.gaussian import GaussianFitter
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees.growth import Route, TreeNode
 from hybridbn.fitting.trees.regression_splits import (
@@ -33,10 +33,8 @@ from hybridbn.fitting.trees.regression_splits import (
 )
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.network import Network
+from hybridbn.potentials import Boxes, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.boxes import Boxes
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.chow_liu import build_tree
 from hybridbn.structures.heldout import (

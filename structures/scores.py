@@ -21,16 +21,15 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
-from hybridbn.fitting.base import Fitter
+from hybridbn.fitting import Fitter, SoftmaxFitter
 from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
 from hybridbn.fitting.multinomial import counts_suffice
-from hybridbn.fitting.softmax import SoftmaxFitter
+from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.softmax import Softmax
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values, shorten
 

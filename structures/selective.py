@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting import roles
 from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, split_folds
-from hybridbn.fitting.fitter_choice import Potentials, roles
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.jobs import share_passes

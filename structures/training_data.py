@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError, warn_user
-from hybridbn.fitting.base import Fitter, prepare_families
+from hybridbn.fitting import Fitter, Role, fitter_of, roles
+from hybridbn.fitting.base import prepare_families
 from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Counter, Counts
-from hybridbn.fitting.fitter_choice import Potentials, Role, fitter_of, roles
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
 from hybridbn.network import Network
 from hybridbn.options import Options

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.boxes import Boxes
+from hybridbn.potentials import Boxes
 from hybridbn.variables import Discrete, Variable
 
 __all__ = ["describe_interval", "find_interval", "make_boxes", "make_distinct"]

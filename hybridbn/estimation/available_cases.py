@@ -16,8 +16,9 @@ from hybridbn.errors import NetworkError, warn_user
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.holes import Cells, draw_levels, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import Levels
-from hybridbn.fitting.base import Fitter, prepare_families
-from hybridbn.fitting.fitter_choice import Potentials, fitter_of, roles, spec_of
+from hybridbn.fitting import Fitter, fitter_of, roles
+from hybridbn.fitting.base import prepare_families
+from hybridbn.fitting.fitter_choice import Potentials, spec_of
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles, describe_stale_names

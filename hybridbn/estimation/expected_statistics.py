@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import ImpossibleEvidence
-from hybridbn.fitting.base import Statistics
+from hybridbn.fitting import Statistics
 from hybridbn.fitting.counting import encode_configurations, sum_by_group
 from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics

@@ -25,8 +25,8 @@ from hybridbn.estimators.inputs import (
 )
 from hybridbn.estimators.sklearn_bases import ClassifierMixin, RegressorMixin
 from hybridbn.estimators.streaming import Stream, is_constant
+from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.fitting.multinomial import MultinomialFitter
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior, check_level
 from hybridbn.jobs import use_jobs
@@ -34,7 +34,7 @@ from hybridbn.learning.boosting import boost
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
-from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.potentials import Multinomial
 from hybridbn.structures.heldout import calibrate_intervals, select_usable, widen_level
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten

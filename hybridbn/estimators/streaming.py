@@ -8,8 +8,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from hybridbn.fitting.base import Fitter, Statistics
-from hybridbn.fitting.fitter_choice import Potentials, fitter_of, roles
+from hybridbn.fitting import Fitter, Statistics, fitter_of, roles
+from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.structures.training_data import CollectStatistics
 from hybridbn.tables import Table

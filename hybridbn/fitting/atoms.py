@@ -13,7 +13,8 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
 from hybridbn.fitting.fitter_choice import Spec, fitter_of, spec_of
 from hybridbn.fitting.mte import MTEFitter
-from hybridbn.potentials.atoms import Atoms, component_of
+from hybridbn.potentials import Atoms
+from hybridbn.potentials.atoms import component_of
 from hybridbn.potentials.base import PointCells, Potential
 from hybridbn.variables import Continuous, Values, Variable
 

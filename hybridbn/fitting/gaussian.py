@@ -15,8 +15,8 @@ from hybridbn.fitting.base import Fitter, Statistics, learns_as, refuse_empty, s
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Moments, Names, refuse_too_wide
 from hybridbn.fitting.ridge import regress_directions
+from hybridbn.potentials import LinearGaussian
 from hybridbn.potentials.base import check_parents, freeze
-from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.variables import Continuous, Values, Variable
 
 if TYPE_CHECKING:

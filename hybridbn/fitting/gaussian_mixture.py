@@ -11,8 +11,8 @@ import numpy as np
 from hybridbn.arguments import check_count
 from hybridbn.fitting.base import Fitter, RowStatistics, split_by_kind
 from hybridbn.fitting.gaussian import GaussianFitter
+from hybridbn.potentials import LinearGaussianMixture
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian_mixture import LinearGaussianMixture
 from hybridbn.variables import Values, Variable
 
 if TYPE_CHECKING:

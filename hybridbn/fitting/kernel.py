@@ -16,8 +16,8 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
 from hybridbn.fitting.counting import refuse_too_wide
 from hybridbn.fitting.kernel_bandwidths import effective_size, search_constants
+from hybridbn.potentials import Kernel
 from hybridbn.potentials.base import freeze
-from hybridbn.potentials.kernel import Kernel
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, refuse_empty
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Names, refuse_too_wide
+from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import check_parents, freeze
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ import numpy as np
 from hybridbn.errors import NetworkError, warn_user
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
 from hybridbn.fitting.counting import encode_configurations, refuse_too_wide
+from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import freeze
-from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
 if TYPE_CHECKING:

@@ -26,8 +26,8 @@ from hybridbn.inference.solutions import impossible_evidence
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
+from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import freeze
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, Variable
 

@@ -11,7 +11,7 @@ import numpy as np
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.learning.ensemble import LEAST_POOLED, Ensemble
 from hybridbn.network import Network
-from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.potentials import Multinomial
 from hybridbn.structures.automatic import compare_candidates
 from hybridbn.variables import Codes, Discrete, Values
 

@@ -16,8 +16,8 @@ from hybridbn.learning.ensemble import Ensemble, weights_of_evidence
 from hybridbn.network import Network
 from hybridbn.pictures.chart import LETTER, Axis, Chart, Line, Mark, Points, Rule, Text, check_kind
 from hybridbn.pictures.evidence import write_weight
+from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.softmax import Softmax
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing
 
 __all__ = ["plot_nomogram"]

@@ -37,10 +37,8 @@ from hybridbn.inference.sampling import draw
 from hybridbn.inference.solutions import AnyNetwork
 from hybridbn.network import Network
 from hybridbn.options import Options
+from hybridbn.potentials import Boxes, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.boxes import Boxes
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["Leaves", "NaiveBayesMixture", "allow_draws", "mixture_of"]

@@ -22,7 +22,7 @@ from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Values
 
 if TYPE_CHECKING:
-    from hybridbn.potentials.mte import MTE
+    from hybridbn.potentials import MTE
 
 __all__ = ["ContinuousPosterior", "LazyPosterior", "check_level"]
 
@@ -293,7 +293,7 @@ class ContinuousPosterior(Posterior):
         return self._as_mte(**options)
 
     def _as_mte(self, **options: Any) -> MTE:
-        from hybridbn.potentials.mte import MTE
+        from hybridbn.potentials import MTE
 
         ends = self.quantile([1e-12, 1 - 1e-12])
         return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)

@@ -21,7 +21,7 @@ from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
 from hybridbn.variables import Continuous, Discrete, Values, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.potentials.mte import MTE
+    from hybridbn.potentials import MTE
 
 __all__ = ["CellPosterior", "PiecewisePosterior", "cell_posterior", "drop_empty_cells"]
 
@@ -339,7 +339,7 @@ class CellPosterior(PiecewisePosterior):
         self._closed_form = closed_form
 
     def _as_mte(self, **options: Any) -> MTE:
-        from hybridbn.potentials.mte import MTE
+        from hybridbn.potentials import MTE
 
         exact = None if options else self._closed_form(self._weights[:, 0])
         return exact if isinstance(exact, MTE) else super()._as_mte(**options)

@@ -59,7 +59,7 @@ from hybridbn.fitting.trees.likelihood_splits import (
     make_value_models,
     measure_cell_gains,
 )
-from hybridbn.potentials.mte import MTE
+from hybridbn.potentials import MTE
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable

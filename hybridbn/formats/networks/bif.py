@@ -33,7 +33,7 @@ from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.bif_tables import ProbabilityBlock
 from hybridbn.formats.networks.exchange import bin_network, format_states, table_of
 from hybridbn.formats.parsing import SUM_LIMIT, SUM_TOLERANCE, read_source
-from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.potentials import Multinomial
 from hybridbn.variables import Discrete, shorten
 
 if TYPE_CHECKING:

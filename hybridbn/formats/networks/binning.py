@@ -24,10 +24,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TooWide
-from hybridbn.potentials import cell_quadrature
+from hybridbn.potentials import Multinomial, cell_quadrature
 from hybridbn.potentials.base import Axes, Interval, Potential
 from hybridbn.potentials.cell_quadrature import lay_cells
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, shorten
 
 if TYPE_CHECKING:

@@ -31,11 +31,10 @@ from hybridbn.formats.networks.elvira_syntax import (
 from hybridbn.formats.networks.elvira_writer import write_elvira
 from hybridbn.formats.networks.exchange import describe_fault, parse_states
 from hybridbn.formats.parsing import NUMBER, RowNormalizer, SourceText, decode_source, parse_probabilities, read_source
+from hybridbn.potentials import MTE, Multinomial, Piece
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte import MTE, Piece
 from hybridbn.potentials.mte.pieces import compile_pieces
 from hybridbn.potentials.mte.terms import minimize_on_box
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:

@@ -16,11 +16,10 @@ from hybridbn.errors import FormatError
 from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks.elvira_syntax import ENDLESS
 from hybridbn.formats.networks.exchange import bin_network, convert_potentials, format_states, make_words, table_of
+from hybridbn.potentials import MTE, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte.pieces import coefficient_at_zero
 from hybridbn.potentials.mte.terms import ANY, Terms
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, NetworkError, warn_user
 from hybridbn.formats.networks.binning import discretize
-from hybridbn.potentials.atoms import Atoms
+from hybridbn.potentials import Atoms, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:

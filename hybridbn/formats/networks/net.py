@@ -47,9 +47,8 @@ from hybridbn.formats.parsing import (
     parse_probabilities,
     read_source,
 )
+from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:

@@ -12,9 +12,8 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.formats.networks.bif import bif_properties_of
 from hybridbn.formats.networks.binning import discretize
 from hybridbn.formats.networks.exchange import refuse_factors
+from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, shorten
 
 if TYPE_CHECKING:

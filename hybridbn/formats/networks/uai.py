@@ -32,8 +32,8 @@ from hybridbn.formats.networks.exchange import (
     reverse_parents,
 )
 from hybridbn.formats.parsing import RowNormalizer, SourceText, decode_source, parse_probabilities, read_source
+from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:

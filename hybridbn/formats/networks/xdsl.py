@@ -36,9 +36,8 @@ from hybridbn.formats.networks.exchange import (
 from hybridbn.formats.networks.xdsl_equations import LinearRule, LinearValue, ParentState
 from hybridbn.formats.networks.xml_tree import Element, parse_xml
 from hybridbn.formats.parsing import RowNormalizer, parse_probabilities
+from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:

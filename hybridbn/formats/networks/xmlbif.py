@@ -25,8 +25,8 @@ from hybridbn.formats.networks.exchange import (
 )
 from hybridbn.formats.networks.xml_tree import Element, parse_xml
 from hybridbn.formats.parsing import RowNormalizer, parse_probabilities
+from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Discrete
 
 if TYPE_CHECKING:

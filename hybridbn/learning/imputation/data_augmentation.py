@@ -26,9 +26,8 @@ from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.holes import Cells, alternate, collect_observed_numbers, fill_table, find_holes
 from hybridbn.estimation.row_uniforms import levels_of, seed_of
-from hybridbn.fitting.base import Fitter
+from hybridbn.fitting import Fitter, MEstimate, MultinomialFitter
 from hybridbn.fitting.fitter_choice import Potentials, check_spec
-from hybridbn.fitting.multinomial import MEstimate, MultinomialFitter
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import Bounds, bounds_of_draws, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs
