@@ -42,24 +42,34 @@ def posterior(
     network: Network, target: str | Sequence[str], evidence: Any = None, options: Options | None = None
 ) -> Any:
     """Return the posterior of one variable, or the joint posterior of several."""
-    if _is_scanned(evidence):
-        from hybridbn.inference.posteriors.scanned import ScannedPosterior
+    options = options or Options()
+    if not _is_rows(evidence):
+        return _answer_at_once(network, target, options, evidence)
+    answer = partial(_answer_at_once, network, target, options)
+    return evidence.answer_when_asked(answer, partial(_postpone, network, target, options))
 
-        return ScannedPosterior(network, target, evidence, options or Options())
+
+def _answer_at_once(network: Network, target: str | Sequence[str], options: Options, evidence: Any) -> Any:
     if isinstance(target, str):
-        return _answer(network, evidence, [target], options or Options())[target]
+        return _answer(network, evidence, [target], options)[target]
     from hybridbn.inference.posteriors.joint import joint_posterior
 
-    return joint_posterior(network, target, evidence, options or Options())
+    return joint_posterior(network, target, evidence, options)
 
 
-def _is_scanned(evidence: Any) -> bool:
-    """Tell whether evidence is a table that is read in passes; a single case needs no tables."""
+def _postpone(network: Network, target: str | Sequence[str], options: Options, rows: Any) -> Any:
+    from hybridbn.inference.posteriors.batches import postpone_posterior
+
+    return postpone_posterior(network, target, options, rows)
+
+
+def _is_rows(evidence: Any) -> bool:
+    """Tell whether evidence is rows; a single case needs no tables."""
     if evidence is None or isinstance(evidence, Mapping):
         return False
     from hybridbn.tables import Rows
 
-    return isinstance(evidence, Rows) and evidence.is_scanned
+    return isinstance(evidence, Rows)
 
 
 def posteriors(
@@ -149,12 +159,17 @@ def read_relevant_evidence(network: AnyNetwork, reader: EvidenceReader | Evidenc
 
 def log_evidence(network: Network, evidence: Any = None, options: Options | None = None) -> Any:
     """Return the logarithm of the probability (density) of the evidence; -inf where it is impossible."""
-    if _is_scanned(evidence):
-        from hybridbn.inference.posteriors.scanned import answer_in_parts
+    options = options or Options()
+    if not _is_rows(evidence):
+        return _answer_log(network, options, evidence)
+    from hybridbn.inference.posteriors.batches import answer_batches
 
-        return answer_in_parts(evidence, network, partial(log_evidence, network, options=options))
+    return np.concatenate([*answer_batches(evidence, network, partial(_answer_log, network, options))])
+
+
+def _answer_log(network: Network, options: Options, evidence: Any, first: int = 0) -> Any:
     reader = EvidenceReader(network, evidence)
-    values = log_evidence_of(network, reader.evidence(), options or Options())
+    values = log_evidence_of(network, reader.evidence(), options)
     return float(values[0]) if reader.single else values
 
 

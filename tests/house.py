@@ -53,7 +53,7 @@ OPAQUE = {
     *("builds", "opening", "transformed"),
     *("answers", "draw_models", "run", "imputation", "commands/engines"),
     *("explorer/cases", "counters", "exchange", "statements"),
-    *("problem", "snapshot", "regressions", "sample_limits", "maximization", "patterns", "posteriors/scanned"),
+    *("problem", "snapshot", "regressions", "sample_limits", "maximization", "patterns"),
     *("counts", "passes", "rounds"),
     *("boxes", "potentials/cases"),
     *("building", "regression_passes", "summaries", "labels"),

@@ -301,6 +301,10 @@ class Scan(Rows):
         """Yield what a task makes of each batch, computed where the backend reads them."""
         yield from self.passes.backend.answer(self._make_task(task, variables), self.passes.source)
 
+    def answer_when_asked(self, answer: Callable[[Table], Result], postpone: Callable[[Scan], Result]) -> Result:
+        """Return an answer that goes through the batches when it is asked."""
+        return postpone(self)
+
     def _make_task(self, task: Callable[[Table, int], Any], variables: Sequence[Variable] | None) -> Task:
         wanted = self.variables if variables is None else [one for one in variables if one.name in self._chosen]
         return _TableTask(BatchReader(wanted, self.passes.weights), task, self.passes.offsets)

@@ -169,6 +169,18 @@ class Rows(ABC):
         """
 
     @abstractmethod
+    def answer_when_asked(self, answer: Callable[[Table], Result], postpone: Callable[[Self], Result]) -> Result:
+        """Return an answer for the rows where they are one batch at hand; else one that makes a pass when it is asked.
+
+        Parameters
+        ----------
+        answer : callable
+            From a table to its answer.
+        postpone : callable
+            From these rows to an answer of the same kind, which goes through the batches whenever that is needed.
+        """
+
+    @abstractmethod
     def sample(self, rows: int | None = None, purpose: str | None = None) -> Table:
         """Return rows as a table in memory: all where these are in memory or few, else those whose numbers have the
         smallest hashes.

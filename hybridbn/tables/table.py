@@ -401,6 +401,10 @@ class Table(Rows):
         """Yield what a task makes of the table."""
         yield self.learn(task, variables)
 
+    def answer_when_asked(self, answer: Callable[[Table], Result], postpone: Callable[[Table], Result]) -> Result:
+        """Return an answer for the table."""
+        return answer(self)
+
     def sample(self, rows: int | None = None, purpose: str | None = None) -> Table:
         """Return the table itself, or at most so many rows of it: those whose numbers have the smallest hashes.
 

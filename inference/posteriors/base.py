@@ -75,6 +75,11 @@ class Posterior(ABC):
     def __len__(self) -> int:
         if self.single:
             raise TypeError("the posterior of a single case has no length")
+        return self._rows
+
+    @property
+    def _rows(self) -> int:
+        """The number of rows, one for a single case."""
         return len(self._error)
 
     def __iter__(self) -> Iterator[Self]:
@@ -117,7 +122,7 @@ class Posterior(ABC):
         """Draw from the distribution: `k` draws for every row, or one (without a dimension) if it is left out."""
         rng = make_generator(random_state)
         k = None if k is None else check_count(k, "the number of draws")
-        uniforms = rng.random((len(self._error), 1 if k is None else k)).T
+        uniforms = rng.random((self._rows, 1 if k is None else k)).T
         draws = self._to_values(self.draw(uniforms))
         return self._rows_first(draws if k is not None else draws[0])
 

@@ -103,7 +103,7 @@ class ContinuousPosterior(Posterior):
 
     def _moments(self) -> tuple[Values, Values]:
         """Return mean and variance, worked out in blocks of rows."""
-        rows = len(self._error)
+        rows = self._rows
         block = max(1, BLOCK // max(self._width, 1))
         if block >= rows:
             return self.moments()
@@ -190,8 +190,8 @@ class ContinuousPosterior(Posterior):
     def _judge(self, method: str, truth: ArrayLike) -> Any:
         """Return what a method tells of one true value of each row, NaN where that is missing."""
         values = as_numbers(truth, f"true values of {self.variable.name!r}")
-        if values.shape != (() if self.single else (len(self._error),)):
-            wanted = "a number" if self.single else f"one number for each of the {len(self._error)} rows"
+        if values.shape != (() if self.single else (self._rows,)):
+            wanted = "a number" if self.single else f"one number for each of the {self._rows} rows"
             raise TableError(f"the truth must be {wanted}, not an array of the shape {values.shape}")
         missing = np.isnan(values).reshape(-1)
         result = self._by_rows(method, np.where(missing, 0.0, values)[None])[0]
@@ -222,7 +222,7 @@ class ContinuousPosterior(Posterior):
 
     def mode(self) -> Any:
         """Return where the density is largest (the first of several)."""
-        return self._rows_first(self._by_rows("_mode", np.empty((1, len(self._error))))[0])
+        return self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0])
 
     def _mode(self, _: Values) -> Values:
         x = self._grid()
@@ -255,7 +255,7 @@ class ContinuousPosterior(Posterior):
 
     def entropy(self) -> Any:
         """Return the differential entropy in nats."""
-        return self._rows_first(self._by_rows("_entropy", np.empty((1, len(self._error))))[0])
+        return self._rows_first(self._by_rows("_entropy", np.empty((1, self._rows)))[0])
 
     def _entropy(self, _: Values) -> Values:
         knots = self._grid()
@@ -278,8 +278,8 @@ class ContinuousPosterior(Posterior):
         if points.ndim > 1:
             raise TableError("give one point, or a list of points that all rows share")
         if not points.size:
-            return self._rows_first(np.empty((0, len(self._error))))
-        values = self._by_rows(method, np.broadcast_to(points.reshape(-1, 1), (points.size, len(self._error))))
+            return self._rows_first(np.empty((0, self._rows)))
+        values = self._by_rows(method, np.broadcast_to(points.reshape(-1, 1), (points.size, self._rows)))
         return self._rows_first(values if points.ndim else values[0])
 
     def as_mte(self, **options: Any) -> MTE:
@@ -300,7 +300,7 @@ class ContinuousPosterior(Posterior):
 
     def _by_rows(self, method: str, x: Values) -> Values:
         """Evaluate in blocks of rows, so that temporary arrays stay small."""
-        rows = len(self._error)
+        rows = self._rows
         block = max(1, BLOCK // max(self._width * max(len(x), 1), 1))
         if block >= rows:
             return np.asarray(getattr(self, method)(x))

@@ -67,6 +67,18 @@ class JointPosterior:
         self._mean: Values = np.empty((numbers, 0))
         self._covariance: Values = np.empty((numbers, numbers, 0))
 
+    @classmethod
+    def join(cls, parts: Sequence[JointPosterior]) -> JointPosterior:
+        """Return the distributions in the rows of all parts."""
+        first = parts[0]
+        evidence = _join_evidence([part._evidence for part in parts])
+        joined = cls(first.variables, first._network, evidence, first._options)
+        joined._table = None if first._table is None else np.concatenate([part._table for part in parts], axis=-1)
+        joined._error = np.concatenate([part._error for part in parts])
+        joined._mean = np.concatenate([part._mean for part in parts], axis=-1)
+        joined._covariance = np.concatenate([part._covariance for part in parts], axis=-1)
+        return joined
+
     def _store_answer(self, answer: Answer) -> None:
         if self._table is not None:
             (table,) = answer.collected
@@ -220,6 +232,19 @@ class JointPosterior:
     def __repr__(self) -> str:
         batch = "" if self.single else f" in {len(self)} rows"
         return f"<joint posterior of {', '.join(map(repr, self._names))}{batch}>"
+
+
+def _join_evidence(parts: Sequence[Evidence]) -> Evidence:
+    """Return the evidence of the rows of all parts, which are nothing but values."""
+    findings: dict[str, Finding] = {}
+    for variable in {name: one.variable for part in parts for name, one in part.findings.items()}.values():
+        unknown = -1 if isinstance(variable, Discrete) else np.nan
+        known = [part.finding(variable.name) for part in parts]
+        values = [
+            np.full(part.rows, unknown) if one is None else one.values for part, one in zip(parts, known, strict=True)
+        ]
+        findings[variable.name] = Finding(variable, np.concatenate(values))
+    return Evidence(findings, sum(part.rows for part in parts), single=False)
 
 
 def _collectors(problem: Problem, rows: int) -> list[Collector]:
