@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence
-from hybridbn.inference.solutions import empty_posterior, impossible_evidence
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.joint import JointPosterior
 from hybridbn.inference.queries import check_targets, posterior
+from hybridbn.inference.solutions import empty_posterior, impossible_evidence
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import NO_POINTS, PointCells
