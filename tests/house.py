@@ -51,7 +51,7 @@ OF_FAMILIES = ("hybridbn/potentials/", "hybridbn/exchange/", "hybridbn/formats/n
 
 OPAQUE = {
     *("builds", "opening", "transformed"),
-    *("answers", "draw_models", "run", "imputation", "commands/engines"),
+    *("answers", "run", "imputation", "commands/engines"),
     *("explorer/cases", "counters", "exchange", "statements"),
     *("problem", "snapshot", "regressions", "sample_limits", "maximization", "patterns"),
     *("counts", "passes", "rounds"),

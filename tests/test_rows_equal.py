@@ -89,9 +89,8 @@ def learn_by_builder(name: str, potentials: str, data: hb.Table) -> hb.Network:
 
 
 def impute_by_row_numbers(data: hb.Table, **options: Any) -> hb.Table:
-    """Impute a table in memory with the keys that rows of a scan have."""
-    keys = None if isinstance(data, hb.Scan) else range(len(data))
-    completed: hb.Table = hb.impute(data, keys=keys, random_state=0, **options)
+    """Impute rows as the command does."""
+    completed: hb.Table = hb.impute(data, keys=range(len(data)), random_state=0, **options)
     return completed
 
 
@@ -222,14 +221,8 @@ DIFFERENCES = {
     ("expectation_maximization", "complete"): ONE_STEP_IN_MEMORY,
     ("expectation_maximization", "weights"): ONE_STEP_IN_MEMORY,
     **{(f"augment {name}", "holes"): ORDER_OF_DRAWS for name in ("by expectations", "by draws", "a class")},
-    ("impute", "holes"): ORDER_OF_DRAWS,
 }
 """What differs from the table in memory however a scan is read."""
-FILE_DIFFERENCES = DIFFERENCES | {
-    (f"impute by numbers of rows{structure}", "holes"): "draws depend on which file a row stands in"
-    for structure in ("", ", tan")
-}
-"""What differs from the table in memory where several files are read."""
 
 
 def compare(learned: Any, name: str, kind: str) -> None:
@@ -241,15 +234,15 @@ def compare(learned: Any, name: str, kind: str) -> None:
     assert measure(describe(learned), describe(known)) < 1e-12
 
 
-def pair(differences: Mapping[tuple[str, str], str] = DIFFERENCES) -> Iterator[Any]:
+def pair() -> Iterator[Any]:
     """Give all pairs of a learner and a kind of rows, those that differ today as expected failures."""
     for name in LEARNERS:
         for kind in KINDS[:1] if name in REFUSED else KINDS:
             marks = []
             if name in COSTLY or (name in COSTLY_WITH_HOLES and kind != "complete"):
                 marks.append(pytest.mark.slow)
-            if (name, kind) in differences:
-                marks.append(pytest.mark.xfail(reason=differences[name, kind], strict=True))
+            if (name, kind) in DIFFERENCES:
+                marks.append(pytest.mark.xfail(reason=DIFFERENCES[name, kind], strict=True))
             yield pytest.param(name, kind, marks=marks, id=f"{name}, {kind}")
 
 
@@ -271,6 +264,6 @@ def pool() -> Iterator[Executor]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), list(pair(FILE_DIFFERENCES)))
+@pytest.mark.parametrize(("name", "kind"), list(pair()))
 def test_two_workers_read_the_table(name: str, kind: str, tmp_path: Path, pool: Executor) -> None:
     compare(learn(name, scan_by_workers(kind, tmp_path, pool)), name, kind)

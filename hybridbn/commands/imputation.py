@@ -15,10 +15,9 @@ import numpy as np
 
 import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
-from hybridbn.commands.draw_models import DrawModels, apply_network, kinds_of, learn_models, load_models
 from hybridbn.commands.engines import open_engine, share_blocks
 from hybridbn.commands.impute import ImputationRun, identify_file
-from hybridbn.commands.model_options import find_structure
+from hybridbn.commands.model_options import find_structure, kinds_of
 from hybridbn.commands.output import Output
 from hybridbn.commands.report import add_counts, count_values, format_preview, render_page
 from hybridbn.commands.table_input import (
@@ -31,16 +30,20 @@ from hybridbn.commands.table_input import (
 )
 from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.estimation.row_uniforms import seed_of
 from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load_network, save
 from hybridbn.formats.tables.base import Fills, Kinds, TableBlock
-from hybridbn.learning.imputation.data_augmentation import Settings
+from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation, use_network
+from hybridbn.learning.imputation.filling import Filler
+from hybridbn.learning.imputation.model import Model, has_metadata, read_columns
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions
 from hybridbn.progress_reports import track
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
+from hybridbn.tables.frames import open_frame
 from hybridbn.variables import shorten
 
 __all__ = ["complete"]
@@ -64,7 +67,7 @@ def complete(run: ImputationRun) -> None:
     output.try_to_create()
     _learn(run, model)
     with forward_warnings(run.terminal):
-        run.draw_models.models[0].columns.rules.tell()
+        run.filler.models[0].columns.rules.tell()
     parts = _write_parts(run, output)
     if not run.source.is_unchanged():
         raise RunMismatch(f"{run.origin.shown} was changed while it was read; run the command again")
@@ -99,21 +102,34 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
         table = profile.sample_table(names)
         settings = _make_settings(run, names)
         if model is not None:
-            run.draw_models = apply_network(model, table, settings, draws=request.draws)
-            refuse_unknown_states(profile, run.draw_models.models[0].columns.variables, request.unknown, run.terminal)
+            run.filler = _apply_network(model, table, settings, request.draws)
+            refuse_unknown_states(profile, run.filler.models[0].columns.variables, request.unknown, run.terminal)
             return
         history = workspace.json("history.json")
         count = request.draws or 1
         if history is not None:
             networks = [load_network(workspace.path(f"model-{draw}.hbn")) for draw in range(count)]
-            run.draw_models = load_models(networks, settings, history=history)
+            models = [Model.from_metadata(network, settings.options) for network in networks]
+            run.filler = Filler(models, settings.strategy, seed_of(settings.random_state), history)
             return
         run.terminal.show_step("learning")
         ranges = {name: field.limits for name, field in run.source.fields.items() if field.limits is not None}
-        run.draw_models = learn_models(table, settings, ranges, draws=request.draws)
+        run.filler = Filler.of(fit_imputation(table, settings, ranges), request.strategy, request.draws)
     for draw in range(count):
-        save(run.draw_models.models[draw].network, workspace.path(f"model-{draw}.hbn"))
-    workspace.put_json("history.json", run.draw_models.history)
+        save(run.filler.models[draw].network, workspace.path(f"model-{draw}.hbn"))
+    workspace.put_json("history.json", run.filler.history)
+
+
+def _apply_network(network: Network, table: Table, settings: Settings, draws: int | None) -> Filler:
+    """Return what fills a table with a network of the user."""
+    if has_metadata(network):
+        absent = [name for name in read_columns(network).variables if name not in table.names]
+        if absent:
+            raise NetworkError(
+                f"the model completes the columns {shorten(absent)}, but the table hasn't; its columns are"
+                f" {shorten(table.names)}"
+            )
+    return Filler.of(use_network(network, open_frame(table), settings), settings.strategy, draws)
 
 
 def _choose_columns(run: ImputationRun, model: Network | None) -> list[str]:
@@ -191,12 +207,12 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     count = -(-profile.rows // rows)
     # A block is complete when the part of its last draw exists, which is written last.
     first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
-    kinds = run.profile.kinds_to_read(run.draw_models.names, run.source)
+    kinds = run.profile.kinds_to_read(run.filler.names, run.source)
     done = min(first * rows, profile.rows)
     with open_engine(request) as engine, track("imputing", profile.rows, first=done, unit="rows") as report:
         if first < count:
             blocks = (_divide_block(run, block, kinds) for block in source.blocks(rows, first))
-            shared = share_blocks(engine, partial(_fill, run.draw_models, draws), blocks)
+            shared = share_blocks(engine, partial(_fill, run.filler, draws), blocks)
             for number, ((block, cells), fills) in enumerate(shared, start=first):
                 workspace.put_json(f"outside-{number}.json", _count_outside(profile, fills))
                 if request.report:
@@ -232,12 +248,12 @@ def _divide_block(
     return (block, cells), (Table.from_cells(cells, stateless=True), block.start)
 
 
-def _fill(models: DrawModels, draws: int, rows: Rows) -> list[Fills]:
-    return [models.fill(*rows, draw) for draw in range(draws)]
+def _fill(filler: Filler, draws: int, rows: Rows) -> list[Fills]:
+    return [filler.fill_table(draw, *rows) for draw in range(draws)]
 
 
 def _read_cells(run: ImputationRun, block: TableBlock, kinds: Kinds) -> dict[str, Cells]:
-    names = run.draw_models.names
+    names = run.filler.names
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cells = block.cells(names, kinds)
@@ -259,7 +275,7 @@ def _finish(run: ImputationRun, status: os.stat_result | None = None) -> None:
             facts,
             run.profile,
             run.value_counts,
-            run.draw_models.history,
+            run.filler.history,
             remarks,
             request.draws or 1,
         )
@@ -275,8 +291,8 @@ def _replace_file(path: str, data: bytes, mark: str) -> None:
 
 def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
     request, profile = run.request, run.profile
-    network = run.draw_models.models[0].network
-    columns = f"{len(run.source.names)} columns, {len(run.draw_models.names)} of them in the model"
+    network = run.filler.models[0].network
+    columns = f"{len(run.source.names)} columns, {len(run.filler.names)} of them in the model"
     learned = (
         f"{len(profile.sample_rows):,} of {profile.rows:,} rows"
         if len(profile.sample_rows) < profile.rows
@@ -285,7 +301,7 @@ def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
     if request.model is not None:
         origin = f"from {request.model}"
     else:
-        origin = f"learned from {learned}, structure {request.structure}, {len(run.draw_models.history)} rounds"
+        origin = f"learned from {learned}, structure {request.structure}, {len(run.filler.history)} rounds"
     arcs = (
         "nothing depends on anything" if not len(network) else f"{len(network)} nodes, {network.number_of_edges()} arcs"
     )
@@ -303,7 +319,7 @@ def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
 
 def _summarize(run: ImputationRun) -> None:
     profile, terminal = run.profile, run.terminal
-    names = [name for name in run.draw_models.names if profile.columns[name].missing]
+    names = [name for name in run.filler.names if profile.columns[name].missing]
     cells = sum(profile.columns[name].missing for name in names)
     draws = f", {run.request.draws} times" if run.request.draws else ""
     terminal.note(
@@ -329,8 +345,8 @@ def _summarize(run: ImputationRun) -> None:
             format_preview(
                 run.source,
                 run.profile,
-                run.draw_models,
-                run.profile.kinds_to_read(run.draw_models.names, run.source),
+                run.filler,
+                run.profile.kinds_to_read(run.filler.names, run.source),
                 run.request.show,
             )
         )

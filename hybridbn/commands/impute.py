@@ -40,7 +40,7 @@ from hybridbn.formats.tables.database_base import Database
 from hybridbn.options import ImputationOptions
 
 if TYPE_CHECKING:
-    from hybridbn.commands.draw_models import DrawModels
+    from hybridbn.learning.imputation.filling import Filler
 
 __all__ = ["LEARNING", "ImputationRequest", "ImputationRun", "identify_file", "impute_inputs"]
 
@@ -123,7 +123,7 @@ class ImputationRun:
     workspace: Workspace
     source: TableSource = field(init=False)
     profile: TableProfile = field(init=False)
-    draw_models: DrawModels = field(init=False)
+    filler: Filler = field(init=False)
     value_counts: dict[str, Any] = field(default_factory=dict)
     outside: dict[str, int] = field(default_factory=dict)
     began: float = field(default_factory=time.monotonic)

@@ -14,9 +14,10 @@ from hybridbn.network_check import find_similar_names
 from hybridbn.variables import Continuous, Variable, shorten
 
 if TYPE_CHECKING:
+    from hybridbn.formats.tables.typed_columns import DeclaredKind
     from hybridbn.structures.building import Build
 
-__all__ = ["find_node", "find_structure", "parse_evidence", "read_model", "refuse_model_output"]
+__all__ = ["find_node", "find_structure", "kinds_of", "parse_evidence", "read_model", "refuse_model_output"]
 
 
 def find_structure(structure: str) -> Build:
@@ -51,6 +52,23 @@ def read_model(path: str) -> Network:
     network = read_network(path)
     network.check()
     return network
+
+
+def kinds_of(network: Network) -> dict[str, DeclaredKind]:
+    """Return how the columns of a network's variables must be read."""
+    from hybridbn.learning.imputation.model import has_metadata, read_columns
+
+    variables = [network.variable(name) for name in network]
+    if has_metadata(network):
+        variables += [v for n, v in read_columns(network).variables.items() if n not in network]
+    kinds: dict[str, DeclaredKind] = {}
+    for variable in variables:
+        if isinstance(variable, Continuous):
+            kinds[variable.name] = variable.unit or "continuous"
+        elif variable.cuts is None:
+            textual = all(isinstance(state, str) for state in variable.states)
+            kinds[variable.name] = "text" if textual else "discrete"
+    return kinds
 
 
 def find_node(network: Network, name: str) -> Variable:

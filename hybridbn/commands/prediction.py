@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.commands.column_profiles import TableProfile
-from hybridbn.commands.draw_models import kinds_of
 from hybridbn.commands.engines import open_engine, share_blocks
 from hybridbn.commands.locations import (
     Location,
@@ -22,7 +21,7 @@ from hybridbn.commands.locations import (
     refuse_existing_output,
     refuse_folders,
 )
-from hybridbn.commands.model_options import find_node, read_model
+from hybridbn.commands.model_options import find_node, kinds_of, read_model
 from hybridbn.commands.output import Output
 from hybridbn.commands.table_input import (
     TableRequest,

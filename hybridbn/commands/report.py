@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
-from hybridbn.commands.draw_models import DrawModels
 from hybridbn.commands.terminal import escape_controls
 from hybridbn.formats.tables.base import Fills, Kinds, TableSource
 from hybridbn.labels import format_number, format_range, format_share, shorten_text
+from hybridbn.learning.imputation.filling import Filler
 from hybridbn.pictures.chart import SERIES, Chart
 from hybridbn.pictures.svg import draw_svg
 from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
@@ -320,16 +320,16 @@ def _format_caption(column: ColumnProfile, observed: Sequence[float], imputed: S
 # -- the first rows -------------------------------------------------------------------------------------------------
 
 
-def format_preview(source: TableSource, profile: TableProfile, draw_models: DrawModels, kinds: Kinds, most: int) -> str:
+def format_preview(source: TableSource, profile: TableProfile, filler: Filler, kinds: Kinds, most: int) -> str:
     """Return the first rows that had missing cells as text, imputed cells marked with a star."""
     lines: list[list[str]] = []
     names = [name for name in source.names if name in profile.columns]
     for block in itertools.islice(source.blocks(_ROWS), 50):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            typed = block.cells(draw_models.names, kinds)
-        cells = {name: profile.align_cells(name, typed.get(name), block.rows) for name in draw_models.names}
-        fills = draw_models.fill(Table.from_cells(cells, stateless=True), block.start, 0)
+            typed = block.cells(filler.names, kinds)
+        cells = {name: profile.align_cells(name, typed.get(name), block.rows) for name in filler.names}
+        fills = filler.fill_table(0, Table.from_cells(cells, stateless=True), block.start)
         imputed = {
             (int(row), name): v for name, (rows, values) in fills.items() for row, v in zip(rows, values, strict=True)
         }

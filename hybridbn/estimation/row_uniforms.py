@@ -19,7 +19,18 @@ from hybridbn.tables import Table
 from hybridbn.tables.row_numbers import STEP, mix_bits
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Keys", "Levels", "draw_uniforms", "hash_identifiers", "hash_rows", "levels_of", "seed_of"]
+__all__ = [
+    "Keys",
+    "Levels",
+    "count_repeats",
+    "draw_uniforms",
+    "hash_cells",
+    "hash_identifiers",
+    "hash_rows",
+    "levels_of",
+    "seed_of",
+    "tell_apart",
+]
 
 Keys: TypeAlias = NDArray[np.uint64]
 
@@ -42,6 +53,11 @@ def hash_rows(table: Table) -> Keys:
     >>> bool(keys[2] == hash_rows(table.take([2]))[0]), bool(keys[1] == keys[3])
     (True, False)
     """
+    return _make_distinct(hash_cells(table))
+
+
+def hash_cells(table: Table) -> Keys:
+    """Return a hash of each row's observed cells, equal for equal rows."""
     total = np.zeros(len(table), dtype=np.uint64)
     for name in table.names:
         variable, cells = table.variable(name), table.column(name)
@@ -54,7 +70,7 @@ def hash_rows(table: Table) -> Keys:
             # adding zero makes -0.0 and 0.0 the same
             bits = np.where(np.isnan(cells), _HOLE, (cells + 0.0).view(np.uint64))
         total += mix_bits(bits ^ np.uint64(_hash_text(name)))
-    return _make_distinct(mix_bits(total))
+    return mix_bits(total)
 
 
 def hash_identifiers(values: Any, rows: int) -> Keys:
@@ -129,19 +145,31 @@ def levels_of(keys: Keys, names: Sequence[str], seed: int) -> Levels:
     return lambda attempt, rows: dict(zip(names, draw_uniforms(keys[rows], names, seed, attempt), strict=True))
 
 
-def _make_distinct(keys: Keys) -> Keys:
-    """Give rows with the same key different ones, by counting them."""
+def count_repeats(keys: Keys) -> Keys:
+    """Return how many equal keys come before each one.
+
+    Examples
+    --------
+    >>> count_repeats(np.array([7, 5, 7, 7], dtype=np.uint64)).tolist()
+    [0, 0, 1, 2]
+    """
     order = np.argsort(keys, kind="stable")
     ranked = keys[order]
     first = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(keys) else np.zeros(0, dtype=bool)
-    if first.all():
-        return keys
     starts = np.flatnonzero(first)
-    repeats = np.arange(len(keys)) - np.repeat(starts, np.diff([*starts, len(keys)]))
-    count = np.empty(len(keys), dtype=np.uint64)
-    count[order] = repeats.astype(np.uint64)
-    # the first one keeps its key, whatever follows
-    return np.where(count > 0, mix_bits(keys + count * STEP), keys)
+    count = np.zeros(len(keys), dtype=np.uint64)
+    if not first.all():
+        count[order] = np.arange(len(keys)) - np.repeat(starts, np.diff([*starts, len(keys)]))
+    return count
+
+
+def tell_apart(keys: Keys, counts: Keys) -> Keys:
+    """Give rows with the same key different ones; the first one keeps its key, whatever follows."""
+    return np.where(counts > 0, mix_bits(keys + counts * STEP), keys)
+
+
+def _make_distinct(keys: Keys) -> Keys:
+    return tell_apart(keys, count_repeats(keys))
 
 
 def _hash_text(text: str) -> int:

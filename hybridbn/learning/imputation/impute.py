@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
 
 import numpy as np
@@ -21,8 +22,8 @@ from hybridbn.learning.imputation.data_augmentation import (
     fit_imputation,
     use_network,
 )
+from hybridbn.learning.imputation.filling import Filler, complete_batches
 from hybridbn.learning.imputation.model import IncompleteRows, read_rows
-from hybridbn.learning.imputation.scanned import impute_scan
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, resolve_options
 from hybridbn.tables import Rows, Table, read_usable_frame
@@ -239,34 +240,52 @@ def impute(
     _check_options(draws, strategy, unknown)
     learning: dict[str, Any] = {name: value for name, value in keywords.items() if name in _LEARNING}
     precision = {name: value for name, value in keywords.items() if name not in _LEARNING}
-    given = Settings(
+    settings = Settings(
         strategy=strategy,
         structure=structure,
         target=target,
         **learning,
         options=resolve_options("impute", options, precision, default=DRAW_OPTIONS, impossible="raise"),
     )
-    is_scanned = isinstance(data, Rows) and data.is_scanned
-    whole = open_frame({"": []} if is_scanned else data)
-    settings = replace(
-        given,
-        target=None if target is None else whole.find_names(target)[0],
-        potentials=whole.find_keys(given.potentials),
-        include=whole.find_names(given.include),
-        bounds=whole.find_keys(given.bounds),
-        integers=None if given.integers is None else whole.find_names(given.integers),
+    if network is not None:
+        _refuse_learning(settings)
+    impute_frame = partial(
+        _impute_frame,
+        settings=settings,
+        network=network,
+        draws=draws,
+        reading=(discrete, continuous, skip),
+        indicators=indicators,
+        details=details,
+        keys=keys,
+        unknown=unknown,
     )
-    if is_scanned:
-        if network is not None:
-            _refuse_learning(settings)
-        whole_only = {"discrete": discrete, "continuous": continuous, "skip": skip, "keys": keys}
-        whole_only |= {"indicators": indicators, "details": details}
-        refused = [name for name, value in whole_only.items() if value not in ((), None, False)]
-        return impute_scan(data, settings, network, draws, strategy, refused)
+    if not isinstance(data, Rows):
+        return impute_frame(data)
+    whole_only = {"discrete": discrete, "continuous": continuous, "skip": skip, "indicators": indicators}
+    whole_only |= {"details": details, "keys": isinstance(keys, str)}
+    refused = [name for name, value in whole_only.items() if value not in ((), False)]
+    return data.answer_when_asked(impute_frame, partial(_impute_passes, settings, network, draws, keys, refused))
+
+
+def _impute_frame(
+    data: Any,
+    settings: Settings,
+    network: Network | None,
+    draws: int | None,
+    reading: tuple[Any, Any, Any],
+    indicators: bool,
+    details: bool,
+    keys: Any,
+    unknown: str,
+) -> Any:
+    """Return a frame without holes, several of them, or all that is known of them."""
+    discrete, continuous, skip = reading
+    whole = open_frame(data)
+    settings = _name_columns(settings, whole)
     key_column = keys if isinstance(keys, str) else None
     frame = leave_out(whole, skip)
     if network is not None:
-        _refuse_learning(settings)
         fitted = use_network(network, frame, settings)
         rows = read_rows(frame, fitted.model, unknown)
     else:
@@ -276,7 +295,7 @@ def impute(
         rows = read_rows(frame, fitted.model, "error", declared=table)
         fitted.model.columns.rules.tell()
     keys_of_rows = _keys_of_rows(rows, whole, keys, key_column)
-    if strategy == "mean" and rows.holes:
+    if settings.strategy == "mean" and rows.holes:
         warn_user(
             "imputing expected values makes variances too small and correlations too large: fine to predict single "
             "cells, "
@@ -286,12 +305,41 @@ def impute(
     indicator_columns = _indicator_columns(rows, whole) if indicators else {}
     tables = []
     for number, model in enumerate(fitted.models(draws)):
-        fills = model.fill(rows, strategy, keys_of_rows, fitted.seed + number)
+        fills = model.fill(rows, settings.strategy, keys_of_rows, fitted.seed + number)
         tables.append(model.complete(rows, fills, indicator_columns))
     imputation = Imputation(fitted, rows, tables)
     if details:
         return imputation
     return imputation.table if draws is None else imputation.tables
+
+
+def _name_columns(settings: Settings, frame: Frame) -> Settings:
+    """Return the settings with columns named as a table of the frame names them."""
+    return replace(
+        settings,
+        target=None if settings.target is None else frame.find_names(settings.target)[0],
+        potentials=frame.find_keys(settings.potentials),
+        include=frame.find_names(settings.include),
+        bounds=frame.find_keys(settings.bounds),
+        integers=None if settings.integers is None else frame.find_names(settings.integers),
+    )
+
+
+def _impute_passes(
+    settings: Settings, network: Network | None, draws: int | None, keys: Any, refused: Sequence[str], data: Rows
+) -> Any:
+    """Return rows that are completed while they are read, by a model of a sample of them."""
+    if refused:
+        raise TableError(f"{shorten(refused)}: not for a scan, whose rows are read in passes; leave them out")
+    sample = data.sample(purpose="imputation models")
+    frame = open_frame(sample.to_arrow())
+    settings = _name_columns(settings, frame)
+    if network is not None:
+        fitted = use_network(network, frame, settings)
+    else:
+        fitted = fit_imputation(sample, settings, integer_ranges(frame))
+    completed = complete_batches(data, Filler.of(fitted, settings.strategy, draws), keys)
+    return completed[0] if draws is None else completed
 
 
 def _check_options(draws: Any, strategy: Any, unknown: Any) -> None:
