@@ -240,32 +240,37 @@ class HybridEstimator(BaseEstimator):
             del self._stream
         return self
 
-    def _learn_scan(self, scan: Rows, y: Any, weights: Any, kind: type[Variable]) -> Network:
-        """Return the network of a table that is read in passes, of which y names a column."""
-        if not isinstance(y, str) or y not in scan or self.target not in (None, y):
-            raise TableError("X is a scan, so that y is the name of one of its columns, which is the target")
+    def _learn_rows(self, rows: Rows, y: str, weights: Any, kind: type[Variable]) -> tuple[Network, Stream | None]:
+        """Return what `_learn` does of rows, of which y names a column."""
+        if y not in rows or self.target not in (None, y):
+            raise TableError(f"y={y!r} must be the name of a column of X, which is the target")
         self.target_name_ = y
-        table, reasons = read_rows(scan, self.discrete, self.continuous, weights)
+        table, reasons = read_rows(rows, self.discrete, self.continuous, weights)
         self._left_alone = {name: reason for name, reason in reasons.items() if name != y}
         if not isinstance(table.variable(y), kind):
             raise TableError(f"y={y!r} is {'discrete' if table.is_discrete(y) else 'a column of numbers'}")
-        table, build, potentials = self._without(*self._looked_through(table))
-        names = [name for name in scan.names if name != y]
+        names = [name for name in rows.names if name != y]
         self.n_features_in_, self.feature_names_in_ = len(names), np.array(names, dtype=object)
-        return build.learn(table, y, potentials)
+        return self._learn(table)
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
     def _evidence(self, X: Any) -> Rows:
         check_is_fitted(self, "network_")
-        if isinstance(X, Rows) and X.is_scanned:
-            known = self._known_variables()
-            return X.select(name for name in X.names if name in known and name != self.target_name_)
+        if isinstance(X, Rows):
+            return X.answer_when_asked(self._read_features, self._select_features)
+        return self._read_features(X)
+
+    def _read_features(self, X: Any) -> Table:
         features = check_features(X)
         validate_data(self, features, reset=False, skip_check_array=True)
         variables = self._known_variables()
         read = [variables[name] for name in name_columns(features) if name in variables]
         return read_against(features, read, self.handle_unknown)
+
+    def _select_features(self, rows: Rows) -> Rows:
+        known = self._known_variables()
+        return rows.select(name for name in rows.names if name in known and name != self.target_name_)
 
     def _known_variables(self) -> dict[str, Variable]:
         """Return the variables as which the features are read."""

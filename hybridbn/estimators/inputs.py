@@ -60,8 +60,8 @@ def check_features(X: Any) -> Any:
     array([[1.5, 'a'],
            [2.5, None]], dtype=object)
     """
-    if isinstance(X, Table):
-        X = X.to_pandas()
+    if isinstance(X, Rows):
+        X = X.answer_when_asked(Table.to_pandas, _refuse_passes)
     if hasattr(type(X), "columns") and hasattr(X, "__len__"):
         if len(X) == 0:
             raise TableError("X has 0 rows (0 samples); at least 1 is needed")
@@ -70,6 +70,10 @@ def check_features(X: Any) -> Any:
         X = np.asarray(X, dtype=object)
     # infinite cells are left to the table, which names column and row
     return check_array(X, dtype=None, ensure_all_finite=False)
+
+
+def _refuse_passes(rows: Rows) -> Any:
+    raise TableError("X is a scan, so that y is the name of one of its columns, which is the target")
 
 
 def name_columns(X: Any) -> list[str]:

@@ -152,12 +152,12 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         sample_weight : sequence of float (rows,), optional
             Of a scan the name of its column.
         """
-        if isinstance(X, Rows) and X.is_scanned:
+        if isinstance(X, Rows) and isinstance(y, str):
             if self.boost is not None:
                 raise TableError("boost is not for a scan here; use hybridbn.boost, which takes a pass a round")
-            network = self._learn_scan(X, y, sample_weight, Discrete)
+            network, stream = self._learn_rows(X, y, sample_weight, Discrete)
             self.classes_ = np.array(_discrete(network, y).states)
-            return self._keep(self._with_priors(network), None)
+            return self._keep(self._with_priors(network), stream)
         features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
         classes, codes = np.unique(labels, return_inverse=True)
         table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
@@ -391,10 +391,10 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         self._check_choices()
         self._levels: list[float] | None = []
         self._training: Table | None = None
-        if isinstance(X, Rows) and X.is_scanned:
-            scan = X if sample_weight is None else X.with_weights(sample_weight)
-            sample = scan.sample().keep_rows(scan.variable(y))
-            return self._keep_calibrated(self._learn_scan(X, y, sample_weight, Continuous), sample, None)
+        if isinstance(X, Rows) and isinstance(y, str):
+            network, stream = self._learn_rows(X, y, sample_weight, Continuous)
+            rows = X if sample_weight is None else X.with_weights(sample_weight)
+            return self._keep_calibrated(network, rows.sample().keep_rows(rows.variable(y)), stream)
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
         self._refuse_constant(values)
         table = add_number_column(self._table(features, weights), self.target_name_, values)
