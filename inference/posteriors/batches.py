@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import attrgetter
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,13 +19,14 @@ from hybridbn.inference.queries import check_targets, posterior
 from hybridbn.inference.solutions import empty_posterior, impossible_evidence
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Continuous, Discrete, Values, Variable
+from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["answer_batches", "postpone_posterior"]
 
 Result = TypeVar("Result")
+Question: TypeAlias = Callable[[Any, NDArray[np.intp]], Result]
+"""From a posterior and the places of its rows to what is asked of it."""
 
 
 def answer_batches(
@@ -72,12 +73,10 @@ class _Batches:
     options: Options
 
     def __iter__(self) -> Iterator[Any]:
-        return self.ask(_return_posterior)
+        return (answer for _, answer in self.ask(_return_posterior))
 
-    def ask(self, question: Callable[[Any, NDArray[np.intp]], Result]) -> Iterator[Result]:
-        """Yield what a function gives of each batch's posterior and the places of its rows, computed where these are
-        read.
-        """
+    def ask(self, question: Question[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
+        """Yield the places of each batch's rows, and what a function gives of their posterior, where these are read."""
         targets = (self.target,) if isinstance(self.target, str) else self.target
         task = partial(_ask_posterior, self.network, self.target, self.options, question)
         return answer_batches(self.rows, self.network, task, targets)
@@ -88,18 +87,24 @@ def _return_posterior(answer: Result, places: NDArray[np.intp]) -> Result:
 
 
 def _ask_posterior(
-    network: Network,
-    target: Any,
-    options: Options,
-    question: Callable[[Any, NDArray[np.intp]], Result],
-    table: Table,
-    first: int,
-) -> Result:
-    return question(posterior(network, target, table, options), np.arange(first, first + len(table)))
+    network: Network, target: Any, options: Options, question: Question[Result], table: Table, first: int
+) -> tuple[NDArray[np.intp], Result]:
+    places = np.arange(first, first + len(table))
+    return places, question(posterior(network, target, table, options), places)
+
+
+def _gather(
+    pieces: _Batches | _Selection, question: Callable[[Any, NDArray[np.intp]], Values], shape: tuple[int, ...]
+) -> Values:
+    """Return numbers (..., rows) of all rows."""
+    result = np.empty(shape)
+    for places, values in pieces.ask(question):
+        result[..., places] = values
+    return result
 
 
 def postpone_posterior(network: Network, target: str | Sequence[str], options: Options, rows: Rows) -> Any:
-    """Return the posterior of one variable in each row, or the joint one of several, computed when it is asked for.
+    """Return the posterior of one variable in each row, or the joint one of several, which is computed at once.
 
     Examples
     --------
@@ -115,8 +120,7 @@ def postpone_posterior(network: Network, target: str | Sequence[str], options: O
     [3]
     """
     if not isinstance(target, str):
-        names = tuple(check_targets(network, target))
-        return _BatchedJoint(tuple(map(network.variable, names)), _Batches(network, names, rows, options))
+        return JointPosterior.join(list(_Batches(network, tuple(check_targets(network, target)), rows, options)))
     batches, variable = _Batches(network, target, rows, options), network.variable(target)
     if isinstance(variable, Discrete):
         return _BatchedDiscrete(variable, batches)
@@ -138,7 +142,7 @@ class _BatchedDiscrete(DiscretePosterior):
 
     def __init__(self, variable: Discrete, batches: _Batches) -> None:
         self.variable, self.single, self._batches = variable, False, batches
-        self._log_evidence = partial(_log_evidence, batches, len(batches.rows))
+        self._log_evidence = partial(_gather, batches, _list_log_evidence, (3, len(batches.rows)))
 
     def __len__(self) -> int:
         return len(self._batches.rows)
@@ -149,7 +153,7 @@ class _BatchedDiscrete(DiscretePosterior):
 
     @cached_property
     def _joined(self) -> DiscretePosterior:
-        tables, errors, limits = zip(*self._batches.ask(_list_probabilities), strict=True)
+        tables, errors, limits = zip(*(part for _, part in self._batches.ask(_list_probabilities)), strict=True)
         table, error, bounds = np.concatenate(tables, axis=-1), np.concatenate(errors), None
         if any(one is not None for one in limits):
             # probabilities that are exact are their own limits
@@ -164,14 +168,6 @@ class _BatchedDiscrete(DiscretePosterior):
 
 def _list_probabilities(answer: DiscretePosterior, places: NDArray[np.intp]) -> tuple[Values, Values, Values | None]:
     return answer._table, answer._error, answer._bounds
-
-
-def _log_evidence(pieces: _Batches | _Selection, rows: int) -> Values:
-    """Return the log probability of the evidence of all rows, with its limits (3, rows)."""
-    result = np.empty((3, rows))
-    for places, values in pieces.ask(partial(_place, _list_log_evidence)):
-        result[:, places] = values
-    return result
 
 
 def _list_log_evidence(answer: Posterior, places: NDArray[np.intp]) -> Values:
@@ -189,7 +185,7 @@ class _Pieces(ContinuousPosterior):
         """Return the densities of so many rows."""
         made = cls.__new__(cls)
         made.variable, made.single, made._pieces, made._count = variable, False, pieces, rows
-        made._log_evidence = partial(_log_evidence, pieces, rows)
+        made._log_evidence = partial(_gather, pieces, _list_log_evidence, (3, rows))
         return made
 
     @property
@@ -199,13 +195,7 @@ class _Pieces(ContinuousPosterior):
     @cached_property
     def _summary(self) -> Values:
         """The error, the mean and the variance of each row (3, rows)."""
-        return self._collect(_summarize, (3, self._count))
-
-    def _collect(self, question: Callable[..., Values], shape: tuple[int, ...]) -> Values:
-        result = np.empty(shape)
-        for places, values in self._pieces.ask(partial(_place, question)):
-            result[:, places] = values
-        return result
+        return _gather(self._pieces, _summarize, (3, self._count))
 
     _error: Any = cached_property(lambda self: self._summary[0])
 
@@ -219,7 +209,7 @@ class _Pieces(ContinuousPosterior):
     def _by_rows(self, method: str, x: Values) -> Values:
         # points that all rows share are sent to the rows as one column
         points = x[:, :1] if not x.strides[-1] else x
-        return self._collect(partial(_evaluate, method, points), x.shape)
+        return _gather(self._pieces, partial(_evaluate, method, points), x.shape)
 
     def _pdf(self, x: Values) -> Values:
         return self._by_rows("_pdf", x)
@@ -227,36 +217,19 @@ class _Pieces(ContinuousPosterior):
     def _cdf(self, x: Values) -> Values:
         return self._by_rows("_cdf", x)
 
-    def _mass_at(self, x: Values) -> Values:
-        return self._by_rows("_mass_at", x)
-
     def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into numbers."""
         return self._by_rows("draw", uniforms)
 
-    @property
-    def point_cells(self) -> PointCells:
-        """The values that may have mass."""
-        cells: PointCells = next(self._pieces.ask(_list_point_cells), NO_POINTS)
-        return cells
-
     def knots(self) -> tuple[Values, Values]:
-        """Return points (knots, rows) and the cdf there; the last one of a row stands several times where others have
-        more.
-        """
-        pieces = list(self._pieces.ask(partial(_place, _list_knots)))
-        most = max((len(points) for _, (points, _) in pieces), default=0)
-        knots = np.empty((2, most, self._count))
-        for places, both in pieces:
-            for number, values in enumerate(both):
-                knots[number][:, places] = np.pad(values, [(0, most - len(values)), (0, 0)], mode="edge")
-        return knots[0], knots[1]
+        """Refuse, as rows of different pieces may have different numbers of them."""
+        raise TableError("knots are those of a single case: choose a row, posterior[0]")
 
     def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows, whose densities are kept."""
         chosen: list[tuple[NDArray[np.intp], ContinuousPosterior]] = []
         left = len(rows)
-        for places, answer in self._pieces.ask(partial(_place, _return_posterior)) if left else ():
+        for places, answer in self._pieces.ask(_return_posterior) if left else ():
             position = np.searchsorted(places, rows)
             inside = np.flatnonzero(places[np.minimum(position, len(places) - 1)] == rows)
             if len(inside):
@@ -288,15 +261,9 @@ class _Selection:
 
     parts: Sequence[tuple[NDArray[np.intp], ContinuousPosterior]]
 
-    def ask(self, question: Callable[[Any, NDArray[np.intp]], Result]) -> Iterator[Result]:
-        """Yield what a function gives of each part's posterior and the places of its rows."""
-        return (question(answer, places) for places, answer in self.parts)
-
-
-def _place(
-    question: Callable[[Any, NDArray[np.intp]], Result], answer: Posterior, places: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], Result]:
-    return places, question(answer, places)
+    def ask(self, question: Question[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
+        """Yield the places of each part's rows, and what a function gives of their posterior."""
+        return ((places, question(answer, places)) for places, answer in self.parts)
 
 
 def _summarize(answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:
@@ -306,37 +273,3 @@ def _summarize(answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:
 def _evaluate(method: str, points: Values, answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:
     x = np.broadcast_to(points, (len(points), len(places))) if points.shape[1] == 1 else points[:, places]
     return answer._by_rows(method, x)
-
-
-def _list_point_cells(answer: ContinuousPosterior, places: NDArray[np.intp]) -> PointCells:
-    return answer.point_cells
-
-
-def _list_knots(answer: ContinuousPosterior, places: NDArray[np.intp]) -> tuple[Values, Values]:
-    return answer.knots()
-
-
-class _BatchedJoint(JointPosterior):
-    """The joint distribution in rows that are read in passes: that of all rows after the first question."""
-
-    _table: Any = _take_from_all("_table")
-    _error: Any = _take_from_all("_error")
-    _mean: Any = _take_from_all("_mean")
-    _covariance: Any = _take_from_all("_covariance")
-    _evidence: Any = _take_from_all("_evidence")
-    _network: Any = _take_from_all("_network")
-
-    def __init__(self, variables: tuple[Variable, ...], batches: _Batches) -> None:
-        self.variables, self._names = variables, tuple(variable.name for variable in variables)
-        self.single, self._batches, self._options = False, batches, batches.options
-
-    def batches(self) -> Iterator[JointPosterior]:
-        """Yield the posteriors of consecutive rows."""
-        yield from self._batches
-
-    def __getitem__(self, key: Any) -> Any:
-        return self._joined[key]
-
-    @cached_property
-    def _joined(self) -> JointPosterior:
-        return JointPosterior.join(list(self._batches))
