@@ -11,7 +11,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence
+from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.joint import JointPosterior

@@ -192,8 +192,8 @@ def impute(
     keys : str or sequence, optional
         A column's name, or an identifier for each row. A row's random numbers depend on its key and `random_state`
         alone. By default the key is made of the row's observed cells (and a count, where several rows are equal), so a
-        given network fills a row alike whatever the other rows and their order are. ``range(len(data))`` gives the same
-        draws as the command.
+        given network fills a row alike whatever the other rows and their order are; of a scan that takes a pass.
+        ``range(len(data))`` gives the same draws as the command.
     unknown : {"error", "missing"}
         With `network`: refuse states that it doesn't know; or leave them as they are and ignore them as evidence about
         other cells, with a warning.
