@@ -27,6 +27,7 @@ from hybridbn.backends.transformed import (
     KeepRows,
     TransformedSource,
     Weigh,
+    call_at_place,
     find_place,
     write_batches,
 )
@@ -325,8 +326,8 @@ class Scan(Rows):
         Parameters
         ----------
         function : callable
-            From the number of the first row and an Arrow table to another Arrow table of the same columns; one that can
-            be pickled, where other processes read the rows.
+            From the place of the first row among all rows and an Arrow table to another Arrow table of the same
+            columns; one that can be pickled, where other processes read the rows.
         fields : sequence of pyarrow.Field, optional
             Of the columns to which the function gives another type.
 
@@ -337,6 +338,9 @@ class Scan(Rows):
         >>> scan.transform(lambda first, table: table.drop_null().select(table.column_names)).missing
         {'x': 0}
         """
+        return self._transform(partial(call_at_place, function, self.passes.offsets), fields)
+
+    def _transform(self, function: Callable[[int, Any], Any], fields: Sequence[Any] = ()) -> Scan:
         old = self.passes
         source = TransformedSource(old.source, function, fields)
         names = tuple(name for name in old.names)
@@ -347,7 +351,7 @@ class Scan(Rows):
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Scan:
         """Return the rows in which a column has a state, given by its code, or any value."""
-        return self.transform(KeepRows(BatchReader([variable]), code))
+        return self._transform(KeepRows(BatchReader([variable]), code))
 
     def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Scan:
         """Return the scan with its missing cells filled by a function of the rows, while they are read."""

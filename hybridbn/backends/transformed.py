@@ -22,7 +22,16 @@ from hybridbn.tables import Table
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = ["Expand", "FillHoles", "KeepRows", "TransformedSource", "Weigh", "find_place", "write_batches"]
+__all__ = [
+    "Expand",
+    "FillHoles",
+    "KeepRows",
+    "TransformedSource",
+    "Weigh",
+    "call_at_place",
+    "find_place",
+    "write_batches",
+]
 
 _MADE = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv")
 
@@ -150,6 +159,11 @@ def find_place(first: int, offsets: Mapping[int, int]) -> int:
     """
     file, place = divmod(first, 1 << FILE_BITS)
     return offsets.get(file, 0) + place
+
+
+def call_at_place(function: Callable[[int, Any], Any], offsets: Mapping[int, int], first: int, table: Any) -> Any:
+    """Return a function of the place of a first row and of the rows."""
+    return function(find_place(first, offsets), table)
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.backends.transformed import find_place
 from hybridbn.estimation.row_uniforms import Keys, count_repeats, hash_cells, hash_identifiers, tell_apart
 from hybridbn.learning.imputation.data_augmentation import FittedImputation
 from hybridbn.learning.imputation.model import Fills, IncompleteRows, Model, read_rows
@@ -119,18 +118,15 @@ class _BatchFiller:
     ----------
     discrete : tuple of str
         Columns of numbers that are read as states.
-    offsets : mapping from int to int
-        The places of the first rows of files.
     """
 
     filler: Filler
     draw: int
     keys: _RowKeys
     discrete: tuple[str, ...]
-    offsets: Mapping[int, int]
 
     def __call__(self, first: int, table: Any) -> Any:
-        """Return the table without holes, its types as they were; `first` is the number of the first row."""
+        """Return the table without holes, its types as they were; `first` is the place of the first row."""
         import pyarrow
 
         whole = table.select(self.filler.names)
@@ -140,7 +136,7 @@ class _BatchFiller:
             return table
         frame = open_frame(whole.take(pyarrow.array(open_rows)))
         rows = self.filler.read(frame, Table(frame, discrete=self.discrete) if self.discrete else None)
-        keys = self.keys.of_rows(rows, open_rows + find_place(first, self.offsets))
+        keys = self.keys.of_rows(rows, open_rows + first)
         completed = self.filler.models[self.draw].complete(rows, self.filler.fill(rows, keys, self.draw), {})
         for name, mask in zip(whole.column_names, masks, strict=True):
             if mask.any():
@@ -182,7 +178,4 @@ def complete_batches(data: Any, filler: Filler, keys: Any) -> list[Any]:
         and all(type(state) in (int, float) for state in variable.states)
     )
     row_keys = _RowKeys.of_cells(data, filler) if keys is None else _RowKeys(hash_identifiers(keys, len(data)))
-    offsets = data.passes.offsets
-    return [
-        data.transform(_BatchFiller(filler, draw, row_keys, discrete, offsets)) for draw in range(len(filler.models))
-    ]
+    return [data.transform(_BatchFiller(filler, draw, row_keys, discrete)) for draw in range(len(filler.models))]
