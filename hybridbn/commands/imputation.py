@@ -35,8 +35,7 @@ from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load_network, save
 from hybridbn.formats.tables.base import Fills, Kinds, TableBlock
-from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation, use_network
-from hybridbn.learning.imputation.filling import Filler
+from hybridbn.learning.imputation.data_augmentation import Filler, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Model, has_metadata, read_columns
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions

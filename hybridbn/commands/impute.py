@@ -40,7 +40,7 @@ from hybridbn.formats.tables.database_base import Database
 from hybridbn.options import ImputationOptions
 
 if TYPE_CHECKING:
-    from hybridbn.learning.imputation.filling import Filler
+    from hybridbn.learning.imputation.data_augmentation import Filler
 
 __all__ = ["LEARNING", "ImputationRequest", "ImputationRun", "identify_file", "impute_inputs"]
 

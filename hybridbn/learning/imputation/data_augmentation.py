@@ -13,25 +13,36 @@ longer drift.
 from __future__ import annotations
 
 import math
+import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.estimation.available_cases import fit_available
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.holes import Cells, alternate, collect_observed_numbers, fill_table, find_holes
-from hybridbn.estimation.row_uniforms import levels_of, seed_of
+from hybridbn.estimation.row_uniforms import Keys, hash_identifiers, levels_of, seed_of
 from hybridbn.fitting import Fitter, MEstimate, MultinomialFitter
 from hybridbn.fitting.fitter_choice import Potentials, check_spec
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import Bounds, bounds_of_draws, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs
-from hybridbn.learning.imputation.model import Model, add_matching, build_model, check_unmodeled_columns, has_metadata
+from hybridbn.learning.imputation.model import (
+    Fills,
+    IncompleteRows,
+    Model,
+    add_matching,
+    build_model,
+    check_unmodeled_columns,
+    has_metadata,
+    read_rows,
+)
 from hybridbn.learning.imputation.predictive_mean_matching import LearnedMatching, fit_matching
 from hybridbn.learning.imputation.rule_search import find_rules
 from hybridbn.learning.imputation.rules import Rules
@@ -39,7 +50,7 @@ from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
-from hybridbn.tables.frames import Frame
+from hybridbn.tables.frames import Frame, open_frame
 from hybridbn.variables import Values, shorten
 
 __all__ = [
@@ -47,9 +58,11 @@ __all__ = [
     "BuilderLearner",
     "DataAugmentation",
     "DefaultLearner",
+    "Filler",
     "FittedImputation",
     "NetworkLearner",
     "Settings",
+    "find_open_rows",
     "fit_imputation",
     "has_drift",
     "use_network",
@@ -465,6 +478,50 @@ class FittedImputation:
             return
         for network, _ in zip(self.augmentation.draw_networks(), range(draws), strict=False):
             yield Model(self.model.columns, self.augmentation.completion_of(network))
+
+
+@dataclass(frozen=True)
+class Filler:
+    """Fills holes by models, one for each draw; `history` has what each round of learning drew."""
+
+    models: Sequence[Model]
+    strategy: str
+    seed: int
+    history: list[dict[str, Any]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, fitted: FittedImputation, strategy: str, draws: int | None) -> Filler:
+        """Return the filler of what was learned."""
+        return cls(list(fitted.models(draws)), strategy, fitted.seed, list(fitted.history))
+
+    @property
+    def names(self) -> list[str]:
+        """The columns whose missing cells are imputed."""
+        return list(self.models[0].columns.variables)
+
+    def read(self, frame: Frame, declared: Table | None = None) -> IncompleteRows:
+        """Return some rows as the models read them; what is to be said of all rows was said of the sample."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return read_rows(frame, self.models[0], "missing", declared)
+
+    def fill(self, rows: IncompleteRows, keys: Keys, draw: int = 0) -> Fills:
+        """Return the values that fill the holes of each column."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return self.models[draw].fill(rows, self.strategy, keys, self.seed + draw)
+
+    def fill_table(self, draw: int, table: Table, first: int) -> dict[str, tuple[NDArray[np.intp], list[Any]]]:
+        """Return the rows with a hole in each column, and what fills it, of rows that are known by their numbers."""
+        open_rows = find_open_rows(table)
+        rows = self.read(open_frame(table.take(open_rows)))
+        fills = self.fill(rows, hash_identifiers(open_rows + first, len(open_rows)), draw)
+        return {name: (open_rows[rows.holes[name]], values.tolist()) for name, values in fills.items()}
+
+
+def find_open_rows(table: Table) -> NDArray[np.intp]:
+    """Return the rows with a missing cell."""
+    return np.flatnonzero(np.any([table.cells(name).missing for name in table.names], axis=0))
 
 
 def fit_imputation(

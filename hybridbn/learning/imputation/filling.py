@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -12,58 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.estimation.row_uniforms import Keys, count_repeats, hash_cells, hash_identifiers, tell_apart
-from hybridbn.learning.imputation.data_augmentation import FittedImputation
-from hybridbn.learning.imputation.model import Fills, IncompleteRows, Model, read_rows
+from hybridbn.learning.imputation.data_augmentation import Filler, find_open_rows
+from hybridbn.learning.imputation.model import IncompleteRows
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.adapters.arrow import replace_cells
-from hybridbn.tables.frames import Frame, open_frame
+from hybridbn.tables.frames import open_frame
 from hybridbn.variables import Discrete
 
-__all__ = ["Filler", "complete_batches"]
-
-
-@dataclass(frozen=True)
-class Filler:
-    """Fills holes by models, one for each draw; `history` has what each round of learning drew."""
-
-    models: Sequence[Model]
-    strategy: str
-    seed: int
-    history: list[dict[str, Any]] = field(default_factory=list)
-
-    @classmethod
-    def of(cls, fitted: FittedImputation, strategy: str, draws: int | None) -> Filler:
-        """Return the filler of what was learned."""
-        return cls(list(fitted.models(draws)), strategy, fitted.seed, list(fitted.history))
-
-    @property
-    def names(self) -> list[str]:
-        """The columns whose missing cells are imputed."""
-        return list(self.models[0].columns.variables)
-
-    def read(self, frame: Frame, declared: Table | None = None) -> IncompleteRows:
-        """Return some rows as the models read them; what is to be said of all rows was said of the sample."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return read_rows(frame, self.models[0], "missing", declared)
-
-    def fill(self, rows: IncompleteRows, keys: Keys, draw: int = 0) -> Fills:
-        """Return the values that fill the holes of each column."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            return self.models[draw].fill(rows, self.strategy, keys, self.seed + draw)
-
-    def fill_table(self, draw: int, table: Table, first: int) -> dict[str, tuple[NDArray[np.intp], list[Any]]]:
-        """Return the rows with a hole in each column, and what fills it, of rows that are known by their numbers."""
-        open_rows = find_open_rows(table)
-        rows = self.read(open_frame(table.take(open_rows)))
-        fills = self.fill(rows, hash_identifiers(open_rows + first, len(open_rows)), draw)
-        return {name: (open_rows[rows.holes[name]], values.tolist()) for name, values in fills.items()}
-
-
-def find_open_rows(table: Table) -> NDArray[np.intp]:
-    """Return the rows with a missing cell."""
-    return np.flatnonzero(np.any([table.cells(name).missing for name in table.names], axis=0))
+__all__ = ["complete_batches"]
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,13 @@ from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import (
     DRAW_OPTIONS,
+    Filler,
     FittedImputation,
     Settings,
     fit_imputation,
     use_network,
 )
-from hybridbn.learning.imputation.filling import Filler, complete_batches
+from hybridbn.learning.imputation.filling import complete_batches
 from hybridbn.learning.imputation.model import IncompleteRows, read_rows
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, resolve_options
