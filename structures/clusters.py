@@ -172,7 +172,7 @@ class _AssignClusters:
         start = 0
         for code, (assign, kept) in enumerate(zip(self.classes, self.kept, strict=True)):
             chosen = find_rows(table, self.target, code if isinstance(self.target, Discrete) else None)
-            rows = np.flatnonzero(chosen & (table.weights > 0))
+            rows = np.flatnonzero(chosen)
             own = np.ones((len(rows), 1)) if assign is None else assign(table.take(rows))
             if assign is not None and not self.soft:
                 own = choose_cluster(own)
@@ -211,7 +211,7 @@ class _ClusteredClasses:
         """Learn the network with the clusters in place of the class, and add the class as their child."""
         variable = self.data.variable(self.target)
         if len(self.hidden) == 1 and not isinstance(variable, Discrete):
-            return build.learn(self.data.rows, self.target, potentials)
+            return build.learn(self.data.rows.keep_rows(variable), self.target, potentials)
         table = self.data.rows.expand(self.hidden, self.assign)
         if not isinstance(variable, Discrete):
             return build.learn(table, self.hidden.name, potentials)
@@ -249,14 +249,9 @@ class _ClassClustering:
         self, data: TrainingData, numbers: Mapping[Any, int | None], rng: np.random.Generator
     ) -> _ClusteredClasses:
         """Cluster the rows of each class."""
-        if not data.rows.is_scanned:
-            data = data.take(data.find_labeled())
         variable = data.variable(self.target)
-        discrete = isinstance(variable, Discrete)
-        if discrete:
-            masses = data.counter([self.target]).joint((self.target,)) if len(data.rows) else np.zeros(1)
-        else:
-            masses = np.array([data.rows.total_weight if len(data.rows) else 0.0])
+        discrete, counter = isinstance(variable, Discrete), data.counter([self.target])
+        masses = counter.joint((self.target,)) if discrete else np.array([counter.moments((self.target,)).total])
         if not masses.any():
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
         names = [name for name in data.roles if name != self.target or not discrete]

@@ -366,10 +366,11 @@ def mixture(
     Missing cells are marginalized exactly, in learning and in queries. The prior of the parameters has the weight of
     one row, so that no component shrinks to a point; the log-likelihood plus the log prior never falls in EM. A
     covariance that is chosen by held-out rows has a prior of the size that is best for them, too. The
-    number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then, those
-    of a scan by a pass for each of at most 50 steps. A covariance that is not diagonal becomes arcs: each number is a
-    linear regression on those before it (in a tree, on one of them) in each component. Numbers with heavy points
-    (`hybridbn.fitting.find_heavy_points`) are independent of the other columns, given the component.
+    number of components is chosen, and the starts are compared, on at most 1,500 rows; all rows are fitted then. Where
+    a scan has more than its sample, these are fitted last, by a pass for each of at most 50 steps. A covariance that is
+    not diagonal becomes arcs: each number is a linear regression on those before it (in a tree, on one of them) in each
+    component. Numbers with heavy points (`hybridbn.fitting.find_heavy_points`) are independent of the other columns,
+    given the component.
 
     Examples
     --------
@@ -591,7 +592,7 @@ def cluster_rows(
     reader = _StatisticsReader(
         data.roles, measures, joint, form.covariance, 1 if joined.block is None else joined.block.factors
     )
-    whole = _ScannedRows(data, joined, reader) if data.rows.is_scanned else None
+    whole = _RowsInPasses(data, joined, reader) if len(statistics) < len(data.rows) else None
     fit = fit_mixture(statistics, int(form.components), starts, rng, sample, joined, whole)
     fit = fit.reorder(np.argsort(-fit.log_shares, kind="stable"))
     mixture = FittedMixture(data, joined, AssignComponents(reader, fit), fit)
@@ -635,10 +636,8 @@ def _collect_statistics(data: TrainingData, measures: Measures) -> MixtureStatis
 
 def _measure(data: TrainingData) -> Measures:
     """Return what columns are standardized by, from all rows."""
-    if not data.rows.is_scanned:
-        return _MeasurePart(data.roles, None)(data.table, 0)
     ranges = [data.rows.value_range(column) for column, is_state in _list_parts(data) if not is_state]
-    units = np.array([max(abs(low), abs(high)) or 1.0 for low, high in ranges])
+    units = np.array([(max(abs(low), abs(high)) if low <= high else 0.0) or 1.0 for low, high in ranges])
     measures: Measures = data.rows.learn(_MeasurePart(data.roles, units), _list_variables(data))
     return measures
 
@@ -652,7 +651,7 @@ class _MeasurePart:
     """Measures the columns of some rows."""
 
     roles: Mapping[str, Role]
-    units: Values | None
+    units: Values
 
     def __call__(self, table: Table, first: int) -> Measures:
         cells, states = _read_cells(TrainingData(table, self.roles, None))
@@ -713,8 +712,8 @@ class _ExpectPart:
         return reduce(add, (sum_expected(part, self.parameters) for part in self.reader.read(table)))
 
 
-class _ScannedRows:
-    """Rows that are read in a pass for each step of EM; the layout is that of a sample."""
+class _RowsInPasses:
+    """Rows of which a pass is made for each step of EM; the layout is that of a sample."""
 
     layout: MixtureStatistics
     fits: int = 1

@@ -206,20 +206,8 @@ def measure(one: Any, other: Any) -> float:
     return float(np.where(equal, 0, np.nan_to_num(gaps, nan=math.inf)).max(initial=0))
 
 
-SAMPLED_START = "the steps of a scan start at what its sample gives, and end within 1e-3"
-ONE_STEP_IN_MEMORY = "complete rows in memory take a single step"
 ORDER_OF_DRAWS = "rows of a scan are filled by draws of their own, rows in memory in their order"
 DIFFERENCES = {
-    **{
-        (f"{name}", kind): SAMPLED_START
-        for name in (*(f"mixture {family}" for family in FAMILIES), "mixture, given", "class_clusters of a number")
-        for kind in KINDS
-    },
-    ("class_clusters gaussian", "weights"): "the number of clusters is chosen by folds of other rows",
-    ("class_clusters multinomial", "weights"): "the number of clusters is chosen by folds of other rows",
-    ("class_clusters multinomial", "holes"): SAMPLED_START,
-    ("expectation_maximization", "complete"): ONE_STEP_IN_MEMORY,
-    ("expectation_maximization", "weights"): ONE_STEP_IN_MEMORY,
     **{(f"augment {name}", "holes"): ORDER_OF_DRAWS for name in ("by expectations", "by draws", "a class")},
 }
 """What differs from the table in memory however a scan is read."""

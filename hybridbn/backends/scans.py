@@ -350,8 +350,8 @@ class Scan(Rows):
         return Scan(passes, self._chosen, self._given)
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Scan:
-        """Return the rows in which a column has a state, given by its code, or any value."""
-        return self._transform(KeepRows(BatchReader([variable]), code))
+        """Return the rows of positive weight in which a column has a state, given by its code, or any value."""
+        return self._transform(KeepRows(BatchReader([variable], self.passes.weights), code))
 
     def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Scan:
         """Return the scan with its missing cells filled by a function of the rows, while they are read."""

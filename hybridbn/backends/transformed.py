@@ -186,7 +186,7 @@ class Weigh:
 
 @dataclass(frozen=True)
 class KeepRows:
-    """Keeps the rows in which a column has a state, or any value."""
+    """Keeps the rows of positive weight in which a column has a state, or any value."""
 
     reader: BatchReader
     code: int | None

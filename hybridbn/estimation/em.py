@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -27,7 +27,7 @@ from hybridbn.fitting import Dirichlet, Fitter, MEstimate, Statistics, fitter_of
 from hybridbn.fitting.fitter_choice import Potentials, spec_of
 from hybridbn.fitting.gaussian import moments_suffice
 from hybridbn.fitting.multinomial import counts_suffice
-from hybridbn.inference.evidence import EvidenceReader, find_distinct_rows
+from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
 from hybridbn.inference.solutions import impossible_evidence
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -41,8 +41,6 @@ _NOISE = 1e-3
 """Least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
 _PATIENCE = 3
 """Iterations without a rise after which simulated expectations are given up to be improved."""
-_MOST_PASSES = 25
-"""A table that is read in passes is read at most so many times."""
 _SMOOTHING = 0.02
 """Share of the uniform distribution that is added to a starting table with zeros: EM never leaves a zero."""
 
@@ -103,7 +101,7 @@ def expectation_maximization(
     tolerance : float
         Stop where the log-likelihood changes by less than this for each row.
     max_iterations : int
-        Reaching it warns. A scan takes a pass for each iteration, and at most 25.
+        Reaching it warns. A scan takes a pass for each iteration.
     draws : int
         How many times incomplete rows are completed where expectations have to be simulated.
     random_state : int, Generator, ...
@@ -156,36 +154,41 @@ def expectation_maximization(
     options = options or Options()
     rng = make_generator(random_state)
     graph = structure_of(structure)
-    table = read_as_declared(leave_unusable(data, graph), graph, weights, keep_numbers=True)
-    first = _check_start(graph, start, table) if start is not None else _choose_start(graph, table, potentials, rng)
+    rows = read_as_declared(leave_unusable(data, graph), graph, weights, keep_numbers=True)
+    first = _check_start(graph, start, rows) if start is not None else _choose_start(graph, rows, potentials, rng)
     families = _list_families(first, graph, potentials)
     is_exact_family = all(
         moments_suffice(family.fitter) or counts_suffice(family.fitter) for family in families.values()
     )
-    if table.is_scanned and is_exact_family:
-        known_variables = [first.variable(name) for name in first if name in table]
-        expect: Expectation = partial(_expect_in_passes, table, known_variables, options)
-        most = min(max_iterations, _MOST_PASSES)
-        return _warn_of_divergence(
-            _iterate(first, families, {}, expect, table.total_weight, tolerance, most, None), most
-        )
-    table = table.sample(purpose="parameters of simulated expectations")
-    work = _read_table(first, table).require_rows(1)
-    open_rows = _find_rows_with_holes(work)
-    complete = work.take(np.setdiff1d(np.arange(len(work)), open_rows))
-    known = {name: family.fitter.statistics(complete, *family.variables) for name, family in families.items()}
-    if not len(open_rows):
-        network = _maximize(families, known)
-        priors = _find_priors(families, known)
-        likelihood = log_likelihood(network, work, options)
-        return Learned(network, np.array([likelihood + _log_prior(network, priors)]), True, np.array([likelihood]))
-    if is_exact_family:
-        expect = _make_exact_expectation(first, work, open_rows, complete, options)
+    if not is_exact_family:
+        rows = rows.sample(purpose="parameters of simulated expectations")
+    divider = _RowDivider(families, first, options)
+    variables = [first.variable(name) for name in first if name in rows]
+    try:
+        known = rows.learn(partial(_sum_complete, divider), variables)
+        if known is None:
+            raise TableError("the table has 0 rows of positive weight; at least 1 is needed")
+        if not known.open_rows:
+            network = _maximize(families, known.statistics)
+            likelihood = rows.learn(partial(_expect_rows, divider, network), variables).log_likelihood
+            priors = _find_priors(families, known.statistics)
+            return Learned(network, np.array([likelihood + _log_prior(network, priors)]), True, np.array([likelihood]))
+
+        def expect_exactly(network: Network) -> tuple[Mapping[str, Statistics], float]:
+            expected = rows.learn(partial(_expect_rows, divider, network), variables)
+            return expected.statistics, expected.log_likelihood
+
+        expect: Expectation = expect_exactly
         patience = None
-    else:
-        expect, patience = _simulate_expectation(work, open_rows, families, draws, rng, options), _PATIENCE
-    found = _iterate(first, families, known, expect, work.weights.sum(), tolerance, max_iterations, patience)
-    return _warn_of_divergence(found, max_iterations)
+        if not is_exact_family:
+            read = _read_table(first, rows.sample())
+            expect, patience = _simulate_expectation(read, families, draws, rng, options), _PATIENCE
+        learned = _iterate(
+            first, families, known.statistics, expect, rows.total_weight, tolerance, max_iterations, patience
+        )
+    finally:
+        rows.remembered.pop(divider.key, None)
+    return _warn_of_divergence(learned, max_iterations)
 
 
 def _warn_of_divergence(found: Learned, max_iterations: int) -> Learned:
@@ -303,85 +306,127 @@ def _add_prior(prior: Values, counts: Values) -> Values:
     return np.asarray(total / total.sum(axis=-1, keepdims=True))
 
 
-def _find_rows_with_holes(table: Table) -> NDArray[np.intp]:
-    return np.flatnonzero(np.any([np.zeros(len(table), dtype=bool), *find_holes(table).values()], axis=0))
+@dataclass(frozen=True)
+class Expected:
+    """Statistics of some rows; ``a + b`` are those of the rows of both.
 
+    Attributes
+    ----------
+    statistics : mapping from each node to those of its family
+    log_likelihood : float
+    open_rows : int
+        How many rows have missing cells.
+    """
 
-def _make_exact_expectation(
-    network: Network, table: Table, rows: NDArray[np.intp], complete: Table, options: Options
-) -> Expectation:
-    """Return what computes exact expectations over the distinct rows with holes."""
-    evidence = EvidenceReader(network, table).evidence().take(rows, len(rows))
-    weights = np.asarray(table.weights[rows])
-    same = find_distinct_rows(evidence, continuous=False)
-    if same is not None:
-        evidence = evidence.take(same.first, len(same.first))
-        weights = np.bincount(same.inverse, weights, len(same.first)).astype(np.float64)
-        rows = rows[same.first]
+    statistics: Mapping[str, Statistics]
+    log_likelihood: float = 0.0
+    open_rows: int = 0
 
-    def expect(network: Network) -> tuple[Mapping[str, Statistics], float]:
-        try:
-            found = expect_statistics(network, evidence, weights, options)
-        except ImpossibleEvidence as problem:
-            raise problem.renumber(rows, lambda rows: str(impossible_evidence(rows, False))) from None
-        likelihood = float(weights @ found.log_likelihood)
-        if len(complete):
-            likelihood += log_likelihood(network, complete, options)
-        return found.statistics, likelihood
-
-    return expect
-
-
-def _expect_in_passes(
-    table: Rows, variables: Sequence[Variable], options: Options, network: Network
-) -> tuple[Mapping[str, Statistics], float]:
-    """Return the exact expectations of a table that is read in passes, and its log-likelihood."""
-    totals: dict[str, Statistics] = {}
-    likelihood, before = 0.0, 0
-    for part in table.answer(_ExpectPart(network, options), variables):
-        rows, statistics, log_likelihood_of_part = part
-        if isinstance(statistics, ImpossibleEvidence):
-            numbers = np.arange(before, before + rows)
-            raise statistics.renumber(numbers, lambda rows: str(impossible_evidence(rows, False)))
-        totals |= {name: totals[name] + own if name in totals else own for name, own in statistics.items()}
-        likelihood, before = likelihood + log_likelihood_of_part, before + rows
-    return totals, likelihood
+    def __add__(self, other: Expected) -> Expected:
+        return Expected(
+            {**self.statistics, **_add(self.statistics, other.statistics)},
+            self.log_likelihood + other.log_likelihood,
+            self.open_rows + other.open_rows,
+        )
 
 
 @dataclass(frozen=True)
-class _ExpectPart:
-    """Computes exact expectations over the distinct rows of a part of a table."""
+class _DividedRows:
+    """Complete rows, and the evidence of the distinct rows with holes; rows without weight are in neither.
 
-    network: Network
-    options: Options
+    Attributes
+    ----------
+    complete : Table
+    evidence : Evidence
+    weights : ndarray
+    rows : ndarray
+        The numbers of the distinct rows.
+    """
 
-    def __call__(self, table: Table, first: int) -> tuple[int, Any, float]:
-        evidence, weights = EvidenceReader(self.network, table).evidence(), table.weights
-        rows = np.flatnonzero(weights > 0)
-        if not len(rows):
-            return len(table), {}, 0.0
-        if len(rows) < len(weights):
-            evidence, weights = evidence.take(rows, len(rows)), weights[rows]
-        same = find_distinct_rows(evidence, continuous=False)
+    complete: Table
+    evidence: Evidence
+    weights: Values
+    rows: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, network: Network, batch: Table) -> _DividedRows:
+        """Divide the rows of a batch."""
+        counts = batch.weights > 0
+        hidden = any(name not in batch for name in network)
+        is_open = np.any([np.full(len(batch), hidden), *find_holes(batch).values()], axis=0)
+        rows = np.flatnonzero(counts & is_open)
+        complete = batch.take(np.flatnonzero(counts & ~is_open))
+        weights = np.asarray(batch.weights[rows])
+        evidence = EvidenceReader(network, batch).evidence().take(rows, len(rows))
+        same = find_distinct_rows(evidence, continuous=False) if len(rows) else None
         if same is not None:
             evidence, rows = evidence.take(same.first, len(same.first)), rows[same.first]
             weights = np.bincount(same.inverse, weights, len(same.first)).astype(np.float64)
-        try:
-            found = expect_statistics(self.network, evidence, weights, self.options)
-        except ImpossibleEvidence as problem:
-            return len(table), problem.renumber(rows, str), 0.0
-        return len(table), found.statistics, float(weights @ found.log_likelihood)
+        return cls(complete, evidence, weights, rows)
+
+
+@dataclass(frozen=True)
+class _RowDivider:
+    """Tells complete rows from those with holes.
+
+    Attributes
+    ----------
+    families : mapping from each node to its family
+    first : Network
+        From which the rows are read.
+    options : Options
+    """
+
+    families: Mapping[str, _FamilyFitter]
+    first: Network
+    options: Options
+
+    @property
+    def key(self) -> tuple[str, tuple[Variable, ...]]:
+        """What divided rows are remembered by."""
+        return "rows divided by holes", self.first.variables
+
+    def divide(self, batch: Table) -> _DividedRows:
+        """Return the complete rows of a batch, and the others, which are divided once where the batch stays."""
+        divided: _DividedRows | None = batch.remembered.get(self.key)
+        if divided is None:
+            divided = batch.remembered[self.key] = _DividedRows.of(self.first, batch)
+        return divided
+
+
+def _sum_complete(divider: _RowDivider, batch: Table, first: int) -> Expected | None:
+    """Return the statistics of complete rows, and how many others there are; None without any row of weight."""
+    divided, families = divider.divide(batch), divider.families
+    if not len(divided.complete):
+        return Expected({}, open_rows=len(divided.rows)) if len(divided.rows) else None
+    statistics = {
+        name: family.fitter.statistics(divided.complete, *family.variables) for name, family in families.items()
+    }
+    return Expected(statistics, open_rows=len(divided.rows))
+
+
+def _expect_rows(divider: _RowDivider, network: Network, batch: Table, first: int) -> Expected:
+    """Return exact expectations over the rows with holes, and the log-likelihood of all rows."""
+    divided = divider.divide(batch)
+    likelihood = log_likelihood(network, divided.complete, divider.options) if len(divided.complete) else 0.0
+    if not len(divided.rows):
+        return Expected({}, likelihood)
+    try:
+        found = expect_statistics(network, divided.evidence, divided.weights, divider.options)
+    except ImpossibleEvidence as problem:
+        raise problem.renumber(first + divided.rows, lambda rows: str(impossible_evidence(rows, False))) from None
+    return Expected(found.statistics, float(divided.weights @ found.log_likelihood) + likelihood)
 
 
 def _simulate_expectation(
     table: Table,
-    rows: NDArray[np.intp],
     families: Mapping[str, _FamilyFitter],
     draws: int,
     rng: np.random.Generator,
     options: Options,
 ) -> Expectation:
     """Return what averages over completions drawn with the same random numbers every time."""
+    rows = np.flatnonzero(np.any([*find_holes(table).values()], axis=0))
     repeated = np.repeat(rows, draws)
     copies = table.take(repeated).with_weights(np.asarray(table.weights[repeated]) / draws)
     levels = draw_levels(rng, copies)

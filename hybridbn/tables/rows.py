@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.tables.table import Table
@@ -241,7 +241,7 @@ class Rows(ABC):
 
     @abstractmethod
     def keep_rows(self, variable: Variable, code: int | None = None) -> Self:
-        """Return the rows in which a column has a state, given by its code, or any value."""
+        """Return the rows of positive weight in which a column has a state, given by its code, or any value."""
 
     @abstractmethod
     def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Self:
@@ -359,8 +359,7 @@ class _Kept:
 
 
 def find_rows(table: Table, variable: Variable, code: int | None) -> NDArray[np.bool_]:
-    """Tell in which rows a column has a state, or any value."""
+    """Tell in which rows of positive weight a column has a state, or any value."""
     cells = table.coded(variable)
-    if code is not None:
-        return np.asarray(cells == code)
-    return np.asarray(cells >= 0 if isinstance(variable, Discrete) else ~np.isnan(cells))
+    found = ~np.isnan(cells) if isinstance(variable, Continuous) else cells >= 0 if code is None else cells == code
+    return np.asarray(found & (table.weights > 0) if table.weighted else found)

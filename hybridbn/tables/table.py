@@ -432,7 +432,7 @@ class Table(Rows):
         """Note nothing: the rows are at hand."""
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Table:
-        """Return the rows in which a column has a state, given by its code, or any value.
+        """Return the rows of positive weight in which a column has a state, given by its code, or any value.
 
         Examples
         --------

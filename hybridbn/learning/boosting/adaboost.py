@@ -153,7 +153,7 @@ def boost(
     if rows.weighted or priors is not None or validation is not None:
         rows = rows.sample(purpose="ensembles with weights, priors or held-out rows")
     rows.expect(target)
-    filtered = rows.count_missing(target) > 0
+    filtered = rows.weighted or rows.count_missing(target) > 0
     rows = _keep_usable_rows(rows, variable)
     if validation is not None:
         held_out = _hold_out(rows.sample(), variable, validation, rng)
@@ -243,11 +243,7 @@ def _keep_usable_rows(rows: Rows, target: Discrete) -> Rows:
     """Return the rows that have a class and weight."""
     if not RowCounter(rows, [target]).joint((target.name,)).any():
         raise TableError(f"no row of positive weight has a value of {target.name!r}")
-    if rows.count_missing(target.name):
-        rows = rows.keep_rows(target)
-    if rows.weighted and not (rows.sample().weights > 0).all():
-        rows = rows.sample().take(rows.sample().weights > 0)
-    return rows
+    return rows.keep_rows(target) if rows.weighted or rows.count_missing(target.name) else rows
 
 
 def _require_two_classes(rows: Rows, target: Discrete) -> None:
