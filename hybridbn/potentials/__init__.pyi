@@ -2,6 +2,7 @@
 # for.
 
 from hybridbn.potentials.atoms import Atoms as Atoms
+from hybridbn.potentials.atoms import PointMass as PointMass
 from hybridbn.potentials.base import Potential as Potential
 from hybridbn.potentials.boxes import Boxes as Boxes
 from hybridbn.potentials.cases import Case as Case
@@ -13,5 +14,4 @@ from hybridbn.potentials.kernel import Kernel as Kernel
 from hybridbn.potentials.mte import MTE as MTE
 from hybridbn.potentials.mte import Piece as Piece
 from hybridbn.potentials.multinomial import Multinomial as Multinomial
-from hybridbn.potentials.point_mass import PointMass as PointMass
 from hybridbn.potentials.softmax import Softmax as Softmax

@@ -146,9 +146,13 @@ class Potential(Registered, ABC):
             raise TypeError(f"{cls.__name__} must implement on() or log_on()")
         super().__init_subclass__(**options)
 
+    def _set(self, **attributes: Any) -> Self:
+        """Set attributes of a potential that is being made, as it is frozen; return it."""
+        vars(self).update(attributes)
+        return self
+
     def __setstate__(self, state: dict[str, Any]) -> None:
-        for name, value in state.items():
-            object.__setattr__(self, name, freeze(value) if isinstance(value, np.ndarray) else value)
+        self._set(**{name: freeze(value) if isinstance(value, np.ndarray) else value for name, value in state.items()})
 
     @cached_property
     def scope(self) -> tuple[str, ...]:
@@ -432,8 +436,7 @@ class Potential(Registered, ABC):
         """Return the same potential with variables renamed; names that are not mentioned stay."""
         clone = copy.copy(self)
         child, *parents = (replace(v, name=names.get(v.name, v.name)) for v in (self.child, *self.parents))
-        object.__setattr__(clone, "child", child)
-        object.__setattr__(clone, "parents", check_parents(child, parents))
+        clone._set(child=child, parents=check_parents(child, parents))
         vars(clone).pop("scope", None)
         return clone
 

@@ -83,16 +83,13 @@ class Boxes(Potential):
             raise NetworkError(
                 f"{child.name!r}: give the boxes' sides for each of {len(checked)} parents, not {len(sides)}"
             )
-        object.__setattr__(self, "child", child)
-        object.__setattr__(self, "parents", checked)
         made = tuple(_check_side(child, parent, side) for parent, side in zip(checked, sides, strict=True))
-        object.__setattr__(self, "sides", made)
         what = f"{child.name!r}: the weights"
         numbers = check_array(what, np.ones(len(child)) if weights is None else weights, (len(child),))
         if not (numbers > 0).all():
             raise NetworkError(f"{what} must be positive; found {float(numbers.min())}")
-        object.__setattr__(self, "weights", freeze(numbers / numbers.sum()))
-        object.__setattr__(self, "overlap", None if overlap is None else self._check_overlap(overlap))
+        self._set(child=child, parents=checked, sides=made, weights=freeze(numbers / numbers.sum()))
+        self._set(overlap=None if overlap is None else self._check_overlap(overlap))
 
     def _check_overlap(self, overlap: Any) -> int:
         """Return the number of boxes that a point is in, or raise an error if some point is not in so many."""
@@ -207,7 +204,7 @@ class Boxes(Potential):
         """Make the potential again from what `to_dict` returned."""
         made = cls(child, parents, state["sides"], state["weights"], state.get("overlap"))  # type: ignore[arg-type]  # checked there
         # dividing by a sum that is 1 but for rounding would change the last bit
-        object.__setattr__(made, "weights", freeze(state["weights"], np.float64))
+        made._set(weights=freeze(state["weights"], np.float64))
         return made
 
     def __repr__(self) -> str:

@@ -80,9 +80,7 @@ class Cases(Potential):
             )
         for case, state in zip(made, checked[0].states, strict=True):
             _check_case(child, checked[1:], case, f"{checked[0].name}={state!r}")
-        object.__setattr__(self, "child", child)
-        object.__setattr__(self, "parents", checked)
-        object.__setattr__(self, "cases", made)
+        self._set(child=child, parents=checked, cases=made)
 
     # -- values ---------------------------------------------------------------------------------------------------
 
@@ -233,8 +231,7 @@ class Cases(Potential):
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return the same potential with variables renamed, also in its cases."""
         clone = super().renamed(names)
-        cases = tuple(Case(case.potential.renamed(names), case.low, case.high) for case in self.cases)
-        object.__setattr__(clone, "cases", cases)
+        clone._set(cases=tuple(Case(case.potential.renamed(names), case.low, case.high) for case in self.cases))
         return clone
 
     def free_parameters(self) -> int:

@@ -95,20 +95,18 @@ class Density(Potential):
         split(child, parents)
         if not callable(function):
             raise NetworkError(f"{child.name!r}: function must be callable with the variables' names, not {function!r}")
-        object.__setattr__(self, "child", child)
-        object.__setattr__(self, "parents", tuple(parents))
-        object.__setattr__(self, "function", function)
-        object.__setattr__(self, "_names", tuple(v.name for v in self.variables))
+        self._set(child=child, parents=tuple(parents), function=function)
+        self._set(_names=tuple(v.name for v in self.variables))
         given = dict(breaks) if isinstance(breaks, Mapping) else {} if _is_empty(breaks) else {child.name: breaks}
         ranges = dict(support) if isinstance(support, Mapping) else {} if support is None else {child.name: support}
         checked_breaks = {
             name: _check_breaks(self._continuous(name, "breaks"), points) for name, points in given.items()
         }
         checked_ranges = {name: _check_range(self._continuous(name, "support"), pair) for name, pair in ranges.items()}
-        object.__setattr__(
-            self, "_breaks", tuple((name, tuple(points.tolist())) for name, points in checked_breaks.items())
+        self._set(
+            _breaks=tuple((name, tuple(points.tolist())) for name, points in checked_breaks.items()),
+            _support=tuple(checked_ranges.items()),
         )
-        object.__setattr__(self, "_support", tuple(checked_ranges.items()))
         if check:
             self.check()
 

@@ -89,11 +89,8 @@ class LinearGaussian(Potential):
                     f"{child.name!r}: give coefficients, one for each of {', '.join(repr(p.name) for p in continuous)}"
                 )
             coefficients = np.zeros((*map(len, discrete), 0))
-        object.__setattr__(self, "child", child)
-        object.__setattr__(self, "parents", tuple(parents))
-        object.__setattr__(self, "intercept", as_parameter_array("the intercept", child.name, discrete, intercept))
+        constants = as_parameter_array("the intercept", child.name, discrete, intercept)
         slopes = as_parameter_array("the array of coefficients", child.name, (*discrete, continuous), coefficients)
-        object.__setattr__(self, "coefficients", slopes)
         variances = as_parameter_array("the variance", child.name, discrete, variance)
         if not (variances > 0).all():
             where = tuple(np.argwhere(~(variances > 0))[0])
@@ -102,7 +99,7 @@ class LinearGaussian(Potential):
                 f"{child.name!r}: the variance{place} is {float(variances[where])!r}; a variance must be positive "
                 "(it is the square of the standard deviation)"
             )
-        object.__setattr__(self, "variance", variances)
+        self._set(child=child, parents=tuple(parents), intercept=constants, coefficients=slopes, variance=variances)
 
     # -- values ---------------------------------------------------------------------------------------------------
 

@@ -87,8 +87,7 @@ class LinearGaussianMixture(Potential):
         )
         discrete = [parent for parent in parents if isinstance(parent, Discrete)]
         component = Multinomial(hidden, discrete, table=probabilities)
-        for name, value in (("child", child), ("parents", parents), ("component", component), ("density", density)):
-            object.__setattr__(self, name, value)
+        self._set(child=child, parents=parents, component=component, density=density)
 
     # -- values ---------------------------------------------------------------------------------------------------
 

@@ -74,9 +74,7 @@ class Multinomial(Potential):
                 f"{child.name!r}: its parent {continuous[0].name!r} is continuous; the parents of a Multinomial are "
                 f"discrete: {remedy}"
             )
-        object.__setattr__(self, "child", child)
-        object.__setattr__(self, "parents", discrete)
-        object.__setattr__(self, "table", _check_table((*discrete, child), table, normalize))
+        self._set(child=child, parents=discrete, table=_check_table((*discrete, child), table, normalize))
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
         """Look the points up; a read-only view of the table where each axis is all states in order, or one state."""

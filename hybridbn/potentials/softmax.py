@@ -73,11 +73,9 @@ class Softmax(Potential):
                 " discretize it"
             )
         sides = (*discrete, child)
-        object.__setattr__(self, "child", child)
-        object.__setattr__(self, "parents", tuple(parents))
-        object.__setattr__(self, "intercept", as_parameter_array("the intercept", child.name, sides, intercept))
+        constants = as_parameter_array("the intercept", child.name, sides, intercept)
         slopes = as_parameter_array("the array of coefficients", child.name, (*sides, continuous), coefficients)
-        object.__setattr__(self, "coefficients", slopes)
+        self._set(child=child, parents=tuple(parents), intercept=constants, coefficients=slopes)
 
     # -- values ---------------------------------------------------------------------------------------------------
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 import os
-from collections.abc import Sequence
-from dataclasses import replace
+import re
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
-from urllib.parse import unquote
 
 import numpy as np
 
-from hybridbn.errors import FormatError, HybridBNError, NetworkError, warn_user
+from hybridbn.errors import FormatError, HybridBNError, warn_user
+from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.elvira_syntax import (
     ENDLESS,
@@ -28,19 +28,36 @@ from hybridbn.formats.networks.elvira_syntax import (
     ElviraTree,
     parse_syntax,
 )
-from hybridbn.formats.networks.elvira_writer import write_elvira
-from hybridbn.formats.networks.exchange import describe_fault, parse_states
+from hybridbn.formats.networks.exchange import (
+    Bins,
+    bin_network,
+    build_network,
+    convert_potentials,
+    describe_fault,
+    encode_properties,
+    format_states,
+    make_words,
+    restore_variable,
+    table_of,
+)
 from hybridbn.formats.parsing import NUMBER, RowNormalizer, SourceText, decode_source, parse_probabilities, read_source
 from hybridbn.potentials import MTE, Multinomial, Piece
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte.pieces import compile_pieces
-from hybridbn.potentials.mte.terms import minimize_on_box
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.potentials.mte.conversions import repair_mixture
+from hybridbn.potentials.mte.pieces import coefficient_at_zero
+from hybridbn.potentials.mte.terms import ANY, Terms
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-__all__ = ["discrete_of", "parse_elvira", "read_elvira", "repair_mixture"]
+__all__ = [
+    "discrete_of",
+    "format_elvira",
+    "parse_elvira",
+    "read_elvira",
+    "write_elvira",
+]
 
 _CELLS = 5_000_000
 """A relation whose pieces make a larger grid of cells is refused: a small file can name a grid that fills the memory.
@@ -51,12 +68,6 @@ one.
 """
 _ROUNDING = 5.1e-4
 """Differences up to this come from rounding: Elvira prints min and max with three decimals."""
-_DEEPEST = 0.1
-"""A density whose minimum is further below zero, relative to its peak, is refused; three digits leave less than a
-fifth.
-"""
-_MASS_TOLERANCE = 1e-6
-"""Densities whose mass is this near to 1 are not normalized."""
 
 
 def read_elvira(
@@ -141,13 +152,9 @@ def discrete_of(node: ElviraNode, source: SourceText, default: list[str] | None)
         source.fail(node.at, f"{node.name!r} has no states")
     if node.count is not None and node.count != str(len(states)):
         source.fail(node.at, f"{node.name!r} is declared with {node.count[:20]} states, but {len(states)} are listed")
-    comment = _read_comment(node)
+    properties = {f"hybridbn_{key}": value for key, value in _read_comment(node).items()}
     try:
-        typed: Sequence[Any] = states
-        if "states" in comment:
-            typed = parse_states(unquote(comment["states"]), len(states))
-        cuts = tuple(map(float, comment["cuts"].split(","))) if "cuts" in comment else None
-        return Discrete(node.name, tuple(typed), cuts)
+        return restore_variable(node.name, states, properties)
     except ValueError as error:
         source.fail(node.at, describe_fault(node.name, error))
 
@@ -166,8 +173,6 @@ class _ElviraReader:
 
     def build(self) -> Network:
         """Read all relations and make the network."""
-        from hybridbn.network import Network
-
         relations = self._check_relations()
         for node in self.syntax.nodes.values():
             if node.kind != "chance":
@@ -181,12 +186,9 @@ class _ElviraReader:
                 self.labels[node.name] = {
                     label: code for code, label in enumerate(node.states or self.syntax.states or ())
                 }
-        potentials = [self._make_potential(relations[name]) for name in self.variables]
+        potentials = {name: self._make_potential(relations[name]) for name in self.variables}
         self._report_repairs()
-        try:
-            return Network(potentials)
-        except HybridBNError as error:
-            raise FormatError(f"{self.source.name}: {error}") from None
+        return build_network(potentials, self.variables, self.source.name)
 
     def _report_repairs(self) -> None:
         if self.bare is not None:
@@ -434,93 +436,300 @@ def _hull(tree: ElviraTree, name: str) -> tuple[float, float]:
     return min((low for low, _ in ends), default=math.inf), max((high for _, high in ends), default=-math.inf)
 
 
-def repair_mixture(
-    child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece], normalize: bool
-) -> tuple[MTE, list[str]]:
-    """Return pieces as an MTE of mass 1, with a description of each repair.
+# -- writing ----------------------------------------------------------------------------------------------------------
 
-    Where the child has no mass at all it becomes uniform. A constant is added to pieces that are negative somewhere;
-    then each configuration of the parents is divided by its mass.
+
+_WORDS = (
+    "bnet node link relation case exp gauss table tree values states default title comment min max precision true false"
+    " continuous chance decision utility potential deterministic version kindofgraph visualprecision relevance purpose"
+    " active"
+)
+_KEYWORDS = frozenset(_WORDS.split())
+"""Names that mean something in the format, so nodes can't have them."""
+_WORD = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
+_LARGEST, _SMALLEST = 1e308, 1e-307
+"""Coefficients beyond these would be infinite or zero when Elvira reads them as doubles."""
+
+
+def write_elvira(
+    network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None, beyond_doubles: bool = False
+) -> None:
+    """Write a network of `Multinomial` and `MTE` potentials to a file of Elvira.
+
+    Numbers have 17 digits, and every exponent its coefficient. Elvira has no infinite numbers, so the largest double
+    stands for an infinite end of a density. Names that are not plain words are quoted; states that are not become words
+    (``s1`` for the number 1), and `read_elvira` restores them from a comment.
+
+    Parameters
+    ----------
+    network : Network
+    path : str or path
+    bins : int or mapping, optional
+        Cut the continuous variables into bins; see `hybridbn.formats.networks.binning.discretize`. Needed where a
+        potential is neither a table nor an MTE.
+    beyond_doubles : bool, optional
+        In Elvira a term is ``c exp(b X)``, so ``c`` may lie beyond the range of doubles where ``X`` is far from zero.
+        Such a network is refused unless this is True; then hybridbn reads the file, but Elvira does not.
+
+    Raises
+    ------
+    FormatError
+        Naming the nodes that can't be written, and the remedy.
+    """
+    write_network_text(path, format_elvira(network, bins=bins, beyond_doubles=beyond_doubles))
+
+
+def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles: bool = False) -> str:
+    """Return a network as text; see `write_elvira`.
 
     Examples
     --------
-    >>> from hybridbn.variables import Continuous
-    >>> x = Continuous("x", domain=(0, 1))
-    >>> repair_mixture(x, (), [Piece({"x": (0, 1)}, constant=0.998)], True)
-    (f(x) =
-      1  if everywhere, ["the mass of 'x' was 0.998 and was made 1"])
+    >>> import hybridbn as hb
+    >>> x = hb.Continuous("x")
+    >>> f = hb.MTE(x, pieces=[hb.Piece({"x": (0, float("inf"))}, terms=[(0.5, {"x": -0.5})])])
+    >>> print(format_elvira(hb.Network([f])).partition("relation")[2])
+     x {
+    kind-of-relation = potential;
+    deterministic=false;
+    values= continuous-tree (
+    case x(0.0, 1.7976931348623157E308) {
+      0 = 5.0000000000000000E-1*exp(-0.5*x);
+    }
+    );
+    }
+    <BLANKLINE>
+    }
+    <BLANKLINE>
     """
-    repairs: list[str] = []
-    if not normalize:
-        return MTE(child, parents=parents, pieces=pieces, normalize=None), repairs
-    massless = _find_massless(child, pieces)
-    if massless:
-        repairs.append(
-            f"{child.name!r} had no mass at all for some values of its parents; a uniform one was taken there"
+    network = bin_network(network, bins, "Elvira")
+    held: list[Multinomial | MTE] = convert_potentials(
+        map(network.potential, network),
+        _table_or_mixture,
+        "Elvira's files hold tables and MTEs",
+        "learn them as MTEs (potentials='mte'), save the network as .hbn, or cut the continuous variables with bins=",
+    )
+    writer = _ElviraWriter([potential.child for potential in held], beyond_doubles)
+    lines = [
+        "// Bayesian Network",
+        "// Elvira format",
+        "",
+        'bnet "hybridbn" {',
+        "",
+        "// Network Properties",
+        "",
+        'kindofgraph = "directed";',
+        'visualprecision = "0.00";',
+        "version = 1.0;",
+        'default node states = ("present" , "absent");',
+        "",
+        "// Variables",
+        "",
+    ]
+    lines += [line for potential in held for line in writer.format_node(potential.child)]
+    lines += ["// Links", ""]
+    lines += [
+        f"link {writer.names[parent.name]} {writer.names[potential.child.name]};\n"
+        for potential in held
+        for parent in potential.parents
+    ]
+    lines += ["// Relations", ""]
+    for potential in held:
+        lines += writer.format_relation(potential)
+    writer.refuse_distant()
+    return "\n".join([*lines, "}", ""])
+
+
+def _table_or_mixture(potential: Potential) -> Multinomial | MTE | None:
+    if isinstance(potential, MTE) and any(isinstance(variable, Continuous) for variable in potential.variables):
+        return potential
+    return table_of(potential)
+
+
+def _quote(name: str) -> str:
+    if _WORD.fullmatch(name) and name not in _KEYWORDS:
+        return name
+    if '"' in name or not name.isprintable():
+        raise FormatError(
+            f"the name {name!r} can't be written for Elvira: it holds a quote or what can't be printed. "
+            "Rename it (net.rename), or save the network as .hbn"
         )
-        pieces = [replace(piece, constant=1.0, terms=()) if p in massless else piece for p, piece in enumerate(pieces)]
-    try:
-        mixture = MTE(child, parents=parents, pieces=pieces, normalize=None)
-    except NetworkError as error:
-        if "is negative" not in str(error):
-            raise
-        pieces, depth = _lift(child, parents, pieces)
-        repairs.append(
-            f"the density of {child.name!r} was negative in places (down to {depth:.3g} of its peak) and was lifted"
-        )
-        mixture = MTE(child, parents=parents, pieces=pieces, normalize=None)
-    if mixture.mass_error <= _MASS_TOLERANCE:
-        return mixture, repairs
-    try:
-        normal = MTE(child, parents=parents, pieces=pieces, normalize=True)
-    except NetworkError as error:
-        raise NetworkError(f"{error}; normalize=False reads the network with the densities as given") from None
-    off = f"off by up to {mixture.mass_error:.3g}" if parents else f"{mixture.integral():.4g}"
-    repairs.append(f"the mass of {child.name!r} was {off} and was made 1")
-    # Made from its terms, so that its mass error is its own, not that of the file.
-    return MTE._of(normal.variables, normal._blocks), repairs
+    return f'"{name}"'
 
 
-def _find_massless(child: Variable, pieces: Sequence[Piece]) -> set[int]:
-    """Return the pieces of the configurations of the parents for which all pieces are zero."""
-    groups: dict[object, list[int]] = {}
-    positive = set()
-    for p, piece in enumerate(pieces):
-        parts = [(n, v) for part in (piece.given, piece.box) for n, v in part.items() if n != child.name]
-        key = tuple(sorted(parts, key=lambda item: item[0]))
-        groups.setdefault(key, []).append(p)
-        # By its digits, as a coefficient may be too small for a float.
-        sizes = (str(size).lower().partition("e")[0] for size in (piece.constant, *(term[0] for term in piece.terms)))
-        if any(size.strip("+-0.") for size in sizes):
-            positive.add(key)
-    return {p for key, numbers in groups.items() if key not in positive for p in numbers}
+def _format_number(value: float) -> str:
+    """Return a number as Java writes it, with the largest double for infinity."""
+    if math.isinf(value):
+        value = math.copysign(ENDLESS, value)
+    mantissa, e, exponent = repr(float(value)).partition("e")
+    if not e:
+        return mantissa
+    return f"{mantissa if '.' in mantissa else mantissa + '.0'}E{int(exponent)}"
 
 
-def _lift(child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece]) -> tuple[list[Piece], float]:
-    """Add a constant to each piece that is negative somewhere; return the pieces and the lowest value relative to the
-    peak.
-    """
-    terms = compile_pieces((*parents, child), pieces, child.name)
-    lifted, worst, peak = list(pieces), 0.0, 0.0
-    for p, piece in enumerate(pieces):
-        t = slice(terms.starts[p], terms.starts[p + 1])
-        if not (terms.coefficient[t] < 0).any():
-            peak = max(peak, float(terms.coefficient[t].max(initial=0.0)))
-            continue
-        least, _, most = minimize_on_box(terms.coefficient[t], terms.rates[t], terms.low[p], terms.high[p])
-        peak = max(peak, most)
-        if least < 0:
-            worst = max(worst, -least)
-            # Slightly more than needed, so that rounding leaves no negative value; as a term, so that the others stay
-            # exact.
-            lift = -least * (1 + 1e-9) + 1e-15 * float(np.abs(terms.coefficient[t]).sum())
-            lifted[p] = replace(piece, terms=(*piece.terms, (lift, {})))
-    if not worst <= _DEEPEST * peak:
-        raise NetworkError(
-            f"{child.name!r} is negative: down to {-worst:.4g}, and its peak is {peak:.4g}; rounding does not explain"
-            " that"
-        )
-    return lifted, worst / peak
+class _ElviraWriter:
+    """Formats the parts of a network; `names` and `states` hold the words that stand for them in the file."""
+
+    def __init__(self, variables: Sequence[Variable], beyond_doubles: bool) -> None:
+        self.names = {variable.name: _quote(variable.name) for variable in variables}
+        self.states: dict[str, dict[Hashable, str]] = {}
+        self.beyond_doubles = beyond_doubles
+        self.distant: dict[str, str] = {}
+
+    def refuse_distant(self) -> None:
+        """Refuse coefficients that Elvira would read as infinite or as zero."""
+        if self.distant and not self.beyond_doubles:
+            name, coefficient = next(iter(self.distant.items()))
+            raise FormatError(
+                f"the densities of {', '.join(map(repr, list(self.distant)[:8]))} have coefficients beyond the range of"
+                f" doubles when written for Elvira (such as {coefficient} for {name!r}), because the variables lie far"
+                " from zero; shift them nearer, save the network as .hbn, or write with beyond_doubles=True what"
+                " hybridbn can read but Elvira can't"
+            )
+
+    # -- nodes -----------------------------------------------------------------------------------------------------
+
+    def format_node(self, variable: Variable) -> list[str]:
+        """Return the lines of a node."""
+        name = self.names[variable.name]
+        if isinstance(variable, Continuous):
+            low, high = variable.domain
+            return [
+                f"node {name}(continuous) {{",
+                f'comment = "hybridbn domain={low!r},{high!r}";',
+                "kind-of-node = chance;",
+                "type-of-variable = continuous;",
+                "relevance = 7.0;",
+                f"min = {_format_number(low)};",
+                f"max = {_format_number(high)};",
+                "precision = 4;",
+                "}",
+                "",
+            ]
+        format_states(variable, "Elvira")
+        words = make_words(variable.states, _KEYWORDS)
+        self.states[variable.name] = words
+        encoded = encode_properties(variable, list(words.values()), variable.name)
+        properties = [f"{key.removeprefix('hybridbn_')}={value}" for key, value in encoded.items()]
+        return [
+            f"node {name}(finite-states) {{",
+            *([f'comment = "hybridbn {" ".join(properties)}";'] if properties else []),
+            "kind-of-node = chance;",
+            "type-of-variable = finite-states;",
+            "relevance = 7.0;",
+            f"num-states = {len(variable)};",
+            f"states = ({' '.join(words.values())});",
+            "}",
+            "",
+        ]
+
+    # -- relations -------------------------------------------------------------------------------------------------
+
+    def format_relation(self, potential: Multinomial | MTE) -> list[str]:
+        """Return the lines of a relation."""
+        scope = " ".join(self.names[v.name] for v in (potential.child, *potential.parents))
+        head = [f"relation {scope} {{", "kind-of-relation = potential;", "deterministic=false;"]
+        if isinstance(potential, Multinomial):
+            rows = np.moveaxis(potential.table, -1, 0).reshape(len(potential.child), -1).tolist()
+            body = [" ".join(map(_format_number, row)) for row in rows]
+            return [*head, "values= table (", *body, ");", "}", ""]
+        tree = _ElviraTreeWriter(self, potential)
+        return [*head, "values= continuous-tree (", *tree.format_tree(), ");", "}", ""]
+
+
+class _ElviraTreeWriter:
+    """Formats the pieces of an MTE as a tree, splitting where no piece is cut as long as that is possible."""
+
+    def __init__(self, writer: _ElviraWriter, potential: MTE) -> None:
+        self.writer, self.child = writer, potential.child.name
+        self.terms: Terms = potential._terms
+        columns = potential._columns
+        self.discrete = [v for v in columns if isinstance(v, Discrete)]
+        self.continuous = [v for v in columns if isinstance(v, Continuous)]
+        order = [v.name for v in potential.variables]
+        self.order = sorted(range(len(columns)), key=lambda column: order.index(columns[column].name))
+        self.ends = [(v.domain if v.name != self.child else (math.nan, math.nan)) for v in self.continuous]
+
+    def format_tree(self) -> list[str]:
+        """Return the lines of the whole tree."""
+        codes = [ANY] * len(self.discrete)
+        return list(self._format_tree(np.arange(len(self.terms.codes)), codes, list(self.ends), "", ""))
+
+    def _format_tree(
+        self, pieces: Codes, codes: list[int], box: list[tuple[float, float]], head: str, indent: str
+    ) -> Iterator[str]:
+        split = self._choose_split(pieces, codes, box)
+        if split is None:
+            yield f"{indent}{head}{self._format_density(int(pieces[0])) if len(pieces) else '0.0'};"
+            return
+        column, edges = split
+        n = len(self.discrete)
+        if column < n:
+            variable = self.discrete[column]
+            yield f"{indent}{head}case {self.writer.names[variable.name]} {{"
+            for code, label in enumerate(self.writer.states[variable.name].values()):
+                inside = pieces[np.isin(self.terms.codes[pieces, column], (code, ANY))]
+                below = [code if j == column else c for j, c in enumerate(codes)]
+                yield from self._format_tree(inside, below, box, f"{label} = ", indent + "  ")
+        else:
+            j = column - n
+            yield (
+                f"{indent}{head}case"
+                f" {self.writer.names[self.continuous[j].name]}({', '.join(map(_format_number, edges))}) {{"
+            )
+            for number in range(len(edges) - 1):
+                low, high = edges[number], edges[number + 1]
+                inside = pieces[(self.terms.low[pieces, j] < high) & (self.terms.high[pieces, j] > low)]
+                within = [(float(low), float(high)) if i == j else ends for i, ends in enumerate(box)]
+                yield from self._format_tree(inside, codes, within, f"{number} = ", indent + "  ")
+        yield f"{indent}}}"
+
+    def _choose_split(
+        self, pieces: Codes, codes: list[int], box: list[tuple[float, float]]
+    ) -> tuple[int, Values] | None:
+        """Return the column to split next and the edges of its cells, preferring splits that cut no piece."""
+        n, fallback = len(self.discrete), None
+        empty = np.empty(0)
+        for column in self.order:
+            if column < n:
+                piece_codes = self.terms.codes[pieces, column]
+                if codes[column] != ANY or not (piece_codes != ANY).any():
+                    continue
+                if (piece_codes != ANY).all():
+                    return column, empty
+                fallback = fallback or (column, empty)
+                continue
+            low, high = self.terms.low[pieces, column - n], self.terms.high[pieces, column - n]
+            if not len(pieces):
+                continue
+            known = box[column - n]
+            outer = max(float(low.min()), known[0]), min(float(high.max()), known[1])
+            inner = np.unique(np.concatenate([low, high]))
+            inner = inner[(inner > outer[0]) & (inner < outer[1])]
+            clean = inner[~((low[:, None] < inner) & (high[:, None] > inner)).any(axis=0)]
+            if len(clean) or outer != known:
+                return column, np.array([outer[0], *clean, outer[1]])
+            if len(inner):
+                fallback = fallback or (column, np.array([outer[0], *inner, outer[1]]))
+        return fallback
+
+    def _format_density(self, piece: int) -> str:
+        """Return a sum of terms, each with the coefficient that it has with its anchor at zero, in 17 digits."""
+        parts: list[str] = []
+        for t in range(self.terms.starts[piece], self.terms.starts[piece + 1]):
+            rates = self.terms.rates[t]
+            moving = np.flatnonzero(rates).tolist()
+            value = float(self.terms.coefficient[t])
+            if not moving:
+                parts.append(_format_number(value))
+                continue
+            coefficient = coefficient_at_zero(value, rates[moving], self.terms.anchors[t, moving])
+            size = f"{coefficient:.16E}".replace("E+", "E")
+            if coefficient and not _SMALLEST < coefficient.copy_abs() < _LARGEST:
+                self.writer.distant.setdefault(self.child, f"{coefficient:.3E}")
+            names = [self.writer.names[self.continuous[j].name] for j in moving]
+            inner = "+".join(f"{_format_number(float(rates[j]))}*{name}" for j, name in zip(moving, names, strict=True))
+            parts.append(f"{size}*exp({inner.replace('+-', '-')})")
+        return "+".join(parts).replace("+-", "-") or "0.0"
 
 
 register_format((".elv",), read_elvira, write_elvira)

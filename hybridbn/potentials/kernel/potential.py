@@ -104,8 +104,7 @@ class Kernel(Potential):
         labels: Mapping[str, Any] | None = None,
     ) -> None:
         discrete, continuous = split(child, parents)
-        object.__setattr__(self, "child", child)
-        object.__setattr__(self, "parents", tuple(parents))
+        self._set(child=child, parents=tuple(parents))
         numbers = (child, *continuous) if isinstance(child, Continuous) else continuous
         states = discrete if isinstance(child, Continuous) else (*discrete, child)
         if not numbers:
@@ -116,10 +115,12 @@ class Kernel(Potential):
         weighted = _check_weights(child.name, weights, len(checked))
         codes = _check_labels(child.name, states, labels, len(checked))
         used = weighted > 0
-        object.__setattr__(self, "points", freeze(checked[used]) if not used.all() else checked)
-        object.__setattr__(self, "weights", freeze(weighted[used]) if not used.all() else weighted)
-        object.__setattr__(self, "codes", freeze(codes[used]))
-        object.__setattr__(self, "bandwidths", _check_bandwidths(child.name, states, numbers, bandwidths))
+        self._set(
+            points=freeze(checked[used]) if not used.all() else checked,
+            weights=freeze(weighted[used]) if not used.all() else weighted,
+            codes=freeze(codes[used]),
+            bandwidths=_check_bandwidths(child.name, states, numbers, bandwidths),
+        )
         self._index_points(discrete)
 
     def _index_points(self, discrete: tuple[Discrete, ...]) -> None:
@@ -138,9 +139,8 @@ class Kernel(Potential):
                     " so the conditional density there is unknown; add points there, or leave out a parent"
                 )
         order = np.argsort(groups, kind="stable")
-        object.__setattr__(self, "_order", freeze(order))
         starts = np.searchsorted(groups[order], np.arange(math.prod(shape) + 1))
-        object.__setattr__(self, "_starts", freeze(starts))
+        self._set(_order=freeze(order), _starts=freeze(starts))
 
     # -- values ---------------------------------------------------------------------------------------------------
 

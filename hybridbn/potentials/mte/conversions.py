@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import lru_cache, partial
 from typing import TypeAlias
@@ -20,12 +21,12 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte.pieces import Piece
+from hybridbn.potentials.mte.pieces import Piece, compile_pieces
 from hybridbn.potentials.mte.potential import MTE
 from hybridbn.potentials.mte.terms import minimize_on_box
-from hybridbn.variables import Continuous, Values
+from hybridbn.variables import Continuous, Values, Variable
 
-__all__ = ["mte_from_density", "mte_from_gaussian", "mte_from_potential"]
+__all__ = ["mte_from_density", "mte_from_gaussian", "mte_from_potential", "repair_mixture"]
 
 Function: TypeAlias = Callable[[Values], Values]
 
@@ -402,3 +403,101 @@ def _interpolate(
         for c, b, a in zip(anchored, rates, anchors, strict=True)
         if c
     ]
+
+
+# -- coefficients that were rounded -----------------------------------------------------------------------------------
+
+_LOWEST = 0.1
+"""A density whose minimum is further below zero, relative to its peak, is refused; three digits leave less than a
+fifth.
+"""
+_MASS_TOLERANCE = 1e-6
+"""Densities whose mass is this near to 1 are not normalized."""
+
+
+def repair_mixture(
+    child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece], normalize: bool
+) -> tuple[MTE, list[str]]:
+    """Return pieces as an MTE of mass 1, with a description of each repair.
+
+    Where the child has no mass at all it becomes uniform. A constant is added to pieces that are negative somewhere;
+    then each configuration of the parents is divided by its mass.
+
+    Examples
+    --------
+    >>> x = Continuous("x", domain=(0, 1))
+    >>> repair_mixture(x, (), [Piece({"x": (0, 1)}, constant=0.998)], True)
+    (f(x) =
+      1  if everywhere, ["the mass of 'x' was 0.998 and was made 1"])
+    """
+    repairs: list[str] = []
+    if not normalize:
+        return MTE(child, parents=parents, pieces=pieces, normalize=None), repairs
+    massless = _find_massless(child, pieces)
+    if massless:
+        repairs.append(
+            f"{child.name!r} had no mass at all for some values of its parents; a uniform one was taken there"
+        )
+        pieces = [replace(piece, constant=1.0, terms=()) if p in massless else piece for p, piece in enumerate(pieces)]
+    try:
+        mixture = MTE(child, parents=parents, pieces=pieces, normalize=None)
+    except NetworkError as error:
+        if "is negative" not in str(error):
+            raise
+        pieces, depth = _lift(child, parents, pieces)
+        repairs.append(
+            f"the density of {child.name!r} was negative in places (down to {depth:.3g} of its peak) and was lifted"
+        )
+        mixture = MTE(child, parents=parents, pieces=pieces, normalize=None)
+    if mixture.mass_error <= _MASS_TOLERANCE:
+        return mixture, repairs
+    try:
+        normal = MTE(child, parents=parents, pieces=pieces, normalize=True)
+    except NetworkError as error:
+        raise NetworkError(f"{error}; normalize=False reads the network with the densities as given") from None
+    off = f"off by up to {mixture.mass_error:.3g}" if parents else f"{mixture.integral():.4g}"
+    repairs.append(f"the mass of {child.name!r} was {off} and was made 1")
+    # Made from its terms, so that its mass error is its own, not that of the file.
+    return MTE._of(normal.variables, normal._blocks), repairs
+
+
+def _find_massless(child: Variable, pieces: Sequence[Piece]) -> set[int]:
+    """Return the pieces of the configurations of the parents for which all pieces are zero."""
+    groups: dict[object, list[int]] = {}
+    positive = set()
+    for p, piece in enumerate(pieces):
+        parts = [(n, v) for part in (piece.given, piece.box) for n, v in part.items() if n != child.name]
+        key = tuple(sorted(parts, key=lambda item: item[0]))
+        groups.setdefault(key, []).append(p)
+        # By its digits, as a coefficient may be too small for a float.
+        sizes = (str(size).lower().partition("e")[0] for size in (piece.constant, *(term[0] for term in piece.terms)))
+        if any(size.strip("+-0.") for size in sizes):
+            positive.add(key)
+    return {p for key, numbers in groups.items() if key not in positive for p in numbers}
+
+
+def _lift(child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece]) -> tuple[list[Piece], float]:
+    """Add a constant to each piece that is negative somewhere; return the pieces and the lowest value relative to the
+    peak.
+    """
+    terms = compile_pieces((*parents, child), pieces, child.name)
+    lifted, worst, peak = list(pieces), 0.0, 0.0
+    for p, piece in enumerate(pieces):
+        t = slice(terms.starts[p], terms.starts[p + 1])
+        if not (terms.coefficient[t] < 0).any():
+            peak = max(peak, float(terms.coefficient[t].max(initial=0.0)))
+            continue
+        least, _, most = minimize_on_box(terms.coefficient[t], terms.rates[t], terms.low[p], terms.high[p])
+        peak = max(peak, most)
+        if least < 0:
+            worst = max(worst, -least)
+            # Slightly more than needed, so that rounding leaves no negative value; as a term, so that the others stay
+            # exact.
+            lift = -least * (1 + 1e-9) + 1e-15 * float(np.abs(terms.coefficient[t]).sum())
+            lifted[p] = replace(piece, terms=(*piece.terms, (lift, {})))
+    if not worst <= _LOWEST * peak:
+        raise NetworkError(
+            f"{child.name!r} is negative: down to {-worst:.4g}, and its peak is {peak:.4g}; rounding does not explain"
+            " that"
+        )
+    return lifted, worst / peak

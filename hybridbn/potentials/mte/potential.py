@@ -281,29 +281,20 @@ class MTE(Univariate, Potential):
             terms = divide_by_masses(terms, variables, masses)
         elif normalize is not None:
             check_masses(masses, variables)
-        self._set(child, variables[:-1], (terms,), masses.error)
+        self._set(child=child, parents=variables[:-1], _blocks=(terms,), _mass_error=masses.error, max_error=None)
 
-    def _set(
-        self,
-        child: Variable,
-        parents: Sequence[Variable],
+    @classmethod
+    def _of(
+        cls,
+        variables: Sequence[Variable],
         blocks: Sequence[Terms],
         mass_error: float | None = None,
         max_error: float | None = None,
     ) -> Self:
-        for name, value in (
-            ("child", child),
-            ("parents", tuple(parents)),
-            ("_blocks", tuple(blocks)),
-            ("_mass_error", mass_error),
-            ("max_error", max_error),
-        ):
-            object.__setattr__(self, name, value)
-        return self
-
-    @classmethod
-    def _of(cls, variables: Sequence[Variable], blocks: Sequence[Terms], **errors: float | None) -> Self:
-        return cls.__new__(cls)._set(variables[-1], variables[:-1], blocks, **errors)
+        *parents, child = variables
+        return cls.__new__(cls)._set(
+            child=child, parents=tuple(parents), _blocks=tuple(blocks), _mass_error=mass_error, max_error=max_error
+        )
 
     def _with_errors(self, mass_error: float, max_error: float) -> Self:
         return self._of(self.variables, self._blocks, mass_error=mass_error, max_error=max_error)
