@@ -378,7 +378,7 @@ class Ensemble:
         For two classes and naive Bayes of tables. Exact for "real"; for "m1" it shows the network that `collapse`
         makes, whose scale is that of the Taylor approximation. A case given as evidence is marked and added up.
         """
-        from hybridbn.pictures.nomograms import plot_nomogram
+        from hybridbn.pictures.learning import plot_nomogram
 
         return plot_nomogram(self, evidence, state, ax)
 

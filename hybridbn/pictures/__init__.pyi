@@ -6,10 +6,10 @@ from hybridbn.pictures.evidence import plot_sensitivity as plot_sensitivity
 from hybridbn.pictures.learning import plot_augmentation as plot_augmentation
 from hybridbn.pictures.learning import plot_boosting as plot_boosting
 from hybridbn.pictures.learning import plot_calibration as plot_calibration
+from hybridbn.pictures.learning import plot_nomogram as plot_nomogram
 from hybridbn.pictures.learning import plot_probability_integral_transform as plot_probability_integral_transform
 from hybridbn.pictures.networks import plot_network as plot_network
 from hybridbn.pictures.networks import plot_strengths as plot_strengths
-from hybridbn.pictures.nomograms import plot_nomogram as plot_nomogram
 from hybridbn.pictures.posteriors import plot_conditional as plot_conditional
 from hybridbn.pictures.posteriors import plot_joint as plot_joint
 from hybridbn.pictures.posteriors import plot_posterior as plot_posterior

@@ -1,25 +1,39 @@
-"""Pictures of learning and of predictions: courses of augmentation and boosting, calibration, and transforms."""
+"""Pictures of learning, predictions and what models weigh: courses, calibration, transforms and nomograms."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from scipy.special import bdtrik
 
 from hybridbn.arguments import check_count
-from hybridbn.errors import TableError
+from hybridbn.errors import NetworkError, TableError
+from hybridbn.inference.engines.naive_bayes import NaiveBayesTables
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.labels import format_number, format_probability, format_share
+from hybridbn.inference.queries import posterior
+from hybridbn.labels import choose_ticks, format_number, format_probability, format_share, format_value, shorten_text
 from hybridbn.learning.augmentation import Augmented, History
-from hybridbn.learning.ensemble import Ensemble
-from hybridbn.pictures.chart import Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, check_kind
+from hybridbn.learning.ensemble import Ensemble, weights_of_evidence
+from hybridbn.network import Network
+from hybridbn.pictures.chart import LETTER, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text, check_kind
+from hybridbn.pictures.evidence import write_weight
 from hybridbn.pictures.posteriors import PROBABILITY
+from hybridbn.potentials import Softmax
+from hybridbn.potentials.base import Potential
 from hybridbn.tables import Table
-from hybridbn.variables import Values
+from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing
 
-__all__ = ["plot_augmentation", "plot_boosting", "plot_calibration", "plot_probability_integral_transform"]
+__all__ = [
+    "plot_augmentation",
+    "plot_boosting",
+    "plot_calibration",
+    "plot_nomogram",
+    "plot_probability_integral_transform",
+]
 
 _Z = 1.645
 """Of an interval that holds 90 % of a normal distribution."""
@@ -280,3 +294,296 @@ def plot_probability_integral_transform(
         Axis("probability below the true value", 0.0, 1.0, ticks=PROBABILITY),
         Axis("density", 0.0, 1.1 * max(high, float(heights.max()))),
     ).draw(ax)
+
+
+# -- nomograms --------------------------------------------------------------------------------------------------------
+
+
+_MOST_ATTRIBUTES, _MOST_STATES, _MOST_LETTERS = 40, 12, 14
+"""More scales don't fit on a screen; of attributes with more states, only the ends and the observed state are named;
+longer names are cut, so that they don't overlap."""
+_FONT = 7.0
+_LEAST_HEIGHT = 0.42
+"""The height of a scale with names above and below it, in inches; there is room above for less."""
+_PROBABILITIES = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 0.9, 0.95, 0.99, 0.999)
+
+
+@dataclass(frozen=True)
+class _Scale:
+    """What the values of an attribute add to the log-odds: the weights of some, their range, and that of any value."""
+
+    variable: Variable
+    marks: Sequence[tuple[float, str]]
+    low: float
+    high: float
+    weigh: Callable[[Any], Any]
+
+
+def plot_nomogram(
+    model: Any,
+    evidence: Mapping[str, Any] | None = None,
+    state: Hashable = None,
+    ax: Any = None,
+    most_attributes: int = _MOST_ATTRIBUTES,
+    *,
+    target: str | None = None,
+) -> Any:
+    """Draw a scale for each attribute, the widest first, and below the sum with its probabilities.
+
+    Parameters
+    ----------
+    model : Ensemble, Network or NaiveBayesTables
+        Whose log-odds of two classes are sums over the attributes: an ensemble of naive Bayes networks of tables; a
+        naive Bayes network, whose attributes may be numbers; or a network in which the class is a `Softmax` of numbers
+        (logistic regression).
+    evidence : mapping, optional
+        A case, whose values are marked and added up.
+    state : Hashable, optional
+        The class whose log-odds are shown; the second one by default.
+    ax : matplotlib axes, optional
+    most_attributes : int
+        The number of attributes to show; the label says how many of the narrowest are left out.
+    target : str, optional
+        The class, of a network in which it is not the only node with children or parents of all others.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from matplotlib.figure import Figure
+    >>> c, x = hb.Discrete("c", ("no", "yes")), hb.Discrete("x", ("low", "high"))
+    >>> net = Network([hb.Multinomial(c, table=[0.5, 0.5]),
+    ...                hb.Multinomial(x, (c,), table=[[0.75, 0.25], [0.25, 0.75]])])
+    >>> plot_nomogram(net, {"x": "high"}, ax=Figure().add_subplot()).get_label()
+    'Nomogram of c = yes: without evidence +0.00; x from -1.10 to +1.10; for this case +1.10, probability 0.750.'
+    """
+    variable, base, scales = _find_scales(model, target, state)
+    code = 1 if state is None else variable.code(state)
+    values = _read_evidence(scales, evidence, variable.name)
+    order = sorted(scales, key=lambda name: scales[name].low - scales[name].high)
+    shown, left_out = order[:most_attributes], max(0, len(order) - most_attributes)
+    rows = len(shown) + 2
+    weights = {name: float(scales[name].weigh(value)) for name, value in values.items()}
+    total = base + sum(weights.values())
+    ends = [end for name in shown for end in (scales[name].low, scales[name].high)]
+    ends += [value for value in (base, 0.0, *weights.values(), *([total] if values else [])) if np.isfinite(value)]
+    margin = 0.06 * (max(ends) - min(ends) or 1.0)
+    low, high = min(ends) - margin, max(ends) + margin
+    inches = 5.6 if ax is None else 0.7 * ax.bbox.width / ax.figure.dpi
+    letter = LETTER * _FONT / 72 / inches * (high - low)
+    tight = ax is not None and 0.8 * ax.bbox.height / ax.figure.dpi < _LEAST_HEIGHT * rows
+    marks: list[Mark] = [Rule(x=0.0, color="line"), Points([np.clip(base, low, high)], [rows - 1], "ink")]
+    marks.append(
+        Text(float(np.clip(base, low, high)), rows - 1, write_weight(base), size=_FONT, level="bottom", shift=(0, 4))
+    )
+    for position, name in enumerate(shown):
+        marks += _draw_scale(scales[name], rows - 2 - position, values.get(name), (low, high), letter, tight=tight)
+    marks += _draw_sum(total if values else None, low, high, letter)
+    label = f"{variable.name} = {variable.states[code]}"
+    more = f" ({left_out} narrower left out)" if left_out else ""
+    ranges = ((name, write_weight(scales[name].low), write_weight(scales[name].high)) for name in shown[:12])
+    told = [f"{name} from {least} to {most}" for name, least, most in ranges]
+    case = f"; for this case {write_weight(total)}, probability {_to_probability(total)}" if values else ""
+    letters = 28 if ax is None else max(12, int(4.5 * ax.bbox.width / ax.figure.dpi))
+    names = ["all together", *(shorten_text(name, letters) for name in reversed(shown)), "without evidence"]
+    return Chart(
+        marks,
+        "",
+        f"Nomogram of {label}: without evidence {write_weight(base)}; {'; '.join(told)}{case}.",
+        Axis(f"log-odds of {label}{more}", low, high),
+        Axis(low=-0.9, high=rows - 0.4, ticks=list(reversed(list(enumerate(names))))),
+        (6.2, 0.5 * rows + 0.3),
+    ).draw(ax)
+
+
+def _to_probability(log_odds: float) -> str:
+    return format_probability(float(1 / (1 + np.exp(-log_odds))))
+
+
+# -- what adds up -----------------------------------------------------------------------------------------------------
+
+
+def _find_scales(model: Any, target: str | None, state: Hashable) -> tuple[Discrete, float, dict[str, _Scale]]:
+    """Return the class, its log-odds without evidence, and the scales of the attributes."""
+    if isinstance(model, Ensemble):
+        model = model.sum_tables()
+    if isinstance(model, NaiveBayesTables):
+        prior, weights = weights_of_evidence(model, state)
+        return model.target, prior, {name: _scale_states(model.variables[name], w) for name, w in weights.items()}
+    check_kind(model, Network, "a nomogram is drawn of an ensemble or of a network")
+    name = _find_target(model) if target is None else target
+    variable = model.variable(name)
+    if not isinstance(variable, Discrete) or len(variable) != 2:
+        what = f"has {len(variable)} classes" if isinstance(variable, Discrete) else "is continuous"
+        raise NetworkError(
+            f"{name!r} {what}, and weights of evidence add up to log-odds of two; explain() takes any number"
+        )
+    code = 1 if state is None else variable.code(state)
+    if code < 0:
+        raise TableError(f"{name!r}: {state!r} is not a state")
+    own = model.potential(name)
+    if (logistic := own.as_softmax()) and not model.out_degree(name):
+        return variable, *_scale_parents(model, logistic, code)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scales = {}
+        for other in map(model.potential, model):
+            if other is own:
+                if own.parents:
+                    raise _make_error(name, f"the target {name!r} has the parent {own.parents[0].name!r}")
+            elif [parent.name for parent in other.parents] != [name]:
+                reason = "is no child of it" if not other.parents else "has other parents"
+                raise _make_error(name, f"{other.child.name!r} {reason}")
+            elif table := other.as_table():
+                scales[table.child.name] = _scale_states(
+                    table.child, np.log(table.table[code]) - np.log(table.table[1 - code])
+                )
+            else:
+                scales[other.child.name] = _scale_density(model, other, variable, code)
+        odds = np.log(np.array([float(own(**{name: each})) for each in variable.states]))
+    return variable, float(odds[code] - odds[1 - code]), scales
+
+
+def _make_error(name: str, reason: str) -> NetworkError:
+    return NetworkError(
+        f"log-odds of {name!r} add up where it is the only parent of all others, or a Softmax of them: {reason};"
+        " net.explain() takes any network"
+    )
+
+
+def _find_target(network: Network) -> str:
+    """Return the class of a naive Bayes network, or of a logistic regression."""
+    others = len(network) - 1
+    for name in network:
+        if not isinstance(network.variable(name), Discrete):
+            continue
+        logistic = network.in_degree(name) == others and network.potential(name).as_softmax()
+        if others and (network.out_degree(name) == others or logistic):
+            return str(name)
+    raise TableError("the network is neither naive Bayes nor a logistic regression; name the class in target=")
+
+
+def _scale_states(variable: Discrete, weights: Values) -> _Scale:
+    finite = weights[np.isfinite(weights)]
+    low, high = (float(finite.min()), float(finite.max())) if len(finite) else (0.0, 0.0)
+    named = [(float(w), str(s)) for w, s in zip(weights, variable.states, strict=True)]
+    return _Scale(variable, named, low, high, lambda value: weights[variable.code(value)])
+
+
+def _scale_parents(network: Network, own: Softmax, code: int) -> tuple[float, dict[str, _Scale]]:
+    """Return the log-odds at the means of the parents, and what deviations from these add."""
+    if any(isinstance(parent, Discrete) for parent in own.parents):
+        raise _make_error(own.child.name, "it has discrete parents")
+    slopes = own.coefficients[code] - own.coefficients[1 - code]
+    base = float(own.intercept[code] - own.intercept[1 - code])
+    scales = {}
+    for slope, parent in zip(slopes.tolist(), own.parents, strict=True):
+        assert isinstance(parent, Continuous)
+        marginal = posterior(network, parent.name)
+        mean = float(marginal.mean())
+        base += slope * mean
+        low, high = marginal.quantile([0.01, 0.99])
+        scales[parent.name] = _make_linear(parent, slope, mean, float(low), float(high))
+    return base, scales
+
+
+def _make_linear(variable: Continuous, slope: float, mean: float, low: float, high: float) -> _Scale:
+    ticks = choose_ticks(low, high, 6, variable.unit)
+    ends = sorted((slope * (low - mean), slope * (high - mean)))
+    marks = [(slope * (x - mean), text) for x, text in ticks]
+    return _Scale(variable, marks, ends[0], ends[1], lambda value: slope * (variable.value(value) - mean))
+
+
+def _scale_density(network: Network, potential: Potential, target: Discrete, code: int) -> _Scale:
+    """Return the log ratio of an attribute's densities, in parts in which it falls or rises."""
+    variable = potential.child
+    assert isinstance(variable, Continuous)
+
+    def weigh(value: Any) -> Any:
+        x = np.asarray(variable.value(value) if np.ndim(value) == 0 else value, dtype=np.float64)
+        logs = []
+        for each in (code, 1 - code):
+            states = np.full(x.shape, target.states[each], dtype=object) if x.ndim else target.states[each]
+            with np.errstate(divide="ignore"):
+                logs.append(np.log(np.asarray(potential(**{variable.name: x, target.name: states}), dtype=np.float64)))
+        return logs[0] - logs[1]
+
+    marginal = posterior(network, variable.name)
+    low, high = marginal.quantile([0.01, 0.99])
+    ticks = choose_ticks(float(low), float(high), 6, variable.unit)
+    grid = np.unique(np.concatenate([np.linspace(low, high, 201), [at for at, _ in ticks]]))
+    values = weigh(grid)
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        finite = np.zeros(1)
+    marks = [(float(weigh(at)), text) for at, text in ticks]
+    return _Scale(variable, marks, float(finite.min()), float(finite.max()), weigh)
+
+
+def _read_evidence(scales: Mapping[str, _Scale], evidence: Any, target: str) -> dict[str, Any]:
+    if evidence is not None and not isinstance(evidence, Mapping):
+        raise TableError("a nomogram takes the evidence of one case as a mapping")
+    values = {name: value for name, value in (evidence or {}).items() if not is_missing(value)}
+    for name in evidence or {}:
+        if name not in scales:
+            raise TableError(f"{name!r} is no attribute of {target!r}; these are {', '.join(map(repr, scales))}")
+    return values
+
+
+# -- drawing ----------------------------------------------------------------------------------------------------------
+
+
+def _draw_scale(
+    scale: _Scale, height: float, value: Any, ends: tuple[float, float], letter: float, *, tight: bool
+) -> list[Mark]:
+    """Draw an attribute's values at their weights, with names above, or below where there is no room above."""
+    low, high = ends
+    marks: list[Mark] = [Line([scale.low, scale.high], [height, height], width=1.2)]
+    named = [(float(np.clip(w, low, high)), w, text) for w, text in scale.marks if not np.isnan(w)]
+    marks.append(Points([at for at, _, _ in named], [height] * len(named), size=7.0, strokes=True))
+    observed: tuple[float, float, str] | None = None
+    if value is not None:
+        weight = float(scale.weigh(value))
+        variable = scale.variable
+        text = str(variable.states[variable.code(value)]) if isinstance(variable, Discrete) else format_value(
+            variable.value(value), variable.unit)  # fmt: skip
+        observed = (float(np.clip(weight, low, high)), weight, text)
+        marks.append(Points([observed[0]], [height], 1, 6.0))
+    order = sorted(named)
+    inner = order[1:-1] if len(order) <= _MOST_STATES else []
+    occupied: dict[bool, list[tuple[float, float]]] = {True: []} if tight else {True: [], False: []}
+    # the most important names come first, as names without room are left out
+    for each in dict.fromkeys([*([observed] if observed else []), *order[:1], *order[-1:], *inner]):
+        at, weight, text = each
+        if each != observed and observed is not None and text == observed[2]:
+            continue
+        shown = shorten_text(text, _MOST_LETTERS) + ("" if np.isfinite(weight) else f" {write_weight(weight)}")
+        half = letter * (len(shown) + 1) / 2
+        middle = float(np.clip(at, low + half, high - half)) if 2 * half < high - low else at
+        span = middle - half, middle + half
+        free = [side for side, spans in occupied.items() if all(span[1] < a or b < span[0] for a, b in spans)]
+        if not free:
+            continue
+        above = free[0]
+        occupied[above].append(span)
+        color = 1 if each == observed else "ink"
+        marks.append(Text(middle, height, shown, color, _FONT, level="bottom" if above else "top",
+                          shift=(0, 5 if above else -5), bold=each == observed, tip=text))  # fmt: skip
+    return marks
+
+
+def _draw_sum(total: float | None, low: float, high: float, letter: float) -> list[Mark]:
+    """Draw the line of log-odds, labeled with probabilities."""
+    marks: list[Mark] = [Line([low, high], [0, 0], "ink", 1.2)]
+    last = -np.inf
+    for share in _PROBABILITIES:
+        at = float(np.log(share / (1 - share)))
+        if low <= at <= high and at - last > 6 * letter:
+            marks.append(Points([at], [0], "ink", 7.0, strokes=True))
+            marks.append(Text(at, 0, f"{share:g}", size=_FONT, level="top", shift=(0, -5)))
+            last = at
+    if total is not None:
+        at = float(np.clip(total, low, high))
+        marks.append(Points([at], [0], 1, 7.0))
+        side = "left" if at < (low + high) / 2 else "right"
+        text = f"{write_weight(total)}: probability {_to_probability(total)}"
+        marks.append(Text(at, 0, text, 1, _FONT + 1, side, "bottom", (0, 6), bold=True))
+    return marks
