@@ -10,8 +10,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.formats.networks.net import parse_net
 from hybridbn.formats.networks.uai import parse_uai
-from hybridbn.formats.networks.xdsl import parse_xdsl
-from hybridbn.formats.networks.xdsl_equations import LinearRule, LinearValue, ParentState
+from hybridbn.formats.networks.xdsl import LinearRule, LinearValue, ParentState, parse_xdsl
 from hybridbn.formats.networks.xmlbif import parse_xmlbif
 
 SUFFIXES = (".xmlbif", ".bifxml", ".xml", ".xdsl", ".net", ".uai")

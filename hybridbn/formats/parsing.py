@@ -5,8 +5,9 @@ from __future__ import annotations
 import codecs
 import os
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, NoReturn
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn
+from xml.parsers import expat
 
 import numpy as np
 
@@ -18,12 +19,14 @@ __all__ = [
     "NUMBER",
     "SUM_LIMIT",
     "SUM_TOLERANCE",
+    "Element",
     "RowNormalizer",
     "SourceText",
     "Token",
     "Tokens",
     "decode_source",
     "parse_probabilities",
+    "parse_xml",
     "read_source",
 ]
 
@@ -199,19 +202,30 @@ class RowNormalizer:
     def normalize_rows(self, table: Values, owner: str, fail: Callable[[str], NoReturn]) -> Values:
         """Return a table (..., states) whose rows sum to 1; rows that do within rounding stay bit for bit."""
         flat = table.reshape(-1, table.shape[-1])
-        off = np.abs(flat.sum(axis=1) - 1.0)
+
+        def refuse(row: int) -> NoReturn:
+            fail(f"the probabilities of {owner!r} sum to {flat[row].sum():.6g}, not 1, in row {row + 1} of its table")
+
+        return self.divide_rows(flat, lambda row: f"of {owner!r}", refuse).reshape(table.shape)
+
+    def divide_rows(self, rows: Values, describe: Callable[[int], str], refuse: Callable[[int], NoReturn]) -> Values:
+        """Return rows that sum to 1; `describe` says of which row a warning tells, and `refuse` refuses one."""
+        off = np.abs(rows.sum(axis=1) - 1.0)
         row = int(off.argmax())
         worst = float(off[row])
         if not worst <= (SUM_LIMIT if self.normalize else SUM_TOLERANCE):
-            fail(f"the probabilities of {owner!r} sum to {flat[row].sum():.6g}, not 1, in row {row + 1} of its table")
+            refuse(row)
         if not self.normalize:
-            return table
-        self.worst = max(self.worst, (worst, repr(owner)))
-        rounded = off > table.shape[-1] * np.finfo(float).eps
+            return rows
+        if worst > self.worst[0]:
+            self.worst = worst, describe(row)
+        # A row that sums to 1 as nearly as doubles can tell stays as it is, so files that we write are read bit for
+        # bit.
+        rounded = off > rows.shape[1] * np.finfo(float).eps
         if rounded.any():
-            flat = flat.copy()
-            flat[rounded] /= flat[rounded].sum(axis=1, keepdims=True)
-        return flat.reshape(table.shape)
+            rows = rows.copy()
+            rows[rounded] /= rows[rounded].sum(axis=1, keepdims=True)
+        return rows
 
     def arrange_rows(self, values: Values, sizes: Sequence[int], owner: str, fail: Callable[[str], NoReturn]) -> Values:
         """Return numbers as a table (parents, states), the states running fastest.
@@ -231,5 +245,129 @@ class RowNormalizer:
         """Warn if the sum of a row was further from 1 than printed digits explain."""
         if self.worst[0] > SUM_TOLERANCE:
             warn_user(
-                f"{self.source}: rows were normalized; the worst, of {self.worst[1]}, was off by {self.worst[0]:.3g}",
+                f"{self.source}: rows were normalized; the worst, {self.worst[1]}, was off by {self.worst[0]:.3g}",
             )
+
+
+# -- XML --------------------------------------------------------------------------------------------------------------
+
+
+_DEEPEST_ELEMENT = 60
+"""Elements that are nested deeper are refused, because the tree is walked recursively."""
+_MOST_ELEMENTS = 300_000
+"""Files with more elements are refused."""
+
+
+class Element:
+    """An element: its tag, attributes, children, text (without that of the children), and line."""
+
+    __slots__ = ("attributes", "children", "line", "parts", "tag")
+    tag: str
+    attributes: dict[str, str]
+    line: int
+
+    def __init__(self, tag: str, attributes: dict[str, str], line: int) -> None:
+        self.tag, self.attributes, self.line = tag, attributes, line
+        self.children: list[Element] = []
+        self.parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The text, without white space around it."""
+        return "".join(self.parts).strip()
+
+    def all(self, *tags: str) -> Iterator[Element]:
+        """Yield the children that have one of these tags, in upper or lower case."""
+        return (child for child in self.children if child.tag.lower() in tags)
+
+    def first(self, tag: str) -> Element | None:
+        """Return the first child that has this tag."""
+        return next(self.all(tag), None)
+
+
+class _XmlBuilder:
+    def __init__(self, source: str, parser: Any) -> None:
+        self.source, self.parser = source, parser
+        self.open: list[Element] = []
+        self.root: Element | None = None
+        self.count = 0
+
+    def fail(self, reason: str) -> NoReturn:
+        raise FormatError(f"{self.source}, line {self.parser.CurrentLineNumber}: {reason}")
+
+    def open_element(self, tag: str, attributes: dict[str, str]) -> None:
+        self.count += 1
+        if self.count > _MOST_ELEMENTS:
+            self.fail(f"more than {_MOST_ELEMENTS:,} elements; no network has so many")
+        if len(self.open) == _DEEPEST_ELEMENT:
+            self.fail(f"more than {_DEEPEST_ELEMENT} elements inside each other")
+        element = Element(tag, attributes, self.parser.CurrentLineNumber)
+        if self.open:
+            self.open[-1].children.append(element)
+        else:
+            self.root = element
+        self.open.append(element)
+
+    def close_element(self, tag: str) -> None:
+        self.open.pop()
+
+    def add_text(self, text: str) -> None:
+        self.open[-1].parts.append(text)
+
+    def refuse_declaration(self, name: str, *rest: Any) -> None:
+        self.fail(
+            f"the file declares an entity ({name!r}); entities are refused, because they can reach outside or explode"
+        )
+
+    def refuse_reference(self, *rest: Any) -> int:
+        self.fail("the file refers to another file; that is refused")
+
+    def refuse_entity(self, name: str, *rest: Any) -> None:
+        self.fail(f"the file uses an entity ({name!r}) that it does not declare")
+
+
+def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
+    """Return the root of an XML text.
+
+    Raises
+    ------
+    FormatError
+        If the text is not well-formed, declares entities, refers to other files or is nested deeply; it names the line.
+
+    Examples
+    --------
+    >>> parse_xml(b"<a x='1'><b>text</b></a>", "f").first("b").text
+    'text'
+    >>> parse_xml(b"<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>", "f.xml")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.FormatError: f.xml, line 1: the file declares an entity ('e'); entities are refused, because they
+    can reach outside or explode
+    """
+    if not data.strip(b" \t\r\n\0\xef\xbb\xbf"):
+        raise FormatError(f"{source}: the file is empty")
+    try:
+        parser = expat.ParserCreate(encoding)
+    except (LookupError, ValueError, TypeError):
+        raise FormatError(f"{source}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
+    parser.buffer_text = True
+    builder = _XmlBuilder(source, parser)
+    parser.StartElementHandler, parser.EndElementHandler = builder.open_element, builder.close_element
+    parser.CharacterDataHandler = builder.add_text
+    parser.EntityDeclHandler = builder.refuse_declaration
+    parser.ExternalEntityRefHandler = builder.refuse_reference
+    parser.SkippedEntityHandler = builder.refuse_entity
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        if "no element found" in reason or "unclosed" in reason:
+            reason += "; is the file truncated?"
+        raise FormatError(f"{source}, line {error.lineno}: this is not well-formed XML: {reason}") from None
+    except (LookupError, ValueError, UnicodeError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{source}, line {parser.ErrorLineNumber}: the text can't be decoded: {error}") from None
+    if builder.root is None:
+        raise FormatError(f"{source}: there is no element")
+    return builder.root

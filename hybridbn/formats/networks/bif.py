@@ -18,29 +18,35 @@ properties ``hybridbn_states`` and ``hybridbn_cuts``, which other programs skip.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections import Counter
-from collections.abc import Callable, Hashable
-from itertools import product
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain, product
 from typing import TYPE_CHECKING, NoReturn
 
 import numpy as np
+from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError, NetworkError, warn_user
+from hybridbn.errors import FormatError
 from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks import register_format
-from hybridbn.formats.networks.bif_tables import ProbabilityBlock
-from hybridbn.formats.networks.exchange import bin_network, format_states, table_of
-from hybridbn.formats.parsing import SUM_LIMIT, SUM_TOLERANCE, read_source
+from hybridbn.formats.networks.exchange import Bins, bin_network, build_network, format_states, table_of
+from hybridbn.formats.parsing import RowNormalizer, SourceText, decode_source, read_source
 from hybridbn.potentials import Multinomial
-from hybridbn.variables import Discrete, shorten
+from hybridbn.variables import Discrete, Values, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
-__all__ = ["bif_properties_of", "format_bif", "parse_bif", "read_bif", "write_bif"]
+__all__ = [
+    "bif_properties_of",
+    "format_bif",
+    "parse_bif",
+    "read_bif",
+    "write_bif",
+]
 
 _MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
 _BARE = re.compile(r'[^\s,;{}()|\[\]"\0]+')
@@ -94,8 +100,7 @@ def read_bif(path: str | os.PathLike[str], *, normalize: bool = True, encoding: 
     ...     print(read_bif(path).potential("c").table)
     [0.25 0.75]
     """
-    text, name = read_source(path, encoding)
-    return parse_bif(text, normalize=normalize, source=name)
+    return _BifParser(read_source(path, encoding), normalize).parse()
 
 
 def parse_bif(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
@@ -107,7 +112,7 @@ def parse_bif(text: str, *, normalize: bool = True, source: str = "<text>") -> N
     >>> net.variable("c").states
     ('1', '2')
     """
-    return _BifParser(text, source, normalize).parse()
+    return _BifParser(decode_source(text.encode(), source, "utf-8"), normalize).parse()
 
 
 def _first_twice(items: list[str]) -> str:
@@ -117,20 +122,18 @@ def _first_twice(items: list[str]) -> str:
 class _BifParser:
     """One pass over a text; the attributes hold the parts that were read so far."""
 
-    def __init__(self, text: str, source: str, normalize: bool) -> None:
-        self.source, self.normalize = source, normalize
-        self.text = text.replace("\r\n", "\n").replace("\r", "\n")
+    def __init__(self, source: SourceText, normalize: bool) -> None:
+        self.source, self.rows = source, RowNormalizer(source.name, normalize)
         self.quoted: dict[str, int] = {}
         self.contents: list[str] = []
         self.variables: dict[str, Discrete] = {}
         self.codes: dict[str, dict[str, int]] = {}
         self.potentials: dict[str, Multinomial] = {}
         self.defaulted = 0
-        self.worst: tuple[float, str] = (0.0, "")
 
     def fail(self, position: int, reason: str) -> NoReturn:
         """Refuse the file, naming the line of this position."""
-        raise FormatError(f"{self.source}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
+        self.source.fail(position, reason)
 
     def count_defaults(self, position: int, numbers: int) -> None:
         """Refuse the file if `default` stands for more numbers than is reasonable."""
@@ -143,32 +146,21 @@ class _BifParser:
 
     def parse(self) -> Network:
         """Read all blocks and make the network."""
-        from hybridbn.network import Network
-
-        if not self.text.strip():
-            raise FormatError(f"{self.source}: the file is empty")
-        if "\0" in self.text:
-            self.fail(self.text.index("\0"), "there is a NUL character; this is not a text file")
-        if '"' in self.text or "/" in self.text:
-            self.text = _MASKED.sub(self._mask, self.text)
+        text, name = self.source
+        if '"' in text or "/" in text:
+            self.source = SourceText(_MASKED.sub(self._mask, text), name)
         headers = self._parse_blocks()
         if not self.variables:
-            raise FormatError(f"{self.source}: there is no `variable` block; is this a BIF file?")
+            raise FormatError(f"{name}: there is no `variable` block; is this a BIF file?")
         for child, parents, body, position in headers:
             if child in self.potentials:
                 self.fail(position, f"a second probability block for {self.show(child)}")
             self.potentials[child] = self._make_potential(child, parents, body, position)
         missing = [self._unmask(key) for key in self.variables if key not in self.potentials]
         if missing:
-            raise FormatError(f"{self.source}: no probability block for {shorten(missing)}; is the file complete?")
-        if self.worst[0] > SUM_TOLERANCE:
-            warn_user(
-                f"{self.source}: rows were normalized; the worst, {self.worst[1]}, was off by {self.worst[0]:.3g}",
-            )
-        try:
-            return Network([self.potentials[key] for key in self.variables])
-        except NetworkError as error:
-            raise FormatError(f"{self.source}: {error}") from None
+            raise FormatError(f"{name}: no probability block for {shorten(missing)}; is the file complete?")
+        self.rows.warn()
+        return build_network(self.potentials, self.variables, name)
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -223,16 +215,17 @@ class _BifParser:
     def _parse_blocks(self) -> list[tuple[str, list[str], str, int]]:
         """Read the variables, and return (child, parents, body, position of the body) of each probability block."""
         headers = []
-        position, end = 0, len(self.text.rstrip())
+        text = self.source.text
+        position, end = 0, len(text.rstrip())
         while position < end:
-            opening = _OPENING.match(self.text, position)
+            opening = _OPENING.match(text, position)
             if opening is None:
-                start = end - len(self.text[position:end].lstrip())
-                line = self.text[start : start + 40].split("\n")[0]
+                start = end - len(text[position:end].lstrip())
+                line = text[start : start + 40].split("\n")[0]
                 self.fail(start, f"expected network, variable or probability {{ ... }}, found {line!r}")
             kind, head = opening[1], opening[2].strip()
             start = opening.start(1)
-            body = _BODY.match(self.text, opening.end())
+            body = _BODY.match(text, opening.end())
             if body is None:
                 self.fail(start, f"the {kind} block that starts here is not closed; is the file truncated?")
             if kind == "variable":
@@ -329,20 +322,13 @@ class _BifParser:
     # -- tables ----------------------------------------------------------------------------------------------------
 
     def _make_potential(self, child: str, parents: list[str], body: str, position: int) -> Multinomial:
-        block = ProbabilityBlock(self, child, parents, self._split_statements(body, position), position)
-        table = block.parse_table()
-        off = np.abs(table.sum(axis=1) - 1.0)
-        worst = float(off.max())
-        if worst > (SUM_LIMIT if self.normalize else SUM_TOLERANCE):
-            block.refuse_sum(table, int(off.argmax()))
-        if self.normalize:
-            if worst > self.worst[0]:
-                self.worst = (worst, f"{self.show(child)}{block.show_parents(int(off.argmax()))}")
-            # A row that sums to 1 as nearly as doubles can tell stays as it is, so files that we write are read bit for
-            # bit.
-            rounded = off > table.shape[1] * np.finfo(float).eps
-            if rounded.any():
-                table[rounded] /= table[rounded].sum(axis=1, keepdims=True)
+        block = _ProbabilityBlock(self, child, parents, self._split_statements(body, position), position)
+        rows = block.parse_table()
+        table = self.rows.divide_rows(
+            rows,
+            lambda row: f"{self.show(child)}{block.show_parents(row)}",
+            lambda row: block.refuse_sum(rows, row),
+        )
         sizes = [len(self.codes[name]) for name in (*parents, child)]
         variables = [self.variables[name] for name in parents]
         return Multinomial(self.variables[child], parents=variables, table=table.reshape(sizes), normalize=False)
@@ -500,6 +486,235 @@ def _format_potential(potential: Multinomial, states: dict[str, list[str]]) -> s
         labels = ["table"]
     lines = [f"  {label} {', '.join(map(repr, row))};" for label, row in zip(labels, rows, strict=True)]
     return "\n".join([f"probability ( {name}{given} ) {{", *lines, "}", ""])
+
+
+# -- numbers of a probability block -----------------------------------------------------------------------------------
+
+
+_NOT_A_NUMBER = re.compile(r"[^0-9eE+\-.\s,]")
+_KEYWORD = re.compile(r"(table|default|property)\b")
+_OTHER_ORDER = 1e-2
+"""Rows whose sums are within this of 1 in the other order get a hint that they may be written in it."""
+
+
+class _ProbabilityBlock:
+    """One ``probability ( child | parents ) { ... }``: `statements` is its body split at the semicolons."""
+
+    names: _BifParser
+    child: str
+    parents: Sequence[str]
+    statements: Sequence[str]
+    position: int
+
+    def __init__(
+        self, names: _BifParser, child: str, parents: Sequence[str], statements: Sequence[str], position: int
+    ) -> None:
+        self.names, self.child, self.parents = names, child, parents
+        self.statements, self.position = statements, position
+        self.width: int = len(names.codes[child])
+        self.sizes: list[int] = [len(names.codes[parent]) for parent in parents]
+        self.size: int = math.prod(self.sizes)
+        self.statement_of: NDArray[np.intp] = np.empty(0, np.intp)
+        """For each row of the table, the statement that gives it."""
+
+    def parse_table(self) -> Values:
+        """Return the table as (configurations of the parents, states of the child); the last parent varies fastest."""
+        bodies = [statement.lstrip() for statement in self.statements]
+        rows = [number for number, body in enumerate(bodies) if body[:1] == "("]
+        special = {} if len(rows) == len(bodies) else self._find_special(bodies)
+        if "table" in special:
+            if rows or "default" in special:
+                self._fail(special["table"], "a `table` beside other rows; which of them holds?")
+            return self._convert_whole(special["table"], bodies[special["table"]])
+        if "default" not in special and len(rows) < self.size:
+            self._refuse_missing(bodies, rows)
+        labels, numbers = self._split_rows(bodies, rows)
+        configurations = self._find_configurations(labels, rows)
+        values = self._convert_numbers(numbers, rows)
+        if "default" in special:
+            self.names.count_defaults(self._position_of(special["default"]), self.size * self.width)
+            default = self._convert_numbers([bodies[special["default"]][7:]], [special["default"]])
+            table = np.repeat(default, self.size, axis=0)
+            self.statement_of = np.full(self.size, special["default"], np.intp)
+        else:
+            table = np.empty((self.size, self.width))
+            self.statement_of = np.full(self.size, -1, np.intp)
+        # Nearly all blocks have one row for each configuration.
+        if np.bincount(configurations, minlength=1).max() > 1:
+            self._refuse_twice(configurations, rows)
+        table[configurations] = values
+        self.statement_of[configurations] = rows
+        return table
+
+    def show_parents(self, row: int) -> str:
+        """Return the parents' states in a row of the table, as messages show them."""
+        if not self.parents:
+            return ""
+        states = []
+        for parent, code in zip(self.parents, np.unravel_index(row, self.sizes), strict=True):
+            states.append(self.names.show(list(self.names.codes[parent])[int(code)])[1:-1])
+        return f" given ({', '.join(states)})"
+
+    def refuse_sum(self, table: Values, row: int) -> NoReturn:
+        """Refuse a row that is not a distribution."""
+        hint = ""
+        if self.parents and self.statements[self.statement_of[row]].lstrip().startswith("table"):
+            other = table.T.reshape(self.size, self.width)
+            if np.abs(other.sum(axis=1) - 1.0).max() < _OTHER_ORDER:
+                hint = "; they would if the child's states varied fastest, but in BIF the last parent does"
+        self._fail(
+            int(self.statement_of[row]),
+            f"the probabilities of {self.names.show(self.child)}{self.show_parents(row)} sum to {table[row].sum():.7g},"
+            f" not 1{hint}",
+        )
+
+    # -- statements ------------------------------------------------------------------------------------------------
+
+    def _position_of(self, number: int) -> int:
+        before = sum(len(statement) + 1 for statement in self.statements[:number])
+        statement = self.statements[number]
+        return self.position + before + len(statement) - len(statement.lstrip())
+
+    def _fail(self, number: int, reason: str) -> NoReturn:
+        self.names.fail(self._position_of(number), reason)
+
+    def _find_special(self, bodies: Sequence[str]) -> dict[str, int]:
+        """Return the statement of each keyword, `table` and `default`, refusing other words."""
+        special: dict[str, int] = {}
+        for number, body in enumerate(bodies):
+            if body[:1] == "(":
+                continue
+            keyword = _KEYWORD.match(body)
+            if keyword is None:
+                self._fail(number, f"expected (states) numbers, table or default, found {body[:40]!r}")
+            if keyword[1] in special:
+                self._fail(number, f"a second `{keyword[1]}` for {self.names.show(self.child)}")
+            if keyword[1] != "property":
+                special[keyword[1]] = number
+        return special
+
+    def _split_rows(self, bodies: Sequence[str], rows: Sequence[int]) -> tuple[list[str], list[str]]:
+        """Split ``(states) numbers`` at the last parenthesis, as states may hold parentheses and numbers can't."""
+        labels, numbers = [], []
+        for row in rows:
+            label, closing, rest = bodies[row].rpartition(")")
+            if not closing:
+                self._fail(row, f"expected (states) numbers, found {bodies[row][:40]!r}")
+            labels.append(label[1:])
+            numbers.append(rest)
+        return labels, numbers
+
+    def _find_configurations(self, labels: list[str], rows: Sequence[int]) -> NDArray[np.intp]:
+        """Return the row of the table for each row of the file."""
+        count = len(self.parents)
+        if not count:
+            if rows:
+                self._fail(rows[0], f"{self.names.show(self.child)} has no parents; expected `table` or `default`")
+            return np.empty(0, np.intp)
+        if {label.count(",") for label in labels} - {count - 1}:
+            labels = [self._add_commas(label, row) for label, row in zip(labels, rows, strict=True)]
+        cells = self.names.keys_of(list(map(str.strip, ",".join(labels).split(",")))) if labels else []
+        configurations = np.zeros(len(labels), np.intp)
+        for column, parent in enumerate(self.parents):
+            codes = list(map(self.names.codes[parent].get, cells[column::count]))
+            if None in codes:
+                row = codes.index(None)
+                self._fail(
+                    rows[row],
+                    f"{self.names.show(parent)} has no state {self.names.show(cells[row * count + column])} "
+                    f"(in a row of {self.names.show(self.child)})",
+                )
+            configurations = configurations * self.sizes[column] + np.array(codes, np.intp)
+        return configurations
+
+    def _add_commas(self, label: str, row: int) -> str:
+        items = label.split(",")
+        if len(items) != len(self.parents):
+            items = label.replace(",", " ").split()
+        if len(items) != len(self.parents):
+            self._fail(
+                row,
+                f"a row of {self.names.show(self.child)} names {len(items)} states for {len(self.parents)} parents",
+            )
+        return ",".join(items)
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def _convert_numbers(self, texts: list[str], rows: Sequence[int], width: int | None = None) -> Values:
+        """Convert the numbers of many rows in one go, each correctly rounded."""
+        width = width or self.width
+        joined = ";".join(texts).replace(",", " ")
+        # float() also takes "nan", "inf" and "1_0", which all hold one of these letters, and foreign digits.
+        words = list(map(str.split, joined.split(";")))
+        if "_" in joined or "n" in joined or "N" in joined or not joined.isascii():
+            self._refuse_word(texts, rows)
+        if set(map(len, words)) - {width}:
+            if not texts:
+                return np.empty((0, width))
+            self._refuse_word(texts, rows)
+            row = next(number for number, cells in enumerate(words) if len(cells) != width)
+            self._fail(
+                rows[row],
+                f"{len(words[row])} numbers where {width} are wanted (the states of {self.names.show(self.child)}"
+                f"{'' if width == self.width else ' in every configuration of its parents'})",
+            )
+        try:
+            values = np.fromiter(map(float, chain.from_iterable(words)), float, len(texts) * width)
+        except ValueError:
+            self._refuse_word(texts, rows)
+            raise
+        if not (values.min() >= 0.0 and values.max() < np.inf):
+            wrong = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
+            self._fail(
+                rows[wrong // width],
+                f"{self.names.show(words[wrong // width][wrong % width])} is not a probability (of"
+                f" {self.names.show(self.child)})",
+            )
+        return values.reshape(len(texts), width)
+
+    def _refuse_word(self, texts: list[str], rows: Sequence[int]) -> None:
+        """Refuse the first word that isn't a plain decimal number, if there is one."""
+        for text, row in zip(texts, rows, strict=True):
+            for word in text.replace(",", " ").split():
+                try:
+                    bad = _NOT_A_NUMBER.search(word) is not None
+                    float(word)
+                except ValueError:
+                    bad = True
+                if bad:
+                    self._fail(
+                        row, f"{self.names.show(word)} is not a number (in a row of {self.names.show(self.child)})"
+                    )
+
+    def _convert_whole(self, number: int, body: str) -> Values:
+        """Return a `table`: the states of the child vary slowest, the last parent fastest."""
+        values = self._convert_numbers([body[5:]], [number], self.width * self.size)
+        self.statement_of = np.full(self.size, number, np.intp)
+        return np.ascontiguousarray(values.reshape(self.width, self.size).T)
+
+    # -- rows that are missing or given twice ----------------------------------------------------------------------
+
+    def _refuse_missing(self, bodies: Sequence[str], rows: Sequence[int]) -> NoReturn:
+        name = self.names.show(self.child)
+        if not self.parents:
+            self.names.fail(self.position, f"{name} has no numbers; expected `table`")
+        labels, _ = self._split_rows(bodies, rows)
+        wanted = str(self.size) if self.size < 10**15 else "more than 10**15"
+        mismatch = f"{name} has {len(rows)} rows where its parents have {wanted} configurations"
+        if self.size >= 1 << 62:
+            self.names.fail(self.position, f"{mismatch}; is the file truncated?")
+        configurations = self._find_configurations(labels, rows)
+        self._refuse_twice(configurations, rows)
+        present = set(configurations.tolist())
+        first = next(row for row in range(self.size) if row not in present)
+        self.names.fail(self.position, f"{mismatch}; missing is the row{self.show_parents(first)}")
+
+    def _refuse_twice(self, configurations: NDArray[np.intp], rows: Sequence[int]) -> None:
+        seen: set[int] = set()
+        for configuration, row in zip(configurations.tolist(), rows, strict=True):
+            if configuration in seen:
+                self._fail(row, f"a second row of {self.names.show(self.child)}{self.show_parents(configuration)}")
+            seen.add(configuration)
 
 
 register_format((".bif",), read_bif, write_bif)

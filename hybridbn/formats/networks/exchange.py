@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, NetworkError, warn_user
@@ -17,10 +17,10 @@ from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = [
+    "Bins",
     "bin_network",
     "build_network",
     "collect_tables",
@@ -49,6 +49,8 @@ _READABLE = (
 )
 """Words replace these signs, so that the names of bins stay readable."""
 
+Bins: TypeAlias = "int | Mapping[str, int | Sequence[float]]"
+"""The number of bins for all continuous variables, or for each variable a number of bins or the cut points."""
 Written = TypeVar("Written")
 
 

@@ -28,6 +28,7 @@ from hybridbn.errors import FormatError, NetworkError
 from hybridbn.formats.files import write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
+    Bins,
     bin_network,
     build_network,
     convert_potentials,
@@ -52,7 +53,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
-    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_net", "parse_net", "read_net", "write_net"]

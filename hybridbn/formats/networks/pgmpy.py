@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
@@ -11,7 +11,7 @@ import numpy as np
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.formats.networks.bif import bif_properties_of
 from hybridbn.formats.networks.binning import discretize
-from hybridbn.formats.networks.exchange import refuse_factors
+from hybridbn.formats.networks.exchange import Bins, refuse_factors
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, shorten
@@ -19,10 +19,7 @@ from hybridbn.variables import Continuous, Discrete, shorten
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-__all__ = ["Bins", "from_pgmpy", "to_pgmpy"]
-
-Bins: TypeAlias = "int | Mapping[str, int | Sequence[float]]"
-"""The number of bins for all continuous variables, or for each variable a number of bins or the cut points."""
+__all__ = ["from_pgmpy", "to_pgmpy"]
 
 
 def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:

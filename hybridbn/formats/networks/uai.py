@@ -24,6 +24,7 @@ from hybridbn.errors import FormatError, warn_user
 from hybridbn.formats.files import write_atomically, write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
+    Bins,
     bin_network,
     build_network,
     collect_tables,
@@ -37,7 +38,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:
-    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_uai", "parse_uai", "read_uai", "read_uai_evidence", "write_uai"]

@@ -15,6 +15,7 @@ from hybridbn.errors import FormatError
 from hybridbn.formats.files import read_network_bytes, write_network_text
 from hybridbn.formats.networks import register_format
 from hybridbn.formats.networks.exchange import (
+    Bins,
     bin_network,
     build_network,
     collect_tables,
@@ -23,14 +24,12 @@ from hybridbn.formats.networks.exchange import (
     format_states,
     restore_variable,
 )
-from hybridbn.formats.networks.xml_tree import Element, parse_xml
-from hybridbn.formats.parsing import RowNormalizer, parse_probabilities
+from hybridbn.formats.parsing import Element, RowNormalizer, parse_probabilities, parse_xml
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete
 
 if TYPE_CHECKING:
-    from hybridbn.formats.networks.pgmpy import Bins
     from hybridbn.network import Network
 
 __all__ = ["format_xmlbif", "parse_xmlbif", "read_xmlbif", "write_xmlbif"]
