@@ -258,7 +258,8 @@ def test_moments_of_some_numbers_follow_from_those_of_more(monkeypatch):
     counter.prepare([], [(("x", "y"), ("c",)), (("z",), ("c",))])
     expected = NumpyCounter(columns, {"c": 2}).moments(("z", "x"), ("c",))
     monkeypatch.setattr(NumpyCounter, "moments", None)
-    found = RowCounter(table, table.variables).moments(("z", "x"), ("c",))
+    some = table.select(["z", "x", "c"])  # rows without the other number
+    found = RowCounter(some, some.variables).moments(("z", "x"), ("c",))
     np.testing.assert_allclose(found.products, expected.products, rtol=1e-12)
 
 

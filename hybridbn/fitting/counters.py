@@ -417,7 +417,7 @@ class _Memory:
     def __init__(self) -> None:
         self.tables: dict[frozenset[str], tuple[tuple[Variable, ...], Values]] = {}
         self.wider: dict[frozenset[str], frozenset[str]] = {}
-        self.moments: dict[tuple[Names, Names], tuple[tuple[Variable, ...], Moments]] = {}
+        self.moments: dict[tuple[Names, Names], tuple[tuple[Variable, ...], frozenset[str], Moments]] = {}
         self.cells = 0
 
     def has_room(self, size: int) -> bool:
@@ -437,10 +437,13 @@ class _Memory:
         for name in key:
             self.wider.setdefault(key - {name}, key)
 
-    def add_moments(self, variables: tuple[Variable, ...], numbers: Names, given: Names, moments: Moments) -> None:
-        """Remember moments."""
+    def add_moments(
+        self, numbers: tuple[Variable, ...], given: tuple[Variable, ...], incomplete: frozenset[str], moments: Moments
+    ) -> None:
+        """Remember moments, and which columns have missing cells."""
         if self.has_room(moments.products.size + _CELLS_OF_A_NAME):
-            self.moments[numbers, given] = variables, moments
+            names, by = (tuple(variable.name for variable in listed) for listed in (numbers, given))
+            self.moments[names, by] = (*numbers, *given), incomplete, moments
 
 
 class RowCounter(Counter):
@@ -633,18 +636,16 @@ class RowCounter(Counter):
         return spread
 
     def _remember_moments(self, numbers: Names, given: Names, moments: Moments) -> None:
-        variables = tuple(self.variables[name] for name in (*numbers, *given))
-        self._memory.add_moments(variables, numbers, given, moments)
+        listed, by = (tuple(self.variables[name] for name in names) for names in (numbers, given))
+        self._memory.add_moments(listed, by, self.incomplete.intersection((*numbers, *given)), moments)
 
     def _find_moments(self, numbers: Names, given: Names) -> Moments | None:
-        for (held, by), (variables, moments) in list(self._memory.moments.items()):
-            if by != given or not set(numbers) <= set(held):
-                continue
-            # of the other columns, which this counter may not know, only missing cells matter
+        for (held, by), (variables, incomplete, moments) in list(self._memory.moments.items()):
+            # of the other columns, which these rows may lack, only missing cells matter
             others = set(held) - set(numbers)
-            if not self._has_same(one for one in variables if one.name not in others):
+            if by != given or not set(numbers) <= set(held) or others & incomplete:
                 continue
-            if any(self.rows.count_missing(name) for name in others):
+            if not self._has_same(one for one in variables if one.name not in others):
                 continue
             places = [held.index(name) for name in numbers]
             chosen = np.ix_(range(len(moments.weights)), places, places)
