@@ -21,7 +21,7 @@ import hybridbn as hb
 from hybridbn.estimators.streaming import Stream
 from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names
-from hybridbn.fitting.trees import growth
+from hybridbn.fitting.trees import column_splits
 from hybridbn.fitting.trees.column_splits import Utility
 from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, nb_tree, tan
 
@@ -328,7 +328,7 @@ def test_builders_are_bit_equal_with_every_counter(builder, holes, kind):
 def test_trees_are_bit_equal_with_every_counter(criterion, monkeypatch):
     table = make_table(False)
     expected = nb_tree(table, "y", criterion=criterion)
-    monkeypatch.setattr(growth, "NumpyCounter", BlockCounter)
+    monkeypatch.setattr(column_splits, "NumpyCounter", BlockCounter)
     network = nb_tree(table, "y", criterion=criterion)
     assert len(expected.variable("y leaf")) > 1
     assert repr(parameters_of(network)) == repr(parameters_of(expected))
