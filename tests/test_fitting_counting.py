@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.estimators.streaming import Stream
+from hybridbn.estimators.base import Stream
 from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names
 from hybridbn.fitting.trees import column_splits

@@ -4,8 +4,8 @@ posteriors.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import KW_ONLY, dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from functools import wraps
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
@@ -23,12 +23,13 @@ from hybridbn.estimators.inputs import (
     check_features,
     choose_target,
     find_constant_columns,
+    is_constant,
     name_columns,
     read_against,
     read_usable_features,
 )
 from hybridbn.estimators.sklearn_bases import BaseEstimator
-from hybridbn.estimators.streaming import Stream
+from hybridbn.fitting import Fitter, Statistics, fitter_of, roles
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.engines.leaves import allow_draws
 from hybridbn.jobs import use_jobs
@@ -37,11 +38,111 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.structures.building import Build
 from hybridbn.structures.naive_bayes import naive_bayes
+from hybridbn.structures.training_data import CollectStatistics
 from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.frames import describe_left_alone
 from hybridbn.variables import Values, Variable, shorten
 
-__all__ = ["Builder", "HybridEstimator", "share_fit"]
+__all__ = ["Builder", "HybridEstimator", "Stream", "share_fit"]
+
+
+@dataclass(frozen=True)
+class Stream:
+    """All that naive Bayes has to know of the rows so far.
+
+    Attributes
+    ----------
+    target : str
+    roles : mapping from column to Role
+        Fixed by the first rows: states, cut points and heavy points of later ones are read against these variables.
+    fitters : mapping from column to Fitter
+    statistics : mapping from column to Statistics
+        Of the target, then of each column given the target.
+    ranges : mapping from column to (low, high)
+        Of the columns of numbers but the target; (inf, -inf) where no cell was observed.
+
+    Examples
+    --------
+    >>> tables = [Table({"x": [1.0, 2.0], "c": ["a", "b"]}), Table({"x": [4.0, 7.0], "c": ["b", "a"]})]
+    >>> stream = Stream.of(tables[0], "c", "gaussian").plus(tables[1])
+    >>> stream.network().potential("x").intercept
+    array([4., 3.])
+    >>> stream.ranges
+    {'x': (1.0, 7.0)}
+    """
+
+    target: str
+    roles: Mapping[str, Any]
+    fitters: Mapping[str, Fitter]
+    statistics: Mapping[str, Statistics]
+    ranges: Mapping[str, tuple[float, float]]
+
+    @classmethod
+    def of(cls, table: Table, target: str, potentials: Potentials) -> Self:
+        """Return the stream that begins with these rows."""
+        found = roles(table, target, potentials)
+        # the target first, as the builder has it
+        ordered = {target: found[target], **found}
+        given = (found[target].variable,)
+        fitters = {
+            name: fitter_of(role.fitter, role.variable, () if name == target else given)
+            for name, role in ordered.items()
+        }
+        empty = cls(target, ordered, fitters, {}, {})
+        return replace(empty, statistics=empty._read(table), ranges=empty._ranges(table))
+
+    def plus(self, table: Table) -> Self:
+        """Return the stream with more rows, which must have been read against `variables`."""
+        more, ranges = self._read(table), self._ranges(table)
+        return replace(
+            self,
+            statistics={name: statistics + more[name] for name, statistics in self.statistics.items()},
+            ranges={
+                name: (min(low, ranges[name][0]), max(high, ranges[name][1])) if name in ranges else (low, high)
+                for name, (low, high) in self.ranges.items()
+            },
+        )
+
+    @property
+    def variables(self) -> dict[str, Variable]:
+        """The variable of each column."""
+        return {name: role.variable for name, role in self.roles.items()}
+
+    @property
+    def constant(self) -> list[str]:
+        """The columns of numbers that have had a single value so far."""
+        return [name for name, ends in self.ranges.items() if is_constant(*ends)]
+
+    @property
+    def nbytes(self) -> int:
+        """The memory of all statistics: little for tables and moments, that of the rows for families that need
+        these.
+        """
+        return sum(array.nbytes for statistics in self.statistics.values() for array in _arrays(statistics))
+
+    def network(self) -> Network:
+        """Return naive Bayes as the builder would make it of all rows together, without the constant columns."""
+        constant = set(self.constant)
+        kept = {name: statistics for name, statistics in self.statistics.items() if name not in constant}
+        return Network([self.fitters[name].potential(statistics) for name, statistics in kept.items()])
+
+    def _read(self, table: Table) -> dict[str, Statistics]:
+        parents = {name: () if name == self.target else (self.target,) for name in self.fitters}
+        statistics: Mapping[str, Statistics] = table.learn(CollectStatistics(self.roles, parents))
+        return {name: statistics[name] for name in self.fitters}
+
+    def _ranges(self, table: Table) -> dict[str, tuple[float, float]]:
+        names = [name for name in self.roles if name != self.target and not table.is_discrete(name)]
+        return {name: table.value_range(name) for name in names}
+
+
+def _arrays(statistics: Statistics) -> Iterator[np.ndarray[Any, Any]]:
+    for one in fields(statistics):
+        value = getattr(statistics, one.name)
+        for item in value if isinstance(value, tuple) else (value,):
+            if isinstance(item, np.ndarray):
+                yield item
+
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
 

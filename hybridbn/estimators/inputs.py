@@ -16,7 +16,6 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.estimators.streaming import is_constant
 from hybridbn.structures.building import find_unused_name
 from hybridbn.tables import Rows, Table, read_usable_frame
 from hybridbn.tables.cells import state_kind
@@ -32,6 +31,7 @@ __all__ = [
     "check_number_targets",
     "choose_target",
     "find_constant_columns",
+    "is_constant",
     "name_columns",
     "open_features",
     "read_against",
@@ -40,6 +40,10 @@ __all__ = [
 ]
 
 HandleUnknown: TypeAlias = Literal["missing", "error"]
+
+
+_ROUNDING = 8 * float(np.finfo(float).eps)
+"""Numbers that differ by less than this share of the largest are what rounding makes of a constant."""
 
 
 class _StrangeCell(TableError, TypeError):
@@ -156,6 +160,18 @@ def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUn
     if messages:
         warn_user(f"{'; '.join(messages)}; such cells are treated as missing")
     return table
+
+
+def is_constant(low: float, high: float) -> bool:
+    """Tell whether numbers between these two are the same up to rounding; of no numbers at all, give (inf, -inf).
+
+    Examples
+    --------
+    >>> is_constant(0.3, 0.1 + 0.2), is_constant(0.0, 1e-300)
+    (True, False)
+    """
+    # halves, so that the difference of the largest floats is finite
+    return high / 2 - low / 2 <= _ROUNDING * max(abs(low / 2), abs(high / 2)) if low <= high else True
 
 
 def find_constant_columns(table: Rows, names: Iterable[str]) -> list[str]:

@@ -15,16 +15,16 @@ from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimators.base import HybridEstimator, share_fit
+from hybridbn.estimators.base import HybridEstimator, Stream, share_fit
 from hybridbn.estimators.inputs import (
     add_class_column,
     add_number_column,
     check_classes,
     check_number_targets,
+    is_constant,
     read_priors,
 )
 from hybridbn.estimators.sklearn_bases import ClassifierMixin, RegressorMixin
-from hybridbn.estimators.streaming import Stream, is_constant
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.inference.posteriors.base import DiscretePosterior
