@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from hybridbn.potentials.boxes import Boxes
 from hybridbn.potentials.cases import Case, Cases
 from hybridbn.potentials.density import Density
-from hybridbn.potentials.gaussian import LinearGaussian
-from hybridbn.potentials.gaussian_mixture import LinearGaussianMixture
+from hybridbn.potentials.gaussian import LinearGaussian, LinearGaussianMixture
 from hybridbn.potentials.kernel import Kernel
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.potentials.softmax import Softmax

@@ -1,4 +1,4 @@
-"""What the readers of text formats share: decoding, tokens, probabilities, and messages that name the line."""
+"""What the readers of text formats share: decoding, tokens, XML, probabilities, and messages that name the line."""
 
 from __future__ import annotations
 
@@ -259,15 +259,15 @@ _MOST_ELEMENTS = 300_000
 
 
 class Element:
-    """An element: its tag, attributes, children, text (without that of the children), and line."""
+    """An element of a source: its tag, attributes, children, text (without that of the children), and line."""
 
-    __slots__ = ("attributes", "children", "line", "parts", "tag")
+    __slots__ = ("attributes", "children", "line", "parts", "source", "tag")
     tag: str
     attributes: dict[str, str]
     line: int
 
-    def __init__(self, tag: str, attributes: dict[str, str], line: int) -> None:
-        self.tag, self.attributes, self.line = tag, attributes, line
+    def __init__(self, source: str, tag: str, attributes: dict[str, str], line: int) -> None:
+        self.source, self.tag, self.attributes, self.line = source, tag, attributes, line
         self.children: list[Element] = []
         self.parts: list[str] = []
 
@@ -283,6 +283,16 @@ class Element:
     def first(self, tag: str) -> Element | None:
         """Return the first child that has this tag."""
         return next(self.all(tag), None)
+
+    def fail(self, reason: str) -> NoReturn:
+        """Refuse the file, naming the line of the element."""
+        self.fail_at(0, reason)
+
+    def fail_at(self, offset: int, reason: str) -> NoReturn:
+        """Refuse the file, naming the line of a position in the text."""
+        text = "".join(self.parts)
+        before = text[: len(text) - len(text.lstrip()) + offset] if offset > 0 else ""
+        raise FormatError(f"{self.source}, line {self.line + before.count(chr(10))}: {reason}")
 
 
 class _XmlBuilder:
@@ -301,7 +311,7 @@ class _XmlBuilder:
             self.fail(f"more than {_MOST_ELEMENTS:,} elements; no network has so many")
         if len(self.open) == _DEEPEST_ELEMENT:
             self.fail(f"more than {_DEEPEST_ELEMENT} elements inside each other")
-        element = Element(tag, attributes, self.parser.CurrentLineNumber)
+        element = Element(self.source, tag, attributes, self.parser.CurrentLineNumber)
         if self.open:
             self.open[-1].children.append(element)
         else:

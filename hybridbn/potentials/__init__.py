@@ -1,4 +1,4 @@
-"""Families of potentials, one file each.
+"""Families of potentials.
 
 A family is imported when it is first asked for, so that asking for one does not load them all.
 """

@@ -9,7 +9,7 @@ from hybridbn.potentials.cases import Case as Case
 from hybridbn.potentials.cases import Cases as Cases
 from hybridbn.potentials.density import Density as Density
 from hybridbn.potentials.gaussian import LinearGaussian as LinearGaussian
-from hybridbn.potentials.gaussian_mixture import LinearGaussianMixture as LinearGaussianMixture
+from hybridbn.potentials.gaussian import LinearGaussianMixture as LinearGaussianMixture
 from hybridbn.potentials.kernel import Kernel as Kernel
 from hybridbn.potentials.mte import MTE as MTE
 from hybridbn.potentials.mte import Piece as Piece

@@ -1,4 +1,4 @@
-"""A mixture of points and a density: a number that is exactly zero, or one of a few other values, in many rows."""
+"""Values that have mass: a density with points beside it, such as exact zeros in many rows, and one point alone."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, NetworkError, warn_user
 from hybridbn.formats.networks.binning import discretize
-from hybridbn.potentials import Atoms, Multinomial
+from hybridbn.potentials import Atoms, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -27,6 +27,7 @@ __all__ = [
     "convert_potentials",
     "describe_fault",
     "encode_properties",
+    "format_mean",
     "format_states",
     "make_words",
     "name_nodes",
@@ -147,6 +148,14 @@ def format_states(variable: Discrete, name: str) -> list[str]:
             f"{variable.name!r}: two states would both be written as {twice!r} in {name}; save the network as .hbn"
         )
     return texts
+
+
+def format_mean(regression: LinearGaussian, cell: tuple[int, ...], names: Iterable[str]) -> str:
+    """Return the mean of a linear regression in a cell of its discrete parents, over names of the continuous ones."""
+    mean = repr(float(regression.intercept[cell]))
+    for slope, name in zip(regression.coefficients[cell].tolist(), names, strict=True):
+        mean += f" {'-' if slope < 0 else '+'} {abs(slope)!r} * {name}"
+    return mean
 
 
 def make_words(names: Iterable[Hashable], taken: Collection[str] = (), start: str = "s") -> dict[Hashable, str]:

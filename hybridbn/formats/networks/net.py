@@ -34,6 +34,7 @@ from hybridbn.formats.networks.exchange import (
     convert_potentials,
     describe_fault,
     encode_properties,
+    format_mean,
     format_states,
     name_nodes,
     restore_variable,
@@ -157,17 +158,21 @@ class _NetParser:
         while not self.tokens.skip("}"):
             key = self.take_word("an attribute, or `}`")
             self.tokens.expect("=", after=f"after {key.text[:40]!r}")
-            words: list[str] = []
-            while not self.tokens.skip(";"):
-                if self.tokens.now.kind == "end" or self.tokens.now.text in ("{", "}"):
-                    self.tokens.fail(f"`;` after the value of {key.text[:40]!r}")
-                token = self.tokens.take()
-                if token.kind != "sign":
-                    words.append(token.text[1:-1] if token.kind == "quoted" else token.text)
-                elif token.text in "+-":
-                    words.append(token.text)
-            attributes[key.text] = words
+            attributes[key.text] = self.take_value(key)
         return attributes
+
+    def take_value(self, key: Token) -> list[str]:
+        """Take the value of an attribute up to its semicolon, and return its words."""
+        words: list[str] = []
+        while not self.tokens.skip(";"):
+            if self.tokens.now.kind == "end" or self.tokens.now.text in ("{", "}"):
+                self.tokens.fail(f"`;` after the value of {key.text[:40]!r}")
+            token = self.tokens.take()
+            if token.kind != "sign":
+                words.append(token.text[1:-1] if token.kind == "quoted" else token.text)
+            elif token.text in "+-":
+                words.append(token.text)
+        return words
 
     def parse_node(self, continuous: bool) -> None:
         name = self.take_word("a node's name")
@@ -195,7 +200,7 @@ class _NetParser:
             key = self.take_word("an attribute of the potential, or `}`")
             start = self.tokens.expect("=", after=f"after {key.text[:40]!r}").at + 1
             if key.text != "data":
-                self.skip_value(key)
+                self.take_value(key)
                 continue
             if has_data:
                 self.source.fail(key.at, "a second `data` in one potential")
@@ -203,20 +208,13 @@ class _NetParser:
             match = _DATA.match(self.source.text, start)
             if match is None:
                 normals = self.parse_normals(0)
-                self.tokens.expect(";", after="after the data")
             else:
                 table = match[0], start
                 self.tokens.jump(match.end())
-                self.tokens.expect(";", after="after the data")
+            self.tokens.expect(";", after="after the data")
         if not has_data:
             self.source.fail(at, f"the potential of {scope[0][:60]!r} has no `data`")
         self.potentials.append(_NetPotential(scope, at, table, normals))
-
-    def skip_value(self, key: Token) -> None:
-        while not self.tokens.skip(";"):
-            if self.tokens.now.kind == "end" or self.tokens.now.text in ("{", "}"):
-                self.tokens.fail(f"`;` after the value of {key.text[:40]!r}")
-            self.tokens.take()
 
     def parse_normals(self, depth: int) -> list[_NetNormal]:
         """Take normal distributions, nested in parentheses to any depth."""
@@ -441,10 +439,7 @@ def _format_data(potential: Potential, words: dict[str, str]) -> str:
     sizes = [len(parent) for parent in potential.parents if isinstance(parent, Discrete)]
     texts = np.empty(sizes, dtype=object)
     for cell in np.ndindex(*sizes):
-        mean = repr(float(regression.intercept[cell]))
-        for slope, name in zip(regression.coefficients[cell].tolist(), names, strict=True):
-            mean += f" {'-' if slope < 0 else '+'} {abs(slope)!r} * {name}"
-        texts[cell] = f"normal({mean}, {float(regression.variance[cell])!r})"
+        texts[cell] = f"normal({format_mean(regression, cell, names)}, {float(regression.variance[cell])!r})"
     return _format_nested(texts.tolist() if sizes else [texts.item()])
 
 

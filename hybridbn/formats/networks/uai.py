@@ -156,6 +156,12 @@ class _UaiReader:
             self.source.fail(at, f"expected {what}, a whole number of {most} at most, found {text[:40]!r}")
         return int(text)
 
+    def _take_scope(self, variables: int) -> tuple[list[int], int]:
+        """Take the numbers of a function's variables, and return where they begin, too."""
+        width = self.take_count("the number of variables of a function", variables)
+        position = self.at
+        return [self.take_count("the number of a variable", variables - 1) for _ in range(width)], position
+
     def build(self) -> Network:
         kind, at = self.take_word("BAYES or MARKOV")
         if kind not in ("BAYES", "MARKOV"):
@@ -171,9 +177,7 @@ class _UaiReader:
         scopes: list[list[int]] = []
         owners: set[int] = set()
         for _ in range(self.take_count("the number of functions", most)):
-            width = self.take_count("the number of variables of a function", len(sizes))
-            position = self.at
-            scope = [self.take_count("the number of a variable", len(sizes) - 1) for _ in range(width)]
+            scope, position = self._take_scope(len(sizes))
             if not scope or len(set(scope)) < len(scope):
                 self.source.fail(position, "a function without variables, or with one twice")
             if scope[-1] in owners:
@@ -199,11 +203,10 @@ class _UaiReader:
         """Return the network of uniform variables and observed factors."""
         scopes: list[list[int]] = []
         for _ in range(self.take_count("the number of functions", min(_MOST_FACTORS, len(self.source.text)))):
-            width = self.take_count("the number of variables of a function", len(sizes))
-            position = self.at
-            scopes.append([self.take_count("the number of a variable", len(sizes) - 1) for _ in range(width)])
-            if len(set(scopes[-1])) < width:
+            scope, position = self._take_scope(len(sizes))
+            if len(set(scope)) < len(scope):
                 self.source.fail(position, "a function with a variable twice")
+            scopes.append(scope)
         potentials: dict[str, Potential] = {
             variable.name: Multinomial(variable, table=np.full(len(variable), 1 / len(variable)))
             for variable in variables

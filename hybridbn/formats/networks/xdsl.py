@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from xml.sax.saxutils import escape, quoteattr
 
@@ -29,6 +29,7 @@ from hybridbn.formats.networks.exchange import (
     convert_potentials,
     describe_fault,
     encode_properties,
+    format_mean,
     format_states,
     make_words,
     name_nodes,
@@ -100,26 +101,22 @@ class _XdslReader:
             for genie in extensions.all("genie")
         )
 
-    def fail(self, element: Element, reason: str) -> NoReturn:
-        """Refuse the file, naming the line of an element."""
-        raise FormatError(f"{self.source}, line {element.line}: {reason}")
-
     def build(self) -> Network:
         """Read all nodes and make the network."""
         nodes = self.root.first("nodes") if self.root.tag.lower() == "smile" else None
         if nodes is None:
-            self.fail(self.root, f"expected <smile> with <nodes> inside, found <{self.root.tag[:40]}>")
+            self.root.fail(f"expected <smile> with <nodes> inside, found <{self.root.tag[:40]}>")
         elements: dict[str, Element] = {}
         for element in self._iterate_nodes(nodes, 0):
             name = element.attributes.get("id", "")
             if not name:
-                self.fail(element, "a node without an id")
+                element.fail("a node without an id")
             if name in elements:
-                self.fail(element, f"a second node with the id {name[:60]!r}")
+                element.fail(f"a second node with the id {name[:60]!r}")
             elements[name] = element
             self.variables[name] = self._make_variable(name, element)
         if len({variable.name for variable in self.variables.values()}) < len(self.variables):
-            self.fail(nodes, "two nodes have the same name")
+            nodes.fail("two nodes have the same name")
         potentials: dict[str, Potential] = {}
         for name, element in elements.items():
             potentials[self.variables[name].name] = self._make_potential(name, element)
@@ -137,7 +134,7 @@ class _XdslReader:
             tag = element.tag.lower()
             if tag == "submodel":
                 if depth == _DEEPEST:
-                    self.fail(element, f"more than {_DEEPEST} submodels inside each other")
+                    element.fail(f"more than {_DEEPEST} submodels inside each other")
                 for inner in element.all("nodes"):
                     yield from self._iterate_nodes(inner, depth + 1)
                 yield from (
@@ -147,8 +144,7 @@ class _XdslReader:
                 yield element
             else:
                 name = element.attributes.get("id", "")
-                self.fail(
-                    element,
+                element.fail(
                     f"{name[:60]!r} is a node of the kind <{element.tag[:40]}>; only <cpt>, <deterministic> and"
                     " <equation> can be read",
                 )
@@ -162,12 +158,12 @@ class _XdslReader:
             return Continuous(unquote(properties.get("hybridbn_name", "")) or name)
         states = [state.attributes.get("id", "") for state in element.all("state")]
         if not states or "" in states:
-            self.fail(element, f"{name!r} has {'a state without an id' if states else 'no states'}")
+            element.fail(f"{name!r} has {'a state without an id' if states else 'no states'}")
         self.labels[name] = states
         try:
             return restore_variable(name, states, properties)
         except ValueError as error:
-            self.fail(element, describe_fault(name, error))
+            element.fail(describe_fault(name, error))
 
     # -- potentials ------------------------------------------------------------------------------------------------
 
@@ -176,18 +172,16 @@ class _XdslReader:
         parents = parent_names.text.split() if parent_names is not None else []
         for parent in parents:
             if parent not in self.variables:
-                self.fail(element, f"{name!r} has the parent {parent[:60]!r}, which is no node")
+                element.fail(f"{name!r} has the parent {parent[:60]!r}, which is no node")
         if len({name, *parents}) <= len(parents):
-            self.fail(element, f"{name!r} has a parent twice, or is its own")
+            element.fail(f"{name!r} has a parent twice, or is its own")
         if element.tag.lower() == "equation":
             return self._parse_equation(name, element, parents)
         child = self.variables[name]
         discrete = [v for v in (self.variables[parent] for parent in parents) if isinstance(v, Discrete)]
         if len(discrete) < len(parents) or not isinstance(child, Discrete):
             other = next(parent for parent in parents if isinstance(self.variables[parent], Continuous))
-            self.fail(
-                element, f"{name!r} has states, but its parent {other!r} is continuous; such tables can't be read"
-            )
+            element.fail(f"{name!r} has states, but its parent {other!r} is continuous; such tables can't be read")
         sizes = [*map(len, discrete), len(child)]
         if element.tag.lower() == "deterministic":
             table = self._parse_results(name, element, sizes)
@@ -198,17 +192,9 @@ class _XdslReader:
     def _parse_table(self, name: str, element: Element, sizes: list[int]) -> Values:
         probabilities = element.first("probabilities")
         if probabilities is None:
-            self.fail(element, f"{name!r} has no <probabilities>")
-
-        def fail(offset: int, reason: str) -> NoReturn:
-            before = "".join(probabilities.parts).lstrip()[: max(offset, 0)]
-            raise FormatError(f"{self.source}, line {probabilities.line + before.count(chr(10))}: {reason}")
-
-        def refuse(reason: str) -> NoReturn:
-            self.fail(probabilities, reason)
-
-        values = self._order_parents(parse_probabilities(probabilities.text, math.prod(sizes), fail, name), sizes)
-        return self.rows.arrange_rows(values, sizes, name, refuse)
+            element.fail(f"{name!r} has no <probabilities>")
+        values = parse_probabilities(probabilities.text, math.prod(sizes), probabilities.fail_at, name)
+        return self.rows.arrange_rows(self._order_parents(values, sizes), sizes, name, probabilities.fail)
 
     def _order_parents(self, values: Values, sizes: list[int]) -> Values:
         return reverse_parents(values, sizes) if self.backwards else values
@@ -218,24 +204,24 @@ class _XdslReader:
         words = states.text.split() if states is not None else []
         count = math.prod(sizes[:-1])
         if len(words) != count:
-            self.fail(element, f"{len(words)} resulting states where {count} are wanted for {name!r}")
+            element.fail(f"{len(words)} resulting states where {count} are wanted for {name!r}")
         table = np.zeros((count, sizes[-1]))
         codes = {label: code for code, label in enumerate(self.labels[name])}
         for row, word in enumerate(words):
             if word not in codes:
-                self.fail(element, f"{name!r} has no state {word[:40]!r}")
+                element.fail(f"{name!r} has no state {word[:40]!r}")
             table[row, codes[word]] = 1.0
         return self._order_parents(table.ravel(), sizes).reshape(sizes)
 
     def _parse_equation(self, name: str, element: Element, parents: Sequence[str]) -> LinearGaussian:
         definition = element.first("definition")
         if definition is None or not definition.text:
-            self.fail(element, f"{name!r} has no <definition>")
+            element.fail(f"{name!r} has no <definition>")
         discrete = [parent for parent in parents if isinstance(self.variables[parent], Discrete)]
         others = [parent for parent in parents if parent not in discrete]
         sizes = [len(self.labels[parent]) for parent in discrete]
         if math.prod(sizes) > _CONFIGURATIONS:
-            self.fail(element, f"the discrete parents of {name!r} have more than {_CONFIGURATIONS:,} configurations")
+            element.fail(f"the discrete parents of {name!r} have more than {_CONFIGURATIONS:,} configurations")
         values: dict[str, LinearValue | ParentState] = {parent: LinearValue(0.0, {parent: 1.0}) for parent in others}
         intercept, variance = np.empty(sizes), np.empty(sizes)
         slopes = np.zeros([*sizes, len(others)])
@@ -262,7 +248,7 @@ class _XdslReader:
                 variance=variance,
             )
         except (ValueError, ArithmeticError, TypeError, RecursionError) as error:
-            self.fail(definition, describe_fault(name, error))
+            definition.fail(describe_fault(name, error))
 
 
 _WORDS = (
@@ -371,9 +357,7 @@ def _format_equation(potential: Potential, regression: LinearGaussian, words: Ma
     names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
 
     def normal(cell: tuple[int, ...]) -> str:
-        mean = repr(float(regression.intercept[cell]))
-        for slope, name in zip(regression.coefficients[cell].tolist(), names, strict=True):
-            mean += f"{'-' if slope < 0 else '+'}{abs(slope)!r}*{name}"
+        mean = format_mean(regression, cell, names).replace(" ", "")
         return f"Normal({mean},Sqrt({float(regression.variance[cell])!r}))"
 
     return [

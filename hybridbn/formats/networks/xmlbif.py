@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import os
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from hybridbn.errors import FormatError
@@ -24,7 +24,7 @@ from hybridbn.formats.networks.exchange import (
     format_states,
     restore_variable,
 )
-from hybridbn.formats.parsing import Element, RowNormalizer, parse_probabilities, parse_xml
+from hybridbn.formats.parsing import RowNormalizer, parse_probabilities, parse_xml
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete
@@ -59,23 +59,17 @@ def parse_xmlbif(
     root = parse_xml(data, source, encoding)
     network = root.first("network") if root.tag.lower() == "bif" else None
     if network is None:
-        raise FormatError(
-            f"{source}, line {root.line}: expected <BIF> with a <NETWORK> inside, found <{root.tag[:40]}>"
-        )
-
-    def fail(element: Element, reason: str) -> NoReturn:
-        raise FormatError(f"{source}, line {element.line}: {reason}")
-
+        root.fail(f"expected <BIF> with a <NETWORK> inside, found <{root.tag[:40]}>")
     variables: dict[str, Discrete] = {}
     for element in network.all("variable"):
         name = element.first("name")
         if name is None or not name.text:
-            fail(element, "a variable without a name")
+            element.fail("a variable without a name")
         if name.text in variables:
-            fail(element, f"a second variable named {name.text[:60]!r}")
+            element.fail(f"a second variable named {name.text[:60]!r}")
         kind = element.attributes.get("TYPE", "nature")
         if kind != "nature":
-            fail(element, f"{name.text[:60]!r} is of the type {kind[:20]!r}; only chance nodes (nature) can be read")
+            element.fail(f"{name.text[:60]!r} is of the type {kind[:20]!r}; only chance nodes (nature) can be read")
         properties = [p.text.partition("=") for p in element.all("property")]
         try:
             states = [outcome.text for outcome in element.all("outcome", "value")]
@@ -83,29 +77,28 @@ def parse_xmlbif(
                 name.text, states, {key.strip(): text.strip() for key, _, text in properties}
             )
         except ValueError as error:
-            fail(element, describe_fault(name.text, error))
+            element.fail(describe_fault(name.text, error))
     rows = RowNormalizer(source, normalize)
     potentials: dict[str, Potential] = {}
     for element in network.all("definition", "probability"):
         owners = [child.text for child in element.all("for")]
         scope = [*(child.text for child in element.all("given")), *owners]
         if len(owners) != 1:
-            fail(element, f"a definition for {len(owners)} variables; expected one <FOR>")
+            element.fail(f"a definition for {len(owners)} variables; expected one <FOR>")
         for scope_name in scope:
             if scope_name not in variables:
-                fail(element, f"a definition mentions {scope_name[:60]!r}, which is not declared")
+                element.fail(f"a definition mentions {scope_name[:60]!r}, which is not declared")
         owner = owners[0]
         if owner in potentials:
-            fail(element, f"a second definition for {owner!r}")
+            element.fail(f"a second definition for {owner!r}")
         if len(set(scope)) < len(scope):
-            fail(element, f"the definition of {owner!r} mentions a variable twice")
+            element.fail(f"the definition of {owner!r} mentions a variable twice")
         table = element.first("table")
         if table is None:
-            fail(element, f"the definition of {owner!r} has no <TABLE>")
+            element.fail(f"the definition of {owner!r} has no <TABLE>")
         sizes = [len(variables[scope_name]) for scope_name in scope]
-        at = _ElementText(source, table)
         probabilities = rows.arrange_rows(
-            parse_probabilities(table.text, math.prod(sizes), at.fail, owner), sizes, owner, at.refuse
+            parse_probabilities(table.text, math.prod(sizes), table.fail_at, owner), sizes, owner, table.fail
         )
         potentials[owner] = Multinomial(
             variables[owner], parents=[variables[p] for p in scope[:-1]], table=probabilities
@@ -113,21 +106,6 @@ def parse_xmlbif(
     read = build_network(potentials, variables, source)
     rows.warn()
     return read
-
-
-class _ElementText:
-    """Names the line of an element, or of a position in its text, in messages."""
-
-    def __init__(self, source: str, element: Element) -> None:
-        self.source, self.element = source, element
-
-    def fail(self, offset: int, reason: str) -> NoReturn:
-        text = "".join(self.element.parts)
-        before = text[: len(text) - len(text.lstrip()) + max(offset, 0)] if offset > 0 else ""
-        raise FormatError(f"{self.source}, line {self.element.line + before.count(chr(10))}: {reason}")
-
-    def refuse(self, reason: str) -> NoReturn:
-        self.fail(0, reason)
 
 
 def write_xmlbif(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
