@@ -20,7 +20,7 @@ from scipy import stats
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials import cell_quadrature
-from hybridbn.potentials.base import Potential, shape_of, spread
+from hybridbn.potentials.base import Potential, spread
 from hybridbn.variables import Continuous, Discrete
 
 ALPHA = 1e-6
@@ -153,7 +153,8 @@ def check_axes_agree(example: Example) -> None:
 def _compare_with_points(potential: Potential, axes: dict[str, np.ndarray]) -> None:
     values, scale = potential.on(axes)
     logs = potential.log_on(axes)
-    assert values.shape == logs.shape == shape_of(axes, potential.scope)
+    shape = np.broadcast_shapes(*(axis.shape for axis in spread(axes, potential.scope)))
+    assert values.shape == logs.shape == shape
     assert np.ndim(scale) == 0 or scale.shape == values.shape[-1:]
     grid = np.broadcast_arrays(*spread(axes, potential.scope))
     points = {

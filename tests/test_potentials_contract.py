@@ -8,8 +8,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hybridbn.potentials.boxes import Boxes
-from hybridbn.potentials.cases import Case, Cases
+from hybridbn.potentials.cases import Boxes, Case, Cases
 from hybridbn.potentials.density import Density
 from hybridbn.potentials.gaussian import LinearGaussian, LinearGaussianMixture
 from hybridbn.potentials.kernel import Kernel

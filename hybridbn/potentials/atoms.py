@@ -12,7 +12,17 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, PointCells, Potential, check_array, check_parents, freeze, spread
+from hybridbn.potentials.base import (
+    Axes,
+    Interval,
+    PointCells,
+    Potential,
+    check_array,
+    check_parents,
+    freeze,
+    join_breaks,
+    spread,
+)
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -180,11 +190,7 @@ class Atoms(Potential):
         own = name == self.child.name
         found = [np.asarray(self.density.breaks(name, within))]
         found.append(np.concatenate(self.point_cells[1:]) if own else np.asarray(self.component.breaks(name)))
-        rows = max((array.shape[1] for array in found if array.ndim == 2), default=0)
-        if not rows:
-            return np.unique(np.concatenate(found))
-        wide = [a if a.ndim == 2 else np.broadcast_to(a[:, None], (len(a), rows)) for a in found]
-        return np.sort(np.concatenate(wide), axis=0)
+        return join_breaks(found)
 
     def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
         """Return the support of the density, and the points."""

@@ -34,7 +34,7 @@ from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.potentials.boxes import Boxes
+    from hybridbn.potentials.cases import Boxes
     from hybridbn.potentials.gaussian import LinearGaussian
     from hybridbn.potentials.multinomial import Multinomial
     from hybridbn.potentials.softmax import Softmax
@@ -49,7 +49,7 @@ __all__ = [
     "check_array",
     "check_parents",
     "freeze",
-    "shape_of",
+    "join_breaks",
     "spread",
     "variable_from_dict",
     "variable_to_dict",
@@ -526,9 +526,13 @@ def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:
     return spread_axes
 
 
-def shape_of(axes: Axes, scope: Sequence[str]) -> tuple[int, ...]:
-    """Return the shape of an array over these axes."""
-    return np.broadcast_shapes(*(axis.shape for axis in spread(axes, scope)))
+def join_breaks(parts: Sequence[Values]) -> Values:
+    """Return the breaks of the parts of a potential together, which are arrays (points,) or (points, rows)."""
+    rows = max((array.shape[1] for array in parts if array.ndim == 2), default=0)
+    if not rows:
+        return np.unique(np.concatenate([np.empty(0), *parts]))
+    wide = [a if a.ndim == 2 else np.broadcast_to(a[:, None], (len(a), rows)) for a in parts]
+    return np.sort(np.concatenate(wide), axis=0)
 
 
 def _count_numbers(parameters: Any) -> int:
