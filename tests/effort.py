@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-SHARE = float(os.environ.get("HYBRIDBN_SHARE_OF_EXAMPLES", "0.35"))
+SHARE = float(os.environ.get("HYBRIDBN_SHARE_OF_EXAMPLES", "0.25"))
 
 
 def examples(most: int) -> int:

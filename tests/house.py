@@ -333,6 +333,12 @@ class House:
         }
 
 
+@functools.cache
+def read_house() -> House:
+    """Return this checkout's house: whoever asks for it in one process shares the parsed modules."""
+    return House()
+
+
 def describe(module: Module, node: ast.AST) -> str:
     line = getattr(node, "lineno", 0) or getattr(getattr(node, "cls", None), "lineno", 0)
     return f"{module.place}:{line} {ast.unparse(node)}"

@@ -39,8 +39,7 @@ def parametrize(estimators: list[Any], **options: Any) -> pytest.MarkDecorator:
 
 @parametrize(
     [
-        *(kind("naive_bayes", potentials=family) for family in ("auto", "gaussian") for kind in BOTH),
-        HybridClassifier("naive_bayes", potentials="multinomial"),
+        *(kind("naive_bayes") for kind in BOTH),
         HybridClassifier(tan, potentials="gaussian"),
         HybridRegressor(tan, potentials="gaussian"),
     ],
@@ -54,7 +53,8 @@ def test_estimators_pass_the_checks_of_scikit_learn(estimator: Any, check: Any) 
     [
         HybridClassifier(),
         HybridRegressor(),
-        HybridClassifier("naive_bayes", potentials="kernel"),
+        *(kind("naive_bayes", potentials="gaussian") for kind in BOTH),
+        *(HybridClassifier("naive_bayes", potentials=family) for family in ("multinomial", "kernel")),
         *(kind(build, potentials="gaussian") for kind in BOTH for build in (selective_naive_bayes, partial(kdb, k=1))),
     ],
     expected_failed_checks=not_repetition,

@@ -181,7 +181,7 @@ def many_attributes(rng, adversarial: bool):
     return hb.Network(potentials), row, logs
 
 
-@pytest.mark.parametrize("adversarial", [False, True])
+@pytest.mark.parametrize("adversarial", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_1500_attributes(adversarial):
     rng = np.random.default_rng(1)
     net, row, logs = many_attributes(rng, adversarial)

@@ -58,7 +58,6 @@ def test_rows_with_different_holes_need_no_nodes_of_their_own(
 @pytest.mark.parametrize("target", ["y", "x", "z", "w", "c"])
 def test_a_row_gets_what_it_gets_alone(net: hb.Network, table: pd.DataFrame, target: str) -> None:
     batch = net.posterior(target, table)
-    log_evidence = net.log_evidence(table)
     for row in range(len(table)):
         alone = net.posterior(target, case(table, row, target))
         if target in "yc":
@@ -67,7 +66,11 @@ def test_a_row_gets_what_it_gets_alone(net: hb.Network, table: pd.DataFrame, tar
             ours, theirs = batch[row], alone
             np.testing.assert_allclose([ours.mean(), ours.var()], [theirs.mean(), theirs.var()], rtol=CLOSE)
             np.testing.assert_allclose(ours.pdf([-1.0, 0.5]), theirs.pdf([-1.0, 0.5]), rtol=1e-8)
-        assert log_evidence[row] == pytest.approx(net.log_evidence(case(table, row)), abs=1e-9)
+
+
+def test_a_row_has_the_evidence_that_it_has_alone(net: hb.Network, table: pd.DataFrame) -> None:
+    alone = [net.log_evidence(case(table, row)) for row in range(len(table))]
+    np.testing.assert_allclose(net.log_evidence(table), alone, rtol=0, atol=1e-9)
 
 
 def test_a_number_that_only_some_rows_have_is_known_there(net: hb.Network, table: pd.DataFrame) -> None:

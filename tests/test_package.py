@@ -11,9 +11,9 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from house import ROOT, House, Imports, is_allowed, layer_name, level_of
+from house import ROOT, Imports, is_allowed, layer_name, level_of, read_house
 
-HOUSE = House()
+HOUSE = read_house()
 MODULES = {name: module.path for name, module in HOUSE.modules.items()}
 
 

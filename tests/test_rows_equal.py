@@ -148,6 +148,7 @@ COSTLY_WITH_HOLES = {
     *(f"{name} gaussian" for name in ("hill_climb", "max_min_hill_climb", "mixture")),
     *(f"random_forest {family}" for family in FAMILIES),
     *("augment by draws", "augment a class", "impute means", "expectation_maximization"),
+    *("class_clusters gaussian", "nb_tree by gain ratio"),
 }
 
 
