@@ -41,6 +41,8 @@ CELLS = 1 << 20
 """Tables of all columns with one family are counted together if they have at most this many cells, which bounds the
 memory.
 """
+KEPT_CELLS = 1 << 22
+"""Cells of all such tables that are kept for other children of their families (32 MiB)."""
 _CERTAIN = 1e-12
 """A number is a linear combination of others if they leave less than this share of its variance."""
 
@@ -96,6 +98,8 @@ class FamilyScores:
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
         self._fits: dict[tuple[str, ...], tuple[float, Potential | None]] = {}
         self._change_scores: dict[tuple[str, frozenset[str]], Values] = {}
+        self._tables: dict[frozenset[str], Values] = {}
+        self._cells = 0
         self._last_regression: tuple[tuple[str, frozenset[str]] | None, _Regression | None] = None, None
         self._holes = {name: bool(count) for name, count in data.rows.missing.items()}
         self._whole = not any(self._holes.values())
@@ -198,23 +202,34 @@ class FamilyScores:
 
     @cached_property
     def _counter(self) -> Counter:
+        """A counter that has learned in one pass what families of at most one parent take, unless that is too much."""
         counter = self.data.counter(self.names).persist()
-        if self.data.rows.is_scanned:
-            self._prepare(counter)
-        return counter
-
-    def _prepare(self, counter: Counter) -> None:
-        """Count all that families of at most one parent take in one pass."""
-        counted = [name for name in self.names if self._is_counted(name) and self.data.states(name) <= WIDE]
+        counted, sizes = self._crossed
+        pairs = itertools.combinations(counted, 2) if int(sizes.sum()) ** 2 <= 2 * KEPT_CELLS else ()
         numbers = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
-        normal = [name for name in numbers if moments_suffice(self.data.fitter(name, ()))]
-        counter.prepare(itertools.combinations(counted, 2), [(tuple(normal), ())] if normal else [])
+        is_normal = any(moments_suffice(self.data.fitter(name, ())) for name in numbers)
+        counter.prepare(pairs, [(tuple(numbers), ())] if is_normal else [])
+        return counter
 
     @cached_property
     def _crossed(self) -> tuple[list[str], NDArray[np.intp]]:
         """The columns that are counted together, and their numbers of states."""
         names = [name for name in self.names if self._is_counted(name) and self.data.states(name) <= WIDE]
         return names, np.array(list(map(self.data.states, names)), np.intp)
+
+    def _count_with_all(self, family: frozenset[str]) -> Values:
+        """Return the counts of some columns, in their order, with all columns that are counted together (states of each
+        of them, states of all); kept for other children of the same family.
+        """
+        if family not in self._tables:
+            given = tuple(self._sort_by_column(family))
+            tables = self._counter.with_target(self._crossed[0], given).values()
+            counted = np.concatenate(list(tables), axis=-1)
+            if self._cells + counted.size > KEPT_CELLS:
+                return counted
+            self._cells += counted.size
+            self._tables[family] = counted
+        return self._tables[family]
 
     def _score_changed_tables(self, result: Values, child: str, parents: frozenset[str]) -> None:
         """Fill in the scores that take one pass over the rows for all tables together."""
@@ -224,12 +239,13 @@ class FamilyScores:
         size = math.prod(inner) * states
         if not names or size * int(sizes.sum()) > CELLS:
             return
-        tables = self._counter.with_target(names, (*given, child)).values()
-        table = np.concatenate([counts.reshape(size // states, states, -1) for counts in tables], axis=2)
+        joint = self._count_with_all(frozenset((*given, child)))
+        place = self._sort_by_column(parents | {child}).index(child)
+        table = np.moveaxis(joint, place, -2).reshape(size // states, states, -1)
         starts = np.cumsum(sizes) - sizes
-        joint, marginal = _n_log_n(table).sum(axis=(0, 1)), _n_log_n(table.sum(axis=1)).sum(axis=0)
+        within, marginal = _n_log_n(table).sum(axis=(0, 1)), _n_log_n(table.sum(axis=1)).sum(axis=0)
         weights = np.add.reduceat(table.sum(axis=(0, 1)), starts)
-        likelihood = np.add.reduceat(joint - marginal, starts)
+        likelihood = np.add.reduceat(within - marginal, starts)
         if self._whole:
             scores = likelihood - self._half_log * (size // states) * (states - 1) * sizes
         else:
@@ -364,7 +380,7 @@ class FamilyScores:
         """Return the score of a fitted density, and the density, None where it can't be fitted."""
         if (child, *given) not in self._fits:
             try:
-                if isinstance(self.data.fitter(child, given), SoftmaxFitter) and not self.data.rows.is_scanned:
+                if isinstance(self.data.fitter(child, given), SoftmaxFitter):
                     self._fits[child, *given] = self._score_softmax(child, given)
                 else:
                     potential = self.data.fit(child, given)
@@ -384,12 +400,14 @@ class FamilyScores:
         near = next((near for potential in known if potential and (near := potential.as_softmax())), None)
         fitter: Any = self.data.fitter(child, given)
         variables = tuple(map(self.data.variable, given))
-        statistics = fitter.statistics(self.data.rows, self.data.variable(child), variables)
+        table = self.data.in_memory.table
+        statistics = fitter.statistics(table, self.data.variable(child), variables)
         regressions: Softmax = fitter.approximate(statistics, near)
         gain = statistics.log_likelihood(regressions)
         gain -= float(statistics.weights @ self._log_shares(child)[statistics.codes])
         parameters = regressions.free_parameters() - (self.data.states(child) - 1)
-        return self._add_gain(child, gain, statistics.total, parameters), regressions
+        scale = self.total / table.total_weight
+        return self._add_gain(child, scale * gain, scale * statistics.total, parameters), regressions
 
     def drop_useless_parents(
         self, parents: Mapping[str, Sequence[str]], is_required: Callable[[str, str], bool]

@@ -148,24 +148,12 @@ class NumpyCounter(Counter):
             by_target.setdefault(tuple(target), []).append(name)
         tables: dict[Names, Values] = {}
         for given, names in by_target.items():
-            tables |= self.with_target(names, given) if given and len(names) > 1 else {}
+            tables |= self._count_together(names, given) if given and len(names) > 1 else {}
         return Counts({names: tables[names] if names in tables else self._count_one(names) for names in families})
 
     def with_target(self, names: Iterable[str], target: Names) -> Counts:
-        """Count groups of columns with the target, whose margins are the tables."""
-        chosen = tuple(names)
-        shape, states = self.shape(target), [self.sizes[name] for name in chosen]
-        if self._persistent:
-            tables = self._count_crossed(chosen, target)
-        else:
-            codes = [self._pad((name,)) for name in chosen]
-            tables = single_counts(codes, states, self._pad(target), math.prod(shape), self.weights, self._jobs)
-        return Counts(
-            {
-                (*target, name): table.reshape(*shape, size)
-                for name, size, table in zip(chosen, states, tables, strict=True)
-            }
-        )
+        """Count groups of columns with the target, whose margins are the tables; joint codes of them may be kept."""
+        return self._count_crossed(tuple(names), target) if self._persistent else self._count_together(names, target)
 
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count groups of columns with each other, whose margins are the tables."""
@@ -271,7 +259,15 @@ class NumpyCounter(Counter):
                 mixed[column < 0] = -1
         return mixed
 
-    def _count_crossed(self, names: Names, target: Names) -> list[Values]:
+    def _count_together(self, names: Iterable[str], target: Names) -> Counts:
+        """Count in one pass."""
+        chosen, shape = list(names), self.shape(target)
+        codes, states = [self._pad((name,)) for name in chosen], [self.sizes[name] for name in chosen]
+        tables = single_counts(codes, states, self._pad(target), math.prod(shape), self.weights, self._jobs)
+        found = zip(chosen, states, tables, strict=True)
+        return Counts({(*target, name): table.reshape(*shape, size) for name, size, table in found})
+
+    def _count_crossed(self, names: Names, target: Names) -> Counts:
         """Count with joint codes of the columns that are kept."""
         if names not in self._crossed:
             codes = [self.columns[name].astype(np.intp, copy=False) for name in names]
@@ -286,7 +282,8 @@ class NumpyCounter(Counter):
         )
         table = crossed.tables(configuration, math.prod(sizes), rows)
         ends = [*crossed.starts[1:].tolist(), table.shape[1]]
-        return [table[:, start:end] for start, end in zip(crossed.starts.tolist(), ends, strict=True)]
+        places = zip(names, crossed.starts.tolist(), ends, strict=True)
+        return Counts({(*target, name): table[:, start:end].reshape(*sizes, -1) for name, start, end in places})
 
     def _join(self, names: Names) -> NDArray[Any]:
         """Return each row's joint configuration in as few bytes as it takes, missing cells being states."""
@@ -311,9 +308,12 @@ class _CodedColumns(Mapping[str, NDArray[Any]]):
 
     def __init__(self, table: Table, variables: Mapping[str, Variable]) -> None:
         self.table, self.variables = table, variables
+        self._coded: dict[str, NDArray[Any]] = {}
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        return self.table.coded(self.variables[name], compact=True)
+        if name not in self._coded:
+            self._coded[name] = self.table.coded(self.variables[name], compact=True)
+        return self._coded[name]
 
     def __iter__(self) -> Iterator[str]:
         return (name for name in self.variables if name in self.table)
@@ -353,23 +353,8 @@ Request: TypeAlias = tuple[str, tuple[Any, ...]]
 """A method of `NumpyCounter` and its arguments."""
 
 
-class _KeptCounter:
-    """The counter of the last batch, for many requests where that is the only one; it stays in its process."""
-
-    def __init__(self) -> None:
-        self.batch: dict[Any, Any] | None = None
-        self.counter: NumpyCounter | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return _KeptCounter, ()
-
-    def update(self, table: Table, counter: NumpyCounter) -> NumpyCounter:
-        """Return the counter that is kept if it is of the same rows, else the given one, which is kept now."""
-        if self.counter is None or self.batch is not table.remembered:
-            self.batch, self.counter = table.remembered, counter.persist()
-        else:
-            self.counter.columns = counter.columns
-        return self.counter
+class _Owner:
+    """Whom a counter of a batch is kept for; in another process it is another one."""
 
 
 @dataclass(frozen=True)
@@ -385,22 +370,29 @@ class CountTask:
         The columns of all rows that have missing cells.
     jobs : int
         Threads that may share a pass.
-    kept : _KeptCounter, optional
-        Keeps joint codes of columns for the next pass.
+    owner : _Owner, optional
+        For whom joint codes of columns are kept, as long as the rows are in memory.
     """
 
     requests: tuple[Request, ...]
     variables: tuple[Variable, ...]
     incomplete: frozenset[str]
     jobs: int = 1
-    kept: _KeptCounter | None = None
+    owner: _Owner | None = None
 
     def __call__(self, table: Table, first: int) -> Tallies:
         """Return the answers of a counter of some rows."""
-        counter = NumpyCounter.of(table, self.variables, self.jobs, self.incomplete)
-        if self.kept is not None:
-            counter = self.kept.update(table, counter)
+        counter = self._make(table) if self.owner is None else self._keep(table, self.owner)
         return Tallies(tuple(_ask(counter, method, arguments) for method, arguments in self.requests))
+
+    def _make(self, table: Table) -> NumpyCounter:
+        return NumpyCounter.of(table, self.variables, self.jobs, self.incomplete)
+
+    def _keep(self, table: Table, owner: _Owner) -> NumpyCounter:
+        counter = table.keep(owner, lambda: self._make(table).persist())
+        # which may have columns that the one before lacked
+        vars(counter.columns)["table"] = table
+        return counter
 
 
 def _ask(counter: NumpyCounter, method: str, arguments: tuple[Any, ...]) -> Any:
@@ -417,6 +409,7 @@ class _Memory:
     def __init__(self) -> None:
         self.tables: dict[frozenset[str], tuple[tuple[Variable, ...], Values]] = {}
         self.wider: dict[frozenset[str], frozenset[str]] = {}
+        self.crossed: dict[frozenset[str], tuple[Mapping[str, Variable], Names, Counts]] = {}
         self.moments: dict[tuple[Names, Names], tuple[tuple[Variable, ...], frozenset[str], Moments]] = {}
         self.cells = 0
 
@@ -436,6 +429,11 @@ class _Memory:
         self.tables[key] = variables, table
         for name in key:
             self.wider.setdefault(key - {name}, key)
+
+    def add_crossed(self, variables: Mapping[str, Variable], target: Names, counts: Counts) -> None:
+        """Remember the tables of many columns with the same target."""
+        if self.has_room(sum(table.size for table in counts.values())):
+            self.crossed[frozenset(target)] = variables, target, counts
 
     def add_moments(
         self, numbers: tuple[Variable, ...], given: tuple[Variable, ...], incomplete: frozenset[str], moments: Moments
@@ -476,12 +474,12 @@ class RowCounter(Counter):
         self.variables = {variable.name: variable for variable in variables}
         self.sizes = {name: len(one) for name, one in self.variables.items() if isinstance(one, Discrete)}
         self._memory: _Memory = rows.remembered.setdefault(_Memory, _Memory())
-        self._kept: _KeptCounter | None = None
+        self._owner: _Owner | None = None
 
     def persist(self) -> RowCounter:
         """Return a counter that keeps joint codes of columns, too."""
         counter = RowCounter(self.rows, self.variables.values(), self.jobs)
-        counter._kept = _KeptCounter()
+        counter._owner = _Owner()
         return counter
 
     @cached_property
@@ -508,6 +506,16 @@ class RowCounter(Counter):
                 for names, table in known.items()
             }
         )
+
+    def with_target(self, names: Iterable[str], target: Names) -> Counts:
+        """Count all columns where joint codes of them are kept, else those that are not known."""
+        chosen = tuple(names)
+        if self._owner is None or all(self._find((*target, name)) is not None for name in chosen):
+            return super().with_target(chosen, target)
+        tables: Counts
+        (tables,) = self._pass([("with_target", (chosen, target))], [(*target, *chosen)])
+        self._memory.add_crossed(self.variables, target, tables)
+        return tables
 
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count all pairs in one pass."""
@@ -586,7 +594,7 @@ class RowCounter(Counter):
 
     def _pass(self, requests: Sequence[Request], used: Iterable[Names]) -> tuple[Any, ...]:
         names = dict.fromkeys(name for family in used for name in family)
-        task = CountTask(tuple(requests), tuple(self.variables.values()), self.incomplete, self.jobs, self._kept)
+        task = CountTask(tuple(requests), tuple(self.variables.values()), self.incomplete, self.jobs, self._owner)
         return self.rows.learn(task, [self.variables[name] for name in names]).results
 
     def _look_up(self, families: Iterable[Names]) -> tuple[dict[Names, Values], list[Names]]:
@@ -605,6 +613,8 @@ class RowCounter(Counter):
         distinct = _distinct(names)
         key = frozenset(distinct)
         table = self._recall(key, distinct)
+        if table is None and self._memory.crossed:
+            table = self._recall_crossed(key, distinct)
         if table is None and key in self._memory.wider:
             wider = self._memory.wider[key]
             (rest,) = wider - key
@@ -621,9 +631,23 @@ class RowCounter(Counter):
         order = [variable.name for variable in variables]
         return np.ascontiguousarray(table.transpose([order.index(name) for name in names]))
 
+    def _recall_crossed(self, key: frozenset[str], names: Names) -> Values | None:
+        """Return a table that was counted together with those of other columns."""
+        for name in names:
+            if key - {name} not in self._memory.crossed:
+                continue
+            variables, target, counts = self._memory.crossed[key - {name}]
+            order = (*target, name)
+            if order in counts and self._has_same(variables[one] for one in names):
+                return np.ascontiguousarray(counts[order].transpose([order.index(one) for one in names]))
+        return None
+
     def _has_same(self, variables: Iterable[Variable]) -> bool:
-        mine = self.variables
-        return all(one is mine.get(one.name) or one == mine.get(one.name) for one in variables)
+        for one in variables:
+            mine = self.variables.get(one.name)
+            if mine is not one and mine != one:
+                return False
+        return True
 
     def _spread(self, table: Values, names: Names) -> Values:
         """Return a table of different columns as one of names that may repeat some, where both cells are the same."""
