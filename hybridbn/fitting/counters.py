@@ -533,21 +533,7 @@ class RowCounter(Counter):
         sizes = [self.sizes[name] for name in names]
         # the sum of the products of all pairs
         cells = math.prod(self.shape(given)) * (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
-        if cells <= _PASS_CELLS:
-            yield self.pairs(names, given)
-            return
-        part: list[Names] = []
-        cells = 0
-        for pair in itertools.combinations(names, 2):
-            family = (*given, *pair)
-            size = math.prod(self.shape(family))
-            if part and cells + size > _PASS_CELLS:
-                yield self._pass([("count", (part,))], part)[0]
-                part, cells = [], 0
-            part.append(family)
-            cells += size
-        if part:
-            yield self._pass([("count", (part,))], part)[0]
+        yield from [self.pairs(names, given)] if cells <= _PASS_CELLS else super().pair_batches(names, given)
 
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Count the configurations that occur where a table of all would be large."""

@@ -92,12 +92,9 @@ class CodedColumns(LocatedRows):
             {name: size for (name,), size in zip(self._names, [*self.sizes, 1], strict=True)},
         ).persist()
 
-    def fold_rows(self, rows: Codes) -> Codes:
-        """Return the folds of a cross-validation that rows are in, the same in batches of any size."""
-        return self._folds[rows]
-
     @cached_property
-    def _folds(self) -> Codes:
+    def folds(self) -> Codes:
+        """The folds of a cross-validation that the rows are in, the same in batches of any size."""
         return deal_numbered_rows(self.first, len(self.target), FOLDS)
 
     def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
@@ -197,12 +194,6 @@ class ColumnView(TreeRows[CodedColumns]):
         self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(np.asarray(read.sizes, dtype=np.intp))])
         self.weight: float = rows.total_weight / len(rows)
         self.grain: float = 2.0 ** (math.floor(math.log2(self.weight)) - _GRAINS) if self.weight > 0 else 0.0
-
-    def counts(self, routes: Sequence[Route]) -> Values:
-        """Return the weight by node, class (one of a number) and state, the weight of all rows coming after the states
-        (nodes, classes, states + 1).
-        """
-        return self.sum_over(CodedColumns.count_samples, routes)
 
 
 class CandidateTests:
@@ -305,7 +296,8 @@ class ColumnCriterion(Protocol):
 def grow_by_tests(
     view: ColumnView, criterion: ColumnCriterion, depth: int | None, least: float, branch: float, binary: bool
 ) -> TreeNode[Values]:
-    """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), as of `ColumnView.counts`.
+    """Grow a tree from all rows; its nodes' statistics are counts (classes, states + 1), see
+    `CodedColumns.count_samples`.
 
     Parameters
     ----------
@@ -330,7 +322,7 @@ class _ColumnSplits:
 
     def measure(self, routes: Sequence[Route]) -> list[Values]:
         """Count the rows of all nodes in one pass."""
-        return list(self.view.counts(routes))
+        return list(self.view.sum_over(CodedColumns.count_samples, routes))
 
     def best(self, nodes: Sequence[TreeNode[Values]]) -> list[Split[Values] | None]:
         """Return the best test of each node."""
@@ -462,7 +454,7 @@ class _Trial:
         """Return branch, fold and class of each row, as one number."""
         rows = sample.rows
         branches = self.branches[block.columns[self.column][rows]] if self.test is not None else 0
-        return np.asarray((branches * FOLDS + block.fold_rows(rows)) * self.classes + block.target[rows])
+        return np.asarray((branches * FOLDS + block.folds[rows]) * self.classes + block.target[rows])
 
 
 def _list_trials(view: ColumnView, place: int, node: TreeNode[Values], tests: CandidateTests) -> Iterator[_Trial]:
