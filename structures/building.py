@@ -290,7 +290,7 @@ class Build:
         kept = (target, *(() if self.structure is None else self.structure))
         return read_as_declared(leave_unusable(data, kept), self.structure, weights, keep_numbers=True)
 
-    def fit_marginals(self, table: Table, potentials: Potentials | None = None) -> Network:
+    def fit_marginals(self, table: Rows, potentials: Potentials | None = None) -> Network:
         """Fit a density to each column alone, of these families or else of those of the structure or the partial."""
         return fit_marginals(table, self.structure, self.potentials if potentials is None else potentials)
 

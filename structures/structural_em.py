@@ -128,6 +128,7 @@ def structural_em(
         network = learn(table)
         return Structured(network, np.array([_score(network, table, options)]), True)
     marginals = learning.fit_marginals(table.select(holes), potentials)
+    alone = Completion.of(marginals, table, Options())
     copies = _repeat_rows_with_holes(table, draws)
     best: Network | None = None
     history: list[float] = []
@@ -145,7 +146,7 @@ def structural_em(
     def complete(network: Network) -> Table:
         levels = draw_levels(rng, copies, network)
         cells = Completion.of(network, copies, options).draw(copies, levels)
-        return fill_table(copies, {**draw_alone(copies, marginals, levels, network), **cells})
+        return fill_table(copies, {**draw_alone(copies, alone, levels, network), **cells})
 
     def relearn(completed: Table) -> Network:
         return _relearn_parameters(learn(completed), table, options, rng)

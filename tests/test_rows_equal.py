@@ -208,9 +208,7 @@ def measure(one: Any, other: Any) -> float:
 
 
 ORDER_OF_DRAWS = "rows of a scan are filled by draws of their own, rows in memory in their order"
-DIFFERENCES = {
-    **{(f"augment {name}", "holes"): ORDER_OF_DRAWS for name in ("by expectations", "by draws", "a class")},
-}
+DIFFERENCES = {}
 """What differs from the table in memory however a scan is read."""
 
 

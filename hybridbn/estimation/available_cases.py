@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 import networkx as nx
 import numpy as np
 
 from hybridbn.errors import NetworkError, warn_user
 from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import Cells, draw_levels, fill_table, find_holes
+from hybridbn.estimation.holes import Cells, RowLevels, find_holes
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.fitting import Fitter, fitter_of, roles
 from hybridbn.fitting.base import prepare_families
@@ -39,6 +40,9 @@ __all__ = [
     "read_as_declared",
     "structure_of",
 ]
+
+
+Filled = TypeVar("Filled", bound=Rows)
 
 
 def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", weights: Any = None) -> Network:
@@ -214,9 +218,7 @@ def _list_parents(graph: Network, name: str) -> list[str]:
     return arcs
 
 
-def fit_marginals(
-    table: Table, structure: nx.Graph[Any] | None = None, potentials: Potentials | None = None
-) -> Network:
+def fit_marginals(table: Rows, structure: nx.Graph[Any] | None = None, potentials: Potentials | None = None) -> Network:
     """Learn the density of each column of a table alone, from its observed cells: lines 1 to 3 of Algorithm 1 in
     Fernandez et al.
 
@@ -238,16 +240,15 @@ def fit_marginals(
     return fit_available([], table, "auto" if potentials is None else potentials)
 
 
-def draw_alone(table: Table, marginals: Network, levels: Levels, skip: Sequence[str] | Network = ()) -> Cells:
+def draw_alone(table: Table, alone: Completion, levels: Levels, skip: Sequence[str] | Network = ()) -> Cells:
     """Draw each missing cell from the density of its column alone (line 4 of Algorithm 1 in Fernandez et al. 2008).
 
     Parameters
     ----------
-    marginals : Network
-        Without arcs.
+    alone : Completion
+        Of a network without arcs.
     skip : names of columns to leave as they are
     """
-    completion = Completion.of(marginals, table, Options())
     cells = {}
     for name, missing in find_holes(table).items():
         if name in skip:
@@ -255,13 +256,13 @@ def draw_alone(table: Table, marginals: Network, levels: Levels, skip: Sequence[
         rows = np.flatnonzero(missing)
         level = levels(0, rows)[name]
         column = np.array(table.column(name))
-        column[rows] = completion.translate_to_table(table, name, marginals.potential(name).ppf(level, {}), level)
+        column[rows] = alone.translate_to_table(table, name, alone.network.potential(name).ppf(level, {}), level)
         cells[name] = column
     return cells
 
 
-def fill_at_random(table: Table, marginals: Network, rng: np.random.Generator) -> Table:
-    """Return a table with each hole filled from the density of its column alone.
+def fill_at_random(rows: Filled, marginals: Network, rng: np.random.Generator) -> Filled:
+    """Return rows with each hole filled from the density of its column alone.
 
     Examples
     --------
@@ -270,4 +271,9 @@ def fill_at_random(table: Table, marginals: Network, rng: np.random.Generator) -
     >>> fill_at_random(Table({"x": [1.0, None]}), marginals, np.random.default_rng(0)).column("x").round(3)
     array([1., 5.])
     """
-    return fill_table(table, draw_alone(table, marginals, draw_levels(rng, table)))
+    alone = Completion.of(marginals, rows.sample(), Options())
+    return rows.fill_holes(partial(_fill_alone, alone, RowLevels.draw(rng, rows)))
+
+
+def _fill_alone(alone: Completion, levels: RowLevels, batch: Table, first: int) -> Cells:
+    return draw_alone(batch, alone, levels.of(batch, first))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
@@ -12,12 +13,13 @@ from numpy.typing import NDArray
 from hybridbn.estimation.row_uniforms import Levels
 from hybridbn.network import Network
 from hybridbn.progress_reports import advance, track
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = [
     "Cells",
     "ObservedNumbers",
+    "RowLevels",
     "alternate",
     "collect_observed_numbers",
     "draw_levels",
@@ -29,6 +31,9 @@ Cells: TypeAlias = dict[str, NDArray[Any]]
 """Whole columns, as codes or numbers of the table's own variables."""
 
 Completed = TypeVar("Completed")
+
+_SKIPPED = 1 << 16
+"""Numbers that are skipped at a time by generators that can't leap."""
 
 
 def find_holes(table: Table) -> dict[str, NDArray[np.bool_]]:
@@ -56,14 +61,56 @@ def collect_observed_numbers(table: Table, network: Network | None = None) -> di
     return {name: np.sort(column[~np.isnan(column)]) for name in names for column in [table.column(name)]}
 
 
-def draw_levels(rng: np.random.Generator, table: Table, network: Network | None = None) -> Levels:
-    """Return a uniform number for each row of each column that has holes, and of each hidden node of a network.
+@dataclass(frozen=True)
+class RowLevels:
+    """Uniform numbers for each row of some columns, as the generator that draws them row by row.
 
-    The numbers are the same for every attempt.
+    Attributes
+    ----------
+    generator : bytes
+    names : tuple of str
     """
-    names = [*find_holes(table), *(name for name in network or () if name not in table)]
-    levels = dict(zip(names, rng.random((len(table), len(names))).T, strict=True))
-    return lambda _, rows: {name: values[rows] for name, values in levels.items()}
+
+    generator: bytes
+    names: tuple[str, ...]
+
+    @classmethod
+    def draw(cls, rng: np.random.Generator, rows: Rows, network: Network | None = None) -> RowLevels:
+        """Draw for each column that has holes, and for each hidden node of a network."""
+        holes = [name for name in rows.names if rows.count_missing(name)]
+        levels = cls(pickle.dumps(rng), (*holes, *(name for name in network or () if name not in rows)))
+        _skip_draws(rng, len(rows) * len(levels.names))
+        return levels
+
+    def of(self, batch: Table, first: int) -> Levels:
+        """Return the numbers of some rows, given the place of the first of them; they are the same for every attempt.
+
+        Examples
+        --------
+        >>> table = Table({"x": [1.0, None, None]})
+        >>> levels, last = RowLevels.draw(np.random.default_rng(0), table), np.arange(1)
+        >>> bool(levels.of(table, 0)(0, last + 2)["x"] == levels.of(table.take([2]), 2)(0, last)["x"])
+        True
+        """
+        # of this program's own making
+        rng = pickle.loads(self.generator)
+        _skip_draws(rng, first * len(self.names))
+        levels = dict(zip(self.names, rng.random((len(batch), len(self.names))).T, strict=True))
+        return lambda _, rows: {name: values[rows] for name, values in levels.items()}
+
+
+def _skip_draws(rng: np.random.Generator, count: int) -> None:
+    """Let a generator be as if it had drawn so many uniform numbers."""
+    if isinstance(rng.bit_generator, np.random.PCG64):
+        rng.bit_generator.advance(count)
+        return
+    for start in range(0, count, _SKIPPED):
+        rng.random(min(_SKIPPED, count - start))
+
+
+def draw_levels(rng: np.random.Generator, table: Table, network: Network | None = None) -> Levels:
+    """Return a uniform number for each row of each column that has holes, and of each hidden node of a network."""
+    return RowLevels.draw(rng, table, network).of(table, 0)
 
 
 def fill_table(table: Table, cells: Mapping[str, NDArray[Any]]) -> Table:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, Unpack
 
@@ -14,8 +14,7 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import draw_alone, fill_at_random
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.em import log_likelihood
-from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
-from hybridbn.estimation.row_uniforms import Levels, hash_identifiers, levels_of
+from hybridbn.estimation.holes import RowLevels, alternate
 from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.queries import posterior
@@ -26,6 +25,8 @@ from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, shorten
 
 __all__ = ["Augmented", "History", "Step", "augment"]
+
+_EXPECTED = "expectation of the response"
 
 
 @dataclass(frozen=True)
@@ -151,202 +152,155 @@ def augment(
     (False, array([0.822, 0.796, 0.783, 0.782, 0.781, 0.782]))
     """
     builder = Build.of(build)
-    table: Any = builder.read(data, weights, target)
+    rows: Rows = builder.read(data, weights, target)
     patience = check_count(patience, "patience", 1)
     max_iterations = check_count(max_iterations, "max_iterations", 1)
-    _check(table, target, response)
+    _check(rows, target, response)
     rng = make_generator(random_state)
     precision = resolve_options("augment", options, keywords, impossible="raise")
-    learn = builder.make_learner(target, potentials)
-    holes = [name for name in table.names if table.count_missing(name)]
-    if not holes:
-        single = _score(learn(table), table, target, 0, precision)
-        return Augmented(single.network, _native(data, table), History((single.step,)), True)
-    marginals = builder.fit_marginals(table.select(holes), potentials)
+    learn: Callable[[Any], Network] = builder.make_learner(target, potentials)
+    holes = [name for name in rows.names if rows.count_missing(name)]
     steps: list[Step] = []
-    best: _Scored | None = None
-    scored: _Scored | None = None
-    completed: Table | None = None
+
+    def score(network: Network) -> _Model:
+        model = _Model(Completion.of(network, rows.sample(), precision), target)
+        squares, mass, likelihood = rows.learn(model.score)
+        steps.append(Step(len(steps), math.sqrt(squares / mass), float(likelihood)))
+        return model
+
+    if not holes:
+        network = score(learn(rows)).network
+        return Augmented(network, _native(data, rows), History(tuple(steps)), True)
+    marginals = builder.fit_marginals(rows.select(holes), potentials)
+    alone = Completion.of(marginals, rows.sample(), Options())
+    best: _Model | None = None
+    last: _Model | None = None
+    completed: Rows | None = None
     failures = 0
 
     def until(network: Network) -> bool:
-        nonlocal scored, best, completed, failures
-        scored = _score(network, table, target, len(steps), precision)
-        steps.append(scored.step)
-        if best is None or scored.step.srmse < best.step.srmse:
-            best, completed, failures = scored, None, 0
+        nonlocal last, best, completed, failures
+        last = score(network)
+        if best is None or steps[-1].srmse < min(step.srmse for step in steps[:-1]):
+            best, completed, failures = last, None, 0
         else:
             failures += 1
         return failures >= patience or len(steps) > max_iterations
 
-    def complete(network: Network) -> Table:
+    def complete(network: Network) -> Rows:
         # lines 12 to 24; the model just learned is the best one unless patience goes on with a worse one
         nonlocal completed
-        assert scored is not None
-        filled = _complete(
-            scored, table, target, marginals, rng, precision, joint=joint, simulated=response == "simulation"
-        )
-        if scored is best:
+        assert last is not None
+        levels = RowLevels.draw(rng, rows, network)
+        filled = rows.fill_holes(_CompleteRows(last, alone, levels, joint, response == "simulation"))
+        if last is best:
             completed = filled
         return filled
 
     # lines 4 to 8
-    if table.is_scanned:
-        first = learn(table.fill_holes(_FillAtRandom(marginals, int(rng.integers(2**62)))))
-    else:
-        first = learn(fill_at_random(table, marginals, rng))
-    alternate(first, complete, learn, until, "augment")
-    assert best is not None
-    if completed is None:
-        scored = best
-        completed = complete(best.network)
+    try:
+        alternate(learn(fill_at_random(rows, marginals, rng)), complete, learn, until, "augment")
+        assert best is not None
+        if completed is None:
+            last = best
+            completed = complete(best.network)
+    finally:
+        rows.remembered.pop(_EXPECTED, None)
     return Augmented(best.network, _native(data, completed), History(tuple(steps)), failures >= patience)
 
 
 @dataclass(frozen=True)
-class _Scored:
-    """A model, its expectation of the response in every row, and its scores."""
+class _Model:
+    """A model of the response.
 
-    network: Network
-    expected: Values
-    step: Step
+    Attributes
+    ----------
+    completion : Completion
+        The network, and the observed numbers of columns that it sees in intervals.
+    target : str
+        The response.
+    """
 
-
-def _score(network: Network, table: Table, target: str, iteration: int, options: Options) -> _Scored:
-    """Score a model by Eq. (5) on the rows of the original table with known response."""
-    if table.is_scanned:
-        squares, mass, likelihood = table.learn(_ScorePart(network, target, options))
-        return _Scored(network, np.empty(0), Step(iteration, math.sqrt(squares / mass), float(likelihood)))
-    expected = _expect_response(network, table, target, Completion.of(network, table, options), options)
-    squares, mass = _sum_squares(table, target, expected)
-    return _Scored(
-        network, expected, Step(iteration, math.sqrt(squares / mass), log_likelihood(network, table, options))
-    )
-
-
-def _expect_response(network: Network, table: Table, target: str, completion: Completion, options: Options) -> Values:
-    """Return the expectation of the response in every row: numbers, or probabilities of its states."""
-    response = posterior(network, target, table.select([n for n in table.names if n in network]), options)
-    return completion.expectation(table, response)
-
-
-def _sum_squares(table: Table, target: str, expected: Values) -> tuple[float, float]:
-    """Return the weighted squares of the errors where the response is known, and the weight of these rows."""
-    column = table.column(target)
-    if expected.ndim == 1:
-        known = ~np.isnan(column)
-        squares = (column[known] - expected[known]) ** 2
-    else:
-        known = column >= 0
-        indicators = column[known, None] == np.arange(expected.shape[1])
-        squares = ((indicators - expected[known]) ** 2).sum(axis=1)
-    weights = table.weights[known]
-    return float(weights @ squares), float(weights.sum())
-
-
-@dataclass(frozen=True)
-class _ScorePart:
-    """Scores some rows of a table that is read in passes."""
-
-    network: Network
+    completion: Completion
     target: str
-    options: Options
 
-    def __call__(self, table: Table, first: int) -> Values:
-        """Return squares of errors, weight and log-likelihood."""
-        completion = Completion.of(self.network, table, self.options)
-        expected = _expect_response(self.network, table, self.target, completion, self.options)
-        likelihood = log_likelihood(self.network, table, self.options)
-        return np.array([*_sum_squares(table, self.target, expected), likelihood])
+    @property
+    def network(self) -> Network:
+        """The network."""
+        return self.completion.network
 
+    def expect(self, batch: Table) -> Values:
+        """Return the expectation of the response in every row: numbers, or probabilities of its states; computed once
+        where the rows stay.
+        """
+        network, options = self.network, self.completion.options
+        known: Network | None
+        expected: Values
+        known, expected = batch.remembered.get(_EXPECTED, (None, np.empty(0)))
+        if known is not network:
+            response = posterior(network, self.target, batch.select([n for n in batch.names if n in network]), options)
+            expected = self.completion.expectation(batch, response)
+            batch.remembered[_EXPECTED] = network, expected
+        return expected
 
-@dataclass(frozen=True)
-class _FillAtRandom:
-    """Fills each hole of some rows from the density of its column alone."""
-
-    marginals: Network
-    seed: int
-
-    def __call__(self, table: Table, first: int) -> Mapping[str, Any]:
-        """Return whole columns."""
-        return draw_alone(table, self.marginals, _levels_of_rows(table, first, self.seed, table.names))
-
-
-def _levels_of_rows(table: Table, first: int, seed: int, names: Iterable[str]) -> Levels:
-    """Return random numbers of rows that depend on their places and the seed alone."""
-    rows = np.arange(first, first + len(table))
-    return levels_of(hash_identifiers(rows, len(rows)), list(names), seed)
+    def score(self, batch: Table, first: int) -> Values:
+        """Return the weighted squares of the errors where the response is known, the weight of these rows, and the
+        log-likelihood: what Eq. (5) takes.
+        """
+        column, expected = batch.column(self.target), self.expect(batch)
+        known = find_observed(column)
+        if expected.ndim == 1:
+            squares = (column[known] - expected[known]) ** 2
+        else:
+            indicators = column[known, None] == np.arange(expected.shape[1])
+            squares = ((indicators - expected[known]) ** 2).sum(axis=1)
+        weights = batch.weights[known]
+        likelihood = log_likelihood(self.network, batch, self.completion.options)
+        return np.array([float(weights @ squares), float(weights.sum()), likelihood])
 
 
 @dataclass(frozen=True)
 class _CompleteRows:
-    """Completes some rows of a table that is read in passes."""
+    """Fills the holes of rows from a model, and those of columns that it leaves out from their densities alone.
 
-    completion: Completion
-    target: str
-    marginals: Network
-    seed: int
-    options: Options
+    Attributes
+    ----------
+    model : _Model
+    alone : Completion
+        Of a network without arcs.
+    levels : RowLevels
+    joint : bool
+        Draw the holes of a row together.
+    simulated : bool
+        Draw the response, which is as it is expected otherwise.
+    """
+
+    model: _Model
+    alone: Completion
+    levels: RowLevels
     joint: bool
     simulated: bool
 
-    def __call__(self, table: Table, first: int) -> Mapping[str, Any]:
+    def __call__(self, batch: Table, first: int) -> Mapping[str, Any]:
         """Return whole columns."""
-        network = self.completion.network
-        hidden = [name for name in network if name not in table]
-        levels = _levels_of_rows(table, first, self.seed, (*table.names, *hidden))
-        expected = None
-        if not self.simulated and table.count_missing(self.target):
-            expected = _expect_response(network, table, self.target, self.completion, self.options)
-        cells = _draw_cells(self.completion, table, self.target, levels, expected, self.joint)
-        return {**draw_alone(table, self.marginals, levels, network), **cells}
+        completion, target = self.model.completion, self.model.target
+        levels, missing = self.levels.of(batch, first), ~find_observed(batch.column(target))
+        expected = self.model.expect(batch) if missing.any() and not self.simulated else None
+        if self.joint:
+            cells = completion.draw(batch, levels)
+        else:
+            cells = completion.draw_separately(batch, levels, skip=target if expected is not None else "")
+        if expected is not None:
+            own = expected if expected.ndim == 1 else expected.argmax(axis=1)
+            cells[target] = np.where(missing, own, batch.column(target))
+        return {**draw_alone(batch, self.alone, levels, completion.network), **cells}
 
 
-def _draw_cells(
-    completion: Completion, table: Table, target: str, levels: Levels, expected: Values | None, joint: bool
-) -> dict[str, Any]:
-    """Return drawn cells of the columns with holes; the response is as it is expected, if that is given."""
-    if joint:
-        cells = completion.draw(table, levels)
-    else:
-        cells = completion.draw_separately(table, levels, skip=target if expected is not None else "")
-    if expected is not None:
-        missing = find_holes(table).get(target, False)
-        own = expected if expected.ndim == 1 else expected.argmax(axis=1)
-        cells[target] = np.where(missing, own, table.column(target))
-    return cells
-
-
-def _complete(
-    model: _Scored,
-    table: Table,
-    target: str,
-    marginals: Network,
-    rng: np.random.Generator,
-    options: Options,
-    *,
-    joint: bool,
-    simulated: bool,
-) -> Table:
-    """Fill the holes of the original table from a model, those of a scan while it is read."""
-    network = model.network
-    if table.is_scanned:
-        # observed numbers of intervals are those of a sample
-        completion = Completion.of(network, table.sample(), options)
-        seed = int(rng.integers(2**62))
-        return table.fill_holes(_CompleteRows(completion, target, marginals, seed, options, joint, simulated))
-    levels = draw_levels(rng, table, network)
-    expected = None if simulated else model.expected
-    cells = _draw_cells(Completion.of(network, table, options), table, target, levels, expected, joint)
-    return fill_table(table, {**draw_alone(table, marginals, levels, network), **cells})
-
-
-def _check(table: Table, target: str, response: str) -> None:
-    table.variable(target)
+def _check(rows: Rows, target: str, response: str) -> None:
+    rows.variable(target)
     if response not in ("expectation", "simulation"):
         raise TableError(f"response must be 'expectation' or 'simulation', not {response!r}")
-    table.require_rows(1).require_values()
-    table = table.sample()
+    table = rows.require_rows(1).require_values().sample()
     column = table.column(target)
     if not (find_observed(column) & (table.weights > 0)).any():
         raise TableError(
