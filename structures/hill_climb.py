@@ -25,7 +25,7 @@ from hybridbn.structures.knowledge import Knowledge, Limits, read_arcs, refuse_s
 from hybridbn.structures.scores import BIC, FamilyScores, Score
 from hybridbn.structures.structural_em import structural_em
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
-from hybridbn.tables import Table
+from hybridbn.tables import read_rows
 from hybridbn.variables import Values
 
 __all__ = [
@@ -149,7 +149,7 @@ def search_network(
         return _search(training_data, limits, start, options)
 
     def build(data: Any, _: str) -> Network:
-        completed = data if isinstance(data, Table) else Table(data, variables=list(table.variables))
+        completed = read_rows(data)[0].with_variables(table.variables)
         return _search(TrainingData(completed, training_data.roles, None), limits, start, options)
 
     return structural_em(table, attributes[0], build, random_state=options.seed).network

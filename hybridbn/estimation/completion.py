@@ -404,7 +404,7 @@ class Completion:
         with _renumber_rows(rows):
             evidence = self._make_bounded_evidence(table, find_holes(table))
             completed = most_probable(self.network, evidence, None, self.options)
-        read = completed if isinstance(completed, Table) else Table(completed)
+        read = Table(completed)
         return {name: read.coded(self.network.variable(name)) for name in find_holes(table)}
 
     # -- draws within bounds --------------------------------------------------------------------------------------

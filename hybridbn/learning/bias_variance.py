@@ -14,7 +14,6 @@ from hybridbn.errors import TableError
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.jobs import check_jobs, run_in_processes
 from hybridbn.progress_reports import track_items
-from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values
 
 __all__ = ["BiasVariance", "bias_variance"]
@@ -156,8 +155,6 @@ def _predict_fold(study: tuple[Any, Any, Any], split: tuple[NDArray[np.intp], ND
 
 def _select_rows(data: Any, rows: NDArray[np.intp]) -> Any:
     """Return some rows of a table, frame, array or list."""
-    if isinstance(data, Table):
-        return data.take(rows)
     if hasattr(data, "iloc"):
         return data.iloc[rows]
     if hasattr(data, "take") and not isinstance(data, np.ndarray):

@@ -28,7 +28,7 @@ from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import freeze
-from hybridbn.tables import Table
+from hybridbn.tables import Table, read_rows
 from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = [
@@ -331,7 +331,7 @@ class Ensemble:
         >>> ensemble.disagreement(ensemble.collapse(), table)
         0.0
         """
-        table = data if isinstance(data, Table) else Table(data)
+        table = read_rows(data)[0].sample(purpose="shares of other decisions")
         ensemble_posterior, network_posterior = self.posterior(table), network.posterior(self.target, table)
         if (
             not isinstance(network_posterior, DiscretePosterior)

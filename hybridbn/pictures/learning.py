@@ -24,7 +24,7 @@ from hybridbn.pictures.evidence import write_weight
 from hybridbn.pictures.posteriors import PROBABILITY
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
-from hybridbn.tables import Table
+from hybridbn.tables import Table, read_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing
 
 __all__ = [
@@ -134,7 +134,7 @@ def plot_boosting(ensemble: Ensemble, data: Any = None, test: Any = None, ax: An
 
 def _count_errors(ensemble: Ensemble, data: Any) -> Values:
     """Return the weighted share of wrong classes after one network, after two, and so on."""
-    table = data if isinstance(data, Table) else Table(data)
+    table = read_rows(data)[0].sample(purpose="errors of the networks")
     if ensemble.target not in table:
         raise TableError(f"the table has no column {ensemble.target!r}, the target, to compare with")
     truth = table.coded(ensemble.variable)

@@ -11,6 +11,7 @@ from hybridbn.errors import TableError
 from hybridbn.labels import choose_ticks, format_share, format_value, shorten_text
 from hybridbn.pictures.chart import LETTER, SMALL, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text
 from hybridbn.tables import Table
+from hybridbn.tables.frames import open_frame
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Values
 
@@ -51,7 +52,7 @@ def plot_missing(data: Any, ax: Any = None, most: int = 20) -> Any:
     >>> plot_missing(table, Figure().add_subplot()).get_label()
     'Missing cells: 3 of 12 (25.0%), in x (50.0%), y (25.0%). Patterns: none missing 2; x 1; x, y 1.'
     """
-    table = data if isinstance(data, Table) else Table(data)
+    table = Table(data)
     if not len(table):
         raise TableError("the table has no rows, so there are no patterns of missing cells to draw")
     missing = {name: table.cells(name).missing for name in table.names}
@@ -180,7 +181,7 @@ def plot_imputed(data: Any, completed: Any, name: str, ax: Any = None) -> Any:
     >>> plot_imputed(holes, filled, "c", Figure().add_subplot()).get_label()
     'Shares of c, observed 2 and imputed 2: a 50.0% and 0.0%, b 50.0% and 100.0%.'
     """
-    table = data if isinstance(data, Table) else Table(data)
+    table = Table(data)
     frames = list(completed) if isinstance(completed, list | tuple) else [completed]
     if not frames:
         raise TableError("there is nothing to draw: the list of completed tables is empty")
@@ -189,10 +190,10 @@ def plot_imputed(data: Any, completed: Any, name: str, ax: Any = None) -> Any:
         raise TableError(f"no cell of {name!r} is missing in the table, so none was imputed; give the table with holes")
     drawn = []
     for frame in frames:
-        try:
-            other = frame if isinstance(frame, Table) else Table({name: frame[name]})
-        except (KeyError, TypeError, IndexError):
-            raise TableError(f"the completed table has no column {name!r}") from None
+        opened = open_frame(frame)
+        if name not in opened.columns:
+            raise TableError(f"the completed table has no column {name!r}")
+        other = Table(opened.select([name]))
         if len(other) != len(table):
             raise TableError(f"the completed table has {len(other)} rows, the one with holes {len(table)}")
         values = other.coded(variable)[holes]
