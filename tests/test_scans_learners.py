@@ -249,12 +249,19 @@ VOTING: dict[str, dict[str, Any]] = {
 }
 
 
-def test_weights_are_computed_anew_where_none_are_noted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("floor", [1e-8, 0.3])
+def test_weights_are_computed_anew_where_none_are_noted(
+    floor: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = make_votes(300, 4)
     table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
-    monkeypatch.setattr(sample_weights.SampleWeights, "recall", lambda *_: None)
+    for module in (counts, sample_weights, weak_learners):
+        monkeypatch.setattr(module, "FLOOR", floor)
     for options in (VOTING["counted"], {"rounds": 2, "algorithm": "real"}):
-        same_votes(hb.boost(hb.scan(pattern, discrete=["k"]), "y", **options), hb.boost(table, "y", **options), table)
+        known = hb.boost(table, "y", **options)
+        with monkeypatch.context() as patch:
+            patch.setattr(sample_weights.SampleWeights, "recall", lambda *_: None)
+            same_votes(hb.boost(hb.scan(pattern, discrete=["k"]), "y", **options), known, table)
 
 
 def test_a_round_of_counts_is_a_pass(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from hybridbn.pictures.evidence import write_weight
 from hybridbn.pictures.posteriors import PROBABILITY
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
-from hybridbn.tables import Table, read_rows
+from hybridbn.tables import read_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing
 
 __all__ = [
