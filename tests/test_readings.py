@@ -670,10 +670,7 @@ def impute_by_command(path: Path, output: Path) -> None:
     assert run(["impute", str(path), str(output), "--seed", "0", "--quiet"]) == 0
 
 
-UNKEPT = pytest.mark.xfail(reason="pyarrow writes all cells anew, and puts quotes around texts", strict=True)
-
-
-@pytest.mark.parametrize("impute", [pytest.param(impute_by_scan, marks=UNKEPT), impute_by_command])
+@pytest.mark.parametrize("impute", [impute_by_scan, impute_by_command])
 @pytest.mark.parametrize("end", [b"\n", pytest.param(b"\r\n", marks=pytest.mark.slow)], ids=["Unix", "Windows"])
 @pytest.mark.parametrize("name", WRITTEN)
 def test_observed_cells_are_written_as_they_were(

@@ -70,10 +70,13 @@ class Source(ABC):
     schema : pyarrow.Schema
     notes : mapping from column to mapping
         What hybridbn noted about columns when it wrote the table: "kind", "states", "declared", "ordered".
+    file : str, optional
+        The path of the only file, whose cells are those of the table but for missing ones.
     """
 
     shown: str
     schema: Any
+    file: str | None = None
     notes: Mapping[str, Mapping[str, Any]] = {}
 
     @abstractmethod

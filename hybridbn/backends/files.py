@@ -198,6 +198,7 @@ class FileTable(Source):
         with report_damage(self._form):
             schema = self._read_schema(pyarrow, self._paths[0])
         constants = self._constants(self._paths[0])
+        self.file = None if constants or filesystem is not None or len(self._paths) > 1 else self._paths[0]
         for name, value in constants.items():
             schema = schema.append(pyarrow.field(name, pyarrow.scalar(value).type))
         index = index_columns(schema.metadata)

@@ -320,7 +320,9 @@ class Scan(Rows):
         with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
             yield folder
 
-    def transform(self, function: Callable[[int, Any], Any], fields: Sequence[Any] = ()) -> Scan:
+    def transform(
+        self, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), *, keep_observed: bool = False
+    ) -> Scan:
         """Return a scan whose batches become others while they are read.
 
         Parameters
@@ -330,6 +332,8 @@ class Scan(Rows):
             columns; one that can be pickled, where other processes read the rows.
         fields : sequence of pyarrow.Field, optional
             Of the columns to which the function gives another type.
+        keep_observed : bool
+            Whether the function fills missing cells only; then `write` keeps the others as a file of text spells them.
 
         Examples
         --------
@@ -338,11 +342,13 @@ class Scan(Rows):
         >>> scan.transform(lambda first, table: table.drop_null().select(table.column_names)).missing
         {'x': 0}
         """
-        return self._transform(partial(call_at_place, function, self.passes.offsets), fields)
+        return self._transform(partial(call_at_place, function, self.passes.offsets), fields, keep_observed)
 
-    def _transform(self, function: Callable[[int, Any], Any], fields: Sequence[Any] = ()) -> Scan:
+    def _transform(
+        self, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), keep_observed: bool = False
+    ) -> Scan:
         old = self.passes
-        source = TransformedSource(old.source, function, fields)
+        source = TransformedSource(old.source, function, fields, keep_observed)
         names = tuple(name for name in old.names)
         passes = Passes(
             source, old.backend, old.kinds, old.declared, old.weights, names, old.most_states, old.sample_rows
@@ -365,7 +371,8 @@ class Scan(Rows):
             for one in self.passes.source.schema
             if one.name in holes and pyarrow.types.is_integer(one.type)
         ]
-        filled = self.transform(FillHoles(BatchReader(read, self.passes.weights), function, floats), floats)
+        task = FillHoles(BatchReader(read, self.passes.weights), function, floats)
+        filled = self.transform(task, floats, keep_observed=True)
         return Scan(filled.passes, self._chosen, {variable.name: variable for variable in read})
 
     def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Scan:
@@ -414,6 +421,8 @@ class Scan(Rows):
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any) -> None:
         """Write the rows to a Parquet, Feather or CSV file, batch by batch; it appears complete or not at all.
 
+        Of a file of text that is written in its own format, observed cells stay as they are spelled there.
+
         Examples
         --------
         >>> import tempfile, hybridbn as hb
@@ -422,7 +431,9 @@ class Scan(Rows):
         ...     len(hb.scan(f"{folder}/t.parquet"))
         2
         """
-        write_batches(self.batches(), path, overwrite, **options)
+        source = self.passes.source
+        is_whole = tuple(source.schema.names) == self._chosen and self.passes.weights is None
+        write_batches(self.batches(), path, overwrite, source.file if is_whole else None, **options)
 
     # -- counts -----------------------------------------------------------------------------------------------------
 

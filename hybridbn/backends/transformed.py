@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +18,12 @@ from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Sourc
 from hybridbn.backends.batches import BatchReader
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.files import NameTaken, replace_file, resolve_links
-from hybridbn.formats.tables.base import suffixes
+from hybridbn.formats.tables import suffix_of
+from hybridbn.formats.tables.base import FileFormat, TableSource, suffixes
 from hybridbn.formats.tables.database_base import OutputExists
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
 from hybridbn.tables import Table
+from hybridbn.tables.cells import Cells
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.variables import Discrete, Values, shorten
 
@@ -33,6 +38,7 @@ __all__ = [
     "write_batches",
 ]
 
+_WHOLE = re.compile(r"[-+]?[0-9]+")
 _MADE = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv")
 
 
@@ -68,6 +74,8 @@ class TransformedSource(Source):
         From the number of the first row and an Arrow table to another Arrow table.
     fields : sequence of pyarrow.Field
         Columns that the function adds, or to which it gives another type.
+    keep_observed : bool
+        Whether nothing but missing cells becomes another.
     """
 
     real: Source
@@ -76,8 +84,11 @@ class TransformedSource(Source):
     notes: Mapping[str, Mapping[str, Any]]
     schema: Any
 
-    def __init__(self, real: Source, function: Callable[[int, Any], Any], fields: Sequence[Any] = ()) -> None:
+    def __init__(
+        self, real: Source, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), keep_observed: bool = False
+    ) -> None:
         self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes
+        self.file = real.file if keep_observed else None
         self.schema = import_pyarrow().schema([*({one.name: one for one in (*real.schema, *fields)}.values())])
 
     def fragments(self) -> Sequence[Fragment]:
@@ -88,8 +99,12 @@ class TransformedSource(Source):
         ]
 
 
-def write_batches(batches: Iterable[Any], path: str | os.PathLike[str], overwrite: bool, **options: Any) -> None:
+def write_batches(
+    batches: Iterable[Any], path: str | os.PathLike[str], overwrite: bool, origin: str | None = None, **options: Any
+) -> None:
     r"""Write Arrow record batches to a file, which appears complete or not at all.
+
+    Of the rows of a file of text, `origin`, the cells that it has stay as it spells them in a file of the same format.
 
     Examples
     --------
@@ -114,17 +129,63 @@ def write_batches(batches: Iterable[Any], path: str | os.PathLike[str], overwrit
     if first is None:
         raise TableError("the scan has no rows to write")
     schema = pyarrow.schema([_plain_field(pyarrow, one) for one in first.schema])
+    splicer = None if origin is None or options else _find_splicer(origin, suffix)
     try:
-        with replace_file(target, overwrite=overwrite) as file, _open_writer(suffix, file, schema, options) as writer:
-            for batch in _chain(first, parts):
-                writer.write_table(pyarrow.Table.from_batches([batch]).cast(schema))
+        with replace_file(target, overwrite=overwrite) as file:
+            tables = (pyarrow.Table.from_batches([batch]).cast(schema) for batch in chain([first], parts))
+            if splicer is not None:
+                splicer[1].join(_splice_blocks(*splicer, tables), file)
+                return
+            with _open_writer(suffix, file, schema, options) as writer:
+                for table in tables:
+                    writer.write_table(table)
     except NameTaken:
         raise taken from None
 
 
-def _chain(first: Any, others: Iterator[Any]) -> Iterator[Any]:
-    yield first
-    yield from others
+def _find_splicer(origin: str, suffix: str) -> tuple[TableSource, Any] | None:
+    """Return the source of a file of text, and what writes it again in its own format."""
+    formats = FileFormat.registry.load()
+    form = formats[suffix_of(origin)]
+    if not form.text or form is not formats[suffix]:
+        return None
+    source = form.source(Path(origin), origin, suffix_of(origin))
+    writer = form.writer([source.field(name) for name in source.names], suffix, origin=source)
+    return (source, writer) if writer.splices else None
+
+
+def _splice_blocks(source: TableSource, writer: Any, tables: Iterator[Any]) -> Iterator[bytes]:
+    """Give the blocks of a file with their holes filled from tables of the same rows."""
+    pyarrow = import_pyarrow()
+    pending = next(tables)
+    for block in source.blocks(BATCH_ROWS):
+        while pending.num_rows < block.rows:
+            pending = pyarrow.concat_tables([pending, next(tables)])
+        texts = block.cells(source.names, dict.fromkeys(source.names, "text"))
+        fills = {}
+        for name, cells in texts.items():
+            values = pending.column(name).filter(pyarrow.array(cells.missing)).to_pylist()
+            known = [place for place, value in enumerate(values) if value is not None]
+            if known:
+                fills[name] = np.flatnonzero(cells.missing)[known], [values[place] for place in known]
+        yield writer.splice(block, fills, partial(_spell, texts))
+        pending = pending.slice(block.rows)
+
+
+def _spell(texts: Mapping[str, Cells], name: str, value: Any) -> str:
+    """Return a value as the texts of its column are spelled.
+
+    Examples
+    --------
+    >>> texts = {"n": Cells(np.array([0]), ("-4",)), "b": Cells(np.array([0]), ("TRUE",))}
+    >>> _spell(texts, "n", 3.0), _spell(texts, "b", True), _spell(texts, "b", False)
+    ('3', 'TRUE', 'false')
+    """
+    known = list(map(str, texts[name].states or ()))
+    if isinstance(value, float) and value.is_integer() and known and all(map(_WHOLE.fullmatch, known)):
+        return str(int(value))
+    spelled = str(value).lower() if isinstance(value, bool) else str(value)
+    return next((text for text in known if isinstance(value, bool) and text.lower() == spelled), spelled)
 
 
 def _plain_field(pyarrow: Any, one: Any) -> Any:

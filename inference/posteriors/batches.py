@@ -43,24 +43,19 @@ def answer_batches(
     [2]
     """
     names = [name for name in network if name in rows and name not in targets]
-    for first, answer in rows.answer(_Catch(task), [network.variable(name) for name in names]):
+    for first, answer in rows.answer(partial(_catch, task), [network.variable(name) for name in names]):
         if isinstance(answer, ImpossibleEvidence):
             places = first + np.arange(1 + max(answer.rows, default=0))
             raise answer.renumber(places, lambda known: str(impossible_evidence(known, False, nan=True)))
         yield answer
 
 
-@dataclass(frozen=True)
-class _Catch:
-    """Returns the place of the first row, and the answer or that rows are impossible."""
-
-    task: Callable[[Table, int], Any]
-
-    def __call__(self, table: Table, first: int) -> tuple[int, Any]:
-        try:
-            return first, self.task(table, first)
-        except ImpossibleEvidence as error:
-            return first, error
+def _catch(task: Callable[[Table, int], Any], table: Table, first: int) -> tuple[int, Any]:
+    """Return the place of the first row, and the answer or that rows are impossible."""
+    try:
+        return first, task(table, first)
+    except ImpossibleEvidence as error:
+        return first, error
 
 
 @dataclass(frozen=True)
@@ -203,8 +198,7 @@ class _Pieces(ContinuousPosterior):
         """Return mean and variance (rows,)."""
         return self._summary[1], self._summary[2]
 
-    def _moments(self) -> tuple[Values, Values]:
-        return self.moments()
+    _moments = moments
 
     def _by_rows(self, method: str, x: Values) -> Values:
         # points that all rows share are sent to the rows as one column

@@ -16,13 +16,22 @@ from typing import Any, Literal, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.learning.imputation.goodness_of_fit import SPIKE_SHARE, share_of_most_frequent
 from hybridbn.learning.imputation.rule_search import is_heaped
 from hybridbn.learning.imputation.stacked_regression import StackedFit, StackedRegression
 from hybridbn.variables import Codes, Values
 
-__all__ = ["ColumnMatcher", "DonorRule", "Leaves", "choose_donors", "match_numbers"]
+__all__ = [
+    "SPIKE_SHARE",
+    "ColumnMatcher",
+    "DonorRule",
+    "Leaves",
+    "choose_donors",
+    "match_numbers",
+    "share_of_most_frequent",
+]
 
+SPIKE_SHARE = 0.1
+"""A column in which one number has a larger share has a spike, so it isn't continuous."""
 _NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
 """This many rows have the nearest predictions, or this share of all rows if that is more."""
 _POWERS = (1.0, 2.0, 4.0)
@@ -355,3 +364,16 @@ def _score(numbers: Values, weights: Values, true: Values) -> Values:
     spread = (below * (1 - below) * np.diff(numbers, axis=1)).sum(axis=1)
     different = 1 - np.square(weights).sum(axis=1) / total**2
     return np.asarray(off - spread / np.where(different > 1e-9, different, np.nan))
+
+
+def share_of_most_frequent(values: Values) -> float:
+    """Return the share of the most frequent number.
+
+    Examples
+    --------
+    >>> share_of_most_frequent(np.array([0.0, 1.0, 0.0, 2.0]))
+    0.5
+    """
+    ordered = np.sort(values)
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
+    return float(np.diff([*starts, len(values)]).max()) / len(values)

@@ -539,9 +539,10 @@ class _BatchFiller:
     def __call__(self, first: int, table: Any) -> Any:
         """Return the table without holes, its types as they were; `first` is the place of the first row."""
         import pyarrow
+        from pyarrow import compute
 
         whole = table.select(self.filler.names)
-        masks = [_find_holes(column) for column in whole.columns]
+        masks = [compute.is_null(column, nan_is_null=True).to_numpy() for column in whole.columns]
         open_rows = np.flatnonzero(np.any(masks, axis=0))
         if not len(open_rows):
             return table
@@ -556,12 +557,6 @@ class _BatchFiller:
                 filled = replace_cells(table.column(place), open_rows, part)
                 table = table.set_column(place, table.schema.field(place), filled)
         return table
-
-
-def _find_holes(column: Any) -> Any:
-    import pyarrow.compute as compute
-
-    return compute.is_null(column, nan_is_null=True).to_numpy()
 
 
 def complete_batches(data: Any, filler: Filler, keys: Any) -> list[Any]:
@@ -580,13 +575,15 @@ def complete_batches(data: Any, filler: Filler, keys: Any) -> list[Any]:
     >>> completed.missing
     {'x': 0, 'c': 0}
     """
-    variables = map(data.variable, filler.names)
     discrete = tuple(
         variable.name
-        for variable in variables
+        for variable in map(data.variable, filler.names)
         if isinstance(variable, Discrete)
         and variable.cuts is None
         and all(type(state) in (int, float) for state in variable.states)
     )
     row_keys = _RowKeys.of_cells(data, filler) if keys is None else _RowKeys(hash_identifiers(keys, len(data)))
-    return [data.transform(_BatchFiller(filler, draw, row_keys, discrete)) for draw in range(len(filler.models))]
+    return [
+        data.transform(_BatchFiller(filler, draw, row_keys, discrete), keep_observed=True)
+        for draw in range(len(filler.models))
+    ]

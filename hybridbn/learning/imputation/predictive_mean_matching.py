@@ -13,6 +13,12 @@ rows (Rubin's approximate Bayesian bootstrap), as intervals would be too short o
 Discrete columns whose observed states contradict the network are drawn again, too, by probabilities that are predicted
 in the same way. The expectation of a cell is what is predicted given the expectations of the others, where straight
 lines lead, and given draws of them, averaged over these, where curves do.
+
+A number is described badly by a network of linear regressions where it has spikes or heaps, where its residuals given
+all other cells are far from normal or depend on other numbers, and where draws would be what the number can't be. A
+discrete column is described badly where the network's probabilities given all other cells disagree with what is
+observed: score tests ask whether they are too sure of themselves, and whether the difference depends on other columns
+or on their squares.
 """
 
 from __future__ import annotations
@@ -27,14 +33,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.estimation.completion import Completion
-from hybridbn.learning.imputation.donors import ColumnMatcher, DonorRule, choose_donors, match_numbers
-from hybridbn.learning.imputation.goodness_of_fit import (
-    FEWEST_OBSERVED,
-    disagree,
-    find_badly_described,
+from hybridbn.inference.conditional_gaussian import ConditionalGaussian
+from hybridbn.learning.imputation.donors import (
+    SPIKE_SHARE,
+    ColumnMatcher,
+    DonorRule,
+    choose_donors,
+    match_numbers,
+    share_of_most_frequent,
 )
+from hybridbn.learning.imputation.rule_search import is_heaped
 from hybridbn.learning.imputation.rules import Rules
-from hybridbn.learning.imputation.stacked_regression import StackedFit, StackedRegression, fit_stacked_regression
+from hybridbn.learning.imputation.stacked_regression import (
+    StackedFit,
+    StackedRegression,
+    find_curvature,
+    fit_stacked_regression,
+)
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
@@ -310,7 +325,7 @@ def fit_matching(
     assert completion.closed is not None
     completed = {name: table.column(name) for name in table.names if name in completion.network}
     summed = {name for one in rules.sums for name in one.names}
-    names = [name for name in find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
+    names = [name for name in _find_badly_described(completion.closed, completed, holes, rules) if name not in summed]
     columns = _choose_features(completed)
     learning = _MatchingInTurn(table, holes, columns, rng)
     names = _find_contradicted(completion, table, holes, columns, learning.features, names) + names
@@ -406,7 +421,7 @@ def _find_contradicted(
         is_class = name in holes and any(child in matched for child in completion.network.successors(name))
         own = [feature for feature, (other, _) in enumerate(columns) if other == name]
         observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(table))
-        if len(observed) < FEWEST_OBSERVED or not 0 < len(own) < _MOST_INDICATORS or name not in completion.network:
+        if len(observed) < _FEWEST_OBSERVED or not 0 < len(own) < _MOST_INDICATORS or name not in completion.network:
             continue
         if is_class:
             names.append(name)
@@ -459,3 +474,140 @@ def _build_features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
         for name, code in columns
     ]
     return np.ascontiguousarray(np.array(listed, dtype=np.float64).T)
+
+
+_FEWEST_OBSERVED = 25
+"""With fewer observed cells the nearest predictions are too far away, so a column is not matched."""
+_SKEWNESS, _KURTOSIS = 0.5, 1.0
+"""Residuals with more skewness or excess kurtosis than this are far from normal, unless chance explains it."""
+_STANDARD_ERRORS = 4.0
+"""Deviations of fewer standard errors are put down to chance."""
+_OUTSIDE_SHARE = 0.002
+"""A column of whose draws more are outside of what the column can be is far from normal."""
+_CURVED_ROWS = 2000
+"""From so many rows of a table it is told whether a number follows curves."""
+_LEAST_EFFECT = 0.2
+"""Differences of fewer standard deviations of a state's indicator are not worth a model of their own."""
+_LEAST_VARIANCE = 1e-6
+"""Of a state's indicator: a surer probability counts as if it weren't."""
+
+
+def _find_badly_described(
+    closed: ConditionalGaussian, completed: Cells, holes: Mapping[str, NDArray[np.bool_]], rules: Rules
+) -> list[str]:
+    """Return the columns with spikes or heaps, with residuals that are far from normal or depend on other numbers, and
+    with draws that can't be.
+    """
+    values = np.array([completed[name] for name in closed.numbers], dtype=np.float64).T
+    configuration: Codes = np.zeros(len(values), dtype=np.intp)
+    for variable in closed.given:
+        configuration = configuration * len(variable) + completed[variable.name].astype(np.intp)
+    names = []
+    for column, name in enumerate(closed.numbers):
+        observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(values))
+        if len(observed) < _FEWEST_OBSERVED:
+            continue
+        residuals = values[observed, column] - closed.conditional_mean(
+            column, values[observed], configuration[observed]
+        )
+        others = np.delete(values[observed], column, axis=1)
+        if (
+            name in rules.codes
+            or share_of_most_frequent(values[observed, column]) > SPIKE_SHARE
+            or is_heaped(values[observed, column])
+            or _draws_outside(closed, column, values, configuration, rules.supports.get(name))
+            or _far_from_normal(residuals)
+            or _has_structure(residuals, others)
+            or _has_curves(others, values[observed, column], residuals)
+        ):
+            names.append(name)
+    return names
+
+
+def _draws_outside(
+    closed: ConditionalGaussian,
+    column: int,
+    values: Values,
+    configuration: Codes,
+    support: tuple[float, float] | None,
+) -> bool:
+    """Return whether a normal distribution has too large a share where no number of the column can be."""
+    from scipy.special import ndtr
+
+    if support is None:
+        return False
+    low, high = support
+    center = closed.conditional_mean(column, values, configuration)
+    spread = 1 / np.sqrt(closed.regressions.gram[closed.regressions.kind[configuration], column, column])
+    # of the distribution given all other cells, and of what was drawn, given fewer of them
+    expected = float((ndtr((low - center) / spread) + ndtr((center - high) / spread)).mean())
+    drawn = float(((values[:, column] < low) | (values[:, column] > high)).mean())
+    return max(expected, drawn) > _OUTSIDE_SHARE
+
+
+def _far_from_normal(residuals: Values) -> bool:
+    n = len(residuals)
+    scaled = _standardize(residuals)
+    skewness, kurtosis = float((scaled**3).mean()), float((scaled**4).mean()) - 3
+    return bool(scaled.any()) and bool(
+        abs(skewness) > max(_SKEWNESS, _STANDARD_ERRORS * np.sqrt(6 / n))
+        or abs(kurtosis) > max(_KURTOSIS, _STANDARD_ERRORS * np.sqrt(24 / n))
+    )
+
+
+def _has_structure(residuals: Values, others: Values) -> bool:
+    """Return whether residuals correlate with squares of other numbers, or squared residuals with other numbers."""
+    if not others.shape[1]:
+        return False
+    scaled, regressors = _standardize(residuals), _standardize(others)
+    curvature = _standardize(regressors**2).T @ scaled
+    heteroscedasticity = regressors.T @ _standardize(scaled**2)
+    return bool(
+        max(np.abs(curvature).max(), np.abs(heteroscedasticity).max()) > _STANDARD_ERRORS * np.sqrt(len(residuals))
+    )
+
+
+def _has_curves(others: Values, target: Values, residuals: Values) -> bool:
+    # evenly spread rows say as much as all
+    part = slice(None, None, -(-len(target) // _CURVED_ROWS))
+    return others.shape[1] > 0 and find_curvature(others[part], target[part], residuals[part])
+
+
+def _standardize(values: Values) -> Values:
+    centered = values - values.mean(axis=0)
+    deviation = np.sqrt(np.square(centered).mean(axis=0))
+    return np.asarray(centered / np.where(deviation > 0, deviation, np.inf))
+
+
+def disagree(probabilities: Values, codes: Codes, features: Values) -> bool:
+    """Return whether observed states contradict their probabilities given other columns.
+
+    Parameters
+    ----------
+    probabilities : ndarray (rows, states)
+    codes : ndarray (rows,)
+        What is observed.
+    features : ndarray (rows, features)
+        The other columns.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(1000, 1))
+    >>> right, wrong = 1 / (1 + np.exp(-x**2)), np.full((1000, 1), 0.63)
+    >>> codes = (rng.random(1000) < right[:, 0]).astype(np.intp)
+    >>> [disagree(np.concatenate([1 - p, p], axis=1), codes, x) for p in (right, wrong)]
+    [False, True]
+    """
+    standard = _standardize(features)
+    asked = np.concatenate([np.ones((len(codes), 1)), standard, _standardize(standard**2)], axis=1)
+    for state in range(probabilities.shape[1] if probabilities.shape[1] > 2 else 1):
+        expected = probabilities[:, state]
+        variance = np.maximum(expected * (1 - expected), _LEAST_VARIANCE)
+        difference = (codes == state) - expected
+        # the second part of Brier's score tells a probability that is too near to zero or one
+        regressors = np.concatenate([asked, 1 - 2 * expected[:, None]], axis=1)
+        scores = difference @ regressors / np.sqrt(np.maximum(variance @ regressors**2, 1e-300))
+        if np.abs(scores).max() > max(_STANDARD_ERRORS, _LEAST_EFFECT * np.sqrt(len(codes))):
+            return True
+    return False
