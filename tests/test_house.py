@@ -9,13 +9,13 @@ from house import GOALS, asks_class, asks_flag, compares_name, count_paths, read
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 53470,
-    "modules": 288,
+    "statements": 53517,
+    "modules": 287,
     "lines of a body, 95th percentile": 27,
     "longest chain of imports": 28,
     "modules imported from outside their room": 125,
     "opaque names of modules": 13,
-    "questions of the kind of rows, outside tables": 2,
+    "questions of the kind of rows, outside tables": 0,
     "questions of the family, outside potentials and exchange": 3,
     "functions above complexity 10": 31,
     "upward imports": 25,
