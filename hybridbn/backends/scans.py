@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,8 +133,6 @@ class Scan(Rows):
     >>> len(scan), scan.value_range("x"), scan.variable("c").states
     (3, (1.0, 4.0), ('a', 'b'))
     """
-
-    is_scanned: ClassVar[bool] = True
 
     passes: Passes
 

@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -37,8 +37,6 @@ Result = TypeVar("Result")
 
 class Rows(ABC):
     """Rows of discrete and continuous columns with missing cells, read in passes."""
-
-    is_scanned: ClassVar[bool] = False
 
     # -- columns --------------------------------------------------------------------------------------------------
 
