@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.variables import Values
 
-__all__ = ["as_numbers", "check_count", "list_items", "make_generator"]
+__all__ = ["as_numbers", "check_count", "check_level", "list_items", "make_generator"]
 
 _MOST = 2**40
 """A larger count can't be meant: nothing of that size fits into memory."""
@@ -32,6 +33,12 @@ def check_count(number: Any, what: str, least: int = 0, error: type[HybridBNErro
     if not is_number or not least <= number <= _MOST or number != int(number):
         raise error(f"{what} must be a whole number of at least {least}, not {number!r:.80}")
     return int(number)
+
+
+def check_level(level: object) -> None:
+    """Refuse what is no probability of an interval."""
+    if not isinstance(level, Real) or not 0 < float(level) < 1:
+        raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
 
 
 def make_generator(random_state: Any) -> np.random.Generator:

@@ -33,9 +33,7 @@ if TYPE_CHECKING:
     import pandas
 
     from hybridbn.inference.information import Explanation
-    from hybridbn.inference.posteriors.base import DiscretePosterior
-    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-    from hybridbn.inference.posteriors.joint import JointPosterior
+    from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior
     from hybridbn.inference.sensitivity import Sensitivity
 
 __all__ = ["Network"]
@@ -552,7 +550,7 @@ class Network(DirectedGraph):
 
     def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0, **view: Any) -> Any:
         """Draw the graph with belief bars and density curves in its nodes; see `hybridbn.pictures.plot_network`."""
-        from hybridbn.pictures.networks import plot_network
+        from hybridbn.pictures import plot_network
 
         return plot_network(self, evidence, ax, size, **view)
 

@@ -18,7 +18,17 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.units import Unit, count_one_day, is_time_like
 
-__all__ = ["Codes", "Continuous", "Discrete", "Values", "Variable", "is_missing", "plain_state", "shorten"]
+__all__ = [
+    "Codes",
+    "Continuous",
+    "Discrete",
+    "Values",
+    "Variable",
+    "find_observed",
+    "is_missing",
+    "plain_state",
+    "shorten",
+]
 
 Values: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.intp]
@@ -42,6 +52,17 @@ def shorten(items: Iterable[object], most: int = 8) -> str:
 def plain_state(value: Any) -> Any:
     """Return a numpy scalar as the Python value it stands for, anything else as it is."""
     return value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
+
+
+def find_observed(column: Codes | Values) -> NDArray[np.bool_]:
+    """Return which cells of a column of codes or numbers are observed.
+
+    Examples
+    --------
+    >>> find_observed(np.array([0, -1])), find_observed(np.array([np.nan, 1.0]))
+    (array([ True, False]), array([False,  True]))
+    """
+    return ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
 
 
 def is_missing(value: Any) -> bool:

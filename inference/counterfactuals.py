@@ -33,7 +33,6 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Axes, Potential
-from hybridbn.potentials.cell_quadrature import cdf
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 __all__ = ["Counterfactual", "counterfactual"]
@@ -411,7 +410,7 @@ def _follow(
         low = np.where(codes > 0, reached[lines, np.maximum(codes - 1, 0)], 0.0)
         levels = low + rng.random(len(rows)) * (reached[lines, codes] - low)
     else:
-        levels = cdf(potential, values[rows], first)
+        levels = potential.conditional_cdf(values[rows], first)
         at_point = _find_points(potential, values[rows])
         if at_point.any():
             # a value with mass stands for all quantiles in its jump

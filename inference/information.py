@@ -61,7 +61,7 @@ class Explanation:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the weights with matplotlib, as steps to the log-odds; returns the axes."""
-        from hybridbn.pictures.evidence import plot_explanation
+        from hybridbn.pictures import plot_explanation
 
         return plot_explanation(self, ax)
 

@@ -286,7 +286,7 @@ class Effect:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the outcome over the values with matplotlib, with intervals where there are draws; returns the axes."""
-        from hybridbn.pictures.evidence import plot_effect
+        from hybridbn.pictures import plot_effect
 
         self._refuse_rows()
         return plot_effect(self, ax)

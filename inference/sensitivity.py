@@ -345,7 +345,7 @@ class Sensitivity:
         """Draw a tornado with matplotlib: the probability of a state where each parameter is smaller, or larger, by a
         share of its value, those that matter most on top; returns the axes.
         """
-        from hybridbn.pictures.evidence import plot_sensitivity
+        from hybridbn.pictures import plot_sensitivity
 
         return plot_sensitivity(self, state, change, ax, most)
 

@@ -10,8 +10,9 @@ if __name__ != "hybridbn.structures":
 
 from typing import TYPE_CHECKING
 
-from hybridbn.fitting.trees.column_splits import GainRatio, Utility, Variance
 from hybridbn.structures.building import BUILDERS, Declaration, builder
+from hybridbn.structures.column_splits import GainRatio, Utility, Variance
+from hybridbn.structures.knowledge import Knowledge
 from hybridbn.structures.scores import BIC, BDeu, BGe, CrossValidation, Score
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ __all__ = [
     "CrossValidation",
     "Declaration",
     "GainRatio",
+    "Knowledge",
     "Score",
     "Utility",
     "Variance",

@@ -13,7 +13,7 @@ from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.building import Build, builder, name_hidden_node

@@ -18,12 +18,12 @@ from typing import Any, TypeAlias
 import networkx as nx
 import numpy as np
 
-from hybridbn.fitting import equal_frequency, fitter_of
+from hybridbn.fitting import GaussianStatistics, equal_frequency, fitter_of
 from hybridbn.fitting.base import prepare_families, split_by_kind
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Counter
 from hybridbn.fitting.cross_validation import evaluate_rows
-from hybridbn.fitting.gaussian import GaussianStatistics, moments_suffice
+from hybridbn.fitting.fitter_choice import moments_suffice
 from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.knowledge import Limits

@@ -20,9 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.arguments import make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.cross_validation import CLEAR, deal_folds, is_clearly_less
-from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.posteriors.mixtures import GaussianPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.progress_reports import track_items
 from hybridbn.structures.building import Build, Built

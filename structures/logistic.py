@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.fitting.softmax import regress_classes
+from hybridbn.fitting.ridge import regress_classes
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
@@ -23,7 +22,7 @@ from hybridbn.structures.building import Built, builder
 from hybridbn.structures.discriminant import DiscriminantAnalysis, Normals, Shrinkage
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
-from hybridbn.variables import Continuous, Discrete, Values
+from hybridbn.variables import Continuous, Discrete, Values, find_observed
 
 __all__ = ["logistic"]
 

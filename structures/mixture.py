@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import Role
-from hybridbn.fitting.atoms import locate_points
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
@@ -612,7 +611,7 @@ def _read_cells(data: TrainingData) -> tuple[list[NDArray[Any]], list[int | None
     for column, is_state in _list_parts(data):
         variable, fitter, values = data.variable(column), data.fitter(column, ()), data.codes(column)
         if fitter.points and not isinstance(variable, Discrete):
-            codes = locate_points(fitter.points, values)
+            codes = fitter.locate_points(values)
             values = codes if is_state else np.where(codes == len(fitter.points), values, np.nan)
         cells.append(values)
         size = len(variable) if isinstance(variable, Discrete) else 0

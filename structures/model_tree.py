@@ -16,16 +16,7 @@ from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.growth import TreeNode, leaves
-from hybridbn.fitting.trees.regression_splits import (
-    LEAST_VARIANCE,
-    Growth,
-    NodeRegression,
-    RegressionRows,
-    RegressionView,
-    grow_regressions,
-    predict_by_depth,
-)
-from hybridbn.inference.posteriors.mixtures import GaussianPosterior
+from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.structures.building import Built, builder, name_hidden_node
 from hybridbn.structures.heldout import (
@@ -43,6 +34,15 @@ from hybridbn.structures.regression import (
     predict_left_out,
     read_for_regression,
     view_all_rows,
+)
+from hybridbn.structures.regression_splits import (
+    LEAST_VARIANCE,
+    Growth,
+    NodeRegression,
+    RegressionRows,
+    RegressionView,
+    grow_regressions,
+    predict_by_depth,
 )
 from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_boxes, make_distinct
 from hybridbn.variables import Continuous, Discrete, Values, Variable

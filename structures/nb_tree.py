@@ -17,9 +17,14 @@ from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import Role, Statistics, equal_frequency, mdl
 from hybridbn.fitting.counting import Counts, Names
-from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.fitting.multinomial import counts_suffice
-from hybridbn.fitting.trees.column_splits import (
+from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
+from hybridbn.fitting.trees.growth import Route, TreeNode, leaves, locate_rows
+from hybridbn.jobs import share_passes
+from hybridbn.network import Network
+from hybridbn.potentials import Case, Cases, LinearGaussian, Multinomial
+from hybridbn.potentials.base import Potential
+from hybridbn.structures.building import builder, name_hidden_node
+from hybridbn.structures.column_splits import (
     ColumnCriterion,
     ColumnReader,
     ColumnView,
@@ -29,12 +34,6 @@ from hybridbn.fitting.trees.column_splits import (
     grow_by_tests,
     mass_of,
 )
-from hybridbn.fitting.trees.growth import Route, TreeNode, leaves, locate_rows
-from hybridbn.jobs import share_passes
-from hybridbn.network import Network
-from hybridbn.potentials import Case, Cases, LinearGaussian, Multinomial
-from hybridbn.potentials.base import Potential
-from hybridbn.structures.building import builder, name_hidden_node
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_distinct
 from hybridbn.tables import Table

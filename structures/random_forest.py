@@ -10,11 +10,10 @@ from numpy.typing import NDArray
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import equal_frequency
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_class_forest
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
@@ -22,7 +21,7 @@ from hybridbn.structures.building import Built, builder, find_unused_name, name_
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import COARSE, TrainingData, read_labeled_data
 from hybridbn.structures.tree_leaves import make_boxes
-from hybridbn.variables import Codes, Discrete, Values, Variable
+from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
 
 __all__ = ["random_forest"]
 

@@ -16,22 +16,11 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import GaussianFitter, Role
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees.growth import Route, TreeNode
-from hybridbn.fitting.trees.regression_splits import (
-    LEAST_VARIANCE,
-    Growth,
-    NodeRegression,
-    RegressionBatch,
-    RegressionRows,
-    RegressionView,
-    grow_regressions,
-    predict_by_depth,
-)
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials import Boxes, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
@@ -43,9 +32,19 @@ from hybridbn.structures.heldout import (
     fit_residual_mixture,
     score_residuals,
 )
+from hybridbn.structures.regression_splits import (
+    LEAST_VARIANCE,
+    Growth,
+    NodeRegression,
+    RegressionBatch,
+    RegressionRows,
+    RegressionView,
+    grow_regressions,
+    predict_by_depth,
+)
 from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_target
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Continuous, Discrete, Values
+from hybridbn.variables import Codes, Continuous, Discrete, Values, find_observed
 
 __all__ = [
     "Regressors",

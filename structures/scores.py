@@ -22,16 +22,14 @@ from numpy.typing import NDArray
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import Fitter, SoftmaxFitter
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
-from hybridbn.fitting.gaussian import moments_suffice
+from hybridbn.fitting.fitter_choice import counts_suffice, moments_suffice
 from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
-from hybridbn.fitting.multinomial import counts_suffice
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.training_data import TrainingData
-from hybridbn.variables import Discrete, Values, shorten
+from hybridbn.variables import Discrete, Values, find_observed, shorten
 
 __all__ = ["BIC", "BDeu", "BGe", "CrossValidation", "FamilyScores", "Score"]
 

@@ -15,8 +15,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import roles
 from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.structures.building import builder

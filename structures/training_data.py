@@ -12,19 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError, warn_user
-from hybridbn.fitting import Fitter, Role, fitter_of, roles
+from hybridbn.fitting import Fitter, MultinomialStatistics, Role, fitter_of, roles
 from hybridbn.fitting.base import prepare_families
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Counter, Counts
-from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.fitting.multinomial import MultinomialStatistics, counts_suffice
+from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.frames import describe_left_alone
-from hybridbn.variables import Codes, Discrete, Values, Variable
+from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
 
 __all__ = [
     "COARSE",

@@ -12,7 +12,7 @@ from scipy.stats import norm
 import hybridbn as hb
 from hybridbn.explorer.cases import describe_belief
 from hybridbn.pictures.posteriors import _draw_heat
-from hybridbn.potentials.atoms import component_of
+from hybridbn.potentials import Atoms
 
 C = hb.Discrete("c", ("a", "b"))
 X, Y, Z = hb.Continuous("x"), hb.Continuous("y"), hb.Continuous("z")
@@ -44,7 +44,10 @@ EXAMPLES = [
             (C, Y),
             points=[1.0],
             probabilities=hb.Softmax(
-                component_of(X, [1.0]), (C, Y), intercept=[[0, 1], [0, -1]], coefficients=[[[0], [1]], [[0], [-2]]]
+                Atoms.component_of(X, [1.0]),
+                (C, Y),
+                intercept=[[0, 1], [0, -1]],
+                coefficients=[[[0], [1]], [[0], [-2]]],
             ),
             density=normal(X, (C, Y)),
         ),

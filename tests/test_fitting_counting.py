@@ -21,9 +21,8 @@ import hybridbn as hb
 from hybridbn.estimators.base import Stream
 from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names
-from hybridbn.fitting.trees import column_splits
-from hybridbn.fitting.trees.column_splits import Utility
-from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, nb_tree, tan
+from hybridbn.structures import chow_liu, column_splits, hill_climb, kdb, naive_bayes, nb_tree, tan
+from hybridbn.structures.column_splits import Utility
 
 NAMES = ("a", "b", "c", "d")
 

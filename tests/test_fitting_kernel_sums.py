@@ -8,9 +8,9 @@ import pytest
 from scipy.special import logsumexp
 
 from hybridbn.fitting import kernel_bandwidths
+from hybridbn.fitting.counting import effective_size
 from hybridbn.fitting.kernel_bandwidths import (
     PAPER,
-    effective_size,
     has_many_repeats,
     leave_one_out,
     list_constants,

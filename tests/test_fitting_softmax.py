@@ -9,7 +9,7 @@ from scipy.optimize import minimize
 
 import hybridbn as hb
 from hybridbn.fitting import MEstimate, MultinomialFitter, SoftmaxFitter
-from hybridbn.fitting import softmax as module
+from hybridbn.fitting import ridge as module
 
 C = hb.Discrete("c", states=("a", "b", "z"))
 D = hb.Discrete("d", states=(0, 1, 2))
@@ -173,7 +173,7 @@ def test_many_rows_are_fitted_as_those_of_a_few_that_are_repeated():
 
 def test_gradient_and_curvature_are_derivatives():
     rng = np.random.default_rng(0)
-    problem = module._Problem(rng.normal(size=(3, 20)), rng.random((4, 20)), rng.normal(size=(4, 3)), 0.7)
+    problem = module._ClassRegression(rng.normal(size=(3, 20)), rng.random((4, 20)), rng.normal(size=(4, 3)), 0.7)
     at = rng.normal(size=12)
     gradient, curvature = problem.objective(at)[1], problem.curvature(at)
     for i, step in enumerate(1e-5 * np.eye(12)):

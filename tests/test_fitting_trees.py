@@ -10,9 +10,9 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, MarginalLikelihood, Spectrum, regress_towards
-from hybridbn.fitting.trees.column_splits import ColumnReader, ColumnView, GainRatio, Utility, grow_by_tests, mass_of
 from hybridbn.fitting.trees.growth import BestFirst, Levels, LocatedRows, Route, Sample, Split, grow, leaves
 from hybridbn.fitting.trees.likelihood_splits import grow_cells, make_class_models
+from hybridbn.structures.column_splits import ColumnReader, ColumnView, GainRatio, Utility, grow_by_tests, mass_of
 
 
 class LeastSquares:

@@ -17,9 +17,9 @@ import hybridbn as hb
 from hybridbn.backends import files
 from hybridbn.backends.processes import open_pool
 from hybridbn.fitting.cross_validation import deal_numbered_rows
-from hybridbn.fitting.trees.column_splits import GainRatio, Utility
 from hybridbn.learning.boosting import counts, sample_weights, weak_learners
 from hybridbn.structures import class_clusters, mixture, nb_tree
+from hybridbn.structures.column_splits import GainRatio, Utility
 
 pytest.importorskip("pyarrow")
 

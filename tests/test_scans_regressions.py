@@ -15,16 +15,16 @@ import hybridbn as hb
 from hybridbn.backends import files
 from hybridbn.backends.processes import open_pool
 from hybridbn.fitting.trees.growth import TreeNode
-from hybridbn.fitting.trees.regression_splits import (
+from hybridbn.structures import model_tree, regression
+from hybridbn.structures.model_tree import _choose_cuts
+from hybridbn.structures.regression import learn_regressors, read_for_regression, view_all_rows
+from hybridbn.structures.regression_splits import (
     Growth,
     NodeRegression,
     RegressionView,
     grow_regressions,
     predict_by_depth,
 )
-from hybridbn.structures import model_tree, regression
-from hybridbn.structures.model_tree import _choose_cuts
-from hybridbn.structures.regression import learn_regressors, read_for_regression, view_all_rows
 
 pytest.importorskip("pyarrow")
 

@@ -11,8 +11,7 @@ from hybridbn.fitting import counters, counting, ridge
 from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.mte import MTEFitter
 from hybridbn.fitting.mte.fitter import CellGains
-from hybridbn.fitting.trees import column_splits
-from hybridbn.structures import dependence, hill_climb, mixture, nb_tree, tan
+from hybridbn.structures import column_splits, dependence, hill_climb, mixture, nb_tree, tan
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.heldout import _ROWS, fit_residual_mixture
 from hybridbn.structures.scores import FamilyScores

@@ -7,8 +7,8 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.fitting.trees.column_splits import GainRatio, Utility, Variance
 from hybridbn.structures import naive_bayes, nb_tree
+from hybridbn.structures.column_splits import GainRatio, Utility, Variance
 
 
 def mixed_data(rows: int = 600, seed: int = 0, missing: float = 0.0):

@@ -8,9 +8,9 @@ from scipy import stats
 from scipy.integrate import trapezoid
 
 import hybridbn as hb
-from hybridbn.fitting.trees.column_splits import GainRatio
 from hybridbn.potentials.cases import Cases
 from hybridbn.structures import naive_bayes, nb_tree
+from hybridbn.structures.column_splits import GainRatio
 
 
 def data_of(rows: int = 800, seed: int = 0, missing: float = 0.0):

@@ -10,12 +10,12 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.fitting.trees.regression_splits import Growth, RegressionRows, RegressionView, grow_regressions
 from hybridbn.inference.engines import Engine
 from hybridbn.potentials.cases import Boxes
 from hybridbn.structures import model_tree, regression
 from hybridbn.structures.model_tree import _measure_tails
 from hybridbn.structures.regression import learn_regressors, read_for_regression
+from hybridbn.structures.regression_splits import Growth, RegressionRows, RegressionView, grow_regressions
 
 SEVERAL = partial(model_tree, trees=5, tested=1)  # exact answers for rows with holes take little time then
 

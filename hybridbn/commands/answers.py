@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.commands.terminal import Terminal, escape_controls
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.labels import format_number
 
 __all__ = [

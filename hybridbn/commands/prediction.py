@@ -38,7 +38,7 @@ from hybridbn.commands.workspace import RunMismatch, lock_output
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.formats.tables.base import TableBlock, TableSource, cell_values, fields_of, names
 from hybridbn.inference.engines.leaves import allow_draws
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.progress_reports import track

@@ -22,7 +22,6 @@ from hybridbn.formats.tables.base import Fills, Kinds, TableSource
 from hybridbn.labels import format_number, format_range, format_share, shorten_text
 from hybridbn.learning.imputation.data_augmentation import Filler
 from hybridbn.pictures.chart import SERIES, Chart
-from hybridbn.pictures.svg import draw_svg
 from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
@@ -303,7 +302,7 @@ def _render_card(
 
 def _draw(chart: Chart) -> str:
     """Draw a chart without a legend: the page has one for all."""
-    return draw_svg(replace(chart, legend=False))
+    return replace(chart, legend=False).to_svg()
 
 
 def _format_ends(column: ColumnProfile) -> tuple[str, str]:

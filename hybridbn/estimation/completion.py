@@ -23,8 +23,7 @@ from hybridbn.inference.compilation import Question
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
 from hybridbn.inference.most_probable import most_probable
-from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors, read_relevant_evidence
 from hybridbn.inference.sampling import draw
 from hybridbn.inference.solutions import posterior_of, solve

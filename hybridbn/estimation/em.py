@@ -24,9 +24,7 @@ from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.expected_statistics import expect_statistics
 from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
 from hybridbn.fitting import Dirichlet, Fitter, MEstimate, Statistics, fitter_of
-from hybridbn.fitting.fitter_choice import Potentials, spec_of
-from hybridbn.fitting.gaussian import moments_suffice
-from hybridbn.fitting.multinomial import counts_suffice
+from hybridbn.fitting.fitter_choice import Potentials, counts_suffice, moments_suffice, spec_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
 from hybridbn.inference.solutions import impossible_evidence
 from hybridbn.network import Network

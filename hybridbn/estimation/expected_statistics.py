@@ -14,10 +14,8 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import ImpossibleEvidence
-from hybridbn.fitting import Statistics
+from hybridbn.fitting import GaussianStatistics, MultinomialStatistics, Statistics
 from hybridbn.fitting.counting import encode_configurations, sum_by_group
-from hybridbn.fitting.gaussian import GaussianStatistics
-from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence

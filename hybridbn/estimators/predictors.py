@@ -14,6 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
+from hybridbn.arguments import check_level
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimators.base import HybridEstimator, Stream, share_fit
 from hybridbn.estimators.inputs import (
@@ -27,8 +28,7 @@ from hybridbn.estimators.inputs import (
 from hybridbn.estimators.sklearn_bases import ClassifierMixin, RegressorMixin
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior, check_level
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.boosting import boost
 from hybridbn.learning.ensemble import Ensemble

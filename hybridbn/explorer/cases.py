@@ -24,10 +24,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.inference.evidence import CellEvidence, Interval
-from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.network import Network
-from hybridbn.pictures.posteriors import trace_density
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing
 
 if TYPE_CHECKING:
@@ -321,7 +319,7 @@ def describe_belief(posterior: DiscretePosterior | ContinuousPosterior) -> Plain
         return None
     belief: Plain = {"mean": numbers[0], "sd": numbers[1], "q": numbers[2:]}
     if numbers[1] > 0:
-        x, density = trace_density(posterior, _POINTS)
+        x, density = posterior.trace_density(_POINTS)
         if len(x) > _MOST_POINTS:
             # values with mass are spikes between two points of the curve
             spikes = np.flatnonzero(np.isin(x, posterior.point_cells.points))

@@ -22,7 +22,7 @@ from hybridbn.errors import TooWide
 from hybridbn.explorer.cases import LEVELS, Case, read_case, summarize, tabulate_cases
 from hybridbn.explorer.responder import OPTIONS, Responder
 from hybridbn.inference.elimination.ordering import find_order, make_junction_tree
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.progress_reports import track
 from hybridbn.variables import Discrete, Values
 

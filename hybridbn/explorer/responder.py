@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, ImpossibleEvidence, TableError
 from hybridbn.explorer.cases import Case, as_index, as_plain, describe_belief, list_findings, read_case, tabulate_cases
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.pictures.layout import Layout, lay_out

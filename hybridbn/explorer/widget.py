@@ -13,9 +13,7 @@ from hybridbn.explorer.cases import list_findings, read_case
 from hybridbn.explorer.page import read_module
 from hybridbn.explorer.responder import Responder
 from hybridbn.network import Network
-from hybridbn.pictures.html import QUICK
-from hybridbn.pictures.networks import chart_network
-from hybridbn.pictures.svg import draw_svg
+from hybridbn.pictures.html import draw_network
 
 __all__ = ["make_widget"]
 
@@ -104,7 +102,7 @@ def make_widget(network: Network, evidence: Mapping[str, Any] | None = None, dat
             case = read_case(network, self.findings)
             try:
                 mutilated = network.do(dict(case.settings)) if case.settings else network
-                return draw_svg(chart_network(mutilated, case.evidence, options=QUICK))
+                return draw_network(mutilated, case.evidence)
             except HybridBNError:
                 return network._repr_html_()
 

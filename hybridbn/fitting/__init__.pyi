@@ -18,6 +18,7 @@ from hybridbn.fitting.fitter_choice import Role as Role
 from hybridbn.fitting.fitter_choice import fitter_of as fitter_of
 from hybridbn.fitting.fitter_choice import roles as roles
 from hybridbn.fitting.gaussian import GaussianFitter as GaussianFitter
+from hybridbn.fitting.gaussian import GaussianStatistics as GaussianStatistics
 from hybridbn.fitting.gaussian_mixture import LinearGaussianMixtureFitter as LinearGaussianMixtureFitter
 from hybridbn.fitting.kernel import KernelFitter as KernelFitter
 from hybridbn.fitting.mte import MTEFitter as MTEFitter
@@ -25,5 +26,6 @@ from hybridbn.fitting.multinomial import Dirichlet as Dirichlet
 from hybridbn.fitting.multinomial import MaximumLikelihood as MaximumLikelihood
 from hybridbn.fitting.multinomial import MEstimate as MEstimate
 from hybridbn.fitting.multinomial import MultinomialFitter as MultinomialFitter
+from hybridbn.fitting.multinomial import MultinomialStatistics as MultinomialStatistics
 from hybridbn.fitting.semiparametric import SemiparametricFitter as SemiparametricFitter
 from hybridbn.fitting.softmax import SoftmaxFitter as SoftmaxFitter

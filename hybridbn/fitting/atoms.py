@@ -7,21 +7,19 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
 from hybridbn.fitting.fitter_choice import Spec, fitter_of, spec_of
 from hybridbn.fitting.mte import MTEFitter
 from hybridbn.potentials import Atoms
-from hybridbn.potentials.atoms import component_of
-from hybridbn.potentials.base import PointCells, Potential
+from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
 
-__all__ = ["AtomsFitter", "AtomsStatistics", "find_heavy_points", "locate_points"]
+__all__ = ["AtomsFitter", "AtomsStatistics", "find_heavy_points"]
 
 LEAST_ROWS = 20
 """Points are told apart from densities in columns of so many rows at least."""
@@ -220,8 +218,8 @@ class AtomsFitter(Fitter):
         if not self.points:
             return fitter_of(self.density, child, parents).statistics(table, child, parents)
         columns, weights, total = observed(table, child, parents)
-        codes = locate_points(self.points, columns[0])
-        own = component_of(child, self.points)
+        codes = self.locate_points(columns[0])
+        own = Atoms.component_of(child, self.points)
         arrays = {parent.name: column for parent, column in zip(parents, columns[1:], strict=True)}
         components = Table.from_arrays((own, *parents), {**arrays, child.name: codes})
         values = Table.from_arrays((child, *parents), {**arrays, child.name: columns[0]})
@@ -257,17 +255,3 @@ class AtomsFitter(Fitter):
         middle = {child.name: np.mean(self.points, keepdims=True)}
         table = Table.from_arrays((child, *parents), {**{parent.name: np.zeros(1) for parent in parents}, **middle})
         return MTEFitter(floor=unit).fit(table, child, parents)
-
-
-def locate_points(points: tuple[float, ...], values: Values) -> NDArray[np.intp]:
-    """Return the number of the point that each value is at, that of points where it is at none, and -1 where it is
-    missing.
-
-    Examples
-    --------
-    >>> locate_points((0.0, 1.0), np.array([1.0, 0.5, np.nan]))
-    array([ 1,  2, -1])
-    """
-    cells = np.array(points)
-    nearest, exact, _ = PointCells(cells, cells, cells).locate(values)
-    return np.where(np.isnan(values), -1, np.where(exact, nearest, len(points)))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Names, select_complete_rows
-from hybridbn.potentials.base import Potential, check_parents
+from hybridbn.potentials.base import PointCells, Potential, check_parents
 from hybridbn.registry import Registered, Registry
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -143,6 +143,20 @@ class Fitter(Registered, ABC):
     def points(self) -> tuple[float, ...]:
         """The values of a number that have mass beside a density; by default there are none."""
         return ()
+
+    def locate_points(self, values: Values) -> NDArray[np.intp]:
+        """Return the number of the point that each value is at, that of points where it is at none, and -1 where it is
+        missing.
+
+        Examples
+        --------
+        >>> from hybridbn.fitting import AtomsFitter
+        >>> AtomsFitter((0.0, 1.0)).locate_points(np.array([1.0, 0.5, np.nan]))
+        array([ 1,  2, -1])
+        """
+        cells = np.array(self.points)
+        nearest, exact, _ = PointCells(cells, cells, cells).locate(values)
+        return np.where(np.isnan(values), -1, np.where(exact, nearest, len(cells)))
 
     @property
     def density(self) -> str | Fitter:

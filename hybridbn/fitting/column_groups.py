@@ -30,7 +30,6 @@ __all__ = [
     "combine_codes",
     "count_codes",
     "drop_padding",
-    "find_observed",
     "group_columns",
     "indicate_states",
     "sum_to_pairs",
@@ -114,17 +113,6 @@ def count_codes(codes: Codes, weights: Values | None, size: int) -> Values:
     array([0.5, 0. , 2. , 0. ])
     """
     return CodeCounter().count(codes, weights, size)
-
-
-def find_observed(column: Column) -> NDArray[np.bool_]:
-    """Return which cells of a column of codes or numbers are observed.
-
-    Examples
-    --------
-    >>> find_observed(np.array([0, -1])), find_observed(np.array([np.nan, 1.0]))
-    (array([ True, False]), array([False,  True]))
-    """
-    return ~np.isnan(column) if column.dtype.kind == "f" else column >= 0
 
 
 class PaddedColumn:

@@ -30,13 +30,12 @@ from hybridbn.fitting.column_groups import (
     combine_codes,
     count_codes,
     drop_padding,
-    find_observed,
     group_columns,
     indicate_states,
     sum_to_pairs,
 )
 from hybridbn.jobs import run_in_threads
-from hybridbn.variables import Codes, Values, Variable
+from hybridbn.variables import Codes, Values, Variable, find_observed
 
 __all__ = [
     "Counter",
@@ -47,6 +46,7 @@ __all__ = [
     "Part",
     "central_moments",
     "count_occurring",
+    "effective_size",
     "encode_configurations",
     "joint_counts",
     "pair_count_batches",
@@ -526,6 +526,18 @@ def central_moments(
     for (i, j), total in zip(pairs, own, strict=True):
         products[:, i, j] = products[:, j, i] = total
     return n, means, products
+
+
+def effective_size(weights: Values) -> float:
+    """Return how many equally weighted rows are worth as much as these (Kish): the n of h = c / sqrt(n).
+
+    Examples
+    --------
+    >>> effective_size(np.array([2.0, 2.0, 2.0])), effective_size(np.array([1.0, 0.0, 1.0]))
+    (3.0, 2.0)
+    """
+    shares = weights / weights.max()
+    return float(shares.sum() ** 2 / (shares @ shares))
 
 
 def sum_by_group(groups: Codes, size: int, values: Values, weights: Values) -> Values:

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import HybridBNError
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.tables.row_numbers import hash_numbers
-from hybridbn.variables import Codes, Values, Variable
+from hybridbn.variables import Codes, Values, Variable, find_observed
 
 if TYPE_CHECKING:
     from hybridbn.fitting.base import Fitter

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter
+from hybridbn.fitting.base import Fitter, learns_as
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
+    from hybridbn.fitting import GaussianFitter, MultinomialFitter
     from hybridbn.potentials.base import Potential
     from hybridbn.tables import Rows
 
-__all__ = ["Potentials", "Role", "fitter_of", "roles"]
+__all__ = ["Potentials", "Role", "counts_suffice", "fitter_of", "moments_suffice", "roles"]
 
 Spec: TypeAlias = "str | Fitter"
 Potentials: TypeAlias = "Spec | Mapping[str, Spec]"
@@ -222,3 +223,33 @@ def _refuse_identifier(table: Rows, name: str) -> None:
             f"column {name!r} has a different value in each of the {observed} rows where it has one, as an identifier"
             f" has: {shorten(variable.states, 3)}; leave it out: table.drop({name!r})"
         )
+
+
+def moments_suffice(fitter: Fitter) -> TypeGuard[GaussianFitter]:
+    """Tell whether a fitter learns from nothing but the means and products of its variables; a subclass may read more,
+    or learn otherwise.
+
+    Examples
+    --------
+    >>> from hybridbn.fitting import GaussianFitter
+    >>> moments_suffice(GaussianFitter())
+    True
+    """
+    from hybridbn.fitting import GaussianFitter
+
+    return learns_as(fitter, GaussianFitter)
+
+
+def counts_suffice(fitter: Fitter) -> TypeGuard[MultinomialFitter]:
+    """Tell whether a fitter learns from nothing but joint counts of its variables; a subclass may read more, or learn
+    otherwise.
+
+    Examples
+    --------
+    >>> from hybridbn.fitting import MultinomialFitter
+    >>> counts_suffice(MultinomialFitter())
+    True
+    """
+    from hybridbn.fitting import MultinomialFitter
+
+    return learns_as(fitter, MultinomialFitter)

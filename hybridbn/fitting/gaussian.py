@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeGuard
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from hybridbn.variables import Continuous, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
 
-__all__ = ["GaussianFitter", "GaussianStatistics", "moments_suffice"]
+__all__ = ["GaussianFitter", "GaussianStatistics"]
 
 _FLOOR = 1e-9
 """Least residual variance relative to the child's variance, where no floor is given."""
@@ -139,7 +139,7 @@ class GaussianFitter(Fitter):
     @property
     def is_normal(self) -> bool:
         """Whether it learns normal densities: yes, unless a subclass learns otherwise."""
-        return moments_suffice(self)
+        return learns_as(self, GaussianFitter)
 
     @classmethod
     def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
@@ -233,15 +233,3 @@ def _refuse_overflow(variables: tuple[Variable, ...], products: Values) -> None:
                 f"column {variable.name!r}: the values lie so far apart that their variance leaves the range of floats;"
                 " measure them in another unit"
             )
-
-
-def moments_suffice(fitter: Fitter) -> TypeGuard[GaussianFitter]:
-    """Tell whether a fitter learns from nothing but the means and products of its variables; a subclass may read more,
-    or learn otherwise.
-
-    Examples
-    --------
-    >>> moments_suffice(GaussianFitter())
-    True
-    """
-    return learns_as(fitter, GaussianFitter)

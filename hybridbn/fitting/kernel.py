@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
-from hybridbn.fitting.counting import refuse_too_wide
-from hybridbn.fitting.kernel_bandwidths import effective_size, search_constants
+from hybridbn.fitting.counting import effective_size, refuse_too_wide
+from hybridbn.fitting.kernel_bandwidths import search_constants
 from hybridbn.potentials import Kernel
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable

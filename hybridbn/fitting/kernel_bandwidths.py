@@ -18,7 +18,6 @@ from hybridbn.variables import Codes, Values
 
 __all__ = [
     "PAPER",
-    "effective_size",
     "has_many_repeats",
     "leave_one_out",
     "list_constants",
@@ -51,18 +50,6 @@ def list_constants(window: int) -> Values:
         return np.array(PAPER)
     steps = 2.0 ** (np.arange(5) / 4)
     return np.asarray(PAPER[-1] * 2.0 ** (window - 1) * steps if window > 0 else PAPER[0] * 2.0**window * steps)
-
-
-def effective_size(weights: Values) -> float:
-    """Return how many equally weighted rows are worth as much as these (Kish): the n of h = c / sqrt(n).
-
-    Examples
-    --------
-    >>> effective_size(np.array([2.0, 2.0, 2.0])), effective_size(np.array([1.0, 0.0, 1.0]))
-    (3.0, 2.0)
-    """
-    shares = weights / weights.max()
-    return float(shares.sum() ** 2 / (shares @ shares))
 
 
 def has_many_repeats(values: Values) -> bool:

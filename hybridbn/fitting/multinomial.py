@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeGuard, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, refuse_empty
+from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty
 from hybridbn.fitting.counters import RowCounter
 from hybridbn.fitting.counting import Names, refuse_too_wide
 from hybridbn.potentials import Multinomial
@@ -27,7 +27,6 @@ __all__ = [
     "MaximumLikelihood",
     "MultinomialFitter",
     "MultinomialStatistics",
-    "counts_suffice",
 ]
 
 Discretizer: TypeAlias = Callable[[Values, "Codes | None", "Values | None"], tuple[float, ...]]
@@ -255,15 +254,3 @@ class MultinomialFitter(Fitter):
         if isinstance(self.estimate, MEstimate | Dirichlet | MaximumLikelihood):
             table.flags.writeable = False  # so that it is not copied
         return Multinomial(statistics.child, parents=statistics.parents, table=table, normalize=False)
-
-
-def counts_suffice(fitter: Fitter) -> TypeGuard[MultinomialFitter]:
-    """Tell whether a fitter learns from nothing but joint counts of its variables; a subclass may read more, or learn
-    otherwise.
-
-    Examples
-    --------
-    >>> counts_suffice(MultinomialFitter())
-    True
-    """
-    return learns_as(fitter, MultinomialFitter)

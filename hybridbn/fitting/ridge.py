@@ -4,23 +4,28 @@
 says which penalty is best. Where rows are to be left out exactly (`fit_sparse_ridge`), the rows themselves are
 decomposed, as squaring them first would lose digits. Thousands of regressions with a penalty for each column
 (`regress_towards`) are solved directly. Several targets of the same columns, and of functions of these, share their
-moments (`fit_ridges`).
+moments (`fit_ridges`). Logistic regressions of classes (`regress_classes`) take Newton steps.
 """
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.errors import warn_user
 from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.variables import Values
 
 __all__ = [
     "MOST_LEVERAGE",
+    "ROUNDING",
     "Basis",
     "GeneralizedCrossValidation",
     "MarginalLikelihood",
@@ -32,6 +37,7 @@ __all__ = [
     "fit_sparse_ridge",
     "moments_of",
     "refit_ridge",
+    "regress_classes",
     "regress_directions",
     "regress_towards",
 ]
@@ -56,6 +62,16 @@ taken.
 """
 _EXPANDED_ROWS = 16384
 """Rows whose functions are in memory at the same time."""
+_NEWTON = 200
+"""Most parameters for Newton's method, whose matrix has their square; more are left to a quasi-Newton method."""
+_MOST_NEWTON_STEPS = 200
+ROUNDING, _ROUGHLY = 1e-16, 1e-6
+"""Shares of the weight that the last Newton step gains: the error that it leaves is of the order of its square."""
+_THIN, _FEWEST_ROWS = 8, 512
+"""Every eighth row is fitted before all of them, if so many are left."""
+_BLOCK = 4096
+"""Rows whose products are held at a time, so that they stay in the cache."""
+_MOST_QUASI_STEPS = 10_000
 
 
 class Spectrum(NamedTuple):
@@ -497,3 +513,178 @@ def _solve_ridges(moments: _Moments, penalties: Sequence[tuple[Values, float]], 
         slopes[:, target] = spectrum.slopes(ridge) / scales
         roots.append(spectrum.vectors / np.sqrt(spectrum.values + ridge) / scales[:, None])
     return Ridges(moments.center, moments.deviation, slopes, roots, moments.total, penalties, basis)
+
+
+def regress_classes(
+    design: Values,
+    targets: Values,
+    start: Values,
+    ridge: float,
+    tolerance: float | None = None,
+    first: Values | None = None,
+    enough: float = ROUNDING,
+) -> Values:
+    """Return the parameters (states, columns) of a logistic regression that are pulled toward those at the start.
+
+    Parameters
+    ----------
+    design : ndarray (columns, rows)
+        The first column is ones; its parameters are not pulled.
+    targets : ndarray (states, rows)
+        The weight of each state in each row.
+    start : ndarray (states, columns)
+    ridge : float
+    tolerance : float, optional
+        Of the gradient, for approximate parameters in little time.
+    first : ndarray (states, columns), optional
+        Where the search begins, by default at the start.
+    enough : float
+        Newton's method ends with a step that gains less than this times the weight, and leaves an error of the order
+        of its square.
+
+    Examples
+    --------
+    >>> design = np.array([[1.0, 1.0, 1.0], [-1.0, 1.0, 1.0]])
+    >>> regress_classes(design, np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]), np.zeros((2, 2)), 1.0).round(2)
+    array([[ 0.49, -0.33],
+           [-0.49,  0.33]])
+    """
+    problem = _ClassRegression(design, targets, start, ridge)
+    if tolerance is None and start.size <= _NEWTON:
+        return _minimize_by_newton(problem, first, enough)
+    from scipy.optimize import minimize
+
+    minimum = minimize(
+        problem.objective,
+        (start if first is None else first).ravel(),
+        jac=True,
+        method="L-BFGS-B",
+        options={
+            "maxiter": _MOST_QUASI_STEPS,
+            "maxfun": 2 * _MOST_QUASI_STEPS,
+            "maxcor": 30,
+            "ftol": 0.0,
+            "gtol": 1e-8 if tolerance is None else tolerance,
+        },
+    )
+    if minimum.nit >= _MOST_QUASI_STEPS:
+        _warn_unconverged()
+    return np.asarray(minimum.x.reshape(start.shape))
+
+
+@dataclass(frozen=True)
+class _ClassRegression:
+    """A penalized logistic regression: the columns of a design, and the weights of each state."""
+
+    design: Values
+    targets: Values
+    start: Values
+    ridge: float
+
+    def probabilities(self, parameters: Values) -> tuple[Values, Values, Values]:
+        """Return each row's logits relative to the largest and probabilities (states, rows), and the logarithm of what
+        the exponentials of the logits add up to.
+        """
+        # reductions over the first axis are several times faster
+        logits = parameters @ self.design
+        logits -= logits.max(axis=0)
+        shares = np.exp(logits)
+        total = shares.sum(axis=0)
+        shares /= total
+        return logits, shares, np.log(total)
+
+    def objective(self, flat: Values) -> tuple[float, Values]:
+        """Return value and gradient."""
+        value, gradient, _ = self.evaluate(flat)
+        return value, gradient
+
+    def evaluate(self, flat: Values) -> tuple[float, Values, Values]:
+        """Return value, gradient and probabilities.
+
+        The penalty of the sum of the intercepts picks one of the many equal solutions: adding a constant to all of
+        them changes no probability.
+        """
+        parameters = flat.reshape(self.start.shape)
+        logits, shares, log_total = self.probabilities(parameters)
+        away = parameters[:, 1:] - self.start[:, 1:]
+        drift = parameters[:, 0].sum()
+        value = float(self.weights @ log_total) - float(np.vdot(self.targets, logits))
+        value += 0.5 * self.ridge * (away**2).sum() + 0.5 * self.pin * drift**2
+        gradient = (self.weights * shares - self.targets) @ self.design.T
+        gradient[:, 1:] += self.ridge * away
+        gradient[:, 0] += self.pin * drift
+        return float(value), gradient.ravel(), shares
+
+    @cached_property
+    def weights(self) -> Values:
+        """The weight of each row."""
+        return np.asarray(self.targets.sum(axis=0))
+
+    @cached_property
+    def pin(self) -> float:
+        """Weight of the penalty of the intercepts' sum, of the order of the other curvatures."""
+        return float(self.weights.sum() / len(self.start) ** 2)
+
+    def thin(self, step: int) -> _ClassRegression:
+        """Return the problem of every so many-th row, each of which stands for so many."""
+        return _ClassRegression(self.design[:, ::step].copy(), step * self.targets[:, ::step], self.start, self.ridge)
+
+    def curvature(self, flat: Values, shares: Values | None = None) -> Values:
+        """Return the matrix of second derivatives; the probabilities need not be computed again if they are given."""
+        k, p = self.start.shape
+        if shares is None:
+            shares = self.probabilities(flat.reshape(self.start.shape))[1]
+        pairs = list(itertools.combinations(range(k), 2))
+        states, others = [c for c, _ in pairs], [d for _, d in pairs]
+        products = np.zeros((len(pairs) * p, p))
+        for begin in range(0, shares.shape[1], _BLOCK):
+            part = slice(begin, begin + _BLOCK)
+            own, rows = shares[:, part], self.design[:, part]
+            factors = (own * self.weights[part])[states] * own[others]
+            products += (factors[:, None] * rows).reshape(len(products), rows.shape[1]) @ rows.T
+        matrix = np.zeros((k, p, k, p))
+        for (c, d), block in zip(pairs, products.reshape(-1, p, p), strict=True):
+            # the derivatives of probabilities that add up to one add up to zero
+            matrix[c, :, d] = matrix[d, :, c] = -block
+            matrix[c, :, c] += block
+            matrix[d, :, d] += block
+        diagonal = np.arange(k)
+        for j in range(1, p):
+            matrix[diagonal, j, diagonal, j] += self.ridge
+        matrix[:, 0, :, 0] += self.pin
+        return matrix.reshape(k * p, k * p)
+
+
+def _minimize_by_newton(problem: _ClassRegression, first: Values | None, enough: float) -> Values:
+    """Minimize by damped Newton steps; the objective is strictly convex."""
+    if first is None:
+        first = problem.start
+        if problem.design.shape[1] > _THIN * _FEWEST_ROWS:
+            # few steps are left from the minimum of some of the rows to that of all
+            first = _minimize_by_newton(problem.thin(_THIN), None, _ROUGHLY)
+    flat = first.ravel()
+    value, gradient, shares = problem.evaluate(flat)
+    before = math.inf
+    for _ in range(_MOST_NEWTON_STEPS):
+        step = -np.linalg.solve(problem.curvature(flat, shares), gradient)
+        promised = -float(gradient @ step)
+        # the sums have as many terms as there is weight, and so much rounding even where they are small
+        size = abs(value) + float(problem.weights.sum())
+        if promised <= enough * size:
+            return (flat + step).reshape(problem.start.shape)
+        if promised <= 1e-13 * size and promised > 0.5 * before:
+            return flat.reshape(problem.start.shape)
+        length = 1.0
+        while True:
+            tried = flat + length * step
+            new_value, new_gradient, new_shares = problem.evaluate(tried)
+            if new_value <= value - 1e-4 * length * promised + 1e-15 * size or length < 1e-8:
+                break
+            length /= 2
+        flat, value, gradient, shares, before = tried, new_value, new_gradient, new_shares, promised
+    _warn_unconverged()
+    return flat.reshape(problem.start.shape)
+
+
+def _warn_unconverged() -> None:
+    warn_user("a logistic regression did not converge; a larger ridge would help", RuntimeWarning)

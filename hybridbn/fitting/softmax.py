@@ -5,14 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from hybridbn.errors import NetworkError, warn_user
+from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
 from hybridbn.fitting.counting import encode_configurations, refuse_too_wide
+from hybridbn.fitting.ridge import ROUNDING, regress_classes
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Codes, Discrete, Values, Variable
@@ -20,18 +20,10 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
 
-__all__ = ["SoftmaxFitter", "SoftmaxStatistics", "regress_classes"]
+__all__ = ["SoftmaxFitter", "SoftmaxStatistics"]
 
-_NEWTON = 200
-"""Most parameters for Newton's method, whose matrix has their square; more are left to a quasi-Newton method."""
-_MOST_STEPS = 200
-_ROUNDING, _NEARLY, _ROUGHLY = 1e-16, 1e-7, 1e-6
-"""Shares of the weight that the last Newton step gains: the error that it leaves is of the order of its square."""
-_THIN, _FEWEST_ROWS = 8, 512
-"""Every eighth row is fitted before all of them, if so many are left."""
-_BLOCK = 4096
-"""Rows whose products are held at a time, so that they stay in the cache."""
-_MOST_QUASI_STEPS = 10_000
+_NEARLY = 1e-7
+"""The share of the weight that the last Newton step gains where an approximate regression is enough."""
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -174,7 +166,7 @@ class SoftmaxFitter(Fitter):
 
     def potential(self, statistics: Any) -> Softmax:
         """Return the regressions."""
-        return self._regress(statistics, None, _ROUNDING)
+        return self._regress(statistics, None, ROUNDING)
 
     def approximate(self, statistics: SoftmaxStatistics, near: Softmax | None = None) -> Softmax:
         """Return the regressions to about nine digits of their likelihood, in less time where those of nearly the same
@@ -265,181 +257,6 @@ def _standardize(near: Softmax, parents: tuple[Variable, ...], mean: Values, sca
             result[..., 0] += slope * mean[column]
             result[..., 1 + column] = slope * scale[column]
     return result.reshape(-1, *result.shape[-2:])
-
-
-def regress_classes(
-    design: Values,
-    targets: Values,
-    start: Values,
-    ridge: float,
-    tolerance: float | None = None,
-    first: Values | None = None,
-    enough: float = _ROUNDING,
-) -> Values:
-    """Return the parameters (states, columns) of a logistic regression that are pulled toward those at the start.
-
-    Parameters
-    ----------
-    design : ndarray (columns, rows)
-        The first column is ones; its parameters are not pulled.
-    targets : ndarray (states, rows)
-        The weight of each state in each row.
-    start : ndarray (states, columns)
-    ridge : float
-    tolerance : float, optional
-        Of the gradient, for approximate parameters in little time.
-    first : ndarray (states, columns), optional
-        Where the search begins, by default at the start.
-    enough : float
-        Newton's method ends with a step that gains less than this times the weight, and leaves an error of the order
-        of its square.
-
-    Examples
-    --------
-    >>> design = np.array([[1.0, 1.0, 1.0], [-1.0, 1.0, 1.0]])
-    >>> regress_classes(design, np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0]]), np.zeros((2, 2)), 1.0).round(2)
-    array([[ 0.49, -0.33],
-           [-0.49,  0.33]])
-    """
-    problem = _Problem(design, targets, start, ridge)
-    if tolerance is None and start.size <= _NEWTON:
-        return _minimize_by_newton(problem, first, enough)
-    from scipy.optimize import minimize
-
-    minimum = minimize(
-        problem.objective,
-        (start if first is None else first).ravel(),
-        jac=True,
-        method="L-BFGS-B",
-        options={
-            "maxiter": _MOST_QUASI_STEPS,
-            "maxfun": 2 * _MOST_QUASI_STEPS,
-            "maxcor": 30,
-            "ftol": 0.0,
-            "gtol": 1e-8 if tolerance is None else tolerance,
-        },
-    )
-    if minimum.nit >= _MOST_QUASI_STEPS:
-        _warn_unconverged()
-    return np.asarray(minimum.x.reshape(start.shape))
-
-
-@dataclass(frozen=True)
-class _Problem:
-    """A penalized logistic regression: the columns of a design, and the weights of each state."""
-
-    design: Values
-    targets: Values
-    start: Values
-    ridge: float
-
-    def probabilities(self, parameters: Values) -> tuple[Values, Values, Values]:
-        """Return each row's logits relative to the largest and probabilities (states, rows), and the logarithm of what
-        the exponentials of the logits add up to.
-        """
-        # reductions over the first axis are several times faster
-        logits = parameters @ self.design
-        logits -= logits.max(axis=0)
-        shares = np.exp(logits)
-        total = shares.sum(axis=0)
-        shares /= total
-        return logits, shares, np.log(total)
-
-    def objective(self, flat: Values) -> tuple[float, Values]:
-        """Return value and gradient."""
-        value, gradient, _ = self.evaluate(flat)
-        return value, gradient
-
-    def evaluate(self, flat: Values) -> tuple[float, Values, Values]:
-        """Return value, gradient and probabilities.
-
-        The penalty of the sum of the intercepts picks one of the many equal solutions: adding a constant to all of
-        them changes no probability.
-        """
-        parameters = flat.reshape(self.start.shape)
-        logits, shares, log_total = self.probabilities(parameters)
-        away = parameters[:, 1:] - self.start[:, 1:]
-        drift = parameters[:, 0].sum()
-        value = float(self.weights @ log_total) - float(np.vdot(self.targets, logits))
-        value += 0.5 * self.ridge * (away**2).sum() + 0.5 * self.pin * drift**2
-        gradient = (self.weights * shares - self.targets) @ self.design.T
-        gradient[:, 1:] += self.ridge * away
-        gradient[:, 0] += self.pin * drift
-        return float(value), gradient.ravel(), shares
-
-    @cached_property
-    def weights(self) -> Values:
-        """The weight of each row."""
-        return np.asarray(self.targets.sum(axis=0))
-
-    @cached_property
-    def pin(self) -> float:
-        """Weight of the penalty of the intercepts' sum, of the order of the other curvatures."""
-        return float(self.weights.sum() / len(self.start) ** 2)
-
-    def thin(self, step: int) -> _Problem:
-        """Return the problem of every so many-th row, each of which stands for so many."""
-        return _Problem(self.design[:, ::step].copy(), step * self.targets[:, ::step], self.start, self.ridge)
-
-    def curvature(self, flat: Values, shares: Values | None = None) -> Values:
-        """Return the matrix of second derivatives; the probabilities need not be computed again if they are given."""
-        k, p = self.start.shape
-        if shares is None:
-            shares = self.probabilities(flat.reshape(self.start.shape))[1]
-        pairs = list(itertools.combinations(range(k), 2))
-        states, others = [c for c, _ in pairs], [d for _, d in pairs]
-        products = np.zeros((len(pairs) * p, p))
-        for begin in range(0, shares.shape[1], _BLOCK):
-            part = slice(begin, begin + _BLOCK)
-            own, rows = shares[:, part], self.design[:, part]
-            factors = (own * self.weights[part])[states] * own[others]
-            products += (factors[:, None] * rows).reshape(len(products), rows.shape[1]) @ rows.T
-        matrix = np.zeros((k, p, k, p))
-        for (c, d), block in zip(pairs, products.reshape(-1, p, p), strict=True):
-            # the derivatives of probabilities that add up to one add up to zero
-            matrix[c, :, d] = matrix[d, :, c] = -block
-            matrix[c, :, c] += block
-            matrix[d, :, d] += block
-        diagonal = np.arange(k)
-        for j in range(1, p):
-            matrix[diagonal, j, diagonal, j] += self.ridge
-        matrix[:, 0, :, 0] += self.pin
-        return matrix.reshape(k * p, k * p)
-
-
-def _minimize_by_newton(problem: _Problem, first: Values | None, enough: float) -> Values:
-    """Minimize by damped Newton steps; the objective is strictly convex."""
-    if first is None:
-        first = problem.start
-        if problem.design.shape[1] > _THIN * _FEWEST_ROWS:
-            # few steps are left from the minimum of some of the rows to that of all
-            first = _minimize_by_newton(problem.thin(_THIN), None, _ROUGHLY)
-    flat = first.ravel()
-    value, gradient, shares = problem.evaluate(flat)
-    before = math.inf
-    for _ in range(_MOST_STEPS):
-        step = -np.linalg.solve(problem.curvature(flat, shares), gradient)
-        promised = -float(gradient @ step)
-        # the sums have as many terms as there is weight, and so much rounding even where they are small
-        size = abs(value) + float(problem.weights.sum())
-        if promised <= enough * size:
-            return (flat + step).reshape(problem.start.shape)
-        if promised <= 1e-13 * size and promised > 0.5 * before:
-            return flat.reshape(problem.start.shape)
-        length = 1.0
-        while True:
-            tried = flat + length * step
-            new_value, new_gradient, new_shares = problem.evaluate(tried)
-            if new_value <= value - 1e-4 * length * promised + 1e-15 * size or length < 1e-8:
-                break
-            length /= 2
-        flat, value, gradient, shares, before = tried, new_value, new_gradient, new_shares, promised
-    _warn_unconverged()
-    return flat.reshape(problem.start.shape)
-
-
-def _warn_unconverged() -> None:
-    warn_user("a logistic regression did not converge; a larger ridge would help", RuntimeWarning)
 
 
 def _softmax(logits: Values) -> Values:

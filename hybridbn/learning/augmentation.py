@@ -15,14 +15,13 @@ from hybridbn.estimation.available_cases import draw_alone, fill_at_random
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.em import log_likelihood
 from hybridbn.estimation.holes import RowLevels, alternate
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, resolve_options
 from hybridbn.structures.building import Build
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Values, shorten
+from hybridbn.variables import Values, find_observed, shorten
 
 __all__ = ["Augmented", "History", "Step", "augment"]
 
@@ -369,6 +368,6 @@ class History:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw srmse (left axis) and log-likelihood (right axis) by iteration; returns the left axes."""
-        from hybridbn.pictures.learning import plot_augmentation
+        from hybridbn.pictures import plot_augmentation
 
         return plot_augmentation(self, ax)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimation.fit import fit
+from hybridbn.fitting import fit
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.jobs import run_in_executor
 from hybridbn.network import Network
 from hybridbn.progress_reports import track
+from hybridbn.structures import Knowledge
 from hybridbn.structures.building import Build
 from hybridbn.structures.equivalence import find_essential_graph, matrix_of
-from hybridbn.structures.knowledge import Knowledge
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, shorten
 
@@ -116,7 +116,7 @@ class Bootstrap:
 
     def plot(self, threshold: float | None = None, ax: Any = None) -> Any:
         """Draw the averaged graph, stronger arcs darker and wider, open directions without a head; returns the axes."""
-        from hybridbn.pictures.networks import plot_strengths
+        from hybridbn.pictures import plot_strengths
 
         strengths = {
             (self.names[a], self.names[b]): float(self.presence[a, b]) for a, b in np.argwhere(self.presence).tolist()

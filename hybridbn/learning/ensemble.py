@@ -20,7 +20,7 @@ from hybridbn.inference.engines.leaves import mixture_of
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, why_not_naive_bayes
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.information import Explanation
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.inference.queries import posterior
 from hybridbn.inference.solutions import impossible_evidence
 from hybridbn.jobs import run_in_threads
@@ -378,7 +378,7 @@ class Ensemble:
         For two classes and naive Bayes of tables. Exact for "real"; for "m1" it shows the network that `collapse`
         makes, whose scale is that of the Taylor approximation. A case given as evidence is marked and added up.
         """
-        from hybridbn.pictures.learning import plot_nomogram
+        from hybridbn.pictures import plot_nomogram
 
         return plot_nomogram(self, evidence, state, ax)
 

@@ -262,6 +262,12 @@ class Chart:
             raise HybridBNError("plots need matplotlib: pip install 'hybridbn[plot]'") from error
         return draw_chart(self, ax)
 
+    def to_svg(self, width: float | None = None, height: float | None = None) -> str:
+        """Return the picture as an ``<svg>`` element of a size in pixels."""
+        from hybridbn.pictures.svg import draw_svg
+
+        return draw_svg(self, width, height)
+
     def labels(self) -> list[tuple[str, Mark]]:
         """Return the labels of the legend and the first mark of each; there is none where there is one series only."""
         labels: dict[str, Mark] = {}

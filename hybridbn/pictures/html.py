@@ -7,6 +7,7 @@ and on dark backgrounds; all text that comes from the user is escaped.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,7 @@ import numpy as np
 
 from hybridbn.errors import HybridBNError
 from hybridbn.inference.information import Explanation
-from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.labels import format_number, format_probability, format_value, shorten_text
 from hybridbn.network import Network
 from hybridbn.network_summary import as_html, as_line
@@ -25,13 +25,12 @@ from hybridbn.pictures.chart import Axis, Chart, Rectangles
 from hybridbn.pictures.evidence import chart_explanation
 from hybridbn.pictures.networks import chart_network
 from hybridbn.pictures.posteriors import chart_posterior
-from hybridbn.pictures.svg import draw_svg
 from hybridbn.tables import Rows
 
 if TYPE_CHECKING:
     from hybridbn.learning.ensemble import Ensemble
 
-__all__ = ["show_ensemble", "show_explanation", "show_network", "show_posterior", "show_table"]
+__all__ = ["draw_network", "show_ensemble", "show_explanation", "show_network", "show_posterior", "show_table"]
 
 MOST_NODES = 400
 """Larger networks are shown as a table."""
@@ -67,9 +66,14 @@ def show_network(network: Network) -> str:
         except HybridBNError:
             chart = chart_network(network, beliefs_shown=False)
     return (
-        f"<div><p>{escape(as_line(network))}</p>{draw_svg(chart)}"
+        f"<div><p>{escape(as_line(network))}</p>{chart.to_svg()}"
         f"<details><summary>nodes</summary>{table}</details></div>"
     )
+
+
+def draw_network(network: Network, evidence: Mapping[str, Any]) -> str:
+    """Return the graph with its beliefs given the evidence as an ``<svg>`` element."""
+    return chart_network(network, evidence, options=QUICK).to_svg()
 
 
 def show_posterior(posterior: Posterior) -> str:
@@ -95,7 +99,7 @@ def show_posterior(posterior: Posterior) -> str:
 def _draw_posterior(posterior: Posterior) -> str:
     """Draw a posterior; rows whose evidence is impossible have none."""
     try:
-        return draw_svg(chart_posterior(posterior))
+        return chart_posterior(posterior).to_svg()
     except HybridBNError as error:
         return f"<p>{escape(str(error))}</p>"
 
@@ -130,7 +134,7 @@ def show_explanation(explanation: Explanation) -> str:
     """Return the weights of evidence as steps to the left and to the right."""
     title = f"log-odds of {explanation.target} = {explanation.state!r} against the rest"
     probability = format_probability(explanation.probability)
-    return f"<div><p>{escape(title)}; probability {probability}</p>{draw_svg(chart_explanation(explanation))}</div>"
+    return f"<div><p>{escape(title)}; probability {probability}</p>{chart_explanation(explanation).to_svg()}</div>"
 
 
 def show_table(table: Rows) -> str:
@@ -149,7 +153,7 @@ def show_ensemble(ensemble: Ensemble) -> str:
     )
     bars = Rectangles(at - 0.45, at + 0.45, 0.0, votes, tips=tips)
     chart = Chart([bars], "", words, Axis("round", 0.4, len(votes) + 0.6), Axis("vote", 0.0), (5.0, 1.6))
-    return f"<div><p>{escape(repr(ensemble))}</p>{draw_svg(chart)}</div>"
+    return f"<div><p>{escape(repr(ensemble))}</p>{chart.to_svg()}</div>"
 
 
 def _cell(text: str) -> str:

@@ -12,8 +12,7 @@ from scipy.special import bdtrik
 from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables
-from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.inference.queries import posterior
 from hybridbn.labels import choose_ticks, format_number, format_probability, format_share, format_value, shorten_text
 from hybridbn.learning.augmentation import Augmented, History

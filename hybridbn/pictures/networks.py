@@ -12,8 +12,7 @@ import numpy as np
 from hybridbn.arguments import check_count
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.inference.evidence import EvidenceReader, find_point_masses
-from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.inference.relevance import status_of
 from hybridbn.labels import format_probability, format_range, format_value, shorten_text
@@ -36,7 +35,7 @@ from hybridbn.pictures.chart import (
     check_kind,
 )
 from hybridbn.pictures.layout import Layout, lay_out
-from hybridbn.pictures.posteriors import describe_posterior, group_states, trace_density
+from hybridbn.pictures.posteriors import describe_posterior, group_states
 from hybridbn.variables import Continuous
 
 __all__ = ["chart_network", "plot_network", "plot_strengths"]
@@ -351,9 +350,9 @@ def _draw_density(
 ) -> list[Mark]:  # fmt: skip
     """Draw the curve of a density above an axis with the ends of its range."""
     font, unit = detail.fonts[1], belief.variable.unit
-    curves = [trace_density(belief, 100)]
+    curves = [belief.trace_density(100)]
     if prior is not None and prior.std() > 0:
-        curves.append(trace_density(prior, 100))
+        curves.append(prior.trace_density(100))
     low, high = (end(float(end(x)) for x, _ in curves) for end in (min, max))
     floor = top + height - 1.3 * font * 1.25 / 72
     marks: list[Mark] = []

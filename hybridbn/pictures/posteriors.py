@@ -9,9 +9,7 @@ import numpy as np
 
 from hybridbn.arguments import list_items
 from hybridbn.errors import TableError
-from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
-from hybridbn.inference.posteriors.joint import JointPosterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior, Posterior
 from hybridbn.inference.queries import posterior
 from hybridbn.labels import format_number, format_probability, format_value, shorten_text
 from hybridbn.network import Network
@@ -43,7 +41,6 @@ __all__ = [
     "plot_conditional",
     "plot_joint",
     "plot_posterior",
-    "trace_density",
 ]
 
 PROBABILITY = ((0.0, "0"), (0.25, ""), (0.5, "0.5"), (0.75, ""), (1.0, "1"))
@@ -196,26 +193,15 @@ def _chart_bars(posterior: DiscretePosterior, prior: DiscretePosterior | None) -
     )
 
 
-def trace_density(posterior: ContinuousPosterior, count: int) -> tuple[Values, Values]:
-    """Return points over nearly all of the mass, with both sides of every jump among them, and the densities there."""
-    low, high = posterior.quantile([0.0025, 0.9975])
-    margin = 0.12 * (high - low)
-    knots, _ = posterior.knots()
-    inner = np.append(knots[:, 0], posterior.point_cells.points)
-    x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])
-    x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
-    return x, posterior.pdf(x)
-
-
 def _chart_density(posterior: ContinuousPosterior, prior: ContinuousPosterior | None) -> Chart:
     name, unit, mean = posterior.variable.name, posterior.variable.unit, posterior.mean()
     _refuse_nan(bool(np.isfinite(mean)), name)
     marks: list[Mark] = []
     if prior is not None and prior.std() > 0:
-        x, density = trace_density(prior, 300)
+        x, density = prior.trace_density(300)
         marks.append(Line(x, density, "dim", 1.2, "prior", dashed=True))
     if posterior.std() > 0:
-        x, density = trace_density(posterior, 400)
+        x, density = posterior.trace_density(400)
         marks += [Area(x, np.zeros(len(x)), density), Line(x, density, label="" if prior is None else "posterior")]
         marks.append(Rule(mean, color=1, label=f"mean {format_value(mean, unit, posterior.std())}"))
     else:
@@ -483,7 +469,7 @@ def _chart_ridges(batch: ContinuousPosterior, names: Sequence[str], other: Varia
     for number in range(len(names)):
         single = batch[number]
         _refuse_nan(bool(np.isfinite(single.mean())), variable.name)
-        traces.append(trace_density(single, 200) if single.std() > 0 else (np.array([single.mean()]), np.zeros(1)))
+        traces.append(single.trace_density(200) if single.std() > 0 else (np.array([single.mean()]), np.zeros(1)))
     highest = max(float(density.max()) for _, density in traces) or 1.0
     marks: list[Mark] = []
     means = np.asarray(batch.mean())

@@ -26,7 +26,7 @@ from hybridbn.potentials.base import (
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["OTHER", "Atoms", "PointMass", "component_of"]
+__all__ = ["OTHER", "Atoms", "PointMass"]
 
 OTHER = "other"
 """The state of the component that is the density."""
@@ -38,17 +38,6 @@ GAP = 2.0**-48
 """Between a point and its cell, relative to both: where the density has a break at the point but for rounding, that
 must not cut the cell into parts of which one is the point itself.
 """
-
-
-def component_of(child: Continuous, points: Sequence[float]) -> Discrete:
-    """Return the discrete variable that tells at which point a number is, or that it comes from the density.
-
-    Examples
-    --------
-    >>> component_of(Continuous("rain"), [0.0]).states
-    (0.0, 'other')
-    """
-    return Discrete(child.name, (*map(float, points), OTHER))
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
@@ -70,7 +59,7 @@ class Atoms(Potential):
     points : sequence of float, ascending
     probabilities : Potential or array_like
         Of the points, and of anything else last. An array has the discrete parents' dimensions first, in their order,
-        and there are no continuous ones; a potential is that of `component_of(child, points)` given the parents.
+        and there are no continuous ones; a potential is that of `Atoms.component_of(child, points)` given the parents.
     density : Potential
         Of the child given the parents.
     unit : float, optional
@@ -98,6 +87,17 @@ class Atoms(Potential):
     density: Potential
     unit: float
 
+    @staticmethod
+    def component_of(child: Continuous, points: Sequence[float]) -> Discrete:
+        """Return the discrete variable that tells at which point a number is, or that it comes from the density.
+
+        Examples
+        --------
+        >>> Atoms.component_of(Continuous("rain"), [0.0]).states
+        (0.0, 'other')
+        """
+        return Discrete(child.name, (*map(float, points), OTHER))
+
     def __init__(
         self,
         child: Continuous,
@@ -116,7 +116,7 @@ class Atoms(Potential):
             raise NetworkError(f"{child.name!r}: give one point or several in ascending order, not {points!r:.80}")
         for value in values.tolist():
             child.value(value)
-        variable = component_of(child, values.tolist())
+        variable = Atoms.component_of(child, values.tolist())
         component: Potential
         if isinstance(probabilities, Potential):
             component = probabilities
@@ -298,7 +298,7 @@ class Atoms(Potential):
             raise NetworkError(f"{child.name!r} is discrete; Atoms are continuous")
         points = np.asarray(state["points"], dtype=np.float64)
         parts = {}
-        for name, own in (("component", component_of(child, points.tolist())), ("density", child)):
+        for name, own in (("component", Atoms.component_of(child, points.tolist())), ("density", child)):
             packed = state[name]
             family = Potential.families.find(packed["family"])
             if family is None:

@@ -376,6 +376,23 @@ class Potential(Registered, ABC):
 
         return cell_quadrature.ppf(self, uniforms, given, 0.0 if self.opaque else cell_quadrature.TAIL)
 
+    def conditional_cdf(self, values: Values, given: Axes) -> Values:
+        """Return the conditional cdf of a continuous child at the value of each row (rows,), which `ppf` inverts.
+
+        The mass of a single value itself is left out, so that the cdf there is what is below it.
+        """
+        from hybridbn.potentials import cell_quadrature
+
+        return cell_quadrature.cdf(self, values, given)
+
+    def integrate_bins(self, edges: Values, given: Axes) -> Values:
+        """Return the masses (rows, bins) of a continuous child between edges for every row of its parents' codes or
+        values, from the density alone.
+        """
+        from hybridbn.potentials import cell_quadrature
+
+        return cell_quadrature.integrate_bins(self, given, edges)
+
     def sample(self, given: Axes, rng: np.random.Generator, size: int | None = None) -> NDArray[Any]:
         """Draw the child once for every row of the parents' codes or values (`size` times where there are no
         parents).

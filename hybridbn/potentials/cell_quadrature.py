@@ -38,6 +38,7 @@ __all__ = [
     "find_scale",
     "find_support",
     "integrate",
+    "integrate_bins",
     "integrate_cells",
     "lay_cells",
     "lay_shared_cells",
@@ -681,3 +682,50 @@ def _unit_cube_points(parents: int) -> Values:
     return np.concatenate(
         (np.zeros((1, parents)), sides[:parents], np.full((1, parents), 0.5), sides[parents:], np.ones((1, parents)))
     )
+
+
+def integrate_bins(potential: Potential, given: Axes, edges: Values) -> Values:
+    """Integrate over the bins for every row, by adaptive cells with edges at the bins' ends."""
+    rows = len(next(iter(given.values()))) if given else 1
+    divided = _DividedDensity(potential, edges[np.isfinite(edges)])
+    result = np.zeros((rows, len(edges) - 1))
+    for start in range(0, rows, ROWS):
+        some = {name: values[start : start + ROWS] for name, values in given.items()}
+        cells = lay_cells(divided, some)  # the same adaptive quadrature as sampling
+        masses = np.diff(cells.reached, axis=1, prepend=0.0)
+        bins = np.searchsorted(edges[1:-1], cells.low + (cells.high - cells.low) / 2, side="right")
+        np.add.at(result, (start + np.arange(len(bins))[:, None], bins), masses)
+    wrong = np.abs(result.sum(axis=1) - 1) > 1e-3
+    if wrong.any():
+        raise NetworkError(
+            f"{potential.child.name!r}: the mass of its {type(potential).__name__} was found to be"
+            f" {result.sum(axis=1)[wrong][0]:.6g}, not 1, for some values of its parents; correct the density, or let"
+            " its breaks() and support() say where it lies"
+        )
+    return result
+
+
+class _DividedDensity(Potential):
+    """The same density with more breaks along the child."""
+
+    def __init__(self, potential: Potential, edges: Values) -> None:
+        self.child, self.parents = potential.child, potential.parents
+        self._potential, self._edges = potential, edges
+
+    def on(self, axes: Axes) -> tuple[Values, Values | float]:
+        return self._potential.on(axes)
+
+    def log_on(self, axes: Axes) -> Values:
+        return self._potential.log_on(axes)
+
+    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
+        return self._potential.support(name, tail, within)
+
+    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
+        known = self._potential.breaks(name, within)
+        more = (
+            self._edges
+            if known.ndim == 1
+            else np.broadcast_to(self._edges[:, None], (len(self._edges), known.shape[1]))
+        )
+        return np.sort(np.concatenate((known, more)), axis=0)

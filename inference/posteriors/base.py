@@ -132,7 +132,7 @@ class Posterior(ABC):
         For a batch, at most 100 rows: bars of probabilities, or medians with the intervals that hold 50 and 90 %. See
         `hybridbn.pictures.plot_posterior`.
         """
-        from hybridbn.pictures.posteriors import plot_posterior
+        from hybridbn.pictures import plot_posterior
 
         return plot_posterior(self, ax, prior=prior)
 

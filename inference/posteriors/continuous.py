@@ -8,13 +8,12 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hybridbn.arguments import as_numbers
+from hybridbn.arguments import as_numbers, check_level
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import legendre
 from hybridbn.inference.posteriors.base import Posterior
@@ -24,18 +23,12 @@ from hybridbn.variables import Continuous, Values
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
 
-__all__ = ["ContinuousPosterior", "LazyPosterior", "check_level"]
+__all__ = ["ContinuousPosterior", "LazyPosterior"]
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
 _LEVELS = 100
 """Of the quantiles that scores are computed from where there is no closed form."""
-
-
-def check_level(level: object) -> None:
-    """Refuse what is no probability of an interval."""
-    if not isinstance(level, Real) or not 0 < float(level) < 1:
-        raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
 
 
 class ContinuousPosterior(Posterior):
@@ -123,6 +116,18 @@ class ContinuousPosterior(Posterior):
     def _log_pdf(self, x: Values) -> Values:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self._pdf(x)))
+
+    def trace_density(self, count: int) -> tuple[Values, Values]:
+        """Return points over nearly all of the mass of a single case, with both sides of every jump among them, and the
+        densities there.
+        """
+        low, high = self.quantile([0.0025, 0.9975])
+        margin = 0.12 * (high - low)
+        knots, _ = self.knots()
+        inner = np.append(knots[:, 0], self.point_cells.points)
+        x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])
+        x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
+        return x, self.pdf(x)
 
     def cdf(self, x: ArrayLike) -> Any:
         """Return the probability of a value up to `x`."""

@@ -221,7 +221,7 @@ class JointPosterior:
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the joint distribution of two variables of a single case with matplotlib; returns the axes."""
-        from hybridbn.pictures.posteriors import plot_joint
+        from hybridbn.pictures import plot_joint
 
         return plot_joint(self, ax)
 

@@ -24,9 +24,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TooWide
-from hybridbn.potentials import Multinomial, cell_quadrature
-from hybridbn.potentials.base import Axes, Interval, Potential
-from hybridbn.potentials.cell_quadrature import lay_cells
+from hybridbn.potentials import Multinomial
+from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Continuous, Discrete, Values, shorten
 
 if TYPE_CHECKING:
@@ -265,53 +264,6 @@ def _compute_block(potential: Potential, given: Mapping[str, NDArray[Any]], chil
         low, high = potential.child.domain
         edges = np.array([low, *(child.cuts or ()), high])
         if not potential.exact_mass:
-            return _integrate_bins(potential, given, edges)
+            return potential.integrate_bins(edges, given)
         values, _ = potential.mass(axes, edges)
     return np.asarray(np.reshape(values, (len(child), -1)).T)
-
-
-def _integrate_bins(potential: Potential, given: Mapping[str, NDArray[Any]], edges: Values) -> Values:
-    """Integrate over the bins for every row, by adaptive cells with edges at the bins' ends."""
-    rows = len(next(iter(given.values()))) if given else 1
-    divided = _DividedDensity(potential, edges[np.isfinite(edges)])
-    result = np.zeros((rows, len(edges) - 1))
-    for start in range(0, rows, cell_quadrature.ROWS):
-        some = {name: values[start : start + cell_quadrature.ROWS] for name, values in given.items()}
-        cells = lay_cells(divided, some)  # the same adaptive quadrature as sampling
-        masses = np.diff(cells.reached, axis=1, prepend=0.0)
-        bins = np.searchsorted(edges[1:-1], cells.low + (cells.high - cells.low) / 2, side="right")
-        np.add.at(result, (start + np.arange(len(bins))[:, None], bins), masses)
-    wrong = np.abs(result.sum(axis=1) - 1) > 1e-3
-    if wrong.any():
-        raise NetworkError(
-            f"{potential.child.name!r}: the mass of its {type(potential).__name__} was found to be"
-            f" {result.sum(axis=1)[wrong][0]:.6g}, not 1, for some values of its parents; correct the density, or let"
-            " its breaks() and support() say where it lies"
-        )
-    return result
-
-
-class _DividedDensity(Potential):
-    """The same density with more breaks along the child."""
-
-    def __init__(self, potential: Potential, edges: Values) -> None:
-        self.child, self.parents = potential.child, potential.parents
-        self._potential, self._edges = potential, edges
-
-    def on(self, axes: Axes) -> tuple[Values, Values | float]:
-        return self._potential.on(axes)
-
-    def log_on(self, axes: Axes) -> Values:
-        return self._potential.log_on(axes)
-
-    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
-        return self._potential.support(name, tail, within)
-
-    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
-        known = self._potential.breaks(name, within)
-        more = (
-            self._edges
-            if known.ndim == 1
-            else np.broadcast_to(self._edges[:, None], (len(self._edges), known.shape[1]))
-        )
-        return np.sort(np.concatenate((known, more)), axis=0)

@@ -14,8 +14,7 @@ from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
 from hybridbn.fitting import MultinomialFitter, Role, fitter_of, roles
 from hybridbn.fitting.counters import RowCounter
-from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.fitting.multinomial import counts_suffice
+from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.learning.boosting.counts import CountedLearner
 from hybridbn.learning.boosting.rounds import BoostingRun, EarlyStopping, Round
 from hybridbn.learning.boosting.sample_weights import SampleWeights

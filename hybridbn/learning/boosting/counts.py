@@ -17,11 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.fitting import MultinomialFitter
+from hybridbn.fitting import MultinomialFitter, MultinomialStatistics
 from hybridbn.fitting.base import refuse_empty
 from hybridbn.fitting.counters import NumpyCounter, RowCounter
 from hybridbn.fitting.counting import Groups
-from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.learning.boosting.rounds import FLOOR, HALF, Factors, vote_of
 from hybridbn.learning.boosting.sample_weights import SampleWeights, Step
 from hybridbn.learning.boosting.weak_learners import Outcome

@@ -20,10 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.fitting.column_groups import find_observed
 from hybridbn.learning.boosting.rounds import FLOOR, Exponent, Factors, count_draws, draw_bootstrap_weights
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Values
+from hybridbn.variables import Values, find_observed
 
 __all__ = ["Margins", "SampleWeights", "Step", "initial_weights"]
 

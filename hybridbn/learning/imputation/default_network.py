@@ -23,9 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hybridbn.errors import TableError
-from hybridbn.fitting import GaussianFitter
+from hybridbn.fitting import GaussianFitter, GaussianStatistics
 from hybridbn.fitting.counters import NumpyCounter
-from hybridbn.fitting.gaussian import GaussianStatistics
 from hybridbn.fitting.ridge import LEAST_RESIDUAL, MarginalLikelihood, Spectrum
 from hybridbn.potentials import LinearGaussian
 from hybridbn.tables import Table

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError, warn_user
 from hybridbn.estimation.row_uniforms import Keys, count_repeats, hash_cells, hash_identifiers, hash_rows, tell_apart
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import (
     DRAW_OPTIONS,
