@@ -1,6 +1,9 @@
 """Hybrid Bayesian networks: discrete and continuous variables in one network, exact posteriors, tables with holes.
 
 The public names are loaded when they are first used, so ``import hybridbn`` is cheap. ``__init__.pyi`` lists them.
+
+Doors: `arguments`, `errors`, `jobs`, `labels`, `network`, `network_check`, `network_summary`, `options`,
+`progress_reports`, `registry`, `time_patterns`, `units`, `variables`.
 """
 
 __version__ = "0.1.0"

@@ -19,11 +19,15 @@ and computed in one pass.
 * Answer (`solutions`): what was kept of the solutions of all rows.
 * Posterior (`posteriors`): the distribution of a variable given the evidence, for one case or many.
 
-Doors
------
+Where to begin
+--------------
 What networks offer stands in `queries`, `sampling`, `most_probable`, `information`, `interventions`,
 `counterfactuals` and `sensitivity`. `elimination.reference` is the textbook's loop, where readers may begin;
 `hybridbn.inference.engines` says how to add an engine, and `evidence` how to add a kind of evidence.
+
+Doors: `compilation`, `conditional_gaussian`, `elimination.ordering`, `engines`, `engines.leaves`,
+`engines.naive_bayes`, `evidence`, `information`, `interventions`, `most_probable`, `posteriors`, `queries`,
+`relevance`, `sampling`, `sensitivity`, `solutions`.
 """
 
 if __name__ != "hybridbn.inference":

@@ -3,6 +3,8 @@
 Part of the package ``hybridbn``; import it as ``hybridbn.structures``. A builder is a function with the decorator
 `builder` in a module of this package. It needs nothing else to be known by its name here, in every ``build=`` and to
 the command.
+
+Doors: `automatic`, `building`, `equivalence`, `heldout`, `naive_bayes`, `structural_em`, `training_data`.
 """
 
 if __name__ != "hybridbn.structures":

@@ -248,6 +248,16 @@ class House:
         pairs = self.list_imports(lazy=True)
         return sorted({b for a, b in pairs if self.modules[a].room != self.modules[b].room})
 
+    def group_doors(self) -> dict[str, set[str]]:
+        """Return for the package of each room its modules that are imported from outside, by their names in it."""
+        doors: dict[str, set[str]] = {}
+        for name in self.list_doors():
+            room = self.modules[name].room
+            package = "hybridbn" if room == CORE else f"hybridbn.{room}"
+            own = {name.removeprefix(f"{package}.")} if name != package else set()
+            doors.setdefault(package, set()).update(own)
+        return doors
+
     def measure_import_chain(self) -> int:
         """Return the number of modules on the longest chain of imports; lazy ones are left out."""
         imported: dict[str, set[str]] = {}

@@ -1,4 +1,7 @@
-"""Tables larger than memory: lazy tables that are read in passes, and the engines that read them."""
+"""Tables larger than memory: lazy tables that are read in passes, and the engines that read them.
+
+Doors: `batches`, `duckdb`, `local`.
+"""
 
 from hybridbn.registry import find_attribute
 

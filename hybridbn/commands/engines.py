@@ -9,11 +9,9 @@ from contextlib import contextmanager
 from itertools import tee
 from typing import Any, TypeVar
 
-from hybridbn.backends.base import Backend
+from hybridbn.backends import Backend, Scan, scan
 from hybridbn.backends.batches import REST
 from hybridbn.backends.local import Local
-from hybridbn.backends.opening import scan
-from hybridbn.backends.scans import Scan
 from hybridbn.commands.locations import UsageFault
 from hybridbn.commands.table_input import (
     TableRequest,

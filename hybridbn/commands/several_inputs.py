@@ -92,7 +92,7 @@ def list_inputs(text: str) -> list[tuple[str, str]] | None:
 @contextmanager
 def sample_inputs(request: TableRequest) -> Iterator[str]:
     """Write a sample of the rows of several files to a file, from which one model is learned for all of them."""
-    from hybridbn.backends.opening import scan
+    from hybridbn.backends import scan
 
     sample = scan([path for path, _ in list_inputs(request.input) or ()], request.discrete, request.continuous).sample(
         max(request.sample, 2)

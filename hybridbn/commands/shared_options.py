@@ -70,7 +70,7 @@ def _list_builders() -> Iterable[str]:
 
 
 def _list_backends() -> Iterable[str]:
-    from hybridbn.backends.base import Backend
+    from hybridbn.backends import Backend
 
     return sorted(Backend.registry.load())
 

@@ -11,7 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import networkx as nx
 import numpy as np
@@ -25,6 +25,9 @@ from hybridbn.options import Options
 from hybridbn.pictures.layout import Layout, lay_out
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.explorer.server import ExplorerServer
 
 __all__ = ["Responder"]
 
@@ -105,6 +108,18 @@ class Responder:
         self.start = list_findings(network, {**{n: known[n] for n in known if n in self.number}, **(evidence or {})})
         self.box = _choose_box(network)
         self._lock = threading.Lock()
+
+    def make_page(self) -> str:
+        """Return a page that answers by itself, without a server."""
+        from hybridbn.explorer.page import make_page
+
+        return make_page(self)
+
+    def open_server(self, port: int = 0) -> ExplorerServer:
+        """Return a local server of the page; a port of 0 stands for any that is free."""
+        from hybridbn.explorer.server import ExplorerServer
+
+        return ExplorerServer(self, port)
 
     @property
     def row_count(self) -> int:

@@ -1,6 +1,9 @@
 """Learning potentials from (weighted, incomplete) columns: one fitter a family, sufficient statistics first.
 
 A fitter is imported when it is first asked for, so that asking for one does not load them all.
+
+Doors: `base`, `counters`, `counting`, `cross_validation`, `fitter_choice`, `mte.fitter`, `ridge`, `trees.growth`,
+`trees.randomized_trees`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,8 @@
-"""Learning from tables with holes, and completing them; structures come in as callables or networks."""
+"""Learning from tables with holes, and completing them; structures come in as callables or networks.
+
+Doors: `augmentation`, `boosting`, `ensemble`, `imputation.columns`, `imputation.data_augmentation`,
+`imputation.model`, `stacking`.
+"""
 
 from hybridbn.estimation.em import Learned, expectation_maximization
 from hybridbn.learning.augmentation import Augmented, augment

@@ -1,6 +1,8 @@
 """Pictures: the layout of graphs, plots with matplotlib, and drawings that notebooks and reports show.
 
 A plot is imported when it is first asked for, so that notebooks and reports need no matplotlib.
+
+Doors: `chart`, `html`, `layout`, `tables`.
 """
 
 from __future__ import annotations
