@@ -390,6 +390,26 @@ def test_imputed_scans_are_completed_while_they_are_read(tmp_path: Path) -> None
         completed.write(tmp_path / "out.parquet")
 
 
+def test_blocks_of_text_keep_observed_cells_of_batches_of_any_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [
+        "a,c",
+        *(f"{'' if i % 7 == 3 else f'{i % 90 / 10:.2f}'},{'' if i % 5 == 2 else 'xy'[i % 2]}" for i in range(500)),
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
+    completed = hb.impute(hb.scan(tmp_path / "t.csv"), random_state=0)
+    completed.write(tmp_path / "whole.csv")
+    monkeypatch.setattr("hybridbn.backends.transformed.BATCH_ROWS", 64)
+    completed.write(tmp_path / "out.csv")
+    written = (tmp_path / "out.csv").read_text()
+    assert written == (tmp_path / "whole.csv").read_text()
+    for old, new in zip(lines, written.splitlines(), strict=True):
+        assert all(
+            after and before in ("", after) for before, after in zip(old.split(","), new.split(","), strict=True)
+        )
+
+
 @pytest.mark.slow
 def test_estimators_fit_scans(tmp_path: Path) -> None:
     data = names_of(make_data(400, 17, holes=0.0), "y", "a", "x", "z")

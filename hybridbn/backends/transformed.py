@@ -164,7 +164,7 @@ def _splice_blocks(source: TableSource, writer: Any, tables: Iterator[Any]) -> I
         texts = block.cells(source.names, dict.fromkeys(source.names, "text"))
         fills = {}
         for name, cells in texts.items():
-            values = pending.column(name).filter(pyarrow.array(cells.missing)).to_pylist()
+            values = pending.column(name).slice(0, block.rows).filter(pyarrow.array(cells.missing)).to_pylist()
             known = [place for place, value in enumerate(values) if value is not None]
             if known:
                 fills[name] = np.flatnonzero(cells.missing)[known], [values[place] for place in known]
