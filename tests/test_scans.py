@@ -299,7 +299,7 @@ def test_a_changed_file_is_noticed(tmp_path: Path) -> None:
 
 def test_damaged_and_absent_files_are_told(tmp_path: Path) -> None:
     (tmp_path / "t.parquet").write_bytes(b"PAR1 nothing PAR1")
-    with pytest.raises(hb.FormatError, match="not a whole parquet file"):
+    with pytest.raises(hb.FormatError, match="not a whole Parquet file"):
         hb.scan(tmp_path / "t.parquet")
     with pytest.raises(FileNotFoundError):
         hb.scan(tmp_path / "none.parquet")

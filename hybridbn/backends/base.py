@@ -16,8 +16,10 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hybridbn.errors import TableError
+from hybridbn.formats.tables.base import OtherKind
 from hybridbn.progress_reports import track
 from hybridbn.registry import Registered, Registry
+from hybridbn.units import Unit
 from hybridbn.variables import Values, Variable, shorten
 
 __all__ = ["BATCH_ROWS", "Backend", "Batch", "Fragment", "Source", "Task", "find_backend"]
@@ -82,6 +84,21 @@ class Source(ABC):
     @abstractmethod
     def fragments(self) -> Sequence[Fragment]:
         """Return the parts of the table, in the order of its rows."""
+
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """The units of columns of text that are dates or times."""
+        return {}
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Find out what columns are whose cells are not all of the kind of the first ones."""
+        raise OtherKind(next(iter(names)))
+
+    def settle_texts(self, texts: Mapping[str, Sequence[str] | None]) -> bool:
+        """Find out what columns of text are, given their texts, or None where these are too many; return whether any is
+        read otherwise now.
+        """
+        return False
 
     def learn(self, task: Task) -> Any:
         """Return the statistics of a task where the table's own engine computes them; None where the rows are read."""

@@ -9,18 +9,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.backends.base import Batch
+from hybridbn.backends.base import FILE_BITS, Batch
 from hybridbn.errors import TableError
+from hybridbn.formats.tables.base import decode_column
+from hybridbn.formats.tables.columnar import is_text
 from hybridbn.formats.tables.parquet_codes import StateCoder
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
+from hybridbn.formats.tables.text_blocks import shift_lines_in_errors
 from hybridbn.tables import Table
-from hybridbn.tables.adapters.arrow import kind_of_type
-from hybridbn.tables.cells import check_numbers
+from hybridbn.tables.adapters.arrow import decode_dictionary, kind_of_type
+from hybridbn.tables.cells import check_numbers, count_texts
 from hybridbn.tables.columns import read_as_variable
 from hybridbn.tables.frames import check_weights
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["REST", "BatchReader", "can_be_coded", "read_numbers"]
+__all__ = ["REST", "BatchReader", "can_be_coded", "read_moments", "read_numbers"]
 
 REST = "(other)"
 """The state that stands for all rare ones of a column that has too many."""
@@ -88,15 +91,11 @@ class BatchReader:
             return read_numbers(name, column)
         if isinstance(variable, Discrete) and variable.states[-1:] == (REST,):
             return _read_rest(variable, column)
-        pyarrow = import_pyarrow()
-        if isinstance(variable, Continuous) and pyarrow.types.is_dictionary(column.type):
-            # dates in text, which a file holds as a dictionary
-            column = column.dictionary_decode()
-        try:
-            read = read_as_variable(pyarrow.chunked_array([column]), variable)
-            return read.cells.array
-        except TableError as error:
-            raise TableError(f"{error} (rows are counted from row {batch.first} of the scan)") from None
+        with shift_lines_in_errors(-1, batch.first % (1 << FILE_BITS), "row"):
+            moments = read_moments(column, variable) if isinstance(variable, Continuous) else None
+            if moments is not None:
+                return moments
+            return read_as_variable(import_pyarrow().chunked_array([decode_column(column)]), variable).cells.array
 
     def _encode(self, batch: Batch, variable: Discrete, column: Any) -> Codes:
         has_rest = variable.states[-1] == REST
@@ -144,6 +143,18 @@ def _suits(states: Sequence[Any], kind: Any) -> bool:
     held = kind.value_type if types.is_dictionary(kind) else kind
     wanted = int if types.is_integer(held) else str
     return all(type(state) is wanted or state == REST for state in states)
+
+
+def read_moments(column: Any, variable: Continuous) -> Values | None:
+    """Return an Arrow array of text as the dates or times of a variable; None where it is anything else."""
+    pyarrow = import_pyarrow()
+    texts = pyarrow.types.is_dictionary(column.type) or is_text(column.type)
+    if not texts or variable.unit is None or variable.unit.pattern is None or variable.domain != (-np.inf, np.inf):
+        return None
+    encoded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
+    codes, states = decode_dictionary(pyarrow.chunked_array([encoded]))
+    cells = count_texts(variable.name, codes, states, variable.unit, strict=True)
+    return np.full(len(codes), np.nan) if cells is None else cells.array
 
 
 def _is_number(kind: Any) -> bool:

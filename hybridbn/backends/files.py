@@ -1,25 +1,28 @@
-"""Files and folders as sources: Parquet, Feather, CSV and TSV, on disk or in an object store, through pyarrow."""
+"""Files and folders as sources, on disk or in an object store, each read by its format."""
 
 from __future__ import annotations
 
 import errno
 import glob
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from hybridbn.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
 from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.files import StoredFile
 from hybridbn.formats.secrets import mask_secrets
-from hybridbn.formats.tables import format_of
-from hybridbn.formats.tables.base import FileFormat
+from hybridbn.formats.tables import read_table
+from hybridbn.formats.tables.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
 from hybridbn.formats.tables.base import suffixes as list_suffixes
-from hybridbn.formats.tables.columnar import index_columns, read_notes
-from hybridbn.formats.tables.delimited import MISSING
-from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage, validate
-from hybridbn.tables import Table
+from hybridbn.formats.tables.delimited import TextKind, text_type, type_column
+from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage
+from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
 __all__ = ["FileFragment", "FileTable", "is_scannable", "open_files", "suffix_of"]
@@ -30,290 +33,205 @@ _FRAGMENT_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class FileFragment(Fragment):
-    """A file, or some row groups of a Parquet file.
+    """A file, or a part of one.
 
     Attributes
     ----------
-    path : str
-    form : "parquet", "feather" or "csv"; "rows" of those that hybridbn reads by itself
+    file : StoredFile
     number : int
         Of the file.
     start : int
         The number of the first row in the file.
-    groups : tuple of int, optional
-        Row groups of a Parquet file.
-    filesystem : pyarrow.fs.FileSystem, optional
-        By default that of the machine.
+    part : object, optional
+        What the format calls the part.
     constants : mapping from column to value
         Those that the names of folders give, as in ``year=2024/``.
-    kinds : mapping from column to the Arrow type that a text file's column is read as
-    delimiter : str
+    types : mapping from column to Arrow type
+    kinds : mapping from column to its declared kind
     state : tuple, optional
-        Size and time of the file, by which one that changed is told.
+        That of the file, by which one that changed is told.
     """
 
-    path: str
-    form: str
+    file: StoredFile
     number: int = 0
     start: int = 0
     rows: int | None = None
-    groups: tuple[int, ...] | None = None
-    filesystem: Any = None
+    part: Any = None
     constants: Mapping[str, Any] = field(default_factory=dict)
-    kinds: Mapping[str, Any] = field(default_factory=dict)
-    delimiter: str = ","
-    state: tuple[int, Any] | None = None
+    types: Mapping[str, Any] = field(default_factory=dict)
+    kinds: Kinds = field(default_factory=dict)
+    state: tuple[Any, ...] | None = None
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
-        """Yield the rows of the file or of its row groups."""
-        pyarrow = import_pyarrow()
+        """Yield the rows of the file or of its part."""
         first = (self.number << FILE_BITS) + self.start
-        held = [name for name in columns if name not in self.constants]
-        if self.state is not None and _file_state(self.filesystem, self.path) != self.state:
-            raise TableError(f"{self.path} was changed while it was scanned; scan it again")
-        with report_damage(f"{self.form} ({self.path})"):
-            for read in self._read(pyarrow, held, rows):
-                data = validate(read)
-                for name, value in self.constants.items():
-                    if name in columns:
-                        data = data.append_column(name, pyarrow.repeat(pyarrow.scalar(value), data.num_rows))
+        held = [name for name in columns if name not in self.constants] or list(self.types)[:1]
+        if self.state is not None and self.file.state() != self.state:
+            raise TableError(f"{self.file.path} was changed while it was scanned; scan it again")
+        with name_file_in_errors(self.file.path, shift=self.start), report_damage(self.file.path):
+            source = open_source(self.file)
+            refuse_absent_columns(self.file.path, held, source)
+            types = {name: self.types[name] for name in held}
+            for start, batch in source.batches(types, self.kinds, rows, self.part):
+                data = self._add_constants(batch, columns)
                 if data.num_rows:
-                    yield Batch(first, data)
-                first += data.num_rows
+                    yield Batch(first + start, data)
 
-    def _read(self, pyarrow: Any, columns: list[str], rows: int) -> Iterator[Any]:
-        if self.form == "parquet":
-            from pyarrow import parquet
+    def _add_constants(self, batch: Any, columns: Sequence[str]) -> Any:
+        import pyarrow
 
-            with _open_file(pyarrow, self.filesystem, self.path) as raw:
-                types, schema = pyarrow.types, parquet.ParquetFile(raw).schema_arrow
-                texts = [n for n in columns if _is_text(types, schema.field(n).type)]
-                raw.seek(0)
-                # text that the file holds as a dictionary is taken as one; a column is read piece by piece
-                file = parquet.ParquetFile(raw, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
-                groups = list(range(file.num_row_groups)) if self.groups is None else list(self.groups)
-                yield from file.iter_batches(rows, row_groups=groups, columns=columns, use_threads=False)
-        elif self.form == "feather":
-            with (
-                _open_file(pyarrow, self.filesystem, self.path) as raw,
-                pyarrow.ipc.open_file(raw) as file,
-            ):
-                for number in range(file.num_record_batches):
-                    whole = file.get_batch(number).select(columns)
-                    for start in range(0, max(whole.num_rows, 1), rows):
-                        yield whole.slice(start, rows)
-        elif self.form == "rows":
-            yield from _read_rows(pyarrow, self.path, columns, self.kinds, rows)
-        else:
-            with _open_csv(pyarrow, self, columns or None) as reader:
-                yield from reader
+        for name, value in self.constants.items():
+            if name in columns:
+                batch = batch.append_column(name, pyarrow.repeat(pyarrow.scalar(value), batch.num_rows))
+        return batch
 
 
-def _read_rows(
-    pyarrow: Any, path: str, columns: Sequence[str] | None, kinds: Mapping[str, Any], rows: int
-) -> Iterator[Any]:
-    """Yield batches of a file in a format of hybridbn's own, its columns as Arrow types if these are known."""
-    form, suffix = format_of(Path(path))
-    source = form.source(Path(path), path, suffix)
-    types = pyarrow.types
-    declared: dict[str, Any] = {
-        name: "continuous" if types.is_floating(kind) else "discrete"
-        for name, kind in kinds.items()
-        if not types.is_temporal(kind)
-    }
-    for block in source.blocks(rows):
-        names = list(source.names if columns is None else columns)
-        cells = block.cells(names, {name: kind for name, kind in declared.items() if name in names})
-        table = Table.from_cells(cells, stateless=True).to_arrow()
-        table = pyarrow.table({name: _as_type(pyarrow, table.column(name), kinds.get(name)) for name in names})
-        yield from table.combine_chunks().to_batches()
-
-
-def _as_type(pyarrow: Any, column: Any, kind: Any) -> Any:
-    if pyarrow.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    return column if kind is None or column.type == kind else column.cast(kind)
-
-
-def _is_text(types: Any, kind: Any) -> bool:
-    return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def _open_file(pyarrow: Any, filesystem: Any, path: str) -> Any:
-    return pyarrow.OSFile(path) if filesystem is None else filesystem.open_input_file(path)
-
-
-def _open_csv(pyarrow: Any, fragment: FileFragment, columns: list[str] | None) -> Any:
-    from pyarrow import csv
-
-    stream = (
-        pyarrow.input_stream(fragment.path)
-        if fragment.filesystem is None
-        else fragment.filesystem.open_input_stream(fragment.path)
-    )
-    return csv.open_csv(
-        stream,
-        csv.ReadOptions(use_threads=False, block_size=1 << 22),
-        csv.ParseOptions(delimiter=fragment.delimiter, newlines_in_values=True),
-        csv.ConvertOptions(
-            include_columns=columns,
-            column_types=dict(fragment.kinds),
-            null_values=list(MISSING),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-            auto_dict_encode=False,
-        ),
+def open_source(file: StoredFile) -> TableSource:
+    """Return a file as a source of rows, by its suffix."""
+    suffix = suffix_of(file.path)
+    return FileFormat.registry.load()[suffix].source(
+        Path(file.path) if file.filesystem is None else file, file.path, suffix
     )
 
 
-def _file_state(filesystem: Any, path: str) -> tuple[int, Any]:
-    if filesystem is None:
-        status = os.stat(path)
-        return status.st_size, status.st_mtime_ns
-    info = filesystem.get_file_info(path)
-    return info.size, info.mtime_ns
+def refuse_absent_columns(path: str, names: Iterable[str], source: TableSource) -> None:
+    """Refuse a file without some columns that another one has."""
+    absent = [name for name in names if source.knows_names and name not in source.names]
+    if absent:
+        raise TableError(
+            f"{path} has no column {absent[0]!r}, which the first file has; the files of a scan have the same columns"
+        )
 
 
 class FileTable(Source):
     """Files of one format with the same columns."""
 
     shown: str
-    schema: Any
-    notes: dict[str, dict[str, Any]]
+    notes: Mapping[str, Mapping[str, Any]]
 
     def __init__(self, shown: str, paths: Sequence[str], filesystem: Any, base: str | None, kinds: Mapping[str, str]):
-        self.shown, self._paths, self._filesystem = shown, list(paths), filesystem
-        suffixes, known = {suffix_of(path) for path in self._paths}, FileFormat.registry.load()
-        forms = {known[suffix].scan_form for suffix in suffixes if suffix in known}
+        self.shown, self._base = shown, base
+        self._files = [StoredFile(path, filesystem) for path in paths]
+        suffixes, known = {suffix_of(path) for path in paths}, FileFormat.registry.load()
+        forms = {known[suffix] for suffix in suffixes if suffix in known}
         if not suffixes <= known.keys() or len(forms) != 1:
             raise FormatError(
                 f"{shown}: a scan reads files of one of the formats {shorten(list_suffixes(), 9)}, not"
                 f" {shorten(sorted(suffixes))}"
             )
-        [self._form] = forms
-        self._delimiter = "," if suffixes == {".csv"} else "\t"
-        self._base, self._kinds = base, dict(kinds)
-        self._csv_types: dict[str, Any] = {}
-        pyarrow = import_pyarrow()
-        with report_damage(self._form):
-            schema = self._read_schema(pyarrow, self._paths[0])
-        constants = self._constants(self._paths[0])
-        self.file = None if constants or filesystem is not None or len(self._paths) > 1 else self._paths[0]
-        for name, value in constants.items():
-            schema = schema.append(pyarrow.field(name, pyarrow.scalar(value).type))
-        index = index_columns(schema.metadata)
-        self.schema = pyarrow.schema([one for one in schema if one.name not in index])
-        self.notes = read_notes(schema.metadata)
+        import_pyarrow()
+        first = self._files[0]
+        alone = len(self._files) == 1 and filesystem is None and not self._constants(first)
+        self.file = first.path if alone else None
+        self._kinds: dict[str, Any] = dict(kinds)
+        self._settled: set[str] = set()
+        with name_file_in_errors(first.path), report_damage(first.path):
+            source = open_source(first)
+            self._spelled = source.spelled
+            self.notes = source.notes
+            try:
+                self._types = source.types(self._kinds)
+            except OtherKind:
+                self._types = {}
+            if not self._types:
+                read_table(first.path)  # which says what is wrong, and where
         self._fragments: list[Fragment] | None = None
 
+    @property
+    def schema(self) -> Any:
+        """The columns, with those that folders name."""
+        import pyarrow
+
+        constants = self._constants(self._files[0])
+        types = {name: decode_type(kind) if self._spelled else kind for name, kind in self._types.items()}
+        types |= {name: pyarrow.scalar(value).type for name, value in constants.items()}
+        return pyarrow.schema(list(types.items()))
+
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """The units of columns of text that are dates or times."""
+        return {name: kind for name, kind in self._kinds.items() if isinstance(kind, Unit)}
+
     def fragments(self) -> Sequence[Fragment]:
-        """Return files, and pieces of large Parquet files."""
+        """Return files, and parts of large ones."""
         if self._fragments is None:
-            pyarrow = import_pyarrow()
-            self._fragments = [
-                piece for number, path in enumerate(self._paths) for piece in self._divide(pyarrow, number, path)
-            ]
+            self._fragments = [piece for number in range(len(self._files)) for piece in self._divide(number)]
         return self._fragments
 
-    def _divide(self, pyarrow: Any, number: int, path: str) -> Iterator[FileFragment]:
-        state = _file_state(self._filesystem, path)
+    def _divide(self, number: int) -> Iterator[FileFragment]:
+        file = self._files[number]
+        state, constants = file.state(), self._constants(file)
+        with name_file_in_errors(file.path), report_damage(file.path):
+            source = open_source(file)
+            refuse_absent_columns(file.path, set(self._types) - set(constants), source)
+            for start, rows, part in source.divide(_FRAGMENT_ROWS):
+                yield FileFragment(file, number, start, rows, part, constants, self._types, self._kinds, state)
 
-        def make(**options: Any) -> FileFragment:
-            return FileFragment(
-                path,
-                self._form,
-                number,
-                filesystem=self._filesystem,
-                constants=self._constants(path),
-                kinds=self._csv_types,
-                delimiter=self._delimiter,
-                state=state,
-                **options,
-            )
-
-        if self._form != "parquet":
-            yield make()
-            return
-        from pyarrow import parquet
-
-        with report_damage(f"Parquet ({path})"), _open_file(pyarrow, self._filesystem, path) as raw:
-            metadata = parquet.ParquetFile(raw).metadata
-            counts = [metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)]
-            self._refuse_other_columns(path, metadata.schema.to_arrow_schema())
-        start, groups, rows = 0, list[int](), 0
-        for group, count in enumerate(counts):
-            groups.append(group)
-            rows += count
-            if rows >= _FRAGMENT_ROWS or group == len(counts) - 1:
-                yield make(start=start, rows=rows, groups=tuple(groups))
-                start, groups, rows = start + rows, [], 0
-
-    def _refuse_other_columns(self, path: str, schema: Any) -> None:
-        held = {*schema.names, *self._constants(path)}
-        absent = [name for name in self.schema.names if name not in held]
-        if absent:
-            raise TableError(
-                f"{path} has no column {absent[0]!r}, which {self._paths[0]} has; the files of a scan have the same"
-                " columns"
-            )
-
-    def _constants(self, path: str) -> dict[str, Any]:
+    def _constants(self, file: StoredFile) -> dict[str, Any]:
         if self._base is None:
             return {}
-        folders = os.path.relpath(path, self._base).split(os.sep)[:-1]
+        folders = os.path.relpath(file.path, self._base).split(os.sep)[:-1]
         pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
         return {name: int(value) if value.isdecimal() else value for name, value in pairs}
 
-    def _read_schema(self, pyarrow: Any, path: str) -> Any:
-        if self._form == "parquet":
-            from pyarrow import parquet
+    def settle(self, names: Iterable[str]) -> None:
+        """Read all texts of columns, and find out what they are."""
+        unsettled = [name for name in names if name not in self._settled]
+        if not unsettled or not self._spelled:
+            raise OtherKind(next(iter(names)))
+        texts = {name: TextKind(self._kinds.get(name)) for name in unsettled}
+        types = dict.fromkeys(unsettled, text_type())
+        for file in self._files:
+            with name_file_in_errors(file.path):
+                for start, batch in open_source(file).batches(types, {}, BATCH_ROWS):
+                    for name, kind in texts.items():
+                        kind.add(batch.column(name), file, start)
+        with name_file_in_errors(self._files[0].path):
+            for name, kind in texts.items():
+                self._types[name], unit = kind.decide(name, self._locate)
+                if unit is not None:
+                    self._kinds[name] = unit
+        self._settled.update(unsettled)
+        self._fragments = None
 
-            with _open_file(pyarrow, self._filesystem, path) as raw:
-                return parquet.ParquetFile(raw).schema_arrow
-        if self._form == "feather":
-            with _open_file(pyarrow, self._filesystem, path) as raw, pyarrow.ipc.open_file(raw) as file:
-                return file.schema
-        if self._form == "rows":
-            return self._read_row_types(pyarrow, path)
-        probe = FileFragment(path, "csv", filesystem=self._filesystem, delimiter=self._delimiter)
-        with _open_csv(pyarrow, probe, None) as reader:
-            guessed = reader.schema
-        types = pyarrow.types
-        for one in guessed:
-            # what begins with whole numbers or with nothing may go on with others
-            declared, kind = self._kinds.get(one.name), one.type
-            if declared == "discrete":
-                kind = (
-                    pyarrow.int64()
-                    if types.is_integer(kind)
-                    else pyarrow.bool_()
-                    if types.is_boolean(kind)
-                    else pyarrow.string()
-                )
-            elif types.is_integer(kind) or types.is_null(kind) or declared == "continuous":
-                kind = pyarrow.float64()
-            self._csv_types[one.name] = kind
-        schema = pyarrow.schema(list(self._csv_types.items()))
-        # text is parsed into dictionaries, which takes less than half of the time
-        text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-        self._csv_types = {name: text if _is_text(types, kind) else kind for name, kind in self._csv_types.items()}
-        return schema
+    def _locate(self, file: StoredFile, row: int) -> str:
+        """Return the line of a row, in words, and the file where there are several."""
+        line = open_source(file).line_of(row)
+        return line if len(self._files) == 1 else f"{line} of {file.path}"
 
-    def _read_row_types(self, pyarrow: Any, path: str) -> Any:
-        """Return the schema that the first rows of a file tell."""
-        if self._filesystem is not None:
-            raise FormatError(f"{path}: files of this format are scanned on this machine; copy it here")
-        first = next(_read_rows(pyarrow, path, None, {}, BATCH_ROWS), None)
-        if first is None:
-            raise TableError(f"{path}: the file has no rows")
-        for one in first.schema:
-            declared, kind = self._kinds.get(one.name), one.type
-            number = pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_null(kind)
-            if number:
-                # what begins with whole numbers or with nothing may go on with others
-                kind = pyarrow.int64() if declared == "discrete" else pyarrow.float64()
-            self._csv_types[one.name] = kind
-        return pyarrow.schema(list(self._csv_types.items()))
+    def settle_texts(self, texts: Mapping[str, Sequence[str] | None]) -> bool:
+        """Find out what columns of text are that are more than states or dates, or have too many texts to tell; return
+        whether there were any.
+
+        Parameters
+        ----------
+        texts : mapping from column to its texts, None where they are too many
+        """
+        odd = [name for name, found in texts.items() if name not in self._settled and not self._are_plain(name, found)]
+        before = {name: (self._types[name], self._kinds.get(name)) for name in odd} if self._spelled else {}
+        if before:
+            self.settle(odd)
+        return any((self._types[name], self._kinds.get(name)) != kind for name, kind in before.items())
+
+    def _are_plain(self, name: str, texts: Sequence[str] | None) -> bool:
+        if texts is None:
+            return False
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                cells, _ = type_column(name, np.arange(len(texts)), texts, self._kinds.get(name))
+        except TableError:
+            return False
+        if cells.missing.any():
+            return False
+        return cells.unit is not None or all(isinstance(state, str) for state in cells.states or (0,))
+
+
+def decode_type(kind: Any) -> Any:
+    """Return the Arrow type of the values of a dictionary, or the type itself."""
+    import pyarrow
+
+    return kind.value_type if pyarrow.types.is_dictionary(kind) else kind
 
 
 def suffix_of(path: str) -> str:

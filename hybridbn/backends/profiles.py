@@ -15,12 +15,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.backends.base import FILE_BITS, Batch, Fragment, Task
-from hybridbn.backends.batches import REST, can_be_coded, read_numbers
+from hybridbn.backends.batches import REST, can_be_coded, read_moments, read_numbers
 from hybridbn.errors import TableError
 from hybridbn.fitting.counters import NumpyCounter
 from hybridbn.fitting.counting import Names
 from hybridbn.formats.tables.parquet_codes import StateCoder
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
+from hybridbn.formats.tables.text_blocks import shift_lines_in_errors
 from hybridbn.tables.adapters.arrow import kind_of_type
 from hybridbn.tables.cells import Cells, UnsupportedType, count_texts, label_codes
 from hybridbn.tables.columns import read_cells
@@ -178,12 +179,15 @@ class ProfileTask(Task):
     weights : str, optional
     families : tuple
         Columns that are to be counted jointly.
+    units : mapping from column to Unit
+        Columns of text that are dates or times.
     """
 
     schema: Any
     kinds: Mapping[str, str]
     weights: str | None = None
     families: tuple[Names, ...] = ()
+    units: Mapping[str, Unit] = field(default_factory=dict)
 
     @property
     def columns(self) -> Sequence[str]:  # type: ignore[override]
@@ -199,7 +203,12 @@ class ProfileTask(Task):
         return self._learn(fragment.batches(self.columns))
 
     def _learn(self, batches: Iterable[Batch]) -> Profile | None:
-        columns = {one.name: _open_column(one.name, one.type, self.kinds.get(one.name)) for one in self.schema}
+        columns = {
+            one.name: _Moments(one.name, self.units[one.name])
+            if one.name in self.units
+            else _open_column(one.name, one.type, self.kinds.get(one.name))
+            for one in self.schema
+        }
         tables: dict[Names, Values] = {}
         rows, weight, weights = 0, 0.0, None
         ends: dict[int, int] = {}
@@ -208,14 +217,8 @@ class ProfileTask(Task):
             ends[file] = place + batch.data.num_rows
             if self.weights is not None:
                 weights = np.nan_to_num(read_numbers(self.weights, batch.data.column(self.weights)))
-            try:
+            with shift_lines_in_errors(-1, place, "row"):
                 codes = {name: column.add(batch, weights) for name, column in columns.items()}
-            except UnsupportedType:
-                raise
-            except TableError as error:
-                if not batch.first:
-                    raise
-                raise TableError(f"{error} (rows are counted from row {batch.first} of the scan)") from None
             rows += batch.data.num_rows
             weight += float(batch.data.num_rows if weights is None else weights.sum())
             counted = self._count(tables, columns, codes, weights)
@@ -382,13 +385,7 @@ class _Numbers(_OpenColumn):
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
         column = batch.data.column(self.name)
-        if self.kind in _NUMBERS:
-            values = read_numbers(self.name, column)
-        else:
-            cells = read_cells(self.name, import_pyarrow().chunked_array([column]), self.declared)
-            values, unit = cells.array, cells.unit
-            if unit is not None:
-                self.unit = unit if self.unit is None else replace(unit, step=min(unit.step, self.unit.step))
+        values = self._read(column)
         if not len(values):
             return None
         if column.null_count == len(values) or (holes := int(np.isnan(values).sum())) == len(values):
@@ -401,8 +398,29 @@ class _Numbers(_OpenColumn):
             self.low, self.high = min(self.low, float(low(counted))), max(self.high, float(high(counted)))
         return None
 
+    def _read(self, column: Any) -> Values:
+        if self.kind in _NUMBERS:
+            return read_numbers(self.name, column)
+        cells = read_cells(self.name, import_pyarrow().chunked_array([column]), self.declared)
+        if cells.unit is not None:
+            self.unit = replace(cells.unit, step=min(cells.unit.step, (self.unit or cells.unit).step))
+        return cells.array
+
     def tally(self) -> ColumnTally:
         return ColumnTally(self.missing, None, 0, self.low, self.high, integer=self.kind == "integer", unit=self.unit)
+
+
+class _Moments(_Numbers):
+    """Dates or times in text, of a unit that is known."""
+
+    def __init__(self, name: str, unit: Unit) -> None:
+        super().__init__(name, "text", None)
+        self.unit = unit
+
+    def _read(self, column: Any) -> Values:
+        values = read_moments(column, Continuous(self.name, unit=self.unit))
+        assert values is not None
+        return values
 
 
 def _open_column(name: str, kind: Any, declared: Any) -> _OpenColumn:

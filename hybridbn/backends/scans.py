@@ -32,7 +32,10 @@ from hybridbn.backends.transformed import (
     write_batches,
 )
 from hybridbn.errors import TableError, warn_user
+from hybridbn.formats.tables.base import OtherKind
+from hybridbn.formats.tables.columnar import is_text
 from hybridbn.tables import Table
+from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.rows import Item, Result, Rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -62,17 +65,38 @@ class Passes:
 
     @functools.cached_property
     def profile(self) -> Profile:
-        """What the first pass tells."""
+        """What the first pass tells; it is repeated where the columns turn out to be others than their first cells
+        told.
+        """
+        while True:
+            try:
+                profile = refuse_no_rows(self.learn(self._make_profile_task()), self.source.shown)
+            except OtherKind as error:
+                self.source.settle([error.name])
+                continue
+            if not self.source.settle_texts(self._list_texts(profile)):
+                break
+        if self.weights is not None and not 0 < profile.weight < np.inf:
+            raise TableError(f"the weights sum to {profile.weight}; at least one must be positive, and the sum finite")
+        return profile
+
+    def _make_profile_task(self) -> ProfileTask:
         wanted = {*self.names, *([] if self.weights is None else [self.weights])}
         schema = import_schema([one for one in self.source.schema if one.name in wanted])
         kinds = {name: kind for name, kind in self.kinds.items() if name in wanted}
         if self.weights is not None:
             kinds[self.weights] = "continuous"
-        task = ProfileTask(schema, kinds, self.weights, tuple(self.families))
-        profile = refuse_no_rows(self.learn(task), self.source.shown)
-        if self.weights is not None and not 0 < profile.weight < np.inf:
-            raise TableError(f"the weights sum to {profile.weight}; at least one must be positive, and the sum finite")
-        return profile
+        units = {name: unit for name, unit in self.source.units.items() if name in wanted}
+        return ProfileTask(schema, kinds, self.weights, tuple(self.families), units)
+
+    def _list_texts(self, profile: Profile) -> dict[str, Sequence[str] | None]:
+        """Return the texts of columns of text, None where they are too many to be listed."""
+        tallies = {name: tally for name, tally in profile.columns.items() if tally.counts is not None}
+        return {
+            name: None if tally.lost else [str(text) for text in tally.counts or ()]
+            for name, tally in tallies.items()
+            if is_text(self.source.schema.field(name).type)
+        }
 
     @functools.cached_property
     def offsets(self) -> dict[int, int]:
@@ -91,6 +115,8 @@ class Passes:
                 kind = self.source.schema.field(name).type
                 declared = self.kinds.get(name) if name in self.declared else None
                 variables[name] = make_variable(name, tally, kind, declared, note, self.most_states)
+        named = [(name, one.states) for name, one in variables.items() if isinstance(one, Discrete)]
+        warn_of_look_alikes(named)
         cut = [name for name, one in variables.items() if isinstance(one, Discrete) and one.states[-1:] == (REST,)]
         if cut:
             warn_user(
@@ -414,6 +440,7 @@ class Scan(Rows):
         [2]
         """
         columns = [*self._chosen, *([] if self.passes.weights is None else [self.passes.weights])]
+        _ = self.passes.profile  # which refuses what is wrong before any row is given
         yield from self.passes.backend.answer(_ReadTask(columns), self.passes.source)
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False, **options: Any) -> None:

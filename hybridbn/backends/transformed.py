@@ -25,6 +25,7 @@ from hybridbn.formats.tables.pyarrow_checks import import_pyarrow
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
+from hybridbn.units import Unit
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [
@@ -82,14 +83,27 @@ class TransformedSource(Source):
     function: Callable[[int, Any], Any]
     shown: str
     notes: Mapping[str, Mapping[str, Any]]
-    schema: Any
 
     def __init__(
         self, real: Source, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), keep_observed: bool = False
     ) -> None:
         self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes
         self.file = real.file if keep_observed else None
-        self.schema = import_pyarrow().schema([*({one.name: one for one in (*real.schema, *fields)}.values())])
+        self._fields = tuple(fields)
+
+    @property
+    def schema(self) -> Any:
+        """The columns, those of other types and the added ones included."""
+        return import_pyarrow().schema([*({one.name: one for one in (*self.real.schema, *self._fields)}.values())])
+
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """The units of columns of text that are dates or times."""
+        return self.real.units
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Find out what columns are of which the first cells told otherwise."""
+        self.real.settle(names)
 
     def fragments(self) -> Sequence[Fragment]:
         """Return the fragments of the real source, with what their batches become."""

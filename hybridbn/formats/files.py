@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import contextlib
 import errno
 import glob
@@ -12,6 +13,7 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -19,6 +21,7 @@ from hybridbn.errors import FormatError
 
 __all__ = [
     "NameTaken",
+    "StoredFile",
     "is_own",
     "is_packed",
     "open_unpacked",
@@ -45,6 +48,55 @@ _TABLE_INFLATED = 16 << 20
 
 _MOST_LINKS = 40
 """So many links may lead from one to the next, as Linux has it."""
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    """A file on this machine or in an object store, which any process can open.
+
+    Attributes
+    ----------
+    path : str
+    filesystem : pyarrow.fs.FileSystem, optional
+        By default that of this machine.
+    """
+
+    path: str
+    filesystem: Any = None
+
+    @classmethod
+    def of(cls, file: StoredFile | str | os.PathLike[str]) -> StoredFile:
+        """Return a file that may be given by its path."""
+        return file if isinstance(file, StoredFile) else cls(os.fspath(file))
+
+    def open(self) -> IO[bytes]:
+        """Open the file for reading, and unpack it if it is packed with gzip, or by its suffix with bzip2 or zstd."""
+        name = self.path.lower()
+        if name.endswith(".zst"):
+            import pyarrow
+
+            return cast(IO[bytes], pyarrow.CompressedInputStream(self.open_packed(), "zstd"))
+        raw: Any = self.open_packed()
+        mark = raw.read(2)
+        raw.seek(0)
+        if mark != b"\x1f\x8b" and not name.endswith(".bz2"):
+            return cast(IO[bytes], raw)
+        held = raw if self.filesystem is not None else self.path
+        if self.filesystem is None:
+            raw.close()
+        return cast(IO[bytes], bz2.open(held) if name.endswith(".bz2") else gzip.open(held))
+
+    def open_packed(self) -> Any:
+        """Open the file for reading as it is."""
+        return open(self.path, "rb") if self.filesystem is None else self.filesystem.open_input_file(self.path)
+
+    def state(self) -> tuple[Any, ...]:
+        """Return what changes when the file is changed."""
+        if self.filesystem is None:
+            status = os.stat(self.path)
+            return status.st_size, status.st_mtime_ns, status.st_ino
+        info = self.filesystem.get_file_info(self.path)
+        return info.size, info.mtime_ns
 
 
 class NameTaken(FileExistsError):

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.time_patterns import PatternFinder, parse
+from hybridbn.time_patterns import PatternFinder, parse, parse_all
 from hybridbn.units import DAY, Unit, UnitKind, count_days, count_one_day, is_time_like, unit_of_pattern
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
 
@@ -290,7 +290,9 @@ def count_texts(
     if not occurring or len(occurring) < len(texts):
         return None
     if strict and unit is not None and unit.pattern is not None:
-        days = [_parse_strictly(name, codes, code, text, unit) for code, text in enumerate(occurring)]
+        days = parse_all(unit.pattern, occurring) or [
+            _parse_strictly(name, codes, code, text, unit) for code, text in enumerate(occurring)
+        ]
     else:
         finder = PatternFinder(None if unit is None else unit.pattern)
         if not finder.add(occurring) or finder.pattern is None:

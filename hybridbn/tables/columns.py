@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -44,6 +44,7 @@ __all__ = [
     "column_kind",
     "describe_look_alikes",
     "find_imported",
+    "list_states",
     "read_as_variable",
     "read_cells",
     "read_column",
@@ -309,14 +310,16 @@ def check_states(column: Column) -> Column:
     return column
 
 
-def warn_of_look_alikes(columns: Iterable[Column]) -> None:
-    """Warn once for all columns of states that look the same to a reader."""
-    descriptions = [
-        text
-        for column in columns
-        if column.is_read and column.cells.states
-        if (text := describe_look_alikes(column.name, column.cells.states)) is not None
-    ]
+def list_states(columns: Iterable[Column]) -> Iterator[tuple[str, tuple[Hashable, ...]]]:
+    """Give the names and states of columns that were read."""
+    for column in columns:
+        if column.is_read and column.cells.states:
+            yield column.name, column.cells.states
+
+
+def warn_of_look_alikes(columns: Iterable[tuple[str, Iterable[Hashable]]]) -> None:
+    """Warn once for all columns of states, given with their names, that look the same to a reader."""
+    descriptions = [text for name, states in columns if (text := describe_look_alikes(name, states)) is not None]
     if descriptions:
         warn_user(
             f"states that look alike are kept apart; clean them if they mean the same: {'; '.join(descriptions)}",

@@ -17,6 +17,7 @@ from hybridbn.tables.columns import (
     Column,
     ColumnSource,
     check_states,
+    list_states,
     read_as_variable,
     read_column,
     read_usable_columns,
@@ -112,7 +113,7 @@ class Table(Rows):
             for name, values in frame.columns.items():
                 column = read_column(name, values, kinds.get(name))
                 self._columns[name] = check_states(column) if column.is_read else column
-            warn_of_look_alikes(self._columns.values())
+            warn_of_look_alikes(list_states(self._columns.values()))
         else:
             for variable in _check_variables(variables, kinds):
                 if variable.name in frame.columns:
@@ -160,7 +161,7 @@ class Table(Rows):
         if not stateless:
             columns = [check_states(column) for column in columns]
         rows = len(columns[0].cells.array)
-        warn_of_look_alikes(columns)
+        warn_of_look_alikes(list_states(columns))
         return cls._of(columns, Frame("pandas", {}, rows), check_weights(weights, rows))
 
     @classmethod

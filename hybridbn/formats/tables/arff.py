@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.files import check_encoding
+from hybridbn.formats.files import StoredFile, check_encoding
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.formats.tables.text_blocks import (
     Change,
@@ -92,9 +92,9 @@ class Arff(FileFormat):
         """Read a file."""
         return _read(file, wanted, encoding)
 
-    def source(self, path: Path, shown: str, suffix: str) -> ArffSource:  # type: ignore[override]
+    def source(self, file: Path | StoredFile, shown: str, suffix: str) -> ArffSource:  # type: ignore[override]
         """Open a file that is read in blocks."""
-        return ArffSource(path, shown)
+        return ArffSource(file, shown)
 
     def writer(  # type: ignore[override]
         self,
@@ -408,9 +408,9 @@ class ArffSource(TextSource):
 
     textual = True
 
-    def __init__(self, path: Path, shown: str) -> None:
-        super().__init__(path, shown, make_line_splitter(b"%"), ArffBlock)
-        with self._open() as stream:
+    def __init__(self, file: Path | StoredFile, shown: str) -> None:
+        super().__init__(file, shown, make_line_splitter(b"%"), ArffBlock)
+        with self.file.open() as stream:
             head = list(_read_until_data(stream))
         self.header: bytes = b"".join(head)
         self.header_lines: int = len(head)

@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
+import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, TypeAlias
@@ -22,13 +23,13 @@ from typing import IO, Any, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError
-from hybridbn.formats.files import is_packed, open_unpacked
+from hybridbn.errors import FormatError, TableError
+from hybridbn.formats.files import StoredFile, is_packed, open_unpacked
 from hybridbn.formats.tables.row_encoding import decode_rows, encode_rows
 from hybridbn.formats.tables.typed_columns import DeclaredKind, ReadColumns, WantedColumns, type_objects
 from hybridbn.registry import Registered, Registry
 from hybridbn.tables import Table
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
@@ -40,6 +41,7 @@ __all__ = [
     "FileWriter",
     "Fills",
     "Kinds",
+    "OtherKind",
     "Spell",
     "TableBlock",
     "TableFormat",
@@ -48,6 +50,7 @@ __all__ = [
     "cell_values",
     "fields_of",
     "kind_of_states",
+    "name_file_in_errors",
     "names",
     "suffixes",
 ]
@@ -61,6 +64,8 @@ Fills: TypeAlias = Mapping[str, tuple[NDArray[np.intp], list[Any]]]
 Spell: TypeAlias = Callable[[str, Any], str]
 """From a column's name and a value to the text that stands for it, without quotes."""
 
+ROWS_OF_BATCH = 1 << 17
+"""The types of columns are told by so many rows at a time."""
 ROWS = 5_000
 """So many rows of a table are written as one part."""
 
@@ -173,6 +178,61 @@ class TableSource(ABC):
     def is_unchanged(self) -> bool:
         """Tell whether the content is still that of the beginning."""
 
+    @property
+    def notes(self) -> Mapping[str, Mapping[str, Any]]:
+        """What hybridbn noted about columns when it wrote the table: "kind", "states", "declared", "ordered"."""
+        return {}
+
+    def types(self, kinds: Kinds) -> dict[str, Any]:
+        """Return the Arrow types of the columns: as the first rows tell, or all rows where any may have more columns.
+
+        Parameters
+        ----------
+        kinds : mapping from column to its declared kind
+        """
+        types: dict[str, Any] = {}
+        for block in self.blocks(ROWS_OF_BATCH):
+            declared = {name: kind for name, kind in kinds.items() if name in self.names}
+            for name, column in _as_arrow(block.cells(self.names, declared)).items():
+                types[name] = _join_types(name, types.get(name), _open_type(column.type, kinds.get(name)))
+            if self.knows_names:
+                break
+        return {name: _choose_number() if kind is None else kind for name, kind in types.items()}
+
+    def divide(self, rows: int) -> Iterator[tuple[int, int | None, Any]]:
+        """Give parts of about so many rows that can be read by themselves: the first row, the number of rows, and what
+        `batches` takes.
+        """
+        yield 0, None, None
+
+    def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
+        """Give columns as Arrow record batches, each with the number of its first row.
+
+        Parameters
+        ----------
+        types : mapping from column to its Arrow type
+            Cells of another kind raise `OtherKind`.
+        kinds : mapping from column to its declared kind
+            Also of columns of text that are dates or times: their unit.
+        rows : int
+            About so many rows are in a batch.
+        part : optional
+            One of those that `divide` gives; by default all.
+        """
+        import pyarrow
+
+        declared: dict[str, Any] = {
+            name: "continuous" if pyarrow.types.is_floating(kind) else "discrete"
+            for name, kind in types.items()
+            if not pyarrow.types.is_temporal(kind)
+        }
+        for block in self.blocks(rows):
+            columns = _as_arrow(block.cells(list(types), declared))
+            empty = {name: pyarrow.nulls(block.rows, kind) for name, kind in types.items() if name not in columns}
+            held = {name: cast_column(column, types[name]) for name, column in columns.items()} | empty
+            table = pyarrow.table({name: held[name] for name in types}).combine_chunks()
+            yield from ((block.start, batch) for batch in table.to_batches())
+
     def line_of(self, row: int) -> str:
         """Return where a row stands, in words."""
         return f"row {row}"
@@ -182,29 +242,103 @@ class TableSource(ABC):
         return self.fields.get(name, Field(name, "text" if self.textual else "other"))
 
 
+@contextmanager
+def name_file_in_errors(shown: str, shift: int = 0) -> Iterator[None]:
+    """Put the name of a file in front of errors that come from reading it, and shift the rows that they name."""
+    try:
+        yield
+    except OtherKind:
+        raise
+    except (TableError, FormatError) as error:
+        text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + shift}", str(error)) if shift else str(error)
+        if shown not in text:
+            text = f"{shown}: {text}"
+        elif not shift:
+            raise
+        if isinstance(error, UnsupportedType):
+            raise UnsupportedType(text, error.reason) from error.__cause__
+        raise type(error)(text) from error.__cause__
+
+
+class OtherKind(TableError):
+    """A column holds cells of another kind than its first ones told; all of its cells tell of which."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"column {self.name!r} begins with values of one kind and goes on with others; scan the file again"
+
+
+def _as_arrow(cells: Mapping[str, Cells]) -> dict[str, Any]:
+    """Return columns of Arrow; only states that a type declares make dictionaries."""
+    table = Table.from_cells(dict(cells), stateless=True).to_arrow()
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    return {name: columns[name] if cells[name].declared else decode_column(columns[name]) for name in columns}
+
+
+def decode_column(column: Any) -> Any:
+    """Return an Arrow column without a dictionary."""
+    import pyarrow
+
+    return column.cast(column.type.value_type) if pyarrow.types.is_dictionary(column.type) else column
+
+
+def cast_column(column: Any, kind: Any) -> Any:
+    """Return an Arrow column of another type."""
+    import pyarrow
+
+    if column.type == kind:
+        return column
+    if pyarrow.types.is_dictionary(kind):
+        return decode_column(column).cast(kind.value_type).dictionary_encode().cast(kind)
+    return decode_column(column).cast(kind)
+
+
+def _open_type(kind: Any, declared: Any) -> Any:
+    """Return the type of a column that begins with cells of a type: whole numbers may go on with others."""
+    import pyarrow
+
+    types = pyarrow.types
+    if types.is_null(kind):
+        return None
+    if types.is_integer(kind) or types.is_floating(kind):
+        return pyarrow.int64() if declared == "discrete" else pyarrow.float64()
+    return kind
+
+
+def _choose_number() -> Any:
+    """Return the type of columns without any value so far."""
+    import pyarrow
+
+    return pyarrow.float64()
+
+
+def _join_types(name: str, before: Any, then: Any) -> Any:
+    if before is None or then is None or before == then:
+        return then if before is None else before
+    raise OtherKind(name)
+
+
 class FileSource(TableSource):
     """A table in a file, which must not change while it is read."""
 
-    path: Path
+    file: StoredFile
     shown: str
 
-    def __init__(self, path: Path, shown: str) -> None:
-        self.path, self.shown = path, shown
-        self._state = _file_state(path)
+    def __init__(self, file: Path | StoredFile, shown: str) -> None:
+        self.file, self.shown = StoredFile.of(file), shown
+        self._state = self.file.state()
 
     def digest(self) -> str:
         """Return a hash of the file."""
-        with open(self.path, "rb") as file:
+        with self.file.open_packed() as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
     def is_unchanged(self) -> bool:
         """Tell whether the file is the same as in the beginning."""
-        return _file_state(self.path) == self._state
-
-
-def _file_state(path: Path) -> tuple[int, int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns, status.st_ino
+        return self.file.state() == self._state
 
 
 class WholeSource(FileSource):
@@ -214,8 +348,12 @@ class WholeSource(FileSource):
     suffix: str
     options: Mapping[str, Any]
 
-    def __init__(self, form: FileFormat, path: Path, shown: str, suffix: str, options: Mapping[str, Any]) -> None:
-        super().__init__(path, shown)
+    def __init__(
+        self, form: FileFormat, file: Path | StoredFile, shown: str, suffix: str, options: Mapping[str, Any]
+    ) -> None:
+        super().__init__(file, shown)
+        if self.file.filesystem is not None:
+            raise FormatError(f"{shown}: files of this format are read on this machine; copy it here")
         self.form, self.suffix, self.options = form, suffix, options
         self.table: Table = self._read(WantedColumns())
         self.names: list[str] = list(self.table.names)
@@ -223,8 +361,8 @@ class WholeSource(FileSource):
         self._kinds: dict[str, Any] = {}
 
     def _read(self, wanted: WantedColumns) -> Table:
-        file = open_unpacked(self.path) if is_packed(self.path) else self.path
-        read = self.form.read(file, wanted, self.suffix, **self.options)
+        path = Path(self.file.path)
+        read = self.form.read(open_unpacked(path) if is_packed(path) else path, wanted, self.suffix, **self.options)
         return Table.from_cells(read.cells, sources=read.sources, stateless=True)
 
     def read_as(self, kinds: Kinds) -> Table:
@@ -493,8 +631,6 @@ class FileFormat(TableFormat, Registered, ABC):
         Whether files are text in an encoding; those that are read in blocks are in UTF-8.
     options : tuple of str
         What `source` takes from the options of the command line.
-    scan_form : str
-        How a scan reads files: by pyarrow as "parquet", "feather" or "csv", or as "rows" by `source`.
     unwritable : str
         Why no table is written in this format.
     """
@@ -504,7 +640,6 @@ class FileFormat(TableFormat, Registered, ABC):
     packable: ClassVar[bool] = False
     text: ClassVar[bool] = False
     options: ClassVar[tuple[str, ...]] = ()
-    scan_form: ClassVar[str] = "rows"
     unwritable: ClassVar[str] = ""
     registry: ClassVar[Registry[FileFormat]] = Registry("suffix", "hybridbn.formats.tables", "suffixes", instances=True)
 
@@ -512,9 +647,9 @@ class FileFormat(TableFormat, Registered, ABC):
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
         """Read the wanted columns of a whole file; formats may have options of their own."""
 
-    def source(self, path: Path, shown: str, suffix: str, **options: Any) -> TableSource:
+    def source(self, file: Path | StoredFile, shown: str, suffix: str, **options: Any) -> TableSource:
         """Open a file that is read in blocks; messages call it `shown`."""
-        return WholeSource(self, path, shown, suffix, options)
+        return WholeSource(self, file, shown, suffix, options)
 
     def writer(
         self,

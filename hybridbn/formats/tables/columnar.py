@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import decimal
+import functools
 import io
 import json
 import math
-import os
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -17,6 +17,7 @@ from typing import IO, Any, ClassVar
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
+from hybridbn.formats.files import StoredFile
 from hybridbn.formats.tables.base import (
     Field,
     FileFormat,
@@ -46,6 +47,7 @@ __all__ = [
     "Feather",
     "Parquet",
     "index_columns",
+    "is_text",
     "read_notes",
 ]
 
@@ -79,16 +81,24 @@ class _Columnar(FileFormat):
         """Return the wanted columns as an Arrow table, and the schema of the file."""
 
     @abstractmethod
-    def open_batches(self, path: Path) -> AbstractContextManager[Any]:
-        """Open a file for reading a part at a time."""
+    def open_batches(self, data: Any, texts: Sequence[str] = ()) -> AbstractContextManager[Any]:
+        """Open a file for reading a part at a time; columns of `texts` may come as dictionaries."""
+
+    @abstractmethod
+    def divide(self, file: Any, rows: int) -> Iterator[tuple[int, int | None, Any]]:
+        """Give parts of an opened file: the first row, the number of rows, and what `read_part` takes."""
+
+    @abstractmethod
+    def read_part(self, file: Any, names: list[str], rows: int, part: Any) -> Iterator[Any]:
+        """Give columns of a part of an opened file as batches of at most so many rows, None for the whole file."""
 
     @abstractmethod
     def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
         """Give the batches of an opened file, of at most `rows` rows where it matters, without the first rows."""
 
-    def source(self, path: Path, shown: str, suffix: str) -> ArrowSource:  # type: ignore[override]
+    def source(self, file: Path | StoredFile, shown: str, suffix: str) -> ArrowSource:  # type: ignore[override]
         """Open a file that is read in blocks."""
-        return ArrowSource(self, path, shown)
+        return ArrowSource(self, file, shown)
 
     def writer(  # type: ignore[override]
         self, fields: Sequence[Field], suffix: str, *, origin: TableSource | None = None, counter: str | None = None
@@ -130,7 +140,6 @@ class Parquet(_Columnar):
     """Parquet files."""
 
     title = "Parquet"
-    scan_form = "parquet"
     position = 3
     suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
     names: ClassVar[tuple[str, ...]] = ("parquet",)
@@ -141,9 +150,7 @@ class Parquet(_Columnar):
         schema = parquet.ParquetFile(data).schema_arrow
         names = _choose_columns(schema, wanted)
         types = pyarrow.types
-        texts = [
-            n for n in names if types.is_string(schema.field(n).type) or types.is_large_string(schema.field(n).type)
-        ]
+        texts = [name for name in names if is_text(schema.field(name).type)]
         data.seek(0)
         # Text that the file holds as a dictionary is taken as one: building strings would cost more than all the rest.
         # A column of a row group is read piece by piece, which takes half the time and memory.
@@ -157,12 +164,27 @@ class Parquet(_Columnar):
         return pyarrow.table({name: columns[name] if name in columns else table[name] for name in names}), schema
 
     @contextlib.contextmanager
-    def open_batches(self, path: Path) -> Iterator[Any]:
-        """Open a file."""
+    def open_batches(self, data: Any, texts: Sequence[str] = ()) -> Iterator[Any]:
+        """Open a file; a column is read piece by piece."""
         from pyarrow import parquet
 
-        with parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        with parquet.ParquetFile(data, read_dictionary=list(texts), pre_buffer=False, buffer_size=1 << 20) as file:
             yield file
+
+    def divide(self, file: Any, rows: int) -> Iterator[tuple[int, int | None, Any]]:
+        """Give row groups, small ones together."""
+        start, groups, count = 0, list[int](), 0
+        for group in range(file.metadata.num_row_groups):
+            groups.append(group)
+            count += file.metadata.row_group(group).num_rows
+            if count >= rows or group == file.metadata.num_row_groups - 1:
+                yield start, count, tuple(groups)
+                start, groups, count = start + count, [], 0
+
+    def read_part(self, file: Any, names: list[str], rows: int, part: Any) -> Iterator[Any]:
+        """Give columns of row groups."""
+        groups = list(range(file.num_row_groups)) if part is None else list(part)
+        yield from file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
 
     def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
         """Give the batches of row groups; groups that are skipped as a whole are not read."""
@@ -190,7 +212,6 @@ class Feather(_Columnar):
     """Feather files, which are Arrow's own."""
 
     title = "Feather"
-    scan_form = "feather"
     position = 4
     suffixes: ClassVar[tuple[str, ...]] = (".feather", ".arrow")
     names: ClassVar[tuple[str, ...]] = ("feather",)
@@ -203,12 +224,23 @@ class Feather(_Columnar):
         return table.select(_choose_columns(table.schema, wanted)), table.schema
 
     @contextlib.contextmanager
-    def open_batches(self, path: Path) -> Iterator[Any]:
+    def open_batches(self, data: Any, texts: Sequence[str] = ()) -> Iterator[Any]:
         """Open a file."""
         import pyarrow
 
-        with pyarrow.OSFile(os.fspath(path)) as raw, pyarrow.ipc.open_file(raw) as file:
+        with pyarrow.ipc.open_file(data) as file:
             yield file
+
+    def divide(self, file: Any, rows: int) -> Iterator[tuple[int, int | None, Any]]:
+        """Give the file as a whole."""
+        yield 0, None, None
+
+    def read_part(self, file: Any, names: list[str], rows: int, part: Any) -> Iterator[Any]:
+        """Give columns of the file's own batches, large ones in pieces."""
+        for number in range(file.num_record_batches):
+            whole = file.get_batch(number).select(names)
+            for start in range(0, max(whole.num_rows, 1), rows):
+                yield whole.slice(start, rows)
 
     def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
         """Give the file's own batches."""
@@ -224,6 +256,12 @@ class Feather(_Columnar):
         from pyarrow import feather
 
         feather.write_feather(table, file)
+
+
+def is_text(kind: Any) -> bool:
+    """Tell whether an Arrow type is one of text."""
+    types = import_pyarrow().types
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def _skip_rows(batches: Iterable[Any], skip: int) -> Iterator[Any]:
@@ -353,32 +391,61 @@ class ArrowSource(FileSource):
     Attributes
     ----------
     schema : Arrow schema
-    noted : dict
-        What was noted about columns when hybridbn wrote the file.
     """
 
     form: _Columnar
     pyarrow: Any
 
-    def __init__(self, form: _Columnar, path: Path, shown: str) -> None:
-        super().__init__(path, shown)
+    def __init__(self, form: _Columnar, file: Path | StoredFile, shown: str) -> None:
+        super().__init__(file, shown)
         self.form, self.pyarrow = form, import_pyarrow()
-        with self._open() as file:
-            self.schema: Any = file.schema_arrow if isinstance(form, Parquet) else file.schema
+        with self._open() as opened:
+            self.schema: Any = opened.schema_arrow if isinstance(form, Parquet) else opened.schema
         self.names: list[str] = WantedColumns().names(list(self.schema.names))
         # pandas' index stands beside the data
         self.frame_index: frozenset[str] = frozenset(index_columns(self.schema.metadata))
         self.index: frozenset[str] = self.frame_index
-        self.noted: dict[str, dict[str, Any]] = read_notes(self.schema.metadata)
         types = self.pyarrow.types
         self.fields: Mapping[str, Field] = {
             f.name: Field(f.name, kind_of_type(types, f.type), limits=limits_of_type(f.type)) for f in self.schema
         }
 
     @contextlib.contextmanager
-    def _open(self) -> Iterator[Any]:
-        with report_damage(self.form.title), self.form.open_batches(self.path) as file:
+    def _open(self, texts: Sequence[str] = ()) -> Iterator[Any]:
+        path, filesystem = self.file.path, self.file.filesystem
+        with (
+            report_damage(self.form.title),
+            self.pyarrow.OSFile(path) if filesystem is None else filesystem.open_input_file(path) as data,
+            self.form.open_batches(data, texts) as file,
+        ):
             yield file
+
+    @functools.cached_property
+    def notes(self) -> Mapping[str, Mapping[str, Any]]:
+        """What hybridbn noted about columns when it wrote the file."""
+        return read_notes(self.schema.metadata)
+
+    def types(self, kinds: Kinds) -> dict[str, Any]:
+        """Return the types of the columns, without those of pandas' index."""
+        return {field.name: field.type for field in self.schema if field.name not in self.index}
+
+    def divide(self, rows: int) -> Iterator[tuple[int, int | None, Any]]:
+        """Give parts of the file that are read by themselves."""
+        with self._open() as file:
+            yield from self.form.divide(file, rows)
+
+    def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
+        """Give columns as they are in the file; text that it holds as a dictionary is taken as one."""
+        texts = [name for name in types if is_text(self.schema.field(name).type)]
+        start = 0
+        with self._open(texts) as file:
+            for batch in map(validate, self.form.read_part(file, list(types), rows, part)):
+                with shift_lines_in_errors(-1, start, "row"):
+                    for name, column in zip(types, batch.columns, strict=True):
+                        if self.pyarrow.types.is_floating(column.type):
+                            read_cells(name, column)  # which refuses infinite numbers
+                yield start, batch
+                start += batch.num_rows
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[ArrowBlock]:
         """Give blocks of so many rows."""
@@ -393,12 +460,12 @@ class ArrowSource(FileSource):
                     count += part.num_rows
                     begin += part.num_rows
                     if count == size:
-                        yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.noted)
+                        yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.notes)
                         start, count, held = start + size, 0, []
                 if start >= self.span.stop:
                     return
         if count:
-            yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.noted)
+            yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.notes)
 
 
 class ArrowBlock(TableBlock):

@@ -324,7 +324,7 @@ class RowSource(TextSource):
         kinds |= dict.fromkeys(relation.truths, "bool")
         super().__init__(path, shown, make_line_splitter(), RowBlock)
         self.names, self.header_lines = names, 1
-        with self._open() as stream:
+        with self.file.open() as stream:
             self.header: bytes = stream.readline()
         self.truths: frozenset[str] = relation.truths
         self.fields: Mapping[str, Field] = {

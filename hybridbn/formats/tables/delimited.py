@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, ClassVar, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
-from hybridbn.formats.tables.delimited_scanner import Scanner, encode_columns, read_text_bytes
+from hybridbn.formats.files import StoredFile
+from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, OtherKind, Spell, TableSource
+from hybridbn.formats.tables.delimited_scanner import Scanner, check_text, encode_columns, read_text_bytes
 from hybridbn.formats.tables.text_blocks import (
     Change,
     TextBlock,
@@ -27,20 +28,44 @@ from hybridbn.formats.tables.text_blocks import (
     report_damaged_gzip,
     shift_lines_in_errors,
 )
-from hybridbn.formats.tables.typed_columns import NUMBER, ReadColumns, WantedColumns, name_lines_for_rows, type_texts
+from hybridbn.formats.tables.typed_columns import (
+    NUMBER,
+    DeclaredKind,
+    ReadColumns,
+    WantedColumns,
+    name_lines_for_rows,
+    parse_states,
+    type_texts,
+)
 from hybridbn.tables.adapters.arrow import decode_dictionary
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.time_patterns import PatternFinder
+from hybridbn.units import Unit, unit_of_pattern
 
-__all__ = ["MISSING", "Delimited", "replace_comma", "suggest_delimiter"]
+__all__ = [
+    "MISSING",
+    "Delimited",
+    "DelimitedSource",
+    "TextKind",
+    "replace_comma",
+    "suggest_delimiter",
+    "text_type",
+    "type_column",
+    "type_of_states",
+]
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
 
+_REMEDY = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
+_BLOCK = 1 << 23
+"""Blocks of records have about so many bytes at most."""
 _SAMPLE = 1 << 16
 _COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _HEAD = 1 << 16
+_MOST_TEXTS = 10_000
+"""So many texts tell of what kind a column is."""
 _MOST_HEAD = 1 << 28
 
 
@@ -48,7 +73,6 @@ class Delimited(FileFormat):
     """Cells between commas or tabs."""
 
     title = "CSV"
-    scan_form = "csv"
     position = 1
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".tab")
     names: ClassVar[tuple[str, ...]] = ("csv", "tsv")
@@ -71,11 +95,12 @@ class Delimited(FileFormat):
         engine: str | None = None,
     ) -> ReadColumns:
         """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does."""
-        return _read(file, wanted, _check_delimiter(delimiter, suffix), missing, encoding, decimal, engine)
+        separator = _check_delimiter(delimiter, suffix)
+        return _read(file, wanted, separator, missing, encoding, decimal, engine, guessed=delimiter is None)
 
     def source(  # type: ignore[override]
         self,
-        path: Path,
+        file: Path | StoredFile,
         shown: str,
         suffix: str,
         *,
@@ -84,7 +109,7 @@ class Delimited(FileFormat):
         decimal: str = ".",
     ) -> DelimitedSource:
         """Open a file that is read in blocks."""
-        return DelimitedSource(path, shown, suffix, delimiter, missing, decimal)
+        return DelimitedSource(file, shown, suffix, delimiter, missing, decimal)
 
     def writer(  # type: ignore[override]
         self,
@@ -112,6 +137,8 @@ def _read(
     encoding: str = "utf-8",
     decimal: str = ".",
     engine: str | None = None,
+    *,
+    guessed: bool = False,
 ) -> ReadColumns:
     if decimal not in (".", ","):
         raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
@@ -119,12 +146,8 @@ def _read(
     data = read_text_bytes(file, encoding)
     scanner = Scanner(data, separator)
     header, sample, whole = scanner.read_beginning(_SAMPLE)
-    try:
-        names = wanted.names(header)
-    except TableError as error:
-        raise TableError(f"{error}{suggest_delimiter(header, separator)}") from None
-    remedy = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
-    rules = _Rules(wanted, markers, remedy, decimal)
+    names = _choose_names(wanted, header, separator, guessed)
+    rules = _Rules(wanted, markers, _REMEDY, decimal)
     arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
     try:
         if arrow is None:
@@ -156,6 +179,18 @@ def _check_delimiter(delimiter: str | None, suffix: str) -> str:
     if len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0':
         raise TableError(f"a delimiter must be one ASCII character other than a quote or line end, not {separator!r}")
     return separator
+
+
+def _choose_names(wanted: WantedColumns, header: Sequence[str], separator: str, guessed: bool) -> list[str]:
+    """Return the columns to read; refuse a file whose delimiter must be another one than was guessed."""
+    hint = suggest_delimiter(header, separator)
+    try:
+        names = wanted.names(header)
+    except TableError as error:
+        raise TableError(f"{error}{hint}") from None
+    if guessed and hint:
+        raise TableError(f"the only column is called {header[0]!r}{hint}")
+    return names
 
 
 def suggest_delimiter(header: Sequence[str], separator: str) -> str:
@@ -212,8 +247,27 @@ def _add_typed_column(
     texts: Sequence[str],
     rules: _Rules,
 ) -> None:
-    declared_kind = rules.wanted.kinds.get(name)
-    if rules.decimal == "," and declared_kind not in ("discrete", "text"):
+    cells[name], source = type_column(name, codes, texts, rules.wanted.kinds.get(name), rules.decimal, rules.remedy)
+    if source is not None:
+        sources[name] = source
+
+
+def type_column(
+    name: str,
+    codes: NDArray[Any],
+    texts: Sequence[str],
+    declared_kind: DeclaredKind | None,
+    decimal: str = ".",
+    remedy: str = _REMEDY,
+) -> tuple[Cells, ColumnSource | None]:
+    """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
+
+    Parameters
+    ----------
+    decimal : str
+        What stands before the decimals of numbers.
+    """
+    if decimal == "," and declared_kind not in ("discrete", "text"):
         texts = _replace_commas(name, codes, texts)
     if "" in texts and declared_kind not in ("discrete", "text"):
         # Programs that quote every cell write a missing number as "".
@@ -222,9 +276,7 @@ def _add_typed_column(
             known = {text: code for code, text in enumerate(others)}
             new_codes = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
             codes, texts = new_codes[codes], others
-    cells[name], source = type_texts(name, codes, texts, declared_kind, rules.remedy)
-    if source is not None:
-        sources[name] = source
+    return type_texts(name, codes, texts, declared_kind, remedy)
 
 
 def _replace_commas(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
@@ -308,8 +360,10 @@ def _convert(
     names: Sequence[str],
     types: dict[str, Any],
     markers: frozenset[str],
+    block_size: int | None = None,
 ) -> Any:
     """Read with pyarrow; a column that does not fit the type of its first cells is read again with a wider one."""
+    reading = csv.ReadOptions(block_size=block_size)
     newlines = False
     confirmed: dict[str, Any] = {}
     while True:
@@ -325,7 +379,7 @@ def _convert(
         parse = csv.ParseOptions(delimiter=scanner.delimiter, newlines_in_values=newlines)
         try:
             with pyarrow.BufferReader(scanner.buffer(pyarrow)) as stream:
-                table = csv.read_csv(stream, parse_options=parse, convert_options=options)
+                table = csv.read_csv(stream, reading, parse_options=parse, convert_options=options)
         except pyarrow.ArrowInvalid as error:
             if _widen(pyarrow, str(error), header, types):
                 continue
@@ -372,26 +426,54 @@ class DelimitedSource(TextSource):
 
     textual = True
     spelled = True
+    _width: int = 1
+    """About so many bytes are in a record."""
 
     def __init__(
-        self, path: Path, shown: str, suffix: str, delimiter: str | None, missing: Iterable[str], decimal: str
+        self,
+        file: Path | StoredFile,
+        shown: str,
+        suffix: str,
+        delimiter: str | None,
+        missing: Iterable[str],
+        decimal: str,
     ) -> None:
         self.delimiter: str = _check_delimiter(delimiter, suffix)
-        super().__init__(path, shown, make_delimited_splitter(self.delimiter), DelimitedBlock)
+        super().__init__(file, shown, make_delimited_splitter(self.delimiter), DelimitedBlock)
         self.decimal = decimal
         self.missing: tuple[str, ...] = tuple(missing)
-        with report_damaged_gzip(), self._open() as stream:
+        with report_damaged_gzip(), self.file.open() as stream:
             self.header: bytes = self._read_header(stream)
         self.header_lines: int = self.header.count(b"\n") or self.header.count(b"\r")
         scanner = Scanner(read_text_bytes(io.BytesIO(self.header), "utf-8"), self.delimiter)
-        names = scanner.read_beginning(_HEAD)[0]
-        hint = suggest_delimiter(names, self.delimiter)
-        try:
-            self.names: list[str] = WantedColumns().names(names)
-        except TableError as error:
-            raise TableError(f"{error}{hint}") from None
-        if delimiter is None and hint:
-            raise TableError(f"the only column is called {names[0]!r}{hint}")
+        header = scanner.read_beginning(_HEAD)[0]
+        self.names: list[str] = _choose_names(WantedColumns(), header, self.delimiter, delimiter is None)
+
+    def types(self, kinds: Kinds) -> dict[str, Any]:
+        """Return the Arrow types of the columns, as the first lines tell."""
+        with report_damaged_gzip(), self.file.open() as stream:
+            head = stream.read(len(self.header) + _SAMPLE)
+            size = len(head) - bool(stream.read(1))
+        _, rows, _ = Scanner(check_text(head), self.delimiter).read_beginning(size)
+        columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
+        texts = dict(zip(self.names, columns, strict=True))
+        return {name: _guess_type(self._observe(texts[name]), kinds.get(name)) for name in self.names}
+
+    def _observe(self, cells: Sequence[str]) -> list[str]:
+        """Return the texts of cells that are not missing."""
+        return [text for cell in cells if cell not in self.missing and (text := cell.removeprefix("\0"))]
+
+    def blocks(self, rows: int, first: int = 0) -> Iterator[DelimitedBlock]:
+        """Give blocks of so many records."""
+        yield from cast(Iterator[DelimitedBlock], super().blocks(rows, first))
+
+    def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
+        """Give columns as Arrow record batches, each with the number of its first row."""
+        for block in self.blocks(min(rows, max(_BLOCK // self._width, 1))):
+            start = block.start
+            for batch in block.read_as(types, kinds).to_batches():
+                yield start, batch
+                start += batch.num_rows
 
     def _read_header(self, stream: IO[bytes]) -> bytes:
         head, size = b"", _HEAD
@@ -400,6 +482,7 @@ class DelimitedSource(TextSource):
             head += more
             starts, ends = self.split(head, not more)
             if len(starts):
+                self._width = max(len(head) // len(starts), 1)
                 return head[: int(ends[0])]
             if not more or len(head) > _MOST_HEAD:
                 # an empty file, or a quote that is never closed: the scanner says which
@@ -417,6 +500,53 @@ class DelimitedBlock(TextBlock):
     """Some records of a CSV or TSV file."""
 
     source: DelimitedSource
+
+    def read_as(self, types: Mapping[str, Any], kinds: Kinds) -> Any:
+        """Return columns as an Arrow table of these types; raise `OtherKind` where a cell is of another kind."""
+        import pyarrow
+        from pyarrow import csv
+
+        source, text = self.source, text_type()
+        with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
+            scanner = Scanner(check_text(source.header_with_line_end() + self.piece.data), source.delimiter)
+            number = pyarrow.types.is_floating if source.decimal == "." else lambda _: False
+            parsed = {name: kind if number(kind) else text for name, kind in types.items()}
+            markers = frozenset(source.missing)
+            table = _convert(csv, pyarrow, scanner, source.names, list(types), parsed, markers, _BLOCK >> 1)
+            try:
+                for place, (name, kind) in enumerate(types.items()):
+                    column = table.column(place)
+                    if pyarrow.types.is_floating(column.type):
+                        read_cells(name, column)  # which refuses infinite numbers
+                    elif kind != text or isinstance(kinds.get(name), Unit):
+                        table = table.set_column(place, name, self._type_column(name, column, kind, kinds.get(name)))
+            except TableError as error:
+                raise error if isinstance(error, OtherKind) else name_lines_for_rows(error, scanner.line_of) from None
+        return table
+
+    def _type_column(self, name: str, column: Any, kind: Any, declared: DeclaredKind | None) -> Any:
+        """Return a column of texts as one of another type, or one of dates without texts that are empty."""
+        import pyarrow
+
+        codes, texts = decode_dictionary(column)
+        if isinstance(declared, Unit):
+            return pyarrow.array([text or None for text in texts], pyarrow.string()).take(_mask_codes(codes))
+        number = pyarrow.types.is_floating(kind) and declared != "discrete"
+        wanted: DeclaredKind = "continuous" if number else "discrete"
+        try:
+            cells, _ = type_column(name, codes, texts, wanted, self.source.decimal)
+        except TableError as error:
+            if " is infinite" in str(error):
+                raise
+            raise OtherKind(name) from None
+        if cells.unit is not None or number != (cells.states is None):
+            raise OtherKind(name)
+        if cells.states is None:
+            return pyarrow.array(cells.array, from_pandas=True)
+        try:
+            return pyarrow.array(cells.states, kind).take(_mask_codes(cells.array))
+        except pyarrow.ArrowException:
+            raise OtherKind(name) from None
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
@@ -471,8 +601,105 @@ class DelimitedBlock(TextBlock):
         return np.column_stack([starts, separators + 1]), np.column_stack([separators, stops])
 
 
+def text_type() -> Any:
+    """Return the type of columns of text, which take less than half of the time as dictionaries."""
+    import pyarrow
+
+    return pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+
+
+def _mask_codes(codes: NDArray[Any]) -> Any:
+    import pyarrow
+
+    return pyarrow.array(codes, mask=codes < 0)
+
+
+def _guess_type(texts: Sequence[str], declared: DeclaredKind | None) -> Any:
+    """Return the Arrow type of a column with these first texts, which all of its cells have to confirm."""
+    import pyarrow
+
+    if declared is None or declared == "continuous":
+        if all(map(NUMBER.fullmatch, texts)):
+            return pyarrow.float64()
+        if declared is not None:
+            return text_type()
+    elif declared != "discrete":
+        return text_type()
+    return type_of_states(parse_states(list(dict.fromkeys(texts))) if texts else ())
+
+
+def type_of_states(states: Sequence[Any]) -> Any:
+    """Return the Arrow type of states, all of which are texts, numbers or truth values."""
+    import pyarrow
+
+    types = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64()}
+    kinds = set(map(type, states))
+    if kinds == {int, float}:
+        return pyarrow.float64()
+    return types.get(kinds.pop(), text_type()) if len(kinds) == 1 else text_type()
+
+
 def _strip_mark(text: str, markers: frozenset[str]) -> str | None:
     return text[1:] if text.startswith("\0") else None if text in markers else text
+
+
+class TextKind:
+    """What all texts of a column tell of its kind, as few of them as do.
+
+    Parameters
+    ----------
+    declared : "discrete", "continuous" or None
+    """
+
+    def __init__(self, declared: DeclaredKind | None) -> None:
+        self.declared = declared
+        self._kept: dict[str, tuple[Any, int]] = {}
+        self._classes: set[type] = set()
+        self._finder: PatternFinder | None = PatternFinder()
+
+    def add(self, column: Any, file: Any, first: int) -> None:
+        """Add some cells of a file, of which the first is in this row."""
+        import pyarrow
+        from pyarrow import compute
+
+        codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
+        spelled = pyarrow.array(texts, pyarrow.string())
+        number = compute.match_substring_regex(spelled, f"^(?:{NUMBER.pattern})$").to_numpy(zero_copy_only=False)
+        observed = [texts[code] for code in np.flatnonzero(~number) if texts[code]]
+        room = _MOST_TEXTS - len(self._kept)
+        if self._finder is not None and (number.any() or (observed and not self._finder.add(observed))):
+            self._finder, room = None, len(observed)
+        present, rows = np.unique(codes, return_index=True)
+        row_of = dict(zip(present.tolist(), (rows + first).tolist(), strict=True))
+        for code in np.flatnonzero(~number)[: max(room, 0)].tolist():
+            self._kept.setdefault(texts[code], (file, row_of[code]))
+        for code in np.flatnonzero(number).tolist():
+            # one of each kind of numbers tells as much as all of them
+            states = parse_states([texts[code]])
+            if type(states[0]) not in self._classes:
+                self._classes.add(type(states[0]))
+                self._kept[texts[code]] = file, row_of[code]
+
+    def decide(self, name: str, locate: Callable[[Any, int], str]) -> tuple[Any, Unit | None]:
+        """Return the Arrow type and the unit of the column; raise `TableError` that names lines of files.
+
+        Parameters
+        ----------
+        locate : callable
+            From a file and a row of it to its line, in words.
+        """
+        kept = sorted(self._kept, key=lambda text: self._kept[text][1])
+        if self._finder is not None and self._finder.pattern is not None and self.declared != "discrete":
+            return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
+        try:
+            cells, _ = type_column(name, np.arange(len(kept)), kept, self.declared)
+        except TableError as error:
+
+            def name_line(match: re.Match[str]) -> str:
+                return locate(*self._kept[kept[int(match[1])]])
+
+            raise TableError(re.sub(r"\brow (\d+)", name_line, str(error))) from None
+        return type_of_states(cells.states or (0.5,)), None
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.formats.files import check_encoding
 
-__all__ = ["DelimitedRecord", "Scanner", "encode_columns", "read_text_bytes"]
+__all__ = ["DelimitedRecord", "Scanner", "check_text", "encode_columns", "read_text_bytes"]
 
 _BATCH = 10_000
 _WINDOW = 1 << 18  # small enough to stay in a processor's cache
@@ -43,6 +43,11 @@ def read_text_bytes(file: Path | IO[bytes], encoding: str) -> Any:
             data = data.decode(encoding).encode("utf-8")
         except UnicodeError as error:
             raise TableError(f"the file is not in {encoding}: {error}") from None
+    return check_text(data)
+
+
+def check_text(data: Any) -> Any:
+    """Return bytes; refuse those that are no text in UTF-8, and text without anything in it."""
     for mark, likely in _MARKS.items():
         if data[:4].startswith(mark):
             raise TableError(f"line 1: the file is not UTF-8 text but {likely.upper()}; give encoding={likely!r}")

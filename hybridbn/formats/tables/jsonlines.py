@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from hybridbn.errors import TableError
+from hybridbn.formats.files import StoredFile
 from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.formats.tables.text_blocks import (
     Change,
@@ -41,9 +42,9 @@ class JsonLines(FileFormat):
         """Read JSON lines; blank lines are skipped."""
         return _read(file, wanted)
 
-    def source(self, path: Path, shown: str, suffix: str) -> JsonSource:  # type: ignore[override]
+    def source(self, file: Path | StoredFile, shown: str, suffix: str) -> JsonSource:  # type: ignore[override]
         """Open a file that is read in blocks."""
-        return JsonSource(path, shown)
+        return JsonSource(file, shown)
 
     def writer(  # type: ignore[override]
         self, fields: Sequence[Field], suffix: str, *, origin: TableSource | None = None, counter: str | None = None
@@ -122,9 +123,9 @@ class JsonSource(TextSource):
 
     knows_names = False
 
-    def __init__(self, path: Path, shown: str) -> None:
+    def __init__(self, file: Path | StoredFile, shown: str) -> None:
         # a CR within a line is white space of JSON
-        super().__init__(path, shown, make_line_splitter(returns=False), JsonBlock)
+        super().__init__(file, shown, make_line_splitter(returns=False), JsonBlock)
 
 
 class JsonBlock(TextBlock):

@@ -14,13 +14,13 @@ import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple, TypeAlias, cast
+from typing import IO, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.files import check_encoding
+from hybridbn.formats.files import StoredFile, check_encoding
 from hybridbn.formats.tables.base import Field, FileSource, FileWriter, TableBlock
 from hybridbn.tables.cells import UnsupportedType
 
@@ -228,22 +228,23 @@ class TextSource(FileSource):
     header_lines: int
 
     def __init__(
-        self, path: Path, shown: str, split: Splitter, block: Callable[[Any, int, RecordChunk], TextBlock]
+        self,
+        file: Path | StoredFile,
+        shown: str,
+        split: Splitter,
+        block: Callable[[Any, int, RecordChunk], TextBlock],
     ) -> None:
-        super().__init__(path, shown)
+        super().__init__(file, shown)
         self.split, self._block = split, block
         self.names: list[str] = []
         self.header, self.header_lines = b"", 0
         self._starts: list[tuple[int, int]] = []
 
-    def _open(self) -> IO[bytes]:
-        return cast(IO[bytes], gzip.open(self.path)) if _is_packed(self.path) else open(self.path, "rb")
-
     def blocks(self, rows: int, first: int = 0) -> Iterator[TextBlock]:
         """Give blocks of so many records."""
-        with report_damaged_gzip(), self._open() as stream:
+        with report_damaged_gzip(), self.file.open() as stream:
             offset, line = self._starts[first] if first else self._find_span(stream)
-            stream.seek(offset)
+            _skip_to(stream, offset)
             for number, piece in enumerate(read_chunks(stream, self.split, rows, offset, line), start=first):
                 start = self.span.start + number * rows
                 if start >= self.span.stop:
@@ -255,7 +256,7 @@ class TextSource(FileSource):
     def _find_span(self, stream: IO[bytes]) -> tuple[int, int]:
         """Return where the first record of the span begins, and the number of its line."""
         offset, line, before = len(self.header), self.header_lines + 1, self.span.start
-        stream.seek(offset)
+        _skip_to(stream, offset)
         for piece in read_chunks(stream, self.split, 1 << 16, offset, line) if before else ():
             if before < len(piece.starts):
                 skipped = piece.data[: piece.starts[before]]
@@ -310,9 +311,12 @@ def replace_bytes(data: bytes, changes: list[Change]) -> bytes:
     return b"".join(parts)
 
 
-def _is_packed(path: Path) -> bool:
-    with open(path, "rb") as file:
-        return file.read(2) == b"\x1f\x8b"
+def _skip_to(stream: IO[bytes], offset: int) -> None:
+    """Go to a place in a stream that has not been read; some packed ones are only read onwards."""
+    if stream.seekable():
+        stream.seek(offset)
+    else:
+        stream.read(offset)
 
 
 @contextlib.contextmanager

@@ -31,6 +31,7 @@ __all__ = [
     "ReadColumns",
     "WantedColumns",
     "name_lines_for_rows",
+    "parse_states",
     "type_objects",
     "type_texts",
 ]
@@ -167,7 +168,7 @@ def type_texts(
     if declared_kind == "text":
         return label_codes(name, codes, distinct), None
     if declared_kind == "discrete":
-        return label_codes(name, codes, _parse_states(distinct)), None
+        return label_codes(name, codes, parse_states(distinct)), None
     moments = count_texts(name, codes, distinct, declared_kind if isinstance(declared_kind, Unit) else None)
     if moments is not None:
         return moments, ColumnSource("numpy", as_objects([*distinct, None])[codes])
@@ -185,7 +186,7 @@ def type_texts(
         known = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct])
         return _build_number_cells(name, codes, distinct, known)
     if declared_kind is None and not numeric:
-        states = _parse_states(distinct)
+        states = parse_states(distinct)
         grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
         if not grouped or len(grouped) < len(distinct):
             return label_codes(name, codes, states), None
@@ -217,7 +218,7 @@ def _first_row(codes: NDArray[Any], wanted: Sequence[int]) -> int:
     return int(np.argmax(np.isin(codes, wanted)))
 
 
-def _parse_states(distinct: Sequence[str]) -> list[Any]:
+def parse_states(distinct: Sequence[str]) -> list[Any]:
     """Return texts as numbers or truth values where all of them are; as they are otherwise, leading zeros included."""
     if distinct and all(NUMBER.fullmatch(text) and not _PADDED.match(text) for text in distinct):
         parsed: list[Any] = [
