@@ -22,6 +22,7 @@ from hybridbn.formats.tables.base import FileFormat, Kinds, OtherKind, TableSour
 from hybridbn.formats.tables.base import suffixes as list_suffixes
 from hybridbn.formats.tables.delimited import TextKind, text_type, type_column
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage
+from hybridbn.formats.tables.text_blocks import shift_lines_in_errors
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
@@ -68,7 +69,8 @@ class FileFragment(Fragment):
         held = [name for name in columns if name not in self.constants] or list(self.types)[:1]
         if self.state is not None and self.file.state() != self.state:
             raise TableError(f"{self.file.path} was changed while it was scanned; scan it again")
-        with name_file_in_errors(self.file.path, shift=self.start), report_damage(self.file.path):
+        path = self.file.path
+        with name_file_in_errors(path), shift_lines_in_errors(-1, self.start, "row"), report_damage(path):
             source = open_source(self.file)
             refuse_absent_columns(self.file.path, held, source)
             types = {name: self.types[name] for name in held}

@@ -23,7 +23,6 @@ from hybridbn.commands.report import add_counts, count_values, format_preview, r
 from hybridbn.commands.table_input import (
     choose_columns,
     forward_warnings,
-    name_input_in_errors,
     read_profile,
     refuse_unknown_states,
     rows_per_block,
@@ -34,7 +33,7 @@ from hybridbn.estimation.row_uniforms import seed_of
 from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load_network, save
-from hybridbn.formats.tables.base import Fills, Kinds, TableBlock
+from hybridbn.formats.tables.base import Fills, Kinds, TableBlock, name_file_in_errors
 from hybridbn.learning.imputation.data_augmentation import Filler, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Model, has_metadata, read_columns
 from hybridbn.network import Network
@@ -96,7 +95,7 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
     request, workspace, profile = run.request, run.workspace, run.profile
     with forward_warnings(run.terminal):
         _warn_about_strategy(run)
-        with name_input_in_errors(run.origin.shown):
+        with name_file_in_errors(run.origin.shown):
             names = _choose_columns(run, model)
         table = profile.sample_table(names)
         settings = _make_settings(run, names)

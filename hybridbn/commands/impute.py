@@ -31,11 +31,11 @@ from hybridbn.commands.locations import (
     refuse_folders,
 )
 from hybridbn.commands.several_inputs import answer_inputs, list_inputs, sample_inputs, seed_of_file
-from hybridbn.commands.table_input import TableRequest, name_input_in_errors, refuse_clashing_engines
+from hybridbn.commands.table_input import TableRequest, refuse_clashing_engines
 from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.commands.workspace import RunMismatch, Workspace, lock_of, lock_output, parts_of
 from hybridbn.formats.files import refuse_special_file, resolve_links
-from hybridbn.formats.tables.base import TableSource, names
+from hybridbn.formats.tables.base import TableSource, name_file_in_errors, names
 from hybridbn.formats.tables.database_base import Database
 from hybridbn.options import ImputationOptions
 
@@ -233,7 +233,7 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
 def _run(run: ImputationRun) -> None:
     request, workspace = run.request, run.workspace
     run.terminal.show_step("reading")
-    with name_input_in_errors(run.origin.shown):
+    with name_file_in_errors(run.origin.shown):
         run.source = open_source(run.origin, workspace.folder, request.encoding, request.reading, request.rows)
     known = _fingerprint(run)
     resumed = workspace.agree(known)

@@ -12,13 +12,13 @@ from hybridbn.commands.table_input import (
     forward_warnings,
     hint_at_names,
     is_shared,
-    name_input_in_errors,
     open_input,
     read_profile,
 )
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
 from hybridbn.formats.networks import write_network
+from hybridbn.formats.tables.base import name_file_in_errors
 from hybridbn.network import Network
 from hybridbn.network_summary import as_line
 from hybridbn.structures.building import Build
@@ -55,7 +55,7 @@ def _learn_from_sample(request: TableRequest, build: Build, potentials: str, ter
             _refuse_unknown_nodes(build, source.names, location.shown)
         leave = source.frame_index - {*request.discrete, *request.continuous, *request.include}
         profile = read_profile(source, location.shown, request, terminal, leave=leave)
-        with name_input_in_errors(location.shown), forward_warnings(terminal):
+        with name_file_in_errors(location.shown), forward_warnings(terminal):
             names = choose_columns(profile, request, terminal, "learns from identifiers and texts, too")
             if build.structure is not None:
                 _refuse_unknown_nodes(build, names, location.shown)
@@ -72,7 +72,7 @@ def _learn_from_sample(request: TableRequest, build: Build, potentials: str, ter
 
 def _learn_from_scan(request: TableRequest, build: Build, potentials: str, terminal: Terminal) -> tuple[Network, int]:
     """Learn from all rows of a table, which is read in passes; return how many these are, too."""
-    with open_engine(request) as engine, name_input_in_errors(request.input), forward_warnings(terminal):
+    with open_engine(request) as engine, name_file_in_errors(request.input), forward_warnings(terminal):
         table = open_scan(request, engine)
         nodes = None if build.structure is None else list(build.structure)
         if nodes is not None:

@@ -26,7 +26,6 @@ from hybridbn.commands.output import Output
 from hybridbn.commands.table_input import (
     TableRequest,
     forward_warnings,
-    name_input_in_errors,
     open_input,
     read_profile,
     refuse_clashing_engines,
@@ -36,7 +35,7 @@ from hybridbn.commands.table_input import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import RunMismatch, lock_output
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.formats.tables.base import TableBlock, TableSource, cell_values, fields_of, names
+from hybridbn.formats.tables.base import TableBlock, TableSource, cell_values, fields_of, name_file_in_errors, names
 from hybridbn.inference.engines.leaves import allow_draws
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
@@ -88,7 +87,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             run = _Prediction(network, target, request, source, profile)
             output = _make_output(run, destination)
             output.try_to_create()
-            with name_input_in_errors(origin.shown):
+            with name_file_in_errors(origin.shown):
                 parts = _write_parts(run, output, Path(folder))
             if not source.is_unchanged():
                 raise RunMismatch(f"{origin.shown} was changed while it was read; run the command again")
@@ -146,7 +145,7 @@ def _profile(
         terminal.warn(
             f"the model has columns {shorten(absent)} that the table hasn't; they count as unknown in each row"
         )
-    with name_input_in_errors(origin.shown):
+    with name_file_in_errors(origin.shown):
         variables = {name: network.variable(name) for name in nodes}
         refuse_unknown_states(profile, variables, request.unknown, terminal)
         for name, variable in variables.items():

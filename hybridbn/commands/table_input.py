@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_table
 from hybridbn.commands.locations import Location, UsageFault, locate, open_source
 from hybridbn.commands.terminal import Terminal
-from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.base import Kinds, TableSource
+from hybridbn.errors import TableError
+from hybridbn.formats.tables.base import Kinds, TableSource, name_file_in_errors
 from hybridbn.formats.tables.delimited import MISSING
 from hybridbn.network_check import find_similar_names
 from hybridbn.progress_reports import track
@@ -32,7 +32,6 @@ __all__ = [
     "forward_warnings",
     "hint_at_names",
     "is_shared",
-    "name_input_in_errors",
     "open_input",
     "read_profile",
     "refuse_clashing_engines",
@@ -126,7 +125,7 @@ def open_input(request: TableRequest) -> Iterator[tuple[Location, TableSource]]:
     """Open the table that a request names; copies of what can't be read twice live as long as the statement."""
     location = locate(request.input, request.from_format, request.format, "INPUT")
     with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
-        with name_input_in_errors(location.shown):
+        with name_file_in_errors(location.shown):
             source = open_source(location, Path(folder), request.encoding, request.reading, request.rows)
         yield location, source
 
@@ -164,7 +163,7 @@ def read_profile(
     declared = {name: kind for name, kind in declared.items() if name not in request.keep}
     sample = min(request.sample, max(_SAMPLE_CELLS // max(len(source.names), 1), 2000))
     rows = rows_per_block(source, request)
-    with forward_warnings(terminal), track("reading", unit="rows") as report, name_input_in_errors(shown):
+    with forward_warnings(terminal), track("reading", unit="rows") as report, name_file_in_errors(shown):
         profile = profile_table(source, rows, declared, keep, sample, lambda done: report(done, ""))
     profile.limit_sample(_SAMPLE_NUMBERS)
     refuse_unknown_columns(request, source.names, bounds)
@@ -316,14 +315,3 @@ def refuse_unknown_states(
         if choice == "error":
             raise TableError(f"{text}; --unknown missing leaves such cells as they are and lets them tell nothing")
         terminal.warn(f"{text}; such cells stay as they are, and count as unknown for the others of their rows")
-
-
-@contextmanager
-def name_input_in_errors(shown: str) -> Iterator[None]:
-    """Put the name of the input in front of errors that come from reading it."""
-    try:
-        yield
-    except (TableError, FormatError) as error:
-        if type(error) not in (TableError, FormatError) or shown in str(error):
-            raise
-        raise type(error)(f"{shown}: {error}") from error.__cause__

@@ -43,7 +43,7 @@ from hybridbn.formats.files import (
     resolve_links,
 )
 from hybridbn.formats.secrets import hide_secrets, mask_secrets
-from hybridbn.formats.tables.base import FileFormat, suffixes
+from hybridbn.formats.tables.base import FileFormat, name_file_in_errors, suffixes
 from hybridbn.formats.tables.database_base import OutputExists, database_of
 from hybridbn.formats.tables.typed_columns import WantedColumns
 from hybridbn.tables import Table
@@ -127,7 +127,7 @@ def _read_table(
         options.pop("encoding", None)
     else:
         check_encoding(options["encoding"])
-    try:
+    with name_file_in_errors(describe_location(location)):
         if isinstance(location, str):
             read = database_of(location).read(location, wanted, **options)
         else:
@@ -135,10 +135,6 @@ def _read_table(
             file = open_unpacked(location) if is_packed(location) else location
             read = form.read(file, wanted, suffix, **options)
         table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
-    except (TableError, FormatError) as error:
-        if describe_location(location) in str(error):
-            raise
-        raise type(error)(f"{describe_location(location)}: {error}") from error.__cause__
     if weights is not None:
         held = table.select([weights])
         table = table.drop(weights)

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -190,6 +189,8 @@ class TableSource(ABC):
         ----------
         kinds : mapping from column to its declared kind
         """
+        import pyarrow
+
         types: dict[str, Any] = {}
         for block in self.blocks(ROWS_OF_BATCH):
             declared = {name: kind for name, kind in kinds.items() if name in self.names}
@@ -197,7 +198,7 @@ class TableSource(ABC):
                 types[name] = _join_types(name, types.get(name), _open_type(column.type, kinds.get(name)))
             if self.knows_names:
                 break
-        return {name: _choose_number() if kind is None else kind for name, kind in types.items()}
+        return {name: pyarrow.float64() if kind is None else kind for name, kind in types.items()}
 
     def divide(self, rows: int) -> Iterator[tuple[int, int | None, Any]]:
         """Give parts of about so many rows that can be read by themselves: the first row, the number of rows, and what
@@ -243,21 +244,16 @@ class TableSource(ABC):
 
 
 @contextmanager
-def name_file_in_errors(shown: str, shift: int = 0) -> Iterator[None]:
-    """Put the name of a file in front of errors that come from reading it, and shift the rows that they name."""
+def name_file_in_errors(shown: str) -> Iterator[None]:
+    """Put the name of a file or another input in front of errors that come from reading it."""
     try:
         yield
-    except OtherKind:
-        raise
     except (TableError, FormatError) as error:
-        text = re.sub(r"\brow (\d+)", lambda match: f"row {int(match[1]) + shift}", str(error)) if shift else str(error)
-        if shown not in text:
-            text = f"{shown}: {text}"
-        elif not shift:
+        if type(error) not in (TableError, FormatError, UnsupportedType) or shown in str(error):
             raise
-        if isinstance(error, UnsupportedType):
-            raise UnsupportedType(text, error.reason) from error.__cause__
-        raise type(error)(text) from error.__cause__
+        text = f"{shown}: {error}"
+        named = UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else type(error)(text)
+        raise named from error.__cause__
 
 
 class OtherKind(TableError):
@@ -306,13 +302,6 @@ def _open_type(kind: Any, declared: Any) -> Any:
     if types.is_integer(kind) or types.is_floating(kind):
         return pyarrow.int64() if declared == "discrete" else pyarrow.float64()
     return kind
-
-
-def _choose_number() -> Any:
-    """Return the type of columns without any value so far."""
-    import pyarrow
-
-    return pyarrow.float64()
 
 
 def _join_types(name: str, before: Any, then: Any) -> Any:

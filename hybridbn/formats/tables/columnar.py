@@ -92,10 +92,6 @@ class _Columnar(FileFormat):
     def read_part(self, file: Any, names: list[str], rows: int, part: Any) -> Iterator[Any]:
         """Give columns of a part of an opened file as batches of at most so many rows, None for the whole file."""
 
-    @abstractmethod
-    def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
-        """Give the batches of an opened file, of at most `rows` rows where it matters, without the first rows."""
-
     def source(self, file: Path | StoredFile, shown: str, suffix: str) -> ArrowSource:  # type: ignore[override]
         """Open a file that is read in blocks."""
         return ArrowSource(self, file, shown)
@@ -186,14 +182,6 @@ class Parquet(_Columnar):
         groups = list(range(file.num_row_groups)) if part is None else list(part)
         yield from file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
 
-    def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
-        """Give the batches of row groups; groups that are skipped as a whole are not read."""
-        group = 0
-        while group < file.num_row_groups and skip >= file.metadata.row_group(group).num_rows:
-            skip -= file.metadata.row_group(group).num_rows
-            group += 1
-        yield from _skip_rows(file.iter_batches(rows, row_groups=list(range(group, file.num_row_groups))), skip)
-
     def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the parts in row groups that are not too small."""
         from pyarrow import parquet
@@ -242,10 +230,6 @@ class Feather(_Columnar):
             for start in range(0, max(whole.num_rows, 1), rows):
                 yield whole.slice(start, rows)
 
-    def batches(self, file: Any, skip: int, rows: int) -> Iterator[Any]:
-        """Give the file's own batches."""
-        yield from _skip_rows((file.get_batch(number) for number in range(file.num_record_batches)), skip)
-
     def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the batches of all parts."""
         with pyarrow.ipc.new_file(file, schema, options=_compression(pyarrow)) as out:
@@ -262,13 +246,6 @@ def is_text(kind: Any) -> bool:
     """Tell whether an Arrow type is one of text."""
     types = import_pyarrow().types
     return bool(types.is_string(kind) or types.is_large_string(kind))
-
-
-def _skip_rows(batches: Iterable[Any], skip: int) -> Iterator[Any]:
-    for batch in batches:
-        if skip < batch.num_rows:
-            yield batch.slice(skip)
-        skip = max(skip - batch.num_rows, 0)
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -437,33 +414,40 @@ class ArrowSource(FileSource):
     def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
         """Give columns as they are in the file; text that it holds as a dictionary is taken as one."""
         texts = [name for name in types if is_text(self.schema.field(name).type)]
+        for start, batch in self._read_part(list(types), rows, part, texts):
+            with shift_lines_in_errors(-1, start, "row"):
+                for name, column in zip(types, batch.columns, strict=True):
+                    if self.pyarrow.types.is_floating(column.type):
+                        read_cells(name, column)  # which refuses infinite numbers
+            yield start, batch
+
+    def _read_part(
+        self, names: list[str], rows: int, part: Any, texts: Sequence[str] = ()
+    ) -> Iterator[tuple[int, Any]]:
         start = 0
         with self._open(texts) as file:
-            for batch in map(validate, self.form.read_part(file, list(types), rows, part)):
-                with shift_lines_in_errors(-1, start, "row"):
-                    for name, column in zip(types, batch.columns, strict=True):
-                        if self.pyarrow.types.is_floating(column.type):
-                            read_cells(name, column)  # which refuses infinite numbers
+            for batch in map(validate, self.form.read_part(file, names, rows, part)):
                 yield start, batch
                 start += batch.num_rows
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[ArrowBlock]:
         """Give blocks of so many rows."""
         start, count, held = self.span.start + first * rows, 0, list[Any]()
-        with self._open() as file:
-            for batch in map(validate, self.form.batches(file, start, rows)):
-                begin = 0
-                while begin < batch.num_rows and start < self.span.stop:
-                    size = min(rows, self.span.stop - start)
-                    part = batch.slice(begin, size - count)
-                    held.append(part)
-                    count += part.num_rows
-                    begin += part.num_rows
-                    if count == size:
-                        yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.notes)
-                        start, count, held = start + size, 0, []
-                if start >= self.span.stop:
-                    return
+        parts = [part for part in self.divide(1) if part[1] is None or part[0] + part[1] > start]
+        skip = start - (parts[0][0] if parts else 0)
+        whole = None if not parts or parts[0][2] is None else [group for part in parts for group in part[2]]
+        for _, batch in self._read_part(self.names, rows, whole) if parts else ():
+            begin = min(skip, batch.num_rows)
+            skip -= begin
+            while begin < batch.num_rows and start < self.span.stop:
+                size = min(rows, self.span.stop - start)
+                held.append(batch.slice(begin, size - count))
+                count, begin = count + held[-1].num_rows, begin + held[-1].num_rows
+                if count == size:
+                    yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.notes)
+                    start, count, held = start + size, 0, []
+            if start >= self.span.stop:
+                return
         if count:
             yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.notes)
 

@@ -347,6 +347,8 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[
     try:
         yield
     except TableError as error:
+        if type(error) not in (TableError, UnsupportedType) or not by:
+            raise
         text = re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))
         shifted = UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else TableError(text)
         raise shifted from error.__cause__
