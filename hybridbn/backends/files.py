@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -20,7 +20,7 @@ from hybridbn.formats.secrets import mask_secrets
 from hybridbn.formats.tables import read_table
 from hybridbn.formats.tables.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
 from hybridbn.formats.tables.base import suffixes as list_suffixes
-from hybridbn.formats.tables.delimited import TextKind, text_type, type_column
+from hybridbn.formats.tables.delimited import DelimitedSource, find_kinds, type_column
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage
 from hybridbn.formats.tables.text_blocks import shift_lines_in_errors
 from hybridbn.units import Unit
@@ -181,25 +181,13 @@ class FileTable(Source):
         unsettled = [name for name in names if name not in self._settled]
         if not unsettled or not self._spelled:
             raise OtherKind(next(iter(names)))
-        texts = {name: TextKind(self._kinds.get(name)) for name in unsettled}
-        types = dict.fromkeys(unsettled, text_type())
-        for file in self._files:
-            with name_file_in_errors(file.path):
-                for start, batch in open_source(file).batches(types, {}, BATCH_ROWS):
-                    for name, kind in texts.items():
-                        kind.add(batch.column(name), file, start)
-        with name_file_in_errors(self._files[0].path):
-            for name, kind in texts.items():
-                self._types[name], unit = kind.decide(name, self._locate)
-                if unit is not None:
-                    self._kinds[name] = unit
+        sources = [cast(DelimitedSource, open_source(file)) for file in self._files]
+        for name, (kind, unit) in find_kinds(sources, {name: self._kinds.get(name) for name in unsettled}).items():
+            self._types[name] = kind
+            if unit is not None:
+                self._kinds[name] = unit
         self._settled.update(unsettled)
         self._fragments = None
-
-    def _locate(self, file: StoredFile, row: int) -> str:
-        """Return the line of a row, in words, and the file where there are several."""
-        line = open_source(file).line_of(row)
-        return line if len(self._files) == 1 else f"{line} of {file.path}"
 
     def settle_texts(self, texts: Mapping[str, Sequence[str] | None]) -> bool:
         """Find out what columns of text are that are more than states or dates, or have too many texts to tell; return

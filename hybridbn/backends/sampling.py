@@ -5,43 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.backends.base import FILE_BITS, Batch, Task
 from hybridbn.backends.batches import BatchReader
-from hybridbn.tables.row_numbers import hash_numbers
-from hybridbn.variables import Values
+from hybridbn.tables.row_numbers import RowSample, hash_numbers
 
-__all__ = ["RowSample", "SampleTask"]
-
-
-@dataclass(frozen=True)
-class RowSample:
-    """Some rows: their numbers, columns and weights."""
-
-    rows: NDArray[np.uint64]
-    columns: dict[str, NDArray[Any]]
-    weights: Values | None
-
-    def __add__(self, other: RowSample) -> RowSample:
-        return RowSample(
-            np.concatenate([self.rows, other.rows]),
-            {name: np.concatenate([column, other.columns[name]]) for name, column in self.columns.items()},
-            None if self.weights is None or other.weights is None else np.concatenate([self.weights, other.weights]),
-        )
-
-    def finish(self, most: int) -> RowSample:
-        """Return those whose numbers have the smallest hashes, in the order of the rows."""
-        kept = np.argsort(hash_numbers(self.rows), kind="stable")[:most]
-        kept = kept[np.argsort(self.rows[kept], kind="stable")]
-        return RowSample(
-            self.rows[kept],
-            {name: column[kept] for name, column in self.columns.items()},
-            None if self.weights is None else self.weights[kept],
-        )
+__all__ = ["SampleTask"]
 
 
 @dataclass(frozen=True)

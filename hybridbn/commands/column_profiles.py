@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 import warnings
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,11 +16,11 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
-from hybridbn.formats.tables.typed_columns import DeclaredKind, name_lines_for_rows, type_texts
+from hybridbn.formats.tables.typed_columns import DeclaredKind, type_texts
 from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of, describe_identifier
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, UnsupportedType, state_kind, warn_of_ambiguity
-from hybridbn.tables.row_numbers import hash_numbers
+from hybridbn.tables.row_numbers import RowSample
 from hybridbn.time_patterns import PatternFinder
 from hybridbn.units import Unit, coarsest_step, unit_of_pattern
 from hybridbn.variables import shorten
@@ -66,8 +65,6 @@ class ColumnProfile:
         Counts of cells.
     codes : mapping from state to int
         Codes in the order of the states' first rows; the keys are texts while a source that spells states is read.
-    first : list of int
-        The first row of each state.
     spelling : mapping from state to text
         How a source that spells states writes them.
     declared : tuple, optional
@@ -91,7 +88,6 @@ class ColumnProfile:
     observed: int = 0
     missing: int = 0
     codes: dict[Hashable, int] = field(default_factory=dict)
-    first: list[int] = field(default_factory=list)
     spelling: dict[Hashable, str] = field(default_factory=dict)
     declared: tuple[Hashable, ...] | None = None
     overflowing: bool = False
@@ -167,7 +163,6 @@ class ColumnProfile:
                     self.overflowing = True
                     continue
                 number = self.codes[state] = len(self.codes)
-                self.first.append(row)
             lookup[code] = number
         return np.asarray(lookup[cells.array])
 
@@ -180,16 +175,13 @@ class ColumnProfile:
             f" say --discrete {self.name}",
         )
 
-    def finish(self, spelled: bool, declared_kind: DeclaredKind | None, line_of: Callable[[int], str]) -> None:
+    def finish(self, spelled: bool, declared_kind: DeclaredKind | None) -> None:
         """Put the states in order, after converting those of a source that spells them from text."""
         keys = list(self.codes)
         states: list[Hashable] = keys
         if spelled:
             texts = [str(state) for state in keys]
-            try:
-                cells, _ = type_texts(self.name, np.arange(len(texts)), texts, declared_kind, _REMEDY)
-            except TableError as error:
-                raise TableError(_name_lines(name_lines_for_rows(error, lambda i: self.first[i]), line_of)) from None
+            cells, _ = type_texts(self.name, np.arange(len(texts)), texts, declared_kind, _REMEDY)
             if cells.states is None:
                 raise TableError(f"column {self.name!r} holds texts such as {shorten(texts)}; {_REMEDY}")
             states = [cells.states[code] for code in cells.array]
@@ -205,10 +197,6 @@ class ColumnProfile:
         self.states = tuple(distinct)
         positions = {state: code for code, state in enumerate(self.states)}
         self.codes = {text: positions[state] for text, state in zip(keys, states, strict=True)}
-
-
-def _name_lines(error: Exception, line_of: Callable[[int], str]) -> str:
-    return re.sub(r"\bline (\d+)", lambda match: line_of(int(match.group(1))), str(error))
 
 
 @dataclass
@@ -233,7 +221,7 @@ class TableProfile:
     patterns: dict[int, int] = field(default_factory=dict)
     other_patterns: int = 0
     blank: int = 0
-    sample_rows: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, dtype=np.intp))
+    sample_rows: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
     sample: dict[str, NDArray[Any]] = field(default_factory=dict)
 
     def kinds_to_read(self, names: Iterable[str], source: TableSource) -> dict[str, Any]:
@@ -264,9 +252,11 @@ class TableProfile:
         width = sum(max(len(column.states), 1) for column in self.columns.values() if not column.identifier)
         most = max(int(numbers / max(width, 1)), 2000)
         if len(self.sample_rows) > most:
-            keep = np.sort(np.argsort(hash_numbers(self.sample_rows.astype(np.uint64)), kind="stable")[:most])
-            self.sample_rows = self.sample_rows[keep]
-            self.sample = {name: values[keep] for name, values in self.sample.items()}
+            self.keep_sample(RowSample(self.sample_rows, self.sample).finish(most))
+
+    def keep_sample(self, sample: RowSample) -> None:
+        """Take rows as the sample."""
+        self.sample_rows, self.sample = sample.rows, sample.columns
 
     def sample_table(self, names: Iterable[str]) -> Table:
         """Return some columns of the sample as a table."""
@@ -280,42 +270,6 @@ class TableProfile:
                 codes = np.where(np.isnan(values), -1, values).astype(np.intp)
                 cells[name] = Cells(lookup[codes], column.states)
         return Table.from_cells(cells)
-
-
-class _RowSample:
-    """A random sample: the rows whose numbers have the smallest hashes, whatever the size of the blocks."""
-
-    def __init__(self, most: int) -> None:
-        self.most, self.limit = most, np.uint64(2**64 - 1)
-        self.rows = np.zeros(0, dtype=np.uint64)
-        self.hashes = np.zeros(0, dtype=np.uint64)
-        self.parts: list[tuple[NDArray[Any], dict[str, NDArray[Any]]]] = []
-        self.held = 0
-
-    def take(self, start: int, columns: Mapping[str, NDArray[Any]], rows: int) -> None:
-        hashes = hash_numbers(np.arange(start, start + rows, dtype=np.uint64))
-        chosen = np.flatnonzero(hashes <= self.limit)
-        self.parts.append((chosen + start, {name: column[chosen] for name, column in columns.items()}))
-        self.held += len(chosen)
-        if self.held > 2 * self.most:
-            self._cut()
-
-    def _cut(self) -> None:
-        rows = np.concatenate([part[0] for part in self.parts])
-        hashes = hash_numbers(rows.astype(np.uint64))
-        if len(rows) > self.most:
-            self.limit = np.partition(hashes, self.most - 1)[self.most - 1]
-        keep = hashes <= self.limit
-        names = dict.fromkeys(name for _, columns in self.parts for name in columns)
-        columns_kept = {}
-        for name in names:
-            parts = [columns.get(name, np.full(len(r), np.nan)) for r, columns in self.parts]
-            columns_kept[name] = np.concatenate(parts)[keep]
-        self.parts, self.held = [(rows[keep], columns_kept)], int(keep.sum())
-
-    def finish(self) -> tuple[NDArray[Any], dict[str, NDArray[Any]]]:
-        self._cut()
-        return self.parts[0]
 
 
 def profile_table(
@@ -338,7 +292,7 @@ def profile_table(
     report_rows : callable
         Called with the number of rows read so far.
     """
-    profile, row_sample = TableProfile(), _RowSample(sample)
+    profile, rows_kept = TableProfile(), RowSample(np.zeros(0, np.uint64), {})
     least_steps: dict[str, int] = {}
     kinds = {**kinds, **find_units(source, rows, kinds, keep)}
     declared_kinds: dict[str, Any] = dict(kinds)
@@ -348,7 +302,13 @@ def profile_table(
         names = [name for name in source.names if name not in keep]
         _add_columns(profile, names, profile.rows)
         used = [name for name in names if profile.columns[name].unusable is None]
-        cells, unusable = _read_cells(block, source, used, declared_kinds)
+        try:
+            cells, unusable = _read_cells(block, source, used, declared_kinds)
+        except TableError as error:
+            for name in used:
+                if f"column {name!r}" in str(error):
+                    source.refuse_mixture(name, kinds.get(name))
+            raise
         for name, reason in unusable.items():
             profile.columns[name].unusable, profile.columns[name].kind = reason, None
         values, holes = {}, np.ones((block.rows, len(names)), dtype=bool)
@@ -366,9 +326,11 @@ def profile_table(
             try:
                 values[name] = column.add_cells(cells[name], block.start)
             except MixedColumn as error:
+                source.refuse_mixture(name, kinds.get(name))
                 raise TableError(str(error).replace("{place}", source.line_of(error.row))) from None
         _count_patterns(profile, holes)
-        row_sample.take(block.start, values, block.rows)
+        rows_kept += RowSample(np.arange(block.start, block.start + block.rows, dtype=np.uint64), values).finish(sample)
+        rows_kept = rows_kept.finish(sample) if len(rows_kept.rows) > 2 * sample else rows_kept
         profile.rows += block.rows
         report_rows(profile.rows)
     if not profile.rows:
@@ -376,8 +338,12 @@ def profile_table(
         raise TableError(f"the table has no row {first:,}, where --rows begins" if first else "the table has no rows")
     for name, column in profile.columns.items():
         if column.kind == "states":
-            column.finish(source.spelled, "text" if column.overflowing else kinds.get(name), source.line_of)
-    profile.sample_rows, profile.sample = row_sample.finish()
+            try:
+                column.finish(source.spelled, "text" if column.overflowing else kinds.get(name))
+            except TableError:
+                source.refuse_mixture(name, kinds.get(name))
+                raise
+    profile.keep_sample(rows_kept.finish(sample))
     for name, column in profile.columns.items():
         if column.unit is not None and column.observed < ROUNDED_ROWS:
             column.unit = replace(column.unit, step=least_steps[name])

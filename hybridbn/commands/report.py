@@ -210,7 +210,7 @@ def _render_overview(profile: TableProfile, value_counts: ValueCounts, draws: in
         if counts is not None:
             seen, filled = _summarize(column, counts["observed"]), _summarize(column, counts["imputed"])
         numbers = "whole numbers" if column.whole else "numbers" if column.unit is None else column.unit.describe()
-        kind = {"number": numbers, "states": f"{len(column.first)} states"}.get(
+        kind = {"number": numbers, "states": f"{len(column.codes)} states"}.get(
             column.kind or "", column.unusable or "empty"
         )
         rows.append(

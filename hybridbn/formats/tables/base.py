@@ -234,6 +234,10 @@ class TableSource(ABC):
             table = pyarrow.table({name: held[name] for name in types}).combine_chunks()
             yield from ((block.start, batch) for batch in table.to_batches())
 
+    def refuse_mixture(self, name: str, declared: DeclaredKind | None) -> None:
+        """Raise `TableError` with the first rows where a column holds numbers and others, if the format tells."""
+        return
+
     def line_of(self, row: int) -> str:
         """Return where a row stands, in words."""
         return f"row {row}"

@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.formats.files import StoredFile
-from hybridbn.formats.tables.base import Field, FileFormat, Fills, Kinds, OtherKind, Spell, TableSource
+from hybridbn.formats.tables.base import (
+    ROWS_OF_BATCH,
+    Field,
+    FileFormat,
+    Fills,
+    Kinds,
+    OtherKind,
+    Spell,
+    TableSource,
+    name_file_in_errors,
+)
 from hybridbn.formats.tables.delimited_scanner import Scanner, check_text, encode_columns, read_text_bytes
 from hybridbn.formats.tables.text_blocks import (
     Change,
@@ -47,7 +57,7 @@ __all__ = [
     "MISSING",
     "Delimited",
     "DelimitedSource",
-    "TextKind",
+    "find_kinds",
     "replace_comma",
     "suggest_delimiter",
     "text_type",
@@ -467,6 +477,10 @@ class DelimitedSource(TextSource):
         """Give blocks of so many records."""
         yield from cast(Iterator[DelimitedBlock], super().blocks(rows, first))
 
+    def refuse_mixture(self, name: str, declared: DeclaredKind | None) -> None:
+        """Raise `TableError` with the first lines where a column holds numbers and others."""
+        find_kinds([self], {name: declared})
+
     def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
         """Give columns as Arrow record batches, each with the number of its first row."""
         for block in self.blocks(min(rows, max(_BLOCK // self._width, 1))):
@@ -688,18 +702,38 @@ class TextKind:
         locate : callable
             From a file and a row of it to its line, in words.
         """
-        kept = sorted(self._kept, key=lambda text: self._kept[text][1])
         if self._finder is not None and self._finder.pattern is not None and self.declared != "discrete":
             return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
+        kept = sorted(self._kept, key=lambda text: self._kept[text][1])
         try:
             cells, _ = type_column(name, np.arange(len(kept)), kept, self.declared)
         except TableError as error:
-
-            def name_line(match: re.Match[str]) -> str:
-                return locate(*self._kept[kept[int(match[1])]])
-
-            raise TableError(re.sub(r"\brow (\d+)", name_line, str(error))) from None
+            message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), str(error))
+            raise TableError(message) from None
         return type_of_states(cells.states or (0.5,)), None
+
+
+def find_kinds(
+    sources: Sequence[DelimitedSource], declared: Mapping[str, DeclaredKind | None]
+) -> dict[str, tuple[Any, Unit | None]]:
+    """Return the Arrow type and the unit of columns, as all of their texts in some files tell.
+
+    Parameters
+    ----------
+    declared : mapping from column to its declared kind
+    """
+    texts = {name: TextKind(kind) for name, kind in declared.items()}
+    for source in sources:
+        with name_file_in_errors(source.shown):
+            for start, batch in source.batches(dict.fromkeys(texts, text_type()), {}, ROWS_OF_BATCH):
+                for name, kind in texts.items():
+                    kind.add(batch.column(name), source, start)
+
+    def locate(source: DelimitedSource, row: int) -> str:
+        return source.line_of(row) + (f" of {source.shown}" if len(sources) > 1 else "")
+
+    with name_file_in_errors(sources[0].shown):
+        return {name: kind.decide(name, locate) for name, kind in texts.items()}
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
