@@ -69,7 +69,7 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
 
 _REMEDY = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
-_BLOCK = 1 << 23
+_BLOCK = 1 << 22
 """Blocks of records have about so many bytes at most."""
 _SAMPLE = 1 << 16
 _COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
