@@ -20,9 +20,10 @@ from hybridbn.formats.secrets import mask_secrets
 from hybridbn.formats.tables import read_table
 from hybridbn.formats.tables.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
 from hybridbn.formats.tables.base import suffixes as list_suffixes
-from hybridbn.formats.tables.delimited import DelimitedSource, find_kinds, type_column
+from hybridbn.formats.tables.delimited import DelimitedSource, find_kinds
 from hybridbn.formats.tables.pyarrow_checks import import_pyarrow, report_damage
 from hybridbn.formats.tables.text_blocks import shift_lines_in_errors
+from hybridbn.formats.tables.typed_columns import type_column
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 

@@ -16,7 +16,7 @@ from hybridbn.errors import TableError
 from hybridbn.formats.files import NameTaken, remove_unfinished, replace_file
 from hybridbn.formats.tables.base import Field, FileFormat, FileWriter, Fills, TableBlock, TableSource, kind_of_states
 from hybridbn.formats.tables.database_base import Database, DatabaseWriter
-from hybridbn.formats.tables.delimited import replace_comma
+from hybridbn.formats.tables.typed_columns import replace_comma
 
 __all__ = ["Output"]
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, cast
 
@@ -40,42 +40,30 @@ from hybridbn.formats.tables.text_blocks import (
 )
 from hybridbn.formats.tables.typed_columns import (
     NUMBER,
+    REMEDY,
     DeclaredKind,
     ReadColumns,
+    TextKind,
     WantedColumns,
+    guess_type,
     name_lines_for_rows,
-    parse_states,
-    type_texts,
+    text_type,
+    type_column,
 )
 from hybridbn.tables.adapters.arrow import decode_dictionary
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.tables.columns import ColumnSource, read_cells
-from hybridbn.time_patterns import PatternFinder
-from hybridbn.units import Unit, unit_of_pattern
+from hybridbn.units import Unit
 
-__all__ = [
-    "MISSING",
-    "Delimited",
-    "DelimitedSource",
-    "find_kinds",
-    "replace_comma",
-    "suggest_delimiter",
-    "text_type",
-    "type_column",
-    "type_of_states",
-]
+__all__ = ["MISSING", "Delimited", "DelimitedSource", "find_kinds", "suggest_delimiter"]
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
 
-_REMEDY = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
 _BLOCK = 1 << 22
 """Blocks of records have about so many bytes at most."""
 _SAMPLE = 1 << 16
-_COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _HEAD = 1 << 16
-_MOST_TEXTS = 10_000
-"""So many texts tell of what kind a column is."""
 _MOST_HEAD = 1 << 28
 
 
@@ -157,7 +145,7 @@ def _read(
     scanner = Scanner(data, separator)
     header, sample, whole = scanner.read_beginning(_SAMPLE)
     names = _choose_names(wanted, header, separator, guessed)
-    rules = _Rules(wanted, markers, _REMEDY, decimal)
+    rules = _Rules(wanted, markers, REMEDY, decimal)
     arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
     try:
         if arrow is None:
@@ -260,56 +248,6 @@ def _add_typed_column(
     cells[name], source = type_column(name, codes, texts, rules.wanted.kinds.get(name), rules.decimal, rules.remedy)
     if source is not None:
         sources[name] = source
-
-
-def type_column(
-    name: str,
-    codes: NDArray[Any],
-    texts: Sequence[str],
-    declared_kind: DeclaredKind | None,
-    decimal: str = ".",
-    remedy: str = _REMEDY,
-) -> tuple[Cells, ColumnSource | None]:
-    """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
-
-    Parameters
-    ----------
-    decimal : str
-        What stands before the decimals of numbers.
-    """
-    if decimal == "," and declared_kind not in ("discrete", "text"):
-        texts = _replace_commas(name, codes, texts)
-    if "" in texts and declared_kind not in ("discrete", "text"):
-        # Programs that quote every cell write a missing number as "".
-        others = [text for text in texts if text]
-        if others and (all(NUMBER.fullmatch(text) for text in others) or PatternFinder().add(others)):
-            known = {text: code for code, text in enumerate(others)}
-            new_codes = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
-            codes, texts = new_codes[codes], others
-    return type_texts(name, codes, texts, declared_kind, remedy)
-
-
-def _replace_commas(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
-    """Return numbers with a decimal comma as ones with a point; other texts as they are."""
-    pointed = next((code for code, text in enumerate(texts) if "." in text and NUMBER.fullmatch(text)), None)
-    if pointed is not None:
-        raise TableError(
-            f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may"
-            " separate thousands where decimal=','; write numbers as 1234,5, or read the column as text with"
-            f" discrete=[{name!r}]"
-        )
-    return [replace_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
-
-
-def replace_comma(text: str) -> str:
-    """Return a number with a decimal comma as one with a point.
-
-    Examples
-    --------
-    >>> replace_comma("-1,5")
-    '-1.5'
-    """
-    return text.replace(",", ".")
 
 
 # --- pyarrow ----------------------------------------------------------------------------------------------------------
@@ -467,7 +405,7 @@ class DelimitedSource(TextSource):
         _, rows, _ = Scanner(check_text(head), self.delimiter).read_beginning(size)
         columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
         texts = dict(zip(self.names, columns, strict=True))
-        return {name: _guess_type(self._observe(texts[name]), kinds.get(name)) for name in self.names}
+        return {name: guess_type(self._observe(texts[name]), kinds.get(name)) for name in self.names}
 
     def _observe(self, cells: Sequence[str]) -> list[str]:
         """Return the texts of cells that are not missing."""
@@ -615,102 +553,14 @@ class DelimitedBlock(TextBlock):
         return np.column_stack([starts, separators + 1]), np.column_stack([separators, stops])
 
 
-def text_type() -> Any:
-    """Return the type of columns of text, which take less than half of the time as dictionaries."""
-    import pyarrow
-
-    return pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-
-
 def _mask_codes(codes: NDArray[Any]) -> Any:
     import pyarrow
 
     return pyarrow.array(codes, mask=codes < 0)
 
 
-def _guess_type(texts: Sequence[str], declared: DeclaredKind | None) -> Any:
-    """Return the Arrow type of a column with these first texts, which all of its cells have to confirm."""
-    import pyarrow
-
-    if declared is None or declared == "continuous":
-        if all(map(NUMBER.fullmatch, texts)):
-            return pyarrow.float64()
-        if declared is not None:
-            return text_type()
-    elif declared != "discrete":
-        return text_type()
-    return type_of_states(parse_states(list(dict.fromkeys(texts))) if texts else ())
-
-
-def type_of_states(states: Sequence[Any]) -> Any:
-    """Return the Arrow type of states, all of which are texts, numbers or truth values."""
-    import pyarrow
-
-    types = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64()}
-    kinds = set(map(type, states))
-    if kinds == {int, float}:
-        return pyarrow.float64()
-    return types.get(kinds.pop(), text_type()) if len(kinds) == 1 else text_type()
-
-
 def _strip_mark(text: str, markers: frozenset[str]) -> str | None:
     return text[1:] if text.startswith("\0") else None if text in markers else text
-
-
-class TextKind:
-    """What all texts of a column tell of its kind, as few of them as do.
-
-    Parameters
-    ----------
-    declared : "discrete", "continuous" or None
-    """
-
-    def __init__(self, declared: DeclaredKind | None) -> None:
-        self.declared = declared
-        self._kept: dict[str, tuple[Any, int]] = {}
-        self._classes: set[type] = set()
-        self._finder: PatternFinder | None = PatternFinder()
-
-    def add(self, column: Any, file: Any, first: int) -> None:
-        """Add some cells of a file, of which the first is in this row."""
-        import pyarrow
-        from pyarrow import compute
-
-        codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
-        spelled = pyarrow.array(texts, pyarrow.string())
-        number = compute.match_substring_regex(spelled, f"^(?:{NUMBER.pattern})$").to_numpy(zero_copy_only=False)
-        observed = [texts[code] for code in np.flatnonzero(~number) if texts[code]]
-        room = _MOST_TEXTS - len(self._kept)
-        if self._finder is not None and (number.any() or (observed and not self._finder.add(observed))):
-            self._finder, room = None, len(observed)
-        present, rows = np.unique(codes, return_index=True)
-        row_of = dict(zip(present.tolist(), (rows + first).tolist(), strict=True))
-        for code in np.flatnonzero(~number)[: max(room, 0)].tolist():
-            self._kept.setdefault(texts[code], (file, row_of[code]))
-        for code in np.flatnonzero(number).tolist():
-            # one of each kind of numbers tells as much as all of them
-            states = parse_states([texts[code]])
-            if type(states[0]) not in self._classes:
-                self._classes.add(type(states[0]))
-                self._kept[texts[code]] = file, row_of[code]
-
-    def decide(self, name: str, locate: Callable[[Any, int], str]) -> tuple[Any, Unit | None]:
-        """Return the Arrow type and the unit of the column; raise `TableError` that names lines of files.
-
-        Parameters
-        ----------
-        locate : callable
-            From a file and a row of it to its line, in words.
-        """
-        if self._finder is not None and self._finder.pattern is not None and self.declared != "discrete":
-            return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
-        kept = sorted(self._kept, key=lambda text: self._kept[text][1])
-        try:
-            cells, _ = type_column(name, np.arange(len(kept)), kept, self.declared)
-        except TableError as error:
-            message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), str(error))
-            raise TableError(message) from None
-        return type_of_states(cells.states or (0.5,)), None
 
 
 def find_kinds(

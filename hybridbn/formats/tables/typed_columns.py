@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.tables.adapters.arrow import decode_dictionary
 from hybridbn.tables.cells import (
     EXACT_INTEGERS,
     Cells,
@@ -22,16 +23,23 @@ from hybridbn.tables.cells import (
     label_codes,
 )
 from hybridbn.tables.columns import ColumnSource, read_cells
-from hybridbn.units import Unit
+from hybridbn.time_patterns import PatternFinder
+from hybridbn.units import Unit, unit_of_pattern
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
 __all__ = [
     "NUMBER",
+    "REMEDY",
     "DeclaredKind",
     "ReadColumns",
+    "TextKind",
     "WantedColumns",
+    "guess_type",
     "name_lines_for_rows",
     "parse_states",
+    "replace_comma",
+    "text_type",
+    "type_column",
     "type_objects",
     "type_texts",
 ]
@@ -46,6 +54,10 @@ _PADDED = re.compile(r"\s*[-+]?0[0-9]|\s*\+|\s")
 _NAN = re.compile(r"\s*[-+]?nan(?:\([^)]*\))?\s*", re.IGNORECASE)
 _INFINITE = re.compile(r"\s*[-+]?inf(?:inity)?\s*", re.IGNORECASE)
 _GROUPED = re.compile(r"\s*[-+]?[0-9]{1,3}(?:[,'\u2019\u00a0 ][0-9]{3})+(?:[.,][0-9]*)?\s*|\s*[-+]?[0-9]+,[0-9]+\s*")
+REMEDY = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
+_COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+_MOST_TEXTS = 10_000
+"""So many texts tell of what kind a column is."""
 _TRUTH = ({"True": True, "False": False}, {"true": True, "false": False}, {"TRUE": True, "FALSE": False})
 
 
@@ -275,3 +287,141 @@ def type_objects(columns: dict[str, list[Any]], wanted: WantedColumns) -> ReadCo
         if (typed.integer and typed.states is None) or typed.unit is not None:
             sources[name] = ColumnSource("numpy", array)
     return ReadColumns(cells, sources)
+
+
+def type_column(
+    name: str,
+    codes: NDArray[Any],
+    texts: Sequence[str],
+    declared_kind: DeclaredKind | None,
+    decimal: str = ".",
+    remedy: str = REMEDY,
+) -> tuple[Cells, ColumnSource | None]:
+    """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
+
+    Parameters
+    ----------
+    decimal : str
+        What stands before the decimals of numbers.
+    """
+    if decimal == "," and declared_kind not in ("discrete", "text"):
+        texts = _replace_commas(name, codes, texts)
+    if "" in texts and declared_kind not in ("discrete", "text"):
+        # Programs that quote every cell write a missing number as "".
+        others = [text for text in texts if text]
+        if others and (all(NUMBER.fullmatch(text) for text in others) or PatternFinder().add(others)):
+            known = {text: code for code, text in enumerate(others)}
+            new_codes = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
+            codes, texts = new_codes[codes], others
+    return type_texts(name, codes, texts, declared_kind, remedy)
+
+
+def _replace_commas(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
+    """Return numbers with a decimal comma as ones with a point; other texts as they are."""
+    pointed = next((code for code, text in enumerate(texts) if "." in text and NUMBER.fullmatch(text)), None)
+    if pointed is not None:
+        raise TableError(
+            f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may"
+            " separate thousands where decimal=','; write numbers as 1234,5, or read the column as text with"
+            f" discrete=[{name!r}]"
+        )
+    return [replace_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
+
+
+def replace_comma(text: str) -> str:
+    """Return a number with a decimal comma as one with a point.
+
+    Examples
+    --------
+    >>> replace_comma("-1,5")
+    '-1.5'
+    """
+    return text.replace(",", ".")
+
+
+def text_type() -> Any:
+    """Return the type of columns of text, which take less than half of the time as dictionaries."""
+    import pyarrow
+
+    return pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+
+
+def guess_type(texts: Sequence[str], declared: DeclaredKind | None) -> Any:
+    """Return the Arrow type of a column with these first texts, which all of its cells have to confirm."""
+    import pyarrow
+
+    if declared is None or declared == "continuous":
+        if all(map(NUMBER.fullmatch, texts)):
+            return pyarrow.float64()
+        if declared is not None:
+            return text_type()
+    elif declared != "discrete":
+        return text_type()
+    return type_of_states(parse_states(list(dict.fromkeys(texts))) if texts else ())
+
+
+def type_of_states(states: Sequence[Any]) -> Any:
+    """Return the Arrow type of states, all of which are texts, numbers or truth values."""
+    import pyarrow
+
+    types = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64()}
+    kinds = set(map(type, states))
+    if kinds == {int, float}:
+        return pyarrow.float64()
+    return types.get(kinds.pop(), text_type()) if len(kinds) == 1 else text_type()
+
+
+class TextKind:
+    """What all texts of a column tell of its kind, as few of them as do.
+
+    Parameters
+    ----------
+    declared : "discrete", "continuous" or None
+    """
+
+    def __init__(self, declared: DeclaredKind | None) -> None:
+        self.declared = declared
+        self._kept: dict[str, tuple[Any, int]] = {}
+        self._classes: set[type] = set()
+        self._finder: PatternFinder | None = PatternFinder()
+
+    def add(self, column: Any, file: Any, first: int) -> None:
+        """Add some cells of a file, of which the first is in this row."""
+        import pyarrow
+        from pyarrow import compute
+
+        codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
+        spelled = pyarrow.array(texts, pyarrow.string())
+        number = compute.match_substring_regex(spelled, f"^(?:{NUMBER.pattern})$").to_numpy(zero_copy_only=False)
+        observed = [texts[code] for code in np.flatnonzero(~number) if texts[code]]
+        room = _MOST_TEXTS - len(self._kept)
+        if self._finder is not None and (number.any() or (observed and not self._finder.add(observed))):
+            self._finder, room = None, len(observed)
+        present, rows = np.unique(codes, return_index=True)
+        row_of = dict(zip(present.tolist(), (rows + first).tolist(), strict=True))
+        for code in np.flatnonzero(~number)[: max(room, 0)].tolist():
+            self._kept.setdefault(texts[code], (file, row_of[code]))
+        for code in np.flatnonzero(number).tolist():
+            # one of each kind of numbers tells as much as all of them
+            states = parse_states([texts[code]])
+            if type(states[0]) not in self._classes:
+                self._classes.add(type(states[0]))
+                self._kept[texts[code]] = file, row_of[code]
+
+    def decide(self, name: str, locate: Callable[[Any, int], str]) -> tuple[Any, Unit | None]:
+        """Return the Arrow type and the unit of the column; raise `TableError` that names lines of files.
+
+        Parameters
+        ----------
+        locate : callable
+            From a file and a row of it to its line, in words.
+        """
+        if self._finder is not None and self._finder.pattern is not None and self.declared != "discrete":
+            return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
+        kept = sorted(self._kept, key=lambda text: self._kept[text][1])
+        try:
+            cells, _ = type_column(name, np.arange(len(kept)), kept, self.declared)
+        except TableError as error:
+            message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), str(error))
+            raise TableError(message) from None
+        return type_of_states(cells.states or (0.5,)), None
