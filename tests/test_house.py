@@ -10,7 +10,7 @@ from house import GOALS, asks_class, asks_flag, compares_name, count_paths, read
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 53512,
+    "statements": 53830,
     "modules": 287,
     "lines of a body, 95th percentile": 27,
     "longest chain of imports": 28,
