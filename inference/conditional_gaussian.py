@@ -21,10 +21,9 @@ from numpy.typing import NDArray
 from hybridbn.inference.compilation import Problem, Question
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
-from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.queries import read_relevant_evidence
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.solutions import TableCollector, impossible_evidence, posterior_of, solve
+from hybridbn.inference.solutions import TableCollector, impossible_evidence, solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Codes, Discrete, Values
@@ -167,11 +166,10 @@ class ConditionalGaussian:
             evidence = Evidence(findings, len(cases.row), single=False)
             read = read_relevant_evidence(self.discrete, evidence, others)
             answer = solve(self.discrete, Question(tuple(others)), read, options)
-            for number, name in enumerate(others):
-                posterior = posterior_of(answer, number, self.discrete.variable(name))
-                assert isinstance(posterior, DiscretePosterior)
-                probabilities = posterior.probabilities * cases.weight[:, None]
-                expected[name] = np.array([np.bincount(cases.row, own, rows) for own in probabilities.T]).T
+            for name, collector in zip(others, answer.collected, strict=True):
+                assert isinstance(collector, TableCollector)
+                probabilities = answer.arrange_rows(collector.table) * cases.weight
+                expected[name] = np.array([np.bincount(cases.row, own, rows) for own in probabilities]).T
         return expected
 
     def draw_within(

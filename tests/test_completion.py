@@ -8,8 +8,7 @@ import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.estimation import completion as completion_module
 from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
-from hybridbn.estimation.row_uniforms import hash_identifiers, levels_of
+from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes, hash_identifiers, levels_of
 from hybridbn.options import Options
 
 C, X, Y = hb.Discrete("c", ("a", "b")), hb.Continuous("x"), hb.Continuous("y")
@@ -63,7 +62,8 @@ def test_holes_are_filled_and_nothing_else_is_touched(network: hb.Network, how: 
 def test_rows_do_not_depend_on_blocks(network: hb.Network, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     table = holes()
     whole = fills(network)[how](table)
-    monkeypatch.setattr(completion_module, "_count_block_rows", lambda width: 7)
+    monkeypatch.setattr(completion_module, "_NUMBERS", 1)
+    monkeypatch.setattr(completion_module, "_FEWEST_ROWS", 7)
     for name, values in fills(network)[how](table).items():
         np.testing.assert_allclose(values, whole[name], rtol=1e-9)
 

@@ -13,10 +13,9 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
 from hybridbn.inference.conditional_gaussian import conditional_gaussian
+from hybridbn.learning.imputation.column_matching import DonorRule, choose_donors, fit_stacked_regression, match_numbers
 from hybridbn.learning.imputation.default_network import ImputationRegression, conditional_gaussian_arcs
-from hybridbn.learning.imputation.donors import DonorRule, choose_donors, match_numbers
 from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching
-from hybridbn.learning.imputation.stacked_regression import fit_stacked_regression
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 
@@ -144,7 +143,7 @@ def test_states_that_badly_described_numbers_depend_on_are_drawn_by_regressions(
 
 
 def test_leaves_without_donors_do_not_end_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hybridbn.learning.imputation.donors._MOST_DONORS", 20)
+    monkeypatch.setattr("hybridbn.learning.imputation.column_matching._MOST_DONORS", 20)
     rng = np.random.default_rng(0)
     features = rng.normal(size=(300, 2))
     fit = fit_stacked_regression(features, [1], np.ones(300), rng)

@@ -12,8 +12,8 @@ import hybridbn as hb
 from hybridbn.fitting.ridge import fit_ridges
 from hybridbn.fitting.trees.randomized_trees import grow_forest
 from hybridbn.learning.imputation import data_augmentation, predictive_mean_matching
+from hybridbn.learning.imputation.column_matching import StackedRegression, fit_stacked_regression
 from hybridbn.learning.imputation.data_augmentation import DefaultLearner, has_drift
-from hybridbn.learning.imputation.stacked_regression import StackedRegression, fit_stacked_regression
 
 
 def learned(rows: int, y: str) -> tuple[np.ndarray, StackedRegression, np.ndarray, float]:
@@ -148,7 +148,7 @@ def test_half_of_the_cells_missing_takes_more_rounds_than_a_tenth() -> None:
 def test_states_that_contradict_the_network_are_drawn_given_all_other_cells(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(predictive_mean_matching, "disagree", lambda *_: True)
+    monkeypatch.setattr(predictive_mean_matching, "_disagree", lambda *_: True)
     rng = np.random.default_rng(2)
     x, z = rng.normal(size=(2, 400))
     kind = np.select([x * z > 1, x * z < -1], ["same", "different"], "small")

@@ -10,7 +10,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.commands.column_profiles import ColumnProfile
-from hybridbn.learning.imputation.columns import decimals_of, grid_ends, usual_decimals
+from hybridbn.learning.imputation.rules import decimals_of, grid_ends, usual_decimals
 from hybridbn.tables.cells import Cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")

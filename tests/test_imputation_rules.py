@@ -12,8 +12,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.cli import run
-from hybridbn.learning.imputation.rule_search import find_rules
-from hybridbn.learning.imputation.rules import Rules, Sum, minutes_of, times_of
+from hybridbn.learning.imputation.rules import Rules, Sum, find_rules, minutes_of, times_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:imputing expected values", "ignore:.* rows have no observed cell")
 

@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
 from hybridbn.formats.tables.typed_columns import DeclaredKind, type_texts
-from hybridbn.learning.imputation.columns import ROUNDED_ROWS, decimals_of, describe_identifier
+from hybridbn.learning.imputation.columns import ROUNDED_ROWS, describe_identifier
+from hybridbn.learning.imputation.rules import decimals_of
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, UnsupportedType, state_kind, warn_of_ambiguity
 from hybridbn.tables.row_numbers import RowSample

@@ -29,7 +29,7 @@ from hybridbn.commands.table_input import (
 )
 from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimation.row_uniforms import seed_of
+from hybridbn.estimation.holes import seed_of
 from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.formats.hbn import load_network, save

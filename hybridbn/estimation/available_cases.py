@@ -15,8 +15,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, warn_user
 from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import Cells, RowLevels, find_holes
-from hybridbn.estimation.row_uniforms import Levels
+from hybridbn.estimation.holes import Cells, Levels, RowLevels, find_holes
 from hybridbn.fitting import Fitter, fitter_of, roles
 from hybridbn.fitting.base import prepare_families
 from hybridbn.fitting.fitter_choice import Potentials, spec_of
@@ -34,6 +33,7 @@ __all__ = [
     "draw_alone",
     "fill_at_random",
     "fit_available",
+    "fit_families",
     "fit_marginals",
     "leave_unusable",
     "list_arcs",
@@ -65,13 +65,22 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
         variable, spec = role_of[name]
         parents = tuple(role_of[parent].variable for parent in _list_parents(graph, name))
         families.append((fitter_of(spec, variable, parents), variable, parents))
-    prepare_families(table, families)
+    return fit_families(table, families)
 
-    def fit(family: tuple[Fitter, Variable, tuple[Variable, ...]]) -> Potential:
-        fitter, variable, parents = family
-        return fitter.fit(table, variable, parents)
 
-    return Network(list(table.share(fit, families)))
+def fit_families(rows: Rows, families: Sequence[tuple[Fitter, Variable, tuple[Variable, ...]]]) -> Network:
+    """Learn the network whose nodes are given with their fitters and their parents, each from its available cases.
+
+    Examples
+    --------
+    >>> from hybridbn.fitting import MultinomialFitter
+    >>> table = Table({"c": ["a", "b", None], "d": ["u", "u", "v"]})
+    >>> c, d = table.variables
+    >>> fit_families(table, [(MultinomialFitter(), c, ()), (MultinomialFitter(), d, (c,))])
+    <Network: 2 nodes, 1 arc>
+    """
+    prepare_families(rows, families)
+    return Network(list(rows.share(lambda family: family[0].fit(rows, *family[1:]), families)))
 
 
 def leave_unusable(data: Any, kept: Container[Any]) -> Any:

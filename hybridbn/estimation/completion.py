@@ -6,19 +6,17 @@ a uniform random number of its own, which says at what level of its distribution
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
-from typing import Any, Protocol, Self, TypeAlias
+from functools import cached_property, partial
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
-from hybridbn.estimation.holes import Cells, ObservedNumbers, collect_observed_numbers, find_holes
-from hybridbn.estimation.row_uniforms import Levels
+from hybridbn.estimation.holes import Cells, Levels, ObservedNumbers, collect_observed_numbers, find_holes
 from hybridbn.inference.compilation import Question
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
@@ -33,7 +31,7 @@ from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Completion", "Matcher"]
+__all__ = ["Completion"]
 
 Bounds: TypeAlias = Mapping[str, tuple[float, float]]
 """For columns of numbers the least and the greatest one."""
@@ -42,61 +40,14 @@ Orders: TypeAlias = Sequence[tuple[str, str]]
 
 _NUMBERS = 2_000_000
 """The largest array has about this many numbers: one for each row and state of a block."""
-_MOST_ROWS = 1 << 15
-"""Blocks of more rows would leave threads without work."""
+_FEWEST_ROWS, _MOST_ROWS = 100, 1 << 15
+"""Blocks have at least so many rows; those of more would leave threads without work."""
 _ATTEMPTS = 50
 """Rows that break a bound are drawn again this often before the bound is made part of the draw."""
-_OWN_NUMBER, _MATCHED = -1, -2
-"""The numbers of attempts at which the levels of observed numbers in an interval, and of matched numbers, are asked
-for.
-"""
-_REPEATS = 16
-"""Expectations given drawn cells are averaged over so many draws."""
-_MORE_SWEEPS = 4
-"""and over so many sweeps of a matching in turn besides the last one."""
-_ALL_ATTEMPTS = 1000
-"""The attempts of one draw have numbers below this."""
-
-Limits: TypeAlias = Callable[[str, Mapping[str, NDArray[Any]]], tuple[Values, Values]]
-"""From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
-
+_OWN_NUMBER = -1
+"""The number of the attempt at which the levels of observed numbers in an interval are asked for."""
 _BlockWork: TypeAlias = Callable[["Completion", Table, NDArray[np.intp]], Mapping[str, NDArray[Any]]]
 """From a completion, some rows and their numbers to whole columns of these rows."""
-
-
-class Matcher(Protocol):
-    """Replaces drawn numbers by observed ones, as predictive mean matching does."""
-
-    def match(
-        self,
-        cells: Cells,
-        holes: Mapping[str, NDArray[np.bool_]],
-        uniforms: Callable[[int], Mapping[str, Values]],
-        limits: Limits,
-    ) -> Iterator[Mapping[str, NDArray[Any]]]:
-        """Yield columns of complete rows with the holes filled anew, again and again.
-
-        For each time uniform numbers for each name and row are asked for.
-        """
-
-    def choose(
-        self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], limits: Limits
-    ) -> Mapping[str, NDArray[Any]]:
-        """Return columns of complete rows with the most probable states and frequent numbers in the holes."""
-
-    @property
-    def sweeps(self) -> int:
-        """How often holes are filled anew until little is left of what they were filled with before."""
-
-    @property
-    def curved(self) -> Sequence[str]:
-        """The columns whose expectation given the others is not that given the expectations of the others."""
-
-    def expect(self, cells: Cells, holes: Mapping[str, NDArray[np.bool_]], limits: Limits) -> Mapping[str, Values]:
-        """Return what is expected of these columns given the others: numbers, or probabilities (rows, states).
-
-        Instead of codes, `cells` may hold probabilities.
-        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,10 +66,8 @@ class Completion:
         Where draws lie if they can: the model has no probability for it, as it has for bounds.
     orders : sequence of (str, str)
         Pairs of columns; drawn numbers of the first are not greater than those of the second, if they can.
-    matcher : Matcher, optional
-        Of numbers that are far from normal; it keeps `limits`.
-    limits : callable, optional
-        The limits of matched numbers, which may depend on the other cells of a row.
+    copies : int
+        So many copies of a row are in memory while its cells are expected given levels.
     """
 
     network: Network
@@ -127,8 +76,7 @@ class Completion:
     bounds: Bounds = field(default_factory=dict)
     supports: Bounds = field(default_factory=dict)
     orders: Orders = ()
-    matcher: Matcher | None = None
-    limits: Limits | None = None
+    copies: ClassVar[int] = 1
 
     @classmethod
     def of(cls, network: Network, table: Table, options: Options) -> Self:
@@ -155,7 +103,7 @@ class Completion:
         levels : callable
             From an attempt and row numbers to a uniform number for each name and row.
         """
-        return self._complete(table, lambda own, block, rows: own._draw_block(block, rows, levels))
+        return self._complete(table, partial(type(self)._draw_block, levels=levels))
 
     def draw_separately(self, table: Table, levels: Levels, skip: str = "") -> Cells:
         """Draw each missing cell from its own posterior given the observed ones, whatever the row's other holes get.
@@ -188,15 +136,12 @@ class Completion:
         Parameters
         ----------
         levels : callable, optional
-            Uniform numbers as in `draw`; without them columns that are matched are expected by the network alone. With
-            them, these are expected given the other cells; where curves lead and some of these are missing, given draws
-            of them.
+            Uniform numbers as in `draw`, for completions that expect cells given draws of others.
         """
         table = table.select([name for name in table.names if name in self.network])
         expected: dict[str, Values] = {}
-        copies = 1 if self.matcher is None or levels is None else _REPEATS
-        answers = self._run_blocks(table, lambda own, block, rows: own._expect_block(block, rows, levels), copies)
-        for part, own in answers:
+        work = partial(type(self)._expect_block, levels=levels)
+        for part, own in self._run_blocks(table, work, 1 if levels is None else self.copies):
             for name, values in own.items():
                 whole = expected.setdefault(name, np.zeros((len(table), *values.shape[1:])))
                 whole[part] = values
@@ -213,7 +158,7 @@ class Completion:
 
     def find_most_probable(self, table: Table) -> Cells:
         """Fill in the most probable completion of each row, all its missing cells taken together."""
-        return self._complete(table, Completion._most_probable_block)
+        return self._complete(table, type(self)._most_probable_block)
 
     def posteriors(
         self, table: Table, rows: NDArray[np.intp] | None = None
@@ -267,7 +212,7 @@ class Completion:
         """
         rows = np.flatnonzero(np.any([*find_holes(table).values(), np.zeros(len(table), dtype=bool)], axis=0))
         width = sum(len(getattr(self.network.variable(name), "states", ())) + 1 for name in self.network)
-        count = -(-len(rows) // min(_count_block_rows(width * copies), _MOST_ROWS))
+        count = -(-len(rows) // min(max(_NUMBERS // max(width * copies, 1), _FEWEST_ROWS), _MOST_ROWS))
         parts = [rows[len(rows) * i // count : len(rows) * (i + 1) // count] for i in range(count)]
         shared = len(parts) > 1 and self.options.jobs > 1
         # in closed form a block is made of questions that are too small to be shared
@@ -280,101 +225,22 @@ class Completion:
         yield from run_in_threads(answer, parts, self.options.jobs if shared else 1)
 
     def _draw_block(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
-        cells, holes = self._draw_jointly(table, rows, levels), find_holes(table)
-        if self.matcher is not None and holes:
-            everywhere, limits = self._matching_arguments(table)
-            sweeps = self.matcher.match(cells, everywhere, lambda sweep: levels(_MATCHED - sweep, rows), limits)
-            *_, matched = itertools.islice(sweeps, self.matcher.sweeps)
-            for name in matched.keys() & holes.keys():
-                cells[name] = np.where(holes[name], matched[name], cells[name])
-        return cells
-
-    def _matching_arguments(self, table: Table) -> tuple[Mapping[str, NDArray[np.bool_]], Limits]:
-        nowhere = np.zeros(len(table), dtype=bool)
-        everywhere = {**dict.fromkeys(table.names, nowhere), **find_holes(table)}
-        return everywhere, self._limits_of_bounds if self.limits is None else self.limits
-
-    def _draw_jointly(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Cells:
-        """Draw from the network, whatever is matched later."""
         cells: Cells = {name: table.column(name) for name in table.names}
         holes = find_holes(table)
         values = self._draw_within_bounds(EvidenceReader(self.network, table).evidence(table.names), rows, levels)
-        own_level = levels(_OWN_NUMBER, rows) if any(self._is_binned(table, name) for name in holes) else {}
+        binned = (isinstance(self.network.variable(name), Discrete) and not table.is_discrete(name) for name in holes)
+        own_level = levels(_OWN_NUMBER, rows) if any(binned) else {}
         for name, missing in holes.items():
             own = self.translate_to_table(table, name, values[name], own_level.get(name, np.zeros(0)))
             cells[name] = np.where(missing, own, cells[name])
         return cells
 
-    def _limits_of_bounds(self, name: str, cells: Mapping[str, NDArray[Any]]) -> tuple[Values, Values]:
-        low, high = self.bounds.get(name, (-np.inf, np.inf))
-        return np.full(len(cells[name]), low), np.full(len(cells[name]), high)
-
     def _expect_block(self, table: Table, rows: NDArray[np.intp], levels: Levels | None) -> dict[str, Values]:
         holes = find_holes(table)
-        if self.closed is not None and not holes.keys() & self.bounds.keys():
-            expected = self._expect_closed(table, rows, holes)
-        else:
-            expected = {
+        if self.closed is None or holes.keys() & self.bounds.keys():
+            return {
                 name: self.expectation(table, posterior) for name, posterior in self.posteriors(table, rows).items()
             }
-        if self.matcher is None or levels is None:
-            return expected
-        matched = dict(self._expect_matched(table, expected))
-        curved = [name for name in self.matcher.curved if name in matched]
-        several = np.add.reduce([*holes.values()], axis=0, dtype=np.intp) > 1
-        is_hole = np.any([*(holes[name] for name in curved), np.zeros(len(table), dtype=bool)], axis=0)
-        simulated = np.flatnonzero(several & is_hole)
-        if len(simulated):
-            means = self._simulate_matched(table.take(simulated), rows[simulated], levels)
-            for name in means.keys() & curved:
-                matched[name][simulated] = means[name]
-        return {**expected, **matched}
-
-    def _expect_matched(self, table: Table, expected: Mapping[str, Values]) -> Mapping[str, Values]:
-        """Expect matched columns given the expectations of the others, which is right along straight lines."""
-        assert self.matcher is not None
-        holes, cells = find_holes(table), self.choose_expected(table, expected)
-        for name in holes:
-            if table.is_discrete(name):
-                is_state = cells[name][:, None] == np.arange(expected[name].shape[1])
-                cells[name] = np.where(holes[name][:, None], expected[name], is_state)
-        everywhere, limits = self._matching_arguments(table)
-        return self.matcher.expect(cells, everywhere, limits)
-
-    def _simulate_matched(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> Mapping[str, Values]:
-        """Expect matched columns given draws of the others, and average over these draws."""
-        assert self.matcher is not None
-
-        def shift(attempt: int, part: NDArray[np.intp]) -> Mapping[str, Values]:
-            repeat, row = np.divmod(part, len(table))
-            # stacked rows stay in their order, so those of the first draw come first
-            own = [levels(attempt + r // 2 * _ALL_ATTEMPTS, rows[row[repeat == r]]) for r in range(_REPEATS)]
-            # the errors of opposite draws cancel along straight lines
-            return {
-                name: np.concatenate([1 - one[name] if r % 2 else one[name] for r, one in enumerate(own)])
-                for name in own[0]
-            }
-
-        stacked = table.take(np.tile(np.arange(len(table)), _REPEATS))
-        places = np.arange(len(stacked))
-        cells = self._draw_jointly(stacked, places, shift)
-        everywhere, limits = self._matching_arguments(stacked)
-        sweeps = self.matcher.match(cells, everywhere, lambda sweep: shift(_MATCHED - sweep, places), limits)
-        # the errors of further sweeps cancel, too
-        count = self.matcher.sweeps if self.matcher.sweeps == 1 else self.matcher.sweeps + _MORE_SWEEPS
-        states = itertools.islice(sweeps, self.matcher.sweeps - 1, count)
-        expected = [self.matcher.expect({**cells, **matched}, everywhere, limits) for matched in states]
-        return {
-            name: np.mean([own[name] for own in expected], axis=0)
-            .reshape(_REPEATS, len(table), *expected[0][name].shape[1:])
-            .mean(axis=0)
-            for name in expected[0]
-        }
-
-    def _expect_closed(
-        self, table: Table, rows: NDArray[np.intp], holes: Mapping[str, NDArray[np.bool_]]
-    ) -> dict[str, Values]:
-        assert self.closed is not None
         evidence = EvidenceReader(self.network, table).evidence(table.names)
         with _renumber_rows(rows):
             expected = self.closed.expect(evidence, [name for name in holes if name in self.network], self.options)
@@ -393,10 +259,7 @@ class Completion:
         cells: Cells = {name: table.column(name) for name in table.names}
         for name, missing in holes.items():
             cells[name] = np.where(missing, self.translate_to_table(table, name, values[name], middle), cells[name])
-        if self.matcher is None:
-            return cells
-        everywhere, limits = self._matching_arguments(table)
-        return {**cells, **self.matcher.choose(cells, everywhere, limits)}
+        return cells
 
     def _find_modes(self, table: Table, rows: NDArray[np.intp]) -> Mapping[str, NDArray[Any]]:
         """Return the most probable codes and numbers of the network in each row, together."""
@@ -516,9 +379,6 @@ class Completion:
 
     # -- from the network's terms to the table's ------------------------------------------------------------------
 
-    def _is_binned(self, table: Table, name: str) -> bool:
-        return isinstance(self.network.variable(name), Discrete) and not table.is_discrete(name)
-
     def translate_to_table(self, table: Table, name: str, values: NDArray[Any], level: Values) -> NDArray[Any]:
         """Turn codes or numbers of the network's variable into those of the table's."""
         variable, own = self.network.variable(name), table.variable(name)
@@ -539,11 +399,6 @@ class Completion:
                 " it together with rows in which it is observed"
             )
         return ObservedNumbers(seen, np.array(variable.cuts or ()))
-
-
-def _count_block_rows(width: int) -> int:
-    """Return how many rows are completed at once when each has so many numbers."""
-    return max(_NUMBERS // max(width, 1), 100)
 
 
 @contextmanager

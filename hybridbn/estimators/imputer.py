@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
 from hybridbn.errors import TableError
-from hybridbn.estimation.row_uniforms import hash_identifiers, hash_rows
+from hybridbn.estimation.holes import hash_identifiers, hash_rows
 from hybridbn.estimators.inputs import check_features, open_features, read_usable_features
 from hybridbn.estimators.sklearn_bases import BaseEstimator, TransformerMixin
 from hybridbn.fitting.fitter_choice import Potentials

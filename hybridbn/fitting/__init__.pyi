@@ -1,7 +1,7 @@
 # The public names and where they live: read by editors and type checkers, and by `__init__.py` when a name is asked
 # for.
 
-from hybridbn.estimation.fit import fit as fit
+from hybridbn.estimation.em import fit as fit
 from hybridbn.fitting.atoms import AtomsFitter as AtomsFitter
 from hybridbn.fitting.atoms import find_heavy_points as find_heavy_points
 from hybridbn.fitting.base import Fitter as Fitter

@@ -1,7 +1,4 @@
-"""How imputation treats each column: modeled, constant, left alone or drawn by itself; its bounds and its decimals.
-
-Imputed numbers get as many decimals as the observed numbers of their column usually have.
-"""
+"""How imputation treats each column: modeled, constant, left alone or drawn by itself; its bounds and its decimals."""
 
 from __future__ import annotations
 
@@ -14,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.learning.imputation.rules import Rules
+from hybridbn.learning.imputation.rules import Rules, decimals_of, grid_ends, usual_decimals
 from hybridbn.tables import Table
 from hybridbn.tables.cells import integer_limits
 from hybridbn.tables.columns import Column, read_as_variable, read_column
@@ -26,20 +23,15 @@ __all__ = [
     "ROUNDED_ROWS",
     "Bounds",
     "ModelColumns",
-    "bounds_of_draws",
     "check_bounds",
     "classify_columns",
-    "decimals_of",
     "describe_identifier",
-    "grid_ends",
     "has_integer_type",
     "integer_ranges",
     "leave_out",
     "read_by_own_types",
     "reason_alone",
     "refuse_empty_bounds",
-    "round_to_decimals",
-    "usual_decimals",
 ]
 
 Bounds = Mapping[str, tuple[float, float]]
@@ -56,14 +48,6 @@ _LARGEST_NUMBER = 1e150
 """The squares of larger numbers are close to the end of the range of floats."""
 ROUNDED_ROWS = 20
 """Columns with fewer observed numbers are not rounded, as these may have few decimals by chance."""
-_USUAL_SHARE = 0.9
-"""So many numbers of a column have the decimals that imputed ones get."""
-_SPIKE_SHARE = 0.1
-"""A number that a larger share of the cells has says nothing about the decimals of the others."""
-_MOST_DECIMALS = 6
-"""Numbers with more decimals are taken for measurements of full precision."""
-_FLOAT_DIGITS = (("f8", 1e13), ("f4", 1e6))
-"""Beyond these multiples of the last decimal, rounding changes nothing: the types have 16 and 7 digits."""
 
 
 @dataclass(frozen=True)
@@ -104,23 +88,14 @@ class ModelColumns:
         bounds = rules.encode_bounds(self.bounds)
         return replace(self, bounds=bounds, rules=rules.within(bounds))
 
-    @property
-    def rules_of_draws(self) -> Rules:
-        """The rules of unrounded draws, with limits half a unit wider where the numbers are rounded later."""
-        return replace(self.rules, supports=_widen(self.rules.supports, self.decimals))
-
-
-def bounds_of_draws(columns: ModelColumns) -> dict[str, tuple[float, float]]:
-    """Return the bounds of unrounded draws: half a unit wider at both ends where the numbers are rounded later."""
-    return _widen(columns.bounds, columns.decimals)
-
-
-def _widen(bounds: Bounds, decimals: Mapping[str, int]) -> dict[str, tuple[float, float]]:
-    widened = dict(bounds)
-    for name in bounds.keys() & decimals.keys():
-        low, high = grid_ends(*bounds[name], decimals[name])
-        widened[name] = (low - 0.5 * 10.0 ** -decimals[name], high + 0.5 * 10.0 ** -decimals[name])
-    return widened
+    def widen(self, bounds: Bounds) -> dict[str, tuple[float, float]]:
+        """Return the bounds of unrounded draws: half a unit wider at both ends where the numbers are rounded later."""
+        widened = dict(bounds)
+        for name in bounds.keys() & self.decimals.keys():
+            low, high = grid_ends(*bounds[name], self.decimals[name])
+            half = 0.5 * 10.0 ** -self.decimals[name]
+            widened[name] = (low - half, high + half)
+        return widened
 
 
 def classify_columns(
@@ -388,77 +363,6 @@ def _check_names(option: str, names: str | Iterable[str], table: Table) -> froze
         if name not in table:
             raise TableError(f"{option}={name!r}: there is no such column; the columns are {shorten(table.names)}")
     return result
-
-
-def usual_decimals(values: Values) -> int | None:
-    """Return the number of decimals that nearly all values have at most; None for more than six.
-
-    A number that very many cells have, such as zero, says nothing of the others, but keeps its own decimals.
-
-    Examples
-    --------
-    >>> ages = np.array([*range(20, 79), 0.9166666667])
-    >>> usual_decimals(ages), usual_decimals(np.array([0.0] * 90 + [1.25, 3.5, 12.75, 8.25, 2.75]))
-    (0, 2)
-    """
-    distinct, counts = np.unique(values, return_counts=True)
-    is_rare = counts <= _SPIKE_SHARE * len(values)
-    if is_rare.all() or not is_rare.any():
-        return decimals_of(values, share=_USUAL_SHARE)
-    least = decimals_of(distinct[~is_rare])
-    rare = values[np.isin(values, distinct[is_rare])]
-    return None if least is None else decimals_of(rare, least, share=_USUAL_SHARE)
-
-
-def decimals_of(values: Values, least: int = 0, share: float = 1.0) -> int | None:
-    """Return the number of decimals that a share of the values has at most, at least `least`; None for more than six.
-
-    Examples
-    --------
-    >>> decimals_of(np.array([1.5, 2.25, -3.0])), decimals_of(np.array([1.0, 2.0])), decimals_of(np.array([1 / 3]))
-    (2, 0, None)
-    >>> decimals_of(np.array([0.1, 2.5], dtype=np.float32).astype(np.float64))
-    1
-    """
-    size = float(np.abs(values).max(initial=0.0))
-    for kind, digits in _FLOAT_DIGITS:
-        with np.errstate(over="ignore"):
-            converted = values.astype(kind)
-        if (converted != values).any():
-            continue
-        for decimals in range(least, _MOST_DECIMALS + 1):
-            if decimals and size * 10.0**decimals > digits:
-                break
-            # the first few numbers usually suffice to rule out that all have so few decimals
-            parts = (values[:20], values) if share == 1 else (values,)
-            if all((np.round(part, decimals).astype(converted.dtype) == part).mean() >= share for part in parts):
-                return decimals
-    return None
-
-
-def round_to_decimals(values: Values, decimals: int) -> Values:
-    """Return values rounded to a number of decimals; -0.0 becomes 0.0.
-
-    Examples
-    --------
-    >>> round_to_decimals(np.array([0.126, -0.001]), 2).tolist()
-    [0.13, 0.0]
-    """
-    return np.asarray(np.round(values, decimals) + 0.0)
-
-
-def grid_ends(low: float, high: float, decimals: int) -> tuple[float, float]:
-    """Return the least and the greatest rounded number within bounds; the first is the greater one if there is none.
-
-    Examples
-    --------
-    >>> grid_ends(0.7, np.inf, 1), grid_ends(0.21, 0.49, 1), grid_ends(0.21, 0.29, 1)
-    ((0.7, inf), (0.3, 0.4), (0.3, 0.2))
-    """
-    first, last = (float(round_to_decimals(np.array(end), decimals)) for end in (low, high))
-    step = 10.0**-decimals
-    first = first if first >= low else float(round_to_decimals(np.array(first + step), decimals))
-    return first, last if last <= high else float(round_to_decimals(np.array(last - step), decimals))
 
 
 def leave_out(frame: Frame, skip: str | Iterable[str] = ()) -> Frame:

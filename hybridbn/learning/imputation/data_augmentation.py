@@ -15,43 +15,50 @@ from __future__ import annotations
 import math
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, Self
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, TableError
-from hybridbn.estimation.available_cases import fit_available
+from hybridbn.estimation.available_cases import fit_available, fit_families
 from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import Cells, alternate, collect_observed_numbers, fill_table, find_holes
-from hybridbn.estimation.row_uniforms import Keys, hash_identifiers, levels_of, seed_of
-from hybridbn.fitting import Fitter, MEstimate, MultinomialFitter
+from hybridbn.estimation.holes import (
+    Cells,
+    Keys,
+    collect_observed_numbers,
+    fill_table,
+    find_holes,
+    hash_identifiers,
+    levels_of,
+    seed_of,
+)
+from hybridbn.fitting import MEstimate, MultinomialFitter
 from hybridbn.fitting.fitter_choice import Potentials, check_spec
 from hybridbn.jobs import use_jobs
-from hybridbn.learning.imputation.columns import Bounds, bounds_of_draws, classify_columns, integer_ranges
+from hybridbn.learning.imputation.columns import Bounds, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs
 from hybridbn.learning.imputation.model import (
     Fills,
     IncompleteRows,
     Model,
-    add_matching,
     build_model,
     check_unmodeled_columns,
     has_metadata,
     read_rows,
 )
-from hybridbn.learning.imputation.predictive_mean_matching import LearnedMatching, fit_matching
-from hybridbn.learning.imputation.rule_search import find_rules
-from hybridbn.learning.imputation.rules import Rules
+from hybridbn.learning.imputation.predictive_mean_matching import LearnedMatching, add_matching, fit_matching
+from hybridbn.learning.imputation.rules import Rules, find_rules
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options
+from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.tables.frames import Frame, open_frame
-from hybridbn.variables import Values, shorten
+from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [
     "DRAW_OPTIONS",
@@ -60,7 +67,6 @@ __all__ = [
     "DefaultLearner",
     "Filler",
     "FittedImputation",
-    "NetworkLearner",
     "Settings",
     "find_open_rows",
     "fit_imputation",
@@ -95,22 +101,6 @@ _REMAINING_CORRELATION = 0.15
 """The parameters of two successive draws have at most this correlation."""
 
 
-class NetworkLearner(Protocol):
-    """A way to learn networks: first from an incomplete table, then from completed ones."""
-
-    def learn_first(self, table: Table, filled: Table) -> Network:
-        """Return a network from the available cases, or from a table filled at random where these are too few."""
-
-    def restrict(self, table: Table) -> NetworkLearner | None:
-        """Return a learner for some rows, from whose network learning from all goes on; None where arcs would stay."""
-
-    def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
-        """Return a network from a completed table; the arcs stay where they are settled.
-
-        With `bootstrap` the table has random weights.
-        """
-
-
 @dataclass(frozen=True)
 class DefaultLearner:
     """Learns conditional Gaussian networks, the default of imputation.
@@ -127,24 +117,26 @@ class DefaultLearner:
         """Return a tree, fitted to the available cases."""
         arcs = conditional_gaussian_arcs(filled, self.observed, most_parents=1)
         try:
-            return fit_available(_skeleton(table, arcs), table, _default_fitters(table))
+            return _fit_default(table, arcs)
         except HybridBNError:
-            return fit_available(_skeleton(table, arcs), filled, _default_fitters(table))
+            return _fit_default(filled, arcs)
 
     @classmethod
     def of(cls, table: Table) -> Self:
         """Return a learner for an incomplete table."""
         return cls({name: float((~table.cells(name).missing).sum()) for name in table.names})
 
-    def restrict(self, table: Table) -> NetworkLearner | None:
-        """Return a learner for some rows."""
+    def restrict(self, table: Table) -> DefaultLearner | None:
+        """Return a learner for some rows, from whose network learning from all goes on; None where arcs would stay."""
         return DefaultLearner.of(table)
 
     def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
-        """Return a network with the arcs that AIC chooses, or with its present ones where they are settled."""
-        if not settled:
-            network = _skeleton(completed, conditional_gaussian_arcs(completed, self.observed))
-        return fit_available(network, completed, _default_fitters(completed, price=2.0 if bootstrap else 1.0))
+        """Return a network with the arcs that AIC chooses, or with its present ones where they are settled.
+
+        With `bootstrap` the completed table has random weights.
+        """
+        arcs = network.edges if settled else conditional_gaussian_arcs(completed, self.observed)
+        return _fit_default(completed, arcs, price=2.0 if bootstrap else 1.0)
 
 
 @dataclass(frozen=True)
@@ -168,7 +160,7 @@ class BuilderLearner:
         except HybridBNError:
             return self.build(filled)
 
-    def restrict(self, table: Table) -> NetworkLearner | None:
+    def restrict(self, table: Table) -> DefaultLearner | None:
         """Return None, as all rows decide on the arcs."""
         return None
 
@@ -185,6 +177,9 @@ class BuilderLearner:
             return network
 
 
+Learner: TypeAlias = DefaultLearner | BuilderLearner
+
+
 @dataclass
 class DataAugmentation:
     """The rounds of drawing and learning.
@@ -193,7 +188,7 @@ class DataAugmentation:
     ----------
     table : Table
         The incomplete table.
-    learner : NetworkLearner
+    learner : DefaultLearner or BuilderLearner
     bounds : mapping
     options : Options
     rng : Generator
@@ -210,7 +205,7 @@ class DataAugmentation:
     """
 
     table: Table
-    learner: NetworkLearner
+    learner: Learner
     bounds: Bounds
     options: Options
     rng: np.random.Generator
@@ -232,32 +227,23 @@ class DataAugmentation:
             return
         self._completed = fill_table(self.table, self.rules.settle_sums(self.table, self._fill_at_random()))
         wanted = self._learn_first()
-        last_tables: deque[Table] = deque(maxlen=_FINAL_TABLES)
+        tables: deque[Table] = deque(maxlen=_FINAL_TABLES)
         trace: list[Values] = []
-
-        def learn(completed: Table) -> Network:
-            self._completed = completed
-            last_tables.append(completed)
-            number = len(trace) + 1
-            is_settled = number + 1 >= wanted or (number > _LEAST_ROUNDS and number % _ARCS_EVERY > 0)
-            network = self.learner.learn_again(self.network, completed, is_settled)
-            trace.append(_trace(self.history[-1], network))
-            return network
-
-        def until(network: Network) -> bool:
-            nonlocal wanted
-            self.network = network
-            is_asked = len(trace) == wanted and self.rounds is None and self._find_lost_information() > _LOST
-            if is_asked and has_drift(np.array(trace)):
-                wanted = min(math.ceil(_MORE_ROUNDS * wanted), _MOST_ROUNDS)
-            return len(trace) >= wanted
-
-        alternate(
-            self.network, self._draw, learn, until, "learn to impute", wanted if self.rounds is not None else None
-        )
+        with track("learn to impute", self.rounds):
+            while len(trace) < wanted:
+                self._completed = self._draw(self.network)
+                tables.append(self._completed)
+                number = len(trace) + 1
+                is_settled = number + 1 >= wanted or (number > _LEAST_ROUNDS and number % _ARCS_EVERY > 0)
+                self.network = self.learner.learn_again(self.network, self._completed, is_settled)
+                trace.append(_trace(self.history[-1], self.network))
+                advance()
+                is_asked = number == wanted and self.rounds is None and self._find_lost_information() > _LOST
+                if is_asked and has_drift(np.array(trace)):
+                    wanted = min(math.ceil(_MORE_ROUNDS * wanted), _MOST_ROUNDS)
         if trace:
             kept = min(_FINAL_TABLES, (len(trace) + 1) // 2)
-            self.network = self.learner.learn_again(self.network, self._stack([*last_tables][-kept:]), settled=True)
+            self.network = self.learner.learn_again(self.network, self._stack([*tables][-kept:]), settled=True)
 
     def _learn_first(self) -> int:
         """Learn the first network, of many rows from converged rounds with some; return how many rounds follow."""
@@ -424,22 +410,20 @@ def _count_differing(table: Table, name: str) -> int:
     return int((observed != observed[:1]).sum())
 
 
-def _default_fitters(table: Table, price: float = 1.0) -> dict[str, Fitter]:
-    return {
-        name: MultinomialFitter(estimate=MEstimate(m=1.0))
-        if table.is_discrete(name)
-        else ImputationRegression(price=price)
-        for name in table.names
-    }
-
-
-def _skeleton(table: Table, arcs: list[tuple[str, str]]) -> Network:
-    """Return a network without potentials, with the table's variables in its order."""
-    graph = Network()
-    for name in table.names:
-        graph.add_node(name, variable=table.variable(name))
-    graph.add_edges_from(arcs)
-    return graph
+def _fit_default(table: Table, arcs: Container[tuple[str, str]], price: float = 1.0) -> Network:
+    """Return a network of tables of probabilities and regressions, with nodes and parents in the table's order."""
+    table_of_states, regression = MultinomialFitter(estimate=MEstimate(m=1.0)), ImputationRegression(price=price)
+    return fit_families(
+        table,
+        [
+            (
+                table_of_states if isinstance(variable, Discrete) else regression,
+                variable,
+                tuple(parent for parent in table.variables if (parent.name, variable.name) in arcs),
+            )
+            for variable in table.variables
+        ],
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -560,12 +544,12 @@ def fit_imputation(
         augmentation = DataAugmentation(
             working,
             learner,
-            bounds_of_draws(columns),
+            columns.widen(columns.bounds),
             settings.options,
             rng,
             rounds,
             settings.donors,
-            columns.rules_of_draws,
+            replace(columns.rules, supports=columns.widen(columns.rules.supports)),
         )
     return FittedImputation(Model(columns, augmentation.completion_of(augmentation.network)), seed, augmentation)
 
@@ -587,7 +571,7 @@ def use_network(network: Network, frame: Frame, settings: Settings) -> FittedImp
     return FittedImputation(model, seed_of(settings.random_state))
 
 
-def _choose_learner(structure: Any, target: str | None, potentials: Potentials, table: Table) -> NetworkLearner:
+def _choose_learner(structure: Any, target: str | None, potentials: Potentials, table: Table) -> Learner:
     """Return the way of learning that the user's options ask for."""
     if isinstance(potentials, Mapping):
         potentials = {name: spec for name, spec in potentials.items() if name in table}

@@ -18,6 +18,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -146,7 +147,7 @@ def _find_discrete_arcs(
         gain = _family_score((first, second), counter, len(table)) - scores[second]
         information[first] += max(gain, 0.0)
         information[second] += max(gain, 0.0)
-    order = sorted(names, key=lambda name: (-information[name], names.index(name)))
+    order = sorted(names, key=information.__getitem__, reverse=True)
     arcs: list[Arc] = []
     for position, child in enumerate(order):
         parents: list[str] = []
@@ -154,7 +155,7 @@ def _find_discrete_arcs(
         while len(parents) < most_parents:
             rivals = [name for name in order[:position] if name not in parents]
             scores_of_rivals = {rival: _family_score((*parents, rival, child), counter, len(table)) for rival in rivals}
-            rival = max(scores_of_rivals, key=lambda name: scores_of_rivals[name], default="")
+            rival = max(scores_of_rivals, key=scores_of_rivals.__getitem__, default="")
             if not scores_of_rivals or scores_of_rivals[rival] <= best:
                 break
             parents.append(rival)
@@ -169,15 +170,10 @@ def _family_score(names: tuple[str, ...], counter: NumpyCounter, rows: int) -> f
         return -np.inf
     counts = counter.joint(names)
     counts = counts.reshape(-1, counts.shape[-1])
-    free = np.count_nonzero(counts.sum(axis=1)) * (counts.shape[1] - 1)
-    return _multinomial_log_likelihood(counts) - free * _PARAMETER_PRICE
-
-
-def _multinomial_log_likelihood(counts: Values) -> float:
-    """Return the maximum log-likelihood of a table of counts whose last axis is the child."""
-    total = counts.sum(axis=-1, keepdims=True)
+    total = counts.sum(axis=1, keepdims=True)
     ratio = np.divide(counts, total, out=np.ones_like(counts, dtype=np.float64), where=counts > 0)
-    return float((counts * np.log(ratio)).sum())
+    free = np.count_nonzero(total) * (counts.shape[1] - 1)
+    return float((counts * np.log(ratio)).sum()) - free * _PARAMETER_PRICE
 
 
 def _count_states(table: Table, name: str) -> int:
@@ -308,7 +304,7 @@ def _find_number_arcs(
     """Find the arcs to numbers, ordered by the sum of their correlations."""
     candidates: list[str] = []
     configurations = 1
-    for name in sorted(discrete, key=lambda name: (-influence[name], discrete.index(name))):
+    for name in sorted(discrete, key=influence.__getitem__, reverse=True):
         states = len(design.columns_of.get(name, ()))
         if (
             influence[name] > 0
@@ -384,7 +380,7 @@ class ImputationRegression(GaussianFitter):
             forms.append(
                 _Form(fitted.intercept.reshape(size), fitted.coefficients.reshape(size, -1), variance, parameters)
             )
-        best = min(forms, key=lambda form: self.price * form.parameters - _gaussian_log_likelihood(statistics, form))
+        best = min(forms, key=partial(_find_loss, statistics, self.price))
         return LinearGaussian(
             fitted.child,
             fitted.parents,
@@ -450,6 +446,9 @@ def _sum_squares(statistics: GaussianStatistics, intercept: Values, slopes: Valu
     return np.asarray(np.maximum(within, 0.0) + statistics.weights * mean**2)
 
 
-def _gaussian_log_likelihood(statistics: GaussianStatistics, form: _Form) -> float:
+def _find_loss(statistics: GaussianStatistics, price: float, form: _Form) -> float:
+    """Return half of Akaike's criterion, but for a constant; a parameter costs so many of its."""
     squares = _sum_squares(statistics, form.intercept, form.slopes)
-    return float(-0.5 * (statistics.weights * np.log(form.variance) + squares / form.variance).sum())
+    return price * form.parameters + float(
+        0.5 * (statistics.weights * np.log(form.variance) + squares / form.variance).sum()
+    )

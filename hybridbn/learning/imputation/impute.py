@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.estimation.row_uniforms import Keys, count_repeats, hash_cells, hash_identifiers, hash_rows, tell_apart
+from hybridbn.estimation.holes import Keys, count_repeats, hash_cells, hash_identifiers, hash_rows, tell_apart
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out

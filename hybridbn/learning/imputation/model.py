@@ -17,23 +17,23 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, HybridBNError, NetworkError, TableError, warn_user
 from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import Cells
-from hybridbn.estimation.row_uniforms import Keys, draw_uniforms, levels_of
+from hybridbn.estimation.holes import Cells, Keys, draw_uniforms, levels_of
 from hybridbn.learning.imputation.columns import (
     Bounds,
     ModelColumns,
-    bounds_of_draws,
     check_bounds,
-    grid_ends,
     has_integer_type,
     integer_ranges,
     read_by_own_types,
     reason_alone,
     refuse_empty_bounds,
-    round_to_decimals,
 )
-from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching
-from hybridbn.learning.imputation.rules import Rules
+from hybridbn.learning.imputation.predictive_mean_matching import (
+    MatchedCompletion,
+    PredictiveMeanMatching,
+    add_matching,
+)
+from hybridbn.learning.imputation.rules import Rules, grid_ends, round_to_decimals, times_of
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
@@ -46,7 +46,6 @@ __all__ = [
     "Fills",
     "IncompleteRows",
     "Model",
-    "add_matching",
     "build_model",
     "check_unmodeled_columns",
     "has_metadata",
@@ -135,7 +134,8 @@ class Model:
                 listed[:] = states
                 fills[name] = listed[values]
             else:
-                numbers = self.columns.rules.decode(name, np.asarray(values, dtype=np.float64))
+                numbers = np.asarray(values, dtype=np.float64)
+                numbers = times_of(numbers) if name in self.columns.rules.clocks else numbers
                 fills[name] = np.clip(numbers, *self.columns.ranges.get(name, (-math.inf, math.inf)))
         return fills
 
@@ -287,7 +287,7 @@ def build_model(
             raise TableError(f"{name!r} is named in bounds or integers, but is no column of numbers of the network")
     decimals = refuse_empty_bounds(limits, dict.fromkeys(sorted(whole), 0))
     columns = ModelColumns(variables, tuple(shared), {}, (), decimals, limits, integer_ranges(frame))
-    return Model(columns, Completion(network, options, donors, bounds_of_draws(columns)))
+    return Model(columns, Completion(network, options, donors, columns.widen(columns.bounds)))
 
 
 def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
@@ -320,17 +320,6 @@ def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
         )
 
 
-def add_matching(completion: Completion, matcher: PredictiveMeanMatching | None, rules: Rules) -> Completion:
-    """Return a completion with matched numbers, which keep the rules and the bounds.
-
-    Limits of matched columns are left to the matching, as their normal draws, which it replaces, would shift.
-    """
-    if matcher is None:
-        return completion
-    supports = {name: ends for name, ends in completion.supports.items() if name not in matcher.matchers}
-    return replace(completion, matcher=matcher, supports=supports, limits=rules.within(completion.bounds).limits)
-
-
 def has_metadata(network: Network) -> bool:
     """Return whether a network was learned by imputation."""
     return _METADATA in network.graph
@@ -359,9 +348,7 @@ def attach_metadata(columns: ModelColumns, completion: Completion | None) -> Net
             for name, values in (() if completion is None else completion.observed.items())
             if name in network and isinstance(network.variable(name), Discrete)
         },
-        "matching": completion.matcher.to_dict()
-        if completion is not None and isinstance(completion.matcher, PredictiveMeanMatching)
-        else {},
+        "matching": completion.matching.to_dict() if isinstance(completion, MatchedCompletion) else {},
         "rules": columns.rules.to_dict(),
     }
     return described
@@ -399,10 +386,9 @@ def read_metadata(
         columns = replace(columns, ranges=ranges, decimals={**columns.decimals, **whole})
         if not len(network):
             return columns, None
-        rules = columns.rules_of_draws
-        completion = Completion(
-            network, options, dict(metadata["donors"]), bounds_of_draws(columns), rules.supports, rules.orders
-        )
+        rules = replace(columns.rules, supports=columns.widen(columns.rules.supports))
+        bounds = columns.widen(columns.bounds)
+        completion = Completion(network, options, dict(metadata["donors"]), bounds, rules.supports, rules.orders)
         matching = metadata["matching"]
         return columns, add_matching(
             completion, PredictiveMeanMatching.from_dict(matching) if matching else None, rules

@@ -4,21 +4,20 @@ A normal distribution around the right expectation keeps means, variances and re
 it puts values where none can be, below zero or between spikes, and a straight line misses curves. So after the joint
 draw of a row's missing cells such numbers are drawn again, one column after the other, given all other cells: each
 becomes the number of an observed row with nearly the same prediction, or of one in the same leaves of a forest, where
-this foretells held-out rows better (see `donors`). Where several such cells of a row are missing, they are drawn in
-turn and again, the more often the more is missing, as what the network has drawn of the others may be wrong. Where
-observed rows are sparse, the difference of the predictions is added, not far beyond the observed range, as slopes would
-come out too small otherwise. Each of several draws learns and takes its numbers from a bootstrap sample of the observed
-rows (Rubin's approximate Bayesian bootstrap), as intervals would be too short otherwise.
+this foretells held-out rows better (see `column_matching`). Where several such cells of a row are missing, they are
+drawn in turn and again, the more often the more is missing, as what the network has drawn of the others may be wrong.
+Where observed rows are sparse, the difference of the predictions is added, not far beyond the observed range, as slopes
+would come out too small otherwise. Each of several draws learns and takes its numbers from a bootstrap sample of the
+observed rows (Rubin's approximate Bayesian bootstrap), as intervals would be too short otherwise.
 
 Discrete columns whose observed states contradict the network are drawn again, too, by probabilities that are predicted
 in the same way. The expectation of a cell is what is predicted given the expectations of the others, where straight
 lines lead, and given draws of them, averaged over these, where curves do.
 
-A number is described badly by a network of linear regressions where it has spikes or heaps, where its residuals given
-all other cells are far from normal or depend on other numbers, and where draws would be what the number can't be. A
-discrete column is described badly where the network's probabilities given all other cells disagree with what is
-observed: score tests ask whether they are too sure of themselves, and whether the difference depends on other columns
-or on their squares.
+A number is described badly where it has spikes or heaps, where its residuals given all other cells are far from normal
+or depend on other numbers, and where draws would be what the number can't be. A discrete column is described badly
+where the network's probabilities given all other cells disagree with what is observed: score tests ask whether they are
+too sure of themselves, and whether the difference depends on other columns or on their squares.
 """
 
 from __future__ import annotations
@@ -27,39 +26,61 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.estimation.completion import Completion
+from hybridbn.estimation.holes import Levels, find_holes
 from hybridbn.inference.conditional_gaussian import ConditionalGaussian
-from hybridbn.learning.imputation.donors import (
-    SPIKE_SHARE,
+from hybridbn.learning.imputation.column_matching import (
     ColumnMatcher,
     DonorRule,
-    choose_donors,
-    match_numbers,
-    share_of_most_frequent,
-)
-from hybridbn.learning.imputation.rule_search import is_heaped
-from hybridbn.learning.imputation.rules import Rules
-from hybridbn.learning.imputation.stacked_regression import (
     StackedFit,
     StackedRegression,
-    find_curvature,
+    choose_donors,
     fit_stacked_regression,
+    match_numbers,
 )
+from hybridbn.learning.imputation.curves import find_curvature
+from hybridbn.learning.imputation.rules import Rules, has_spikes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["ColumnMatcher", "LearnedMatching", "PredictiveMeanMatching", "fit_matching"]
+__all__ = ["LearnedMatching", "MatchedCompletion", "PredictiveMeanMatching", "add_matching", "fit_matching"]
 
+_MATCHED = -2
+"""The number of the attempt at which the levels of the first sweep are asked for; those before it are of later ones."""
+_REPEATS = 16
+"""Expectations given drawn cells are averaged over so many draws."""
+_MORE_SWEEPS = 4
+"""and over so many sweeps of a matching in turn besides the last one."""
+_ALL_ATTEMPTS = 1000
+"""The attempts of one draw have numbers below this."""
 _TESTED_ROWS = 1000
 """From so many rows of a table it is told whether a network describes a discrete column."""
 _MOST_INDICATORS = 20
 """At most this many states of a discrete column, the most frequent ones, become indicators."""
-Cells = Mapping[str, NDArray[Any]]
+_FEWEST_OBSERVED = 25
+"""With fewer observed cells the nearest predictions are too far away, so a column is not matched."""
+_SKEWNESS, _KURTOSIS = 0.5, 1.0
+"""Residuals with more skewness or excess kurtosis than this are far from normal, unless chance explains it."""
+_STANDARD_ERRORS = 4.0
+"""Deviations of fewer standard errors are put down to chance."""
+_OUTSIDE_SHARE = 0.002
+"""A column of whose draws more are outside of what the column can be is far from normal."""
+_CURVED_ROWS = 2000
+"""From so many rows of a table it is told whether a number follows curves."""
+_LEAST_EFFECT = 0.2
+"""Differences of fewer standard deviations of a state's indicator are not worth a model of their own."""
+_LEAST_VARIANCE = 1e-6
+"""Of a state's indicator: a surer probability counts as if it weren't."""
+
+Cells: TypeAlias = Mapping[str, NDArray[Any]]
+Holes: TypeAlias = Mapping[str, NDArray[np.bool_]]
+Limits: TypeAlias = Callable[[str, Cells], tuple[Values, Values]]
+"""From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,9 +146,9 @@ class PredictiveMeanMatching:
     def match(
         self,
         cells: Cells,
-        holes: Mapping[str, NDArray[np.bool_]],
+        holes: Holes,
         uniforms: Callable[[int], Mapping[str, Values]],
-        limits: Callable[[str, Cells], tuple[Values, Values]],
+        limits: Limits,
     ) -> Iterator[dict[str, NDArray[Any]]]:
         """Yield the matched columns after each sweep, without end, with new numbers and codes in what were holes.
 
@@ -139,14 +160,15 @@ class PredictiveMeanMatching:
         cells : mapping from column to ndarray
             Completed rows: codes and numbers.
         holes : mapping from column to ndarray of bool
+            Of each column that has any.
         uniforms : callable
             Returns a uniform number for each column and row, given the number of a sweep.
         limits : callable
             Returns the least and the greatest number of each row, given a column's name and the cells.
         """
         features, current = _build_features(self.columns, cells), dict(cells)
-        missing = {name: rows for name in self.matchers if len(rows := np.flatnonzero(holes[name]))}
-        several = np.add.reduce([holes[name] for name in self.matchers], axis=0, dtype=np.intp) > 1
+        missing = {name: np.flatnonzero(holes[name]) for name in self.matchers if name in holes}
+        several = np.add.reduce([holes[name] for name in missing], axis=0, dtype=np.intp) > 1
         for sweep in itertools.count():
             levels = uniforms(sweep) if missing else {}
             for name, rows in missing.items():
@@ -160,14 +182,14 @@ class PredictiveMeanMatching:
                 # later columns are matched given what is new in this one
                 current[name] = column
                 _update_features(self.columns, features, name, column)
-            yield {name: current[name] for name in self.matchers if holes[name].any()}
+            yield {name: current[name] for name in self.matchers if name in holes}
             missing = {name: rows for name in missing if len(rows := np.flatnonzero(holes[name] & several))}
 
     def choose(
         self,
         cells: Cells,
-        holes: Mapping[str, NDArray[np.bool_]],
-        limits: Callable[[str, Cells], tuple[Values, Values]],
+        holes: Holes,
+        limits: Limits,
     ) -> dict[str, NDArray[Any]]:
         """Return the matched columns with their most probable states and frequent numbers in what were holes.
 
@@ -176,9 +198,9 @@ class PredictiveMeanMatching:
         """
         features, current = _build_features(self.columns, cells), dict(cells)
         for name, matcher in self.matchers.items():
-            rows, column = np.flatnonzero(holes[name]), np.array(cells[name])
-            if not len(rows):
+            if name not in holes:
                 continue
+            rows, column = np.flatnonzero(holes[name]), np.array(cells[name])
             if isinstance(matcher, StateMatcher):
                 column[rows] = matcher.probabilities(features[rows]).argmax(axis=1)
             else:
@@ -187,7 +209,7 @@ class PredictiveMeanMatching:
                 column[rows] = np.where((numbers >= low) & (numbers <= high), numbers, column[rows])
             current[name] = column
             _update_features(self.columns, features, name, column)
-        return {name: current[name] for name in self.matchers}
+        return {name: current[name] for name in self.matchers if name in holes}
 
     @property
     def curved(self) -> tuple[str, ...]:
@@ -197,8 +219,8 @@ class PredictiveMeanMatching:
     def expect(
         self,
         cells: Cells,
-        holes: Mapping[str, NDArray[np.bool_]],
-        limits: Callable[[str, Cells], tuple[Values, Values]],
+        holes: Holes,
+        limits: Limits,
     ) -> dict[str, Values]:
         """Return expected numbers (rows,) and probabilities of states (rows, states), given the other cells.
 
@@ -208,9 +230,9 @@ class PredictiveMeanMatching:
         expected: dict[str, Values] = {}
         features = _build_features(self.columns, cells)
         for name, matcher in self.matchers.items() if self.expects else ():
-            rows = np.flatnonzero(holes[name])
-            if not len(rows):
+            if name not in holes:
                 continue
+            rows = np.flatnonzero(holes[name])
             if isinstance(matcher, StateMatcher):
                 expected[name] = np.zeros((len(features), matcher.size))
                 expected[name][rows] = matcher.probabilities(features[rows])
@@ -262,6 +284,105 @@ class PredictiveMeanMatching:
         return cls(columns, ordered, is_new and content["expects"], content.get("sweeps", 1))
 
 
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MatchedCompletion(Completion):
+    """A network, and the matching of what it describes badly.
+
+    Attributes
+    ----------
+    matching : PredictiveMeanMatching
+    limits : callable
+        The limits of matched numbers, which may depend on the other cells of a row.
+    """
+
+    matching: PredictiveMeanMatching
+    limits: Limits
+    copies: ClassVar[int] = _REPEATS
+
+    def _draw_block(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> dict[str, NDArray[Any]]:
+        cells = super()._draw_block(table, rows, levels)
+        sweeps = self.matching.match(
+            cells, find_holes(table), lambda sweep: levels(_MATCHED - sweep, rows), self.limits
+        )
+        *_, matched = itertools.islice(sweeps, self.matching.sweeps)
+        return {**cells, **matched}
+
+    def _expect_block(self, table: Table, rows: NDArray[np.intp], levels: Levels | None) -> dict[str, Values]:
+        expected, holes = super()._expect_block(table, rows, levels), find_holes(table)
+        if levels is None:
+            return expected
+        matched = self._expect_along_lines(table, expected)
+        curved = [name for name in self.matching.curved if name in matched]
+        several = np.add.reduce([*holes.values()], axis=0, dtype=np.intp) > 1
+        is_hole = np.any([*(holes[name] for name in curved), np.zeros(len(table), dtype=bool)], axis=0)
+        simulated = np.flatnonzero(several & is_hole)
+        if len(simulated):
+            means = self._expect_by_draws(table.take(simulated), rows[simulated], levels)
+            for name in means.keys() & curved:
+                matched[name][simulated] = means[name]
+        return {**expected, **matched}
+
+    def _expect_along_lines(self, table: Table, expected: Mapping[str, Values]) -> dict[str, Values]:
+        """Expect matched columns given the expectations of the others, which is right along straight lines."""
+        holes, cells = find_holes(table), self.choose_expected(table, expected)
+        for name in holes:
+            if table.is_discrete(name):
+                is_state = cells[name][:, None] == np.arange(expected[name].shape[1])
+                cells[name] = np.where(holes[name][:, None], expected[name], is_state)
+        return self.matching.expect(cells, holes, self.limits)
+
+    def _expect_by_draws(self, table: Table, rows: NDArray[np.intp], levels: Levels) -> dict[str, Values]:
+        """Expect matched columns given draws of the others, and average over these draws."""
+
+        def shift(attempt: int, part: NDArray[np.intp]) -> Mapping[str, Values]:
+            repeat, row = np.divmod(part, len(table))
+            # stacked rows stay in their order, so those of the first draw come first
+            own = [levels(attempt + r // 2 * _ALL_ATTEMPTS, rows[row[repeat == r]]) for r in range(_REPEATS)]
+            # the errors of opposite draws cancel along straight lines
+            return {
+                name: np.concatenate([1 - one[name] if r % 2 else one[name] for r, one in enumerate(own)])
+                for name in own[0]
+            }
+
+        stacked = table.take(np.tile(np.arange(len(table)), _REPEATS))
+        holes, places = find_holes(stacked), np.arange(len(stacked))
+        cells = super()._draw_block(stacked, places, shift)
+        sweeps = self.matching.match(cells, holes, lambda sweep: shift(_MATCHED - sweep, places), self.limits)
+        # the errors of further sweeps cancel, too
+        count = self.matching.sweeps if self.matching.sweeps == 1 else self.matching.sweeps + _MORE_SWEEPS
+        states = itertools.islice(sweeps, self.matching.sweeps - 1, count)
+        expected = [self.matching.expect({**cells, **matched}, holes, self.limits) for matched in states]
+        return {
+            name: np.mean([own[name] for own in expected], axis=0)
+            .reshape(_REPEATS, len(table), *expected[0][name].shape[1:])
+            .mean(axis=0)
+            for name in expected[0]
+        }
+
+    def _most_probable_block(self, table: Table, rows: NDArray[np.intp]) -> dict[str, NDArray[Any]]:
+        cells = super()._most_probable_block(table, rows)
+        return {**cells, **self.matching.choose(cells, find_holes(table), self.limits)}
+
+
+def add_matching(completion: Completion, matching: PredictiveMeanMatching | None, rules: Rules) -> Completion:
+    """Return a completion with matched numbers, which keep the rules and the bounds.
+
+    Limits of matched columns are left to the matching, as their normal draws, which it replaces, would shift.
+    """
+    if matching is None:
+        return completion
+    return MatchedCompletion(
+        network=completion.network,
+        options=completion.options,
+        observed=completion.observed,
+        bounds=completion.bounds,
+        supports={name: ends for name, ends in completion.supports.items() if name not in matching.matchers},
+        orders=completion.orders,
+        matching=matching,
+        limits=rules.within(completion.bounds).limits,
+    )
+
+
 @dataclass(frozen=True, eq=False)
 class LearnedMatching:
     """A matching, and the regressions and the donors that were chosen for it.
@@ -277,9 +398,7 @@ class LearnedMatching:
     fits: Mapping[str, StackedFit]
     donors: Mapping[str, DonorRule]
 
-    def redraw(
-        self, table: Table, holes: Mapping[str, NDArray[np.bool_]], rng: np.random.Generator
-    ) -> PredictiveMeanMatching | None:
+    def redraw(self, table: Table, holes: Holes, rng: np.random.Generator) -> PredictiveMeanMatching | None:
         """Return the matching that a bootstrap sample of the rows of another completed table gives.
 
         Only columns with holes are matched, and what is chosen for the regressions stays.
@@ -302,7 +421,7 @@ class LearnedMatching:
 def fit_matching(
     completion: Completion,
     table: Table,
-    holes: Mapping[str, NDArray[np.bool_]],
+    holes: Holes,
     rng: np.random.Generator,
     rules: Rules,
     most_sweeps: int,
@@ -366,7 +485,7 @@ class _MatchingInTurn:
     """
 
     table: Table
-    holes: Mapping[str, NDArray[np.bool_]]
+    holes: Holes
     columns: Sequence[tuple[str, int]]
     rng: np.random.Generator
 
@@ -400,98 +519,6 @@ class _MatchingInTurn:
         _update_features(self.columns, self.features, name, column)
 
 
-def _find_contradicted(
-    completion: Completion,
-    table: Table,
-    holes: Mapping[str, NDArray[np.bool_]],
-    columns: Sequence[tuple[str, int]],
-    features: Values,
-    matched: Sequence[str],
-) -> list[str]:
-    """Return the discrete columns whose observed states contradict the network's probabilities given all others, and
-    those with holes that matched numbers depend on.
-
-    As the network describes these numbers badly, holes of the latter become classes of a mixture that describes them
-    better, and drift away from what the states are, without any observed state telling.
-    """
-    names = []
-    for name in table.names:
-        if not table.is_discrete(name):
-            continue
-        is_class = name in holes and any(child in matched for child in completion.network.successors(name))
-        own = [feature for feature, (other, _) in enumerate(columns) if other == name]
-        observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(table))
-        if len(observed) < _FEWEST_OBSERVED or not 0 < len(own) < _MOST_INDICATORS or name not in completion.network:
-            continue
-        if is_class:
-            names.append(name)
-            continue
-        # evenly spread rows say as much as all
-        observed = observed[:: -(-len(observed) // _TESTED_ROWS)]
-        part = table.take(observed)
-        codes = part.column(name)
-        blank = part.with_array(name, np.full(len(part), -1, dtype=np.intp))
-        probabilities = completion.expectations(blank)[name]
-        if disagree(probabilities, codes, np.delete(features[observed], own, axis=1)):
-            names.append(name)
-    return names
-
-
-def _match_states(
-    fit: StackedFit, columns: Sequence[tuple[str, int]], observed: Codes, variable: Discrete
-) -> StateMatcher:
-    """Return the drawing of a column from its regression and its observed codes."""
-    own = np.array([columns[feature][1] for feature in fit.outputs], dtype=np.intp)
-    counts = np.bincount(observed, minlength=len(variable))
-    counts[own] = -1
-    return StateMatcher(len(variable), [(own, fit.regression)], int(counts.argmax()))
-
-
-def _update_features(columns: Sequence[tuple[str, int]], features: Values, name: str, column: NDArray[Any]) -> None:
-    """Put a changed column into the features."""
-    for feature, (other, code) in enumerate(columns):
-        if other == name:
-            features[:, feature] = column if code < 0 else column == code
-
-
-def _choose_features(cells: Cells) -> tuple[tuple[str, int], ...]:
-    """Return the features: all numbers, and indicators of each discrete column's most frequent states but the first."""
-    columns: list[tuple[str, int]] = []
-    for name, column in cells.items():
-        if column.dtype.kind == "f":
-            columns.append((name, -1))
-        else:
-            counts = np.bincount(column)
-            codes = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
-            columns += [(name, int(code)) for code in sorted(codes[1 : _MOST_INDICATORS + 1].tolist())]
-    return tuple(columns)
-
-
-def _build_features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
-    """Return the features of complete rows (rows, features), from numbers and codes, or probabilities of codes."""
-    listed = [
-        cells[name] if code < 0 else cells[name][:, code] if cells[name].ndim > 1 else cells[name] == code
-        for name, code in columns
-    ]
-    return np.ascontiguousarray(np.array(listed, dtype=np.float64).T)
-
-
-_FEWEST_OBSERVED = 25
-"""With fewer observed cells the nearest predictions are too far away, so a column is not matched."""
-_SKEWNESS, _KURTOSIS = 0.5, 1.0
-"""Residuals with more skewness or excess kurtosis than this are far from normal, unless chance explains it."""
-_STANDARD_ERRORS = 4.0
-"""Deviations of fewer standard errors are put down to chance."""
-_OUTSIDE_SHARE = 0.002
-"""A column of whose draws more are outside of what the column can be is far from normal."""
-_CURVED_ROWS = 2000
-"""From so many rows of a table it is told whether a number follows curves."""
-_LEAST_EFFECT = 0.2
-"""Differences of fewer standard deviations of a state's indicator are not worth a model of their own."""
-_LEAST_VARIANCE = 1e-6
-"""Of a state's indicator: a surer probability counts as if it weren't."""
-
-
 def _find_badly_described(
     closed: ConditionalGaussian, completed: Cells, holes: Mapping[str, NDArray[np.bool_]], rules: Rules
 ) -> list[str]:
@@ -513,8 +540,7 @@ def _find_badly_described(
         others = np.delete(values[observed], column, axis=1)
         if (
             name in rules.codes
-            or share_of_most_frequent(values[observed, column]) > SPIKE_SHARE
-            or is_heaped(values[observed, column])
+            or has_spikes(values[observed, column])
             or _draws_outside(closed, column, values, configuration, rules.supports.get(name))
             or _far_from_normal(residuals)
             or _has_structure(residuals, others)
@@ -579,7 +605,7 @@ def _standardize(values: Values) -> Values:
     return np.asarray(centered / np.where(deviation > 0, deviation, np.inf))
 
 
-def disagree(probabilities: Values, codes: Codes, features: Values) -> bool:
+def _disagree(probabilities: Values, codes: Codes, features: Values) -> bool:
     """Return whether observed states contradict their probabilities given other columns.
 
     Parameters
@@ -596,7 +622,7 @@ def disagree(probabilities: Values, codes: Codes, features: Values) -> bool:
     >>> x = rng.normal(size=(1000, 1))
     >>> right, wrong = 1 / (1 + np.exp(-x**2)), np.full((1000, 1), 0.63)
     >>> codes = (rng.random(1000) < right[:, 0]).astype(np.intp)
-    >>> [disagree(np.concatenate([1 - p, p], axis=1), codes, x) for p in (right, wrong)]
+    >>> [_disagree(np.concatenate([1 - p, p], axis=1), codes, x) for p in (right, wrong)]
     [False, True]
     """
     standard = _standardize(features)
@@ -611,3 +637,79 @@ def disagree(probabilities: Values, codes: Codes, features: Values) -> bool:
         if np.abs(scores).max() > max(_STANDARD_ERRORS, _LEAST_EFFECT * np.sqrt(len(codes))):
             return True
     return False
+
+
+def _find_contradicted(
+    completion: Completion,
+    table: Table,
+    holes: Holes,
+    columns: Sequence[tuple[str, int]],
+    features: Values,
+    matched: Sequence[str],
+) -> list[str]:
+    """Return the discrete columns whose observed states contradict the network's probabilities given all others, and
+    those with holes that matched numbers depend on.
+
+    As the network describes these numbers badly, holes of the latter become classes of a mixture that describes them
+    better, and drift away from what the states are, without any observed state telling.
+    """
+    names = []
+    for name in table.names:
+        if not table.is_discrete(name):
+            continue
+        is_class = name in holes and any(child in matched for child in completion.network.successors(name))
+        own = [feature for feature, (other, _) in enumerate(columns) if other == name]
+        observed = np.flatnonzero(~holes[name]) if name in holes else np.arange(len(table))
+        if len(observed) < _FEWEST_OBSERVED or not 0 < len(own) < _MOST_INDICATORS or name not in completion.network:
+            continue
+        if is_class:
+            names.append(name)
+            continue
+        # evenly spread rows say as much as all
+        observed = observed[:: -(-len(observed) // _TESTED_ROWS)]
+        part = table.take(observed)
+        codes = part.column(name)
+        blank = part.with_array(name, np.full(len(part), -1, dtype=np.intp))
+        probabilities = completion.expectations(blank)[name]
+        if _disagree(probabilities, codes, np.delete(features[observed], own, axis=1)):
+            names.append(name)
+    return names
+
+
+def _match_states(
+    fit: StackedFit, columns: Sequence[tuple[str, int]], observed: Codes, variable: Discrete
+) -> StateMatcher:
+    """Return the drawing of a column from its regression and its observed codes."""
+    own = np.array([columns[feature][1] for feature in fit.outputs], dtype=np.intp)
+    counts = np.bincount(observed, minlength=len(variable))
+    counts[own] = -1
+    return StateMatcher(len(variable), [(own, fit.regression)], int(counts.argmax()))
+
+
+def _update_features(columns: Sequence[tuple[str, int]], features: Values, name: str, column: NDArray[Any]) -> None:
+    """Put a changed column into the features."""
+    for feature, (other, code) in enumerate(columns):
+        if other == name:
+            features[:, feature] = column if code < 0 else column == code
+
+
+def _choose_features(cells: Cells) -> tuple[tuple[str, int], ...]:
+    """Return the features: all numbers, and indicators of each discrete column's most frequent states but the first."""
+    columns: list[tuple[str, int]] = []
+    for name, column in cells.items():
+        if column.dtype.kind == "f":
+            columns.append((name, -1))
+        else:
+            counts = np.bincount(column)
+            codes = np.argsort(-counts, kind="stable")[: np.count_nonzero(counts)]
+            columns += [(name, int(code)) for code in sorted(codes[1 : _MOST_INDICATORS + 1].tolist())]
+    return tuple(columns)
+
+
+def _build_features(columns: Sequence[tuple[str, int]], cells: Cells) -> Values:
+    """Return the features of complete rows (rows, features), from numbers and codes, or probabilities of codes."""
+    listed = [
+        cells[name] if code < 0 else cells[name][:, code] if cells[name].ndim > 1 else cells[name] == code
+        for name, code in columns
+    ]
+    return np.ascontiguousarray(np.array(listed, dtype=np.float64).T)

@@ -1,4 +1,11 @@
-"""Donors: observed rows whose numbers, or whose residuals, fill the holes of a column.
+"""The matching of one column: a regression predicts it from all others, and observed rows lend it their numbers.
+
+The regression is a mixture of a straight line, of smooth curves and of a forest. A ridge regression is best where lines
+are straight. Where they bend, a ridge regression of squares and cubic splines of the numbers and of products of the
+most important columns still knows how they go on where few numbers are observed, as squares go on where splines, fitted
+to few rows, are straight; a forest knows everything else. The shares come from non-negative least squares on the
+predictions of each row without it (stacking, Breiman 1996): exact leave-one-out predictions of the ridge regressions,
+and out-of-bag predictions of the forest. A part that adds next to nothing gets no share.
 
 Donors are the rows with the nearest predictions, or those that share leaves of a forest with the row, the more likely
 the more trees they share (Meinshausen 2006). Predictions bring together rows of the same expectation. Leaves bring
@@ -9,29 +16,42 @@ come in few combinations. Rows that a tree has not seen choose: what counts is t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.learning.imputation.rule_search import is_heaped
-from hybridbn.learning.imputation.stacked_regression import StackedFit, StackedRegression
+from hybridbn.fitting.ridge import MOST_LEVERAGE, Ridges, fit_ridges
+from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
+from hybridbn.learning.imputation.curves import KNOTS, PART_PRICE, Curves, choose_curves
+from hybridbn.learning.imputation.rules import has_spikes
 from hybridbn.variables import Codes, Values
 
 __all__ = [
-    "SPIKE_SHARE",
     "ColumnMatcher",
     "DonorRule",
     "Leaves",
+    "StackedFit",
+    "StackedRegression",
+    "TrainingPredictions",
     "choose_donors",
+    "fit_stacked_regression",
     "match_numbers",
-    "share_of_most_frequent",
 ]
 
-SPIKE_SHARE = 0.1
-"""A column in which one number has a larger share has a spike, so it isn't continuous."""
+_WIDTHS = (0.2, 1.0)
+"""Candidates for the standard deviation of a curve's slopes, relative to that of straight ones."""
+_SPLINE = 0.3
+"""The same for splines, relative to squares and products."""
+_LEAST_GAIN = 0.002
+"""In large tables, curves or a forest need this gain in the logarithm of the residuals' standard deviation."""
+_MOST_SHARED = 4000
+"""The forest and the shares are learned from so many rows at most."""
+_MOST_FEATURES = 100
+"""Only so many columns, those with the greatest correlations, predict another one."""
 _NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
 """This many rows have the nearest predictions, or this share of all rows if that is more."""
 _POWERS = (1.0, 2.0, 4.0)
@@ -40,7 +60,7 @@ _MOST_DONORS = 2000
 """So many rows, evenly spread over the predictions, are donors in leaves."""
 _HELD_OUT = 300
 """So many rows choose between donors."""
-_LEAST_GAIN = 3.0
+_LEAST_ERRORS = 3.0
 """Leaves need a gain of so many standard errors."""
 _SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
 """The two sides on which `numpy.searchsorted` inserts a number."""
@@ -53,6 +73,339 @@ _ATTEMPTS = 20
 _GOLDEN_RATIO = 0.6180339887498949
 _WEIGHTS = 2_000_000
 """About so many weights of donors are in memory at the same time."""
+
+
+class TrainingPredictions(NamedTuple):
+    """What a regression says of the rows that it was learned from.
+
+    Attributes
+    ----------
+    predictions : ndarray (rows,)
+        Of lines and curves with the row, as predictions without it are highest where the row itself is low, which
+        flattens slopes; of the forest without it, as its trees repeat what they have seen.
+    residuals : ndarray (rows,)
+        Enlarged by what fitting has taken away.
+    """
+
+    predictions: Values
+    residuals: Values
+
+
+@dataclass(frozen=True, eq=False)
+class StackedRegression:
+    """Weighted sums of a ridge regression, of one with curves, and of a forest, for one number or several.
+
+    Attributes
+    ----------
+    constant : ndarray (outputs,)
+    others : ndarray
+        The features that predict.
+    slopes : ndarray (others, outputs)
+        Of the straight parts.
+    curves : Curves
+    bends : ndarray (bends, outputs)
+        The slopes of what the curves are made of; no rows, where they have no share.
+    share : ndarray (outputs,)
+        The weight of the forest.
+    forest : Forest
+        With values (nodes, outputs).
+    """
+
+    constant: Values
+    others: Codes
+    slopes: Values
+    curves: Curves
+    bends: Values
+    share: Values
+    forest: Forest
+
+    @property
+    def is_curved(self) -> bool:
+        """Whether curves or the forest have a share."""
+        return len(self.bends) > 0 or bool(self.share.any())
+
+    def predict(self, features: Values) -> Values:
+        """Return the predictions for each row of the features (rows, outputs)."""
+        columns = features[:, self.others]
+        prediction = np.tile(self.constant, (len(features), 1))
+        # sums along a row, so that rounding doesn't depend on other rows
+        for part, slopes in ((columns - self.curves.center, self.slopes), (columns, self.bends)):
+            if len(slopes):
+                part = self.curves.expand(part) if slopes is self.bends else part
+                for output, own in enumerate(np.ascontiguousarray(slopes.T)):
+                    prediction[:, output] += np.einsum("rj,j->r", part, own)
+        return np.asarray(prediction + self.share * self.forest.predict(columns) if self.share.any() else prediction)
+
+    def find_leaves(self, features: Values) -> Codes:
+        """Return the leaf of each row of the features in each tree of the forest (trees, rows)."""
+        return self.forest.find_leaves(_asked(features[:, self.others]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the content for a file: numbers and arrays."""
+        content = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
+        forest = {attribute.name: getattr(self.forest, attribute.name) for attribute in fields(Forest)}
+        return {**content, "curves": self.curves.to_dict(), "forest": forest}
+
+    @classmethod
+    def from_dict(cls, content: dict[str, Any]) -> Self:
+        """Return what `to_dict` was made of."""
+        if "curves" not in content:
+            # version 3 has a line, with slopes for all features, and a forest
+            others = content["others"]
+            center, slopes = content["center"][others], content["slopes"][others]
+            none = np.zeros(0, dtype=np.intp)
+            straight = Curves(center, np.ones(len(others)), none, np.zeros((0, len(KNOTS))), none.reshape(0, 2))
+            content = {
+                **{name: content[name] for name in ("constant", "others", "share", "forest")},
+                **{"slopes": slopes, "curves": straight.to_dict(), "bends": np.zeros(0)},
+            }
+        forest = Forest(**content["forest"])
+        if content["slopes"].ndim == 1:
+            # up to version 4 there was one output
+            content = {
+                **content,
+                **{name: np.array([content[name]]) for name in ("constant", "share")},
+                **{name: content[name][:, None] for name in ("slopes", "bends")},
+            }
+            forest = replace(forest, value=forest.value[:, None])
+        return cls(**{**content, "curves": Curves(**content["curves"]), "forest": forest})
+
+
+def fit_stacked_regression(
+    features: Values,
+    targets: Sequence[int],
+    weights: Values,
+    rng: np.random.Generator,
+    excluded: Sequence[int] = (),
+) -> StackedFit:
+    """Learn to predict some features from the others.
+
+    Parameters
+    ----------
+    features : ndarray (rows, features)
+    targets : sequence of int
+        The indices of the predicted features.
+    weights : ndarray (rows,)
+        How often each row counts.
+    excluded : sequence of int
+        Features that do not predict, besides the predicted ones.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=500)
+    >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
+    >>> fit = fit_stacked_regression(features, [1], np.ones(500), rng)
+    >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.training.residuals.std() < 0.12)
+    (array([[2.]]), True)
+    """
+    others = _choose_others(features, targets, weights, excluded)
+    columns, own = features[:, others], features[:, list(targets)]
+    mean = np.average(own, axis=0, weights=weights)
+    centered = own - mean
+    line = fit_ridges(columns, centered, weights)
+    curves = choose_curves(columns, line, centered)
+    # squares and products before splines, which are straight where nothing is observed
+    relative = np.repeat([1.0, _SPLINE, 1.0], [columns.shape[1], curves.knots[:, 2:].size, len(curves.pairs)])
+    is_bent = np.arange(len(relative)) >= columns.shape[1]
+    widths = [np.where(is_bent, width, 1.0) * relative for width in _WIDTHS]
+    curve = fit_ridges(columns, centered, weights, curves, widths)
+    seen = np.flatnonzero(weights > 0)
+    if len(seen) > _MOST_SHARED:
+        seen = np.sort(rng.choice(seen, _MOST_SHARED, replace=False))
+    forest, counts = grow_forest(_asked(columns[seen]), centered[seen], rng, weights[seen])
+    out_of_bag = forest.predict_unseen(_asked(columns[seen]), counts)
+    left_out = [part.leave_out(columns[seen], centered[seen], weights[seen]) for part in (line, curve)]
+    parts = np.stack([*left_out, out_of_bag])
+    parts -= np.average(parts, axis=1, weights=weights[seen])[:, None]
+    rows = float(weights.sum())
+    shares = [
+        _find_shares(parts[:, :, output].T, centered[seen, output], weights[seen], rows)
+        for output in range(len(targets))
+    ]
+    return StackedFit(
+        np.array(targets),
+        others,
+        columns,
+        own,
+        mean,
+        weights,
+        line,
+        curve,
+        curves,
+        np.array(shares).T,
+        forest,
+        seen,
+        counts,
+    )
+
+
+def _asked(columns: Values) -> Values:
+    """Return what trees ask about; a column alone is expected to be its mean."""
+    return columns if columns.shape[1] else np.zeros((len(columns), 1))
+
+
+@dataclass(frozen=True, eq=False)
+class StackedFit:
+    """A regression in its parts, and what it was learned from.
+
+    Attributes
+    ----------
+    outputs, others : ndarray
+        The features that are predicted, and those that predict.
+    columns, targets : ndarray (rows, others), (rows, outputs)
+    mean : ndarray (outputs,)
+    weights : ndarray (rows,)
+    line, curve : Ridges
+    curves : Curves
+    shares : ndarray (3, outputs)
+        Of the line, of the curves and of the forest.
+    forest : Forest
+    seen : ndarray
+        The rows that the forest was grown from.
+    counts : ndarray (seen, trees)
+        How often each tree has seen each of these.
+    """
+
+    outputs: Codes
+    others: Codes
+    columns: Values
+    targets: Values
+    mean: Values
+    weights: Values
+    line: Ridges
+    curve: Ridges
+    curves: Curves
+    shares: Values
+    forest: Forest
+    seen: Codes
+    counts: Codes
+
+    def refit(self, features: Values, weights: Values) -> Self:
+        """Return the regression of rows with other weights, or with other cells where some were missing.
+
+        What was chosen stays: curves, penalties, shares and trees. Chosen anew for each bootstrap sample, these would
+        be those of fewer rows, flatter where few are.
+        """
+        columns, own = features[:, self.others], features[:, self.outputs]
+        mean = np.average(own, axis=0, weights=weights)
+        line, curve = (part.refit(columns, own - mean, weights) for part in (self.line, self.curve))
+        forest = self.forest
+        if self.shares[2].any():
+            counts = self.counts * weights[self.seen, None]
+            forest = forest.reweigh(_asked(columns[self.seen]), (own - mean)[self.seen], counts)
+        return replace(
+            self,
+            columns=columns,
+            targets=own,
+            mean=mean,
+            weights=weights,
+            line=line,
+            curve=curve,
+            forest=forest,
+        )
+
+    @cached_property
+    def _out_of_bag(self) -> Values:
+        """What the trees that have not seen a row say of it (seen, outputs)."""
+        return self.forest.predict_unseen(_asked(self.columns[self.seen]), self.counts)
+
+    @cached_property
+    def _constant(self) -> Values:
+        if not self.shares[2].any():
+            return self.mean
+        forest = np.average(self._out_of_bag, axis=0, weights=self.weights[self.seen])
+        return np.asarray(self.mean - self.shares[2] * forest)
+
+    @property
+    def regression(self) -> StackedRegression:
+        """What predicts rows."""
+        size, shares, curves = len(self.others), self.shares, self.curves
+        bends = self.curve.slopes[size:]
+        straight = shares[0] * self.line.slopes + shares[1] * self.curve.slopes[:size]
+        # the parts are centered at the means of their own columns, the regression at those of the curves
+        shift = shares[0] * ((self.line.center - curves.center) @ self.line.slopes)
+        shift = shift + shares[1] * ((self.curve.center[:size] - curves.center) @ self.curve.slopes[:size])
+        return StackedRegression(
+            self._constant - shift - shares[1] * (self.curve.center[size:] @ bends),
+            self.others,
+            straight,
+            curves,
+            shares[1] * bends if shares[1].any() else np.zeros((0, len(self.outputs))),
+            shares[2],
+            self.forest,
+        )
+
+    def find_leaves(self, rows: Codes) -> Codes:
+        """Return the leaf of each of some rows in each tree of the forest (trees, rows)."""
+        return self.forest.find_leaves(_asked(self.columns[rows]))
+
+    def predict_left_out(self, rows: Codes) -> Values:
+        """Return the predictions of the first target in some rows that the forest was grown from, each without it."""
+        parts = [
+            part.leave_out(self.columns[rows], self.targets[rows] - self.mean, self.weights[rows])[:, 0]
+            for part in (self.line, self.curve)
+        ]
+        parts.append(self._out_of_bag[np.searchsorted(self.seen, rows), 0])
+        return np.asarray(self._constant[0] + self.shares[:, 0] @ np.array(parts))
+
+    @cached_property
+    def training(self) -> TrainingPredictions:
+        """What the regression says of the first target in the rows that it was learned from."""
+        forest = np.zeros(len(self.columns))
+        if self.shares[2, 0]:
+            # trees have seen some of the rows only
+            rest = np.setdiff1d(np.arange(len(self.columns)), self.seen)
+            forest[self.seen] = self._out_of_bag[:, 0]
+            forest[rest] = self.forest.predict(_asked(self.columns[rest]))[:, 0]
+        parts = [part.explain(self.columns, self.weights, 0) for part in (self.line, self.curve)]
+        fitted, leverage = zip(*parts, strict=True)
+        shares = self.shares[:, 0]
+        predictions = self._constant[0] + shares[0] * fitted[0] + shares[1] * fitted[1] + shares[2] * forest
+        kept = 1 - np.minimum(shares[0] * leverage[0] + shares[1] * leverage[1], MOST_LEVERAGE)
+        return TrainingPredictions(predictions, (self.targets[:, 0] - predictions) / np.sqrt(kept))
+
+
+def _choose_others(features: Values, targets: Sequence[int], weights: Values, excluded: Sequence[int]) -> Codes:
+    """Return the features that predict some: all others, or those with the greatest correlations."""
+    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), [*targets, *excluded])
+    if len(others) <= _MOST_FEATURES:
+        return others
+    centered = features - np.average(features, axis=0, weights=weights)
+    across = (weights[:, None] * centered[:, list(targets)]).T @ centered
+    deviations = np.sqrt(np.maximum(weights @ centered**2, 1e-300))
+    correlations = (np.abs(across) / np.outer(deviations[list(targets)], deviations)).max(axis=0)
+    return np.sort(others[np.argsort(-correlations[others], kind="stable")[:_MOST_FEATURES]])
+
+
+def _find_shares(predictions: Values, target: Values, weights: Values, rows: float) -> Values:
+    """Return the weights of the line, of the curves and of the forest.
+
+    The line and the curves are shrunk already, so either of them alone gets weight one.
+
+    Parameters
+    ----------
+    rows : float
+        The weight of all rows, of which some are given.
+    """
+    roots = np.sqrt(weights)
+    columns, goal = roots[:, None] * predictions, roots * target
+    least = 1e-12 * float(np.linalg.norm(goal)) + 1e-300
+    price = max(PART_PRICE / rows, _LEAST_GAIN)
+    best, best_loss = np.array([1.0, 0.0, 0.0]), np.inf
+    for chosen in ((0,), (1,), (0, 1), (2,), (0, 2), (1, 2), (0, 1, 2)):
+        own = list(chosen)
+        shares = np.zeros(3)
+        shares[own] = 1.0 if chosen in ((0,), (1,)) else np.linalg.lstsq(columns[:, own], goal, rcond=None)[0]
+        extra = sum(part > 0 for part in chosen)
+        residual = max(float(np.linalg.norm(goal - columns @ shares)), least)
+        loss = np.log(residual) + price * extra
+        if shares.min() >= 0 and loss < best_loss - 1e-12:
+            best, best_loss = shares, loss
+    return best
+
+
+# -- donors ----------------------------------------------------------------------------------------------------------
 
 
 class DonorRule(NamedTuple):
@@ -309,9 +662,9 @@ def choose_donors(fit: StackedFit, values: Values, missing: Values) -> DonorRule
     missing : ndarray (holes, features)
         The features of rows to fill. Held-out rows count as often as there are such rows around them.
     """
-    has_spikes = share_of_most_frequent(values) > SPIKE_SHARE or is_heaped(values)
     held_out = fit.seen[:: -(-len(fit.seen) // _HELD_OUT)]
-    matcher = match_numbers(fit, values, np.ones(len(values)), DonorRule(has_spikes, _POWERS[0]))
+    rule = DonorRule(has_spikes(values), _POWERS[0])
+    matcher = match_numbers(fit, values, np.ones(len(values)), rule)
     leaves, leaf = matcher.leaves, fit.find_leaves(held_out)
     assert leaves is not None
     ranks = np.argsort(np.argsort(fit.training.predictions, kind="stable"), kind="stable")
@@ -337,8 +690,8 @@ def choose_donors(fit: StackedFit, values: Values, missing: Values) -> DonorRule
     best = int(gains.sum(axis=1).argmax())
     total = gains[best].sum()
     noise = gains[best] - counted * total / counted.sum()
-    is_better = total > _LEAST_GAIN * np.sqrt(noise @ noise) and told.any()
-    return DonorRule(has_spikes, _POWERS[best] if is_better else None)
+    is_better = total > _LEAST_ERRORS * np.sqrt(noise @ noise) and told.any()
+    return rule._replace(power=_POWERS[best] if is_better else None)
 
 
 def _score(numbers: Values, weights: Values, true: Values) -> Values:
@@ -364,16 +717,3 @@ def _score(numbers: Values, weights: Values, true: Values) -> Values:
     spread = (below * (1 - below) * np.diff(numbers, axis=1)).sum(axis=1)
     different = 1 - np.square(weights).sum(axis=1) / total**2
     return np.asarray(off - spread / np.where(different > 1e-9, different, np.nan))
-
-
-def share_of_most_frequent(values: Values) -> float:
-    """Return the share of the most frequent number.
-
-    Examples
-    --------
-    >>> share_of_most_frequent(np.array([0.0, 1.0, 0.0, 2.0]))
-    0.5
-    """
-    ordered = np.sort(values)
-    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]]))
-    return float(np.diff([*starts, len(values)]).max()) / len(values)
