@@ -10,9 +10,9 @@ from house import GOALS, asks_class, asks_flag, compares_name, count_paths, read
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 53830,
-    "modules": 287,
-    "lines of a body, 95th percentile": 27,
+    "statements": 53729,
+    "modules": 284,
+    "lines of a body, 95th percentile": 26,
     "longest chain of imports": 28,
     "modules imported from outside their room": 103,
     "opaque names of modules": 13,
@@ -20,14 +20,14 @@ CEILINGS = {
     "questions of the family, outside potentials and exchange": 3,
     "functions above complexity 10": 31,
     "upward imports": 25,
-    "net.posterior: functions": 160,
+    "net.posterior: functions": 159,
     "net.posterior: modules": 31,
     "naive_bayes(frame): functions": 231,
-    "naive_bayes(frame): modules": 35,
-    "hb.impute(frame): functions": 543,
-    "hb.impute(frame): modules": 66,
-    "hybridbn impute a.csv b.csv: functions": 763,
-    "hybridbn impute a.csv b.csv: modules": 91,
+    "naive_bayes(frame): modules": 32,
+    "hb.impute(frame): functions": 502,
+    "hb.impute(frame): modules": 58,
+    "hybridbn impute a.csv b.csv: functions": 732,
+    "hybridbn impute a.csv b.csv: modules": 80,
 }
 """Figures never rise: whoever lowers one lowers its ceiling, down to the goals of `house.GOALS`."""
 
