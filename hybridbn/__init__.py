@@ -2,7 +2,7 @@
 
 The public names are loaded when they are first used, so ``import hybridbn`` is cheap. ``__init__.pyi`` lists them.
 
-Doors: `arguments`, `errors`, `jobs`, `labels`, `network`, `network_check`, `network_summary`, `options`,
+Doors: `arguments`, `errors`, `formatting`, `jobs`, `network`, `network_check`, `network_summary`, `options`,
 `progress_reports`, `registry`, `time_patterns`, `units`, `variables`.
 """
 

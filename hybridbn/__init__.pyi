@@ -1,13 +1,12 @@
 # The public names and where they live: read by editors and type checkers, and by `hybridbn/__init__.py` when a name
 # is asked for.
 
-from hybridbn import backends as backends
 from hybridbn import datasets as datasets
 from hybridbn import errors as errors
 from hybridbn import estimation as estimation
 from hybridbn import estimators as estimators
+from hybridbn import exchange as exchange
 from hybridbn import fitting as fitting
-from hybridbn import formats as formats
 from hybridbn import inference as inference
 from hybridbn import learning as learning
 from hybridbn import pictures as pictures
@@ -15,8 +14,6 @@ from hybridbn import potentials as potentials
 from hybridbn import structures as structures
 from hybridbn import tables as tables
 from hybridbn import variables as variables
-from hybridbn.backends.opening import scan as scan
-from hybridbn.backends.scans import Scan as Scan
 from hybridbn.errors import Canceled as Canceled
 from hybridbn.errors import FormatError as FormatError
 from hybridbn.errors import HybridBNError as HybridBNError
@@ -27,13 +24,11 @@ from hybridbn.errors import TooWide as TooWide
 from hybridbn.estimators import HybridClassifier as HybridClassifier
 from hybridbn.estimators import HybridRegressor as HybridRegressor
 from hybridbn.estimators import Imputer as Imputer
+from hybridbn.exchange import read_network as read_network
+from hybridbn.exchange import write_network as write_network
+from hybridbn.exchange.hbn import load as load
+from hybridbn.exchange.pgmpy import from_pgmpy as from_pgmpy
 from hybridbn.fitting import fit as fit
-from hybridbn.formats.hbn import load as load
-from hybridbn.formats.networks import read_network as read_network
-from hybridbn.formats.networks import write_network as write_network
-from hybridbn.formats.networks.pgmpy import from_pgmpy as from_pgmpy
-from hybridbn.formats.tables import read_table as read_table
-from hybridbn.formats.tables import write_table as write_table
 from hybridbn.inference.counterfactuals import counterfactual as counterfactual
 from hybridbn.inference.evidence import Interval as Interval
 from hybridbn.inference.information import shapley_values as shapley_values
@@ -70,6 +65,10 @@ from hybridbn.potentials import Softmax as Softmax
 from hybridbn.progress_reports import progress as progress
 from hybridbn.structures.knowledge import Knowledge as Knowledge
 from hybridbn.tables import Table as Table
+from hybridbn.tables.backends.opening import scan as scan
+from hybridbn.tables.backends.scans import Scan as Scan
+from hybridbn.tables.formats import read_table as read_table
+from hybridbn.tables.formats import write_table as write_table
 from hybridbn.units import Unit as Unit
 from hybridbn.variables import Continuous as Continuous
 from hybridbn.variables import Discrete as Discrete

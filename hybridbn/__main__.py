@@ -1,6 +1,6 @@
 """``python -m hybridbn``: the command line."""
 
-from hybridbn.cli import main
+from hybridbn.commands.cli import main
 
 if __name__ == "__main__":
     main()

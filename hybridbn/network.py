@@ -565,7 +565,7 @@ class Network(DirectedGraph):
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the network to a file that `hybridbn.load` reads; results are bitwise the same afterwards.
 
-        See `hybridbn.formats.hbn.save` for what is saved and what is refused.
+        See `hybridbn.exchange.hbn.save` for what is saved and what is refused.
 
         Examples
         --------
@@ -576,13 +576,13 @@ class Network(DirectedGraph):
         ...     hb.load(f"{folder}/model.hbn").potential("c")(c="a")
         0.4
         """
-        from hybridbn.formats.hbn import save
+        from hybridbn.exchange.hbn import save
 
         save(self, path)
 
     def to_pgmpy(self, bins: Any = None) -> Any:
-        """Return the network as a model of pgmpy; see `hybridbn.formats.networks.pgmpy.to_pgmpy`."""
-        from hybridbn.formats.networks.pgmpy import to_pgmpy
+        """Return the network as a model of pgmpy; see `hybridbn.exchange.pgmpy.to_pgmpy`."""
+        from hybridbn.exchange.pgmpy import to_pgmpy
 
         return to_pgmpy(self, bins=bins)
 

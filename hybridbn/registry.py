@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from functools import cache
 from importlib import import_module
 from pkgutil import get_data, iter_modules
@@ -36,6 +36,8 @@ class Registry(dict[str, Value]):
         Whether a subclass stands for the object that is made of it without arguments.
     reserved : collection of str
         Names that nothing may have, as they stand for a choice among all.
+    others : sequence of str
+        Modules of other packages that are imported with those of the package.
     error : kind of exception
         What a name that is taken raises.
 
@@ -59,11 +61,12 @@ class Registry(dict[str, Value]):
         *,
         instances: bool = False,
         reserved: Collection[str] = (),
+        others: Sequence[str] = (),
         error: type[Exception] = TypeError,
     ) -> None:
         super().__init__()
         self.kind, self.package, self.attribute = kind, package, attribute
-        self.instances, self.reserved, self.error = instances, reserved, error
+        self.instances, self.reserved, self.others, self.error = instances, reserved, others, error
         self._origins: dict[str, tuple[str, str]] = {}
         self._loaded = False
 
@@ -120,7 +123,7 @@ class Registry(dict[str, Value]):
 
     def _list_modules(self, first: str = "") -> list[str]:
         names = [module.name for module in iter_modules(import_module(self.package).__path__)]
-        return [f"{self.package}.{name}" for name in sorted(names, key=lambda name: name != first)]
+        return [*(f"{self.package}.{name}" for name in sorted(names, key=lambda name: name != first)), *self.others]
 
 
 def _find_origin(value: Any) -> tuple[str, str]:

@@ -30,7 +30,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missin
 
 if TYPE_CHECKING:
     from hybridbn.tables.columns import Column
-    from hybridbn.tables.frames import Frame
+    from hybridbn.tables.frames.frame import Frame
 
 __all__ = [
     "CellEvidence",
@@ -489,7 +489,7 @@ class EvidenceReader:
             self._read.update(self._case.findings)
         else:
             from hybridbn.tables.columns import read_as_variable
-            from hybridbn.tables.frames import open_frame
+            from hybridbn.tables.frames.frame import open_frame
 
             frame = open_frame(evidence)
             self._frame, self.rows = frame.without_columns(), frame.rows
@@ -540,7 +540,7 @@ class EvidenceReader:
             How many rows there are for each row of the evidence; without it one, and the index is that of the evidence.
         """
         from hybridbn.tables import Table
-        from hybridbn.tables.frames import Frame
+        from hybridbn.tables.frames.frame import Frame
 
         frame = self._frame or Frame("pandas", {}, 1)
         rows, index = (self.rows, frame.index) if each is None else (self.rows * each, None)

@@ -14,14 +14,14 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.fitting import Fitter, MultinomialStatistics, Role, fitter_of, roles
 from hybridbn.fitting.base import prepare_families
-from hybridbn.fitting.counters import RowCounter
+from hybridbn.fitting.counters import RowCounter, count_columns
 from hybridbn.fitting.counting import Counter, Counts
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
-from hybridbn.tables.frames import describe_left_alone
+from hybridbn.tables.frames.frame import describe_left_alone
 from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
 
 __all__ = [
@@ -150,7 +150,7 @@ def read_data_with_target(
     hybridbn.errors.TableError: there is no column 'y'; the columns are 'x'
     """
     if isinstance(data, Rows):
-        data.expect(target)
+        data.expect(target, count_columns)
     rows = _read_rows(data, weights, target, in_memory)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("hybridbn", "structures", "inference")
 CORE = "core"
 LAYERS = (
-    {"errors", "jobs", "labels", "progress_reports", "registry", "time_patterns", "units"},
+    {"errors", "formatting", "jobs", "progress_reports", "registry", "time_patterns", "units"},
     {"variables", "options", "arguments"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_summary"},
@@ -25,10 +25,14 @@ LAYERS = (
     {"estimation"},
     {"structures"},
     {"learning"},
-    {"estimators", "explorer", "formats", "pictures", "backends", "commands", "cli", "datasets", "__main__"},
+    {"exchange", "pictures"},
+    {"estimators", "explorer", "commands", "datasets", "__main__"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
+KNOWS_VERSION = ("hybridbn.exchange.hbn.archive", "hybridbn.tables.backends.processes")
+"""Modules that write the version, or compare it with that of other processes."""
 CONVENIENT = {
+    "FileFormat": "hybridbn.tables.formats.base",  # tables of Elvira are read as Elvira's networks are
     "Network": "hybridbn.network",
     "Rows": "hybridbn.tables.rows",
     "Table": "hybridbn.tables.table",
@@ -43,10 +47,10 @@ CONVENIENT = {
 }
 """Classes whose methods may import higher layers, as a convenience, and their modules."""
 
-OF_TABLES = ("hybridbn/tables/", "hybridbn/formats/tables/", "hybridbn/backends/")
+OF_TABLES = ("hybridbn/tables/",)
 """Where rows are read, and may be asked for their kind."""
 
-OF_FAMILIES = ("hybridbn/potentials/", "hybridbn/exchange/", "hybridbn/formats/networks/", "hybridbn/formats/hbn/")
+OF_FAMILIES = ("hybridbn/potentials/", "hybridbn/exchange/")
 """Where families answer for themselves, or are written in the words of others."""
 
 OPAQUE = {
@@ -126,7 +130,7 @@ def is_allowed(name: str, path: Path, imported: str, how: str) -> bool:
     if path.name == "__init__.py":
         return how != "import"  # lazy names
     if imported == "hybridbn":
-        return level_of(name) == len(LAYERS) - 1  # for its version
+        return level_of(name) == len(LAYERS) - 1 or name in KNOWS_VERSION
     return CONVENIENT.get(how) == name or (how == "typing" and name in CONVENIENT.values())
 
 

@@ -82,7 +82,7 @@ def make_frame(seed: int, rows: int = 200, holes: float = 0.0) -> Any:
 def prepare_walks(seed: int) -> dict[str, Callable[[], object]]:
     """Return the calls whose functions are counted, with data of their own."""
     import hybridbn as hb
-    from hybridbn.cli import run
+    from hybridbn.commands.cli import run
 
     frame, incomplete = make_frame(seed), make_frame(seed, holes=0.1)
     incomplete.to_csv(f"a{seed}.csv", index=False)

@@ -103,7 +103,7 @@ def bench_formats(report: Report, folder: Path, rows: int = 100_000) -> None:
 
 def bench_command(report: Report, folder: Path, rows: int = 20_000) -> None:
     """Fill the holes of a file of six numbers and four categories, all of which depend on three factors."""
-    from hybridbn.cli import run as run_command
+    from hybridbn.commands.cli import run as run_command
 
     rng = np.random.default_rng(0)
     values = rng.normal(size=(rows, 3)) @ rng.normal(size=(3, 10)) + rng.normal(size=(rows, 10))

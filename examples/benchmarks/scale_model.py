@@ -34,10 +34,10 @@ from scale import make_states
 from scipy.optimize import nnls
 
 import hybridbn as hb
-from hybridbn.backends.base import BATCH_ROWS, Fragment, Source, Task, merge
-from hybridbn.backends.local import Local
-from hybridbn.backends.processes import Processes
 from hybridbn.structures import tan
+from hybridbn.tables.backends.base import BATCH_ROWS, Fragment, Source, Task, merge
+from hybridbn.tables.backends.local import Local
+from hybridbn.tables.backends.processes import Processes
 
 FAN_IN = 16
 """So many statistics are merged at a time in a tree."""

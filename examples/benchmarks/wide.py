@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 import hybridbn as hb
-from hybridbn.formats.networks.uai import parse_uai, read_uai_evidence
+from hybridbn.exchange.uai import parse_uai, read_uai_evidence
 
 HEADER = (
     "problem             regime seconds    MiB  largest     mean hellinger    loopy coverage width"

@@ -1,4 +1,4 @@
 """The subcommands of the command line and what they share: inputs and outputs, column profiles, runs and reports.
 
-Doors: `locations`, `terminal`, `verb`, `workspace`.
+Doors: `cli`.
 """

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from hybridbn.commands.terminal import Terminal, escape_controls
+from hybridbn.formatting import format_number
 from hybridbn.inference.posteriors import DiscretePosterior
-from hybridbn.labels import format_number
 
 __all__ = [
     "Style",

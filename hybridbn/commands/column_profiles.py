@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.formats.tables.base import Kinds, TableBlock, TableSource
-from hybridbn.formats.tables.typed_columns import DeclaredKind, type_texts
 from hybridbn.learning.imputation.columns import ROUNDED_ROWS, describe_identifier
 from hybridbn.learning.imputation.rules import decimals_of
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, UnsupportedType, state_kind, warn_of_ambiguity
+from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource
+from hybridbn.tables.formats.typed_columns import DeclaredKind, type_texts
 from hybridbn.tables.row_numbers import RowSample
 from hybridbn.time_patterns import PatternFinder
 from hybridbn.units import Unit, coarsest_step, unit_of_pattern

@@ -8,10 +8,10 @@ from typing import Any
 
 from hybridbn.commands.locations import UsageFault, refuse_replacement
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.formats.networks import is_network, network_suffixes, read_network, write_network
-from hybridbn.formats.tables import describe_location, read_table, suffix_of, write_table
-from hybridbn.formats.tables.base import suffixes
-from hybridbn.formats.tables.delimited import Delimited, suggest_delimiter
+from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
+from hybridbn.tables.formats import describe_location, read_table, suffix_of, write_table
+from hybridbn.tables.formats.base import suffixes
+from hybridbn.tables.formats.delimited import Delimited, suggest_delimiter
 
 __all__ = ["convert", "names_network"]
 

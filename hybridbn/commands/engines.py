@@ -9,9 +9,6 @@ from contextlib import contextmanager
 from itertools import tee
 from typing import Any, TypeVar
 
-from hybridbn.backends import Backend, Scan, scan
-from hybridbn.backends.batches import REST
-from hybridbn.backends.local import Local
 from hybridbn.commands.locations import UsageFault
 from hybridbn.commands.table_input import (
     TableRequest,
@@ -20,8 +17,11 @@ from hybridbn.commands.table_input import (
     refuse_unknown_columns,
 )
 from hybridbn.errors import TableError
-from hybridbn.formats.tables.delimited import MISSING
 from hybridbn.learning.imputation.columns import describe_identifier
+from hybridbn.tables.backends import Backend, Scan, scan
+from hybridbn.tables.backends.batches import REST
+from hybridbn.tables.backends.local import Local
+from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.variables import Discrete, shorten
 
 __all__ = ["describe_left_out", "open_engine", "open_scan", "share_blocks"]

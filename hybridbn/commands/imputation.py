@@ -30,10 +30,8 @@ from hybridbn.commands.table_input import (
 from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.holes import seed_of
+from hybridbn.exchange.hbn import load_network, save
 from hybridbn.fitting.fitter_choice import check_spec
-from hybridbn.formats.files import remove_unfinished, resolve_links, write_atomically
-from hybridbn.formats.hbn import load_network, save
-from hybridbn.formats.tables.base import Fills, Kinds, TableBlock, name_file_in_errors
 from hybridbn.learning.imputation.data_augmentation import Filler, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Model, has_metadata, read_columns
 from hybridbn.network import Network
@@ -41,7 +39,9 @@ from hybridbn.options import ImputationOptions
 from hybridbn.progress_reports import track
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
-from hybridbn.tables.frames import open_frame
+from hybridbn.tables.formats.base import Fills, Kinds, TableBlock, name_file_in_errors
+from hybridbn.tables.formats.files import remove_unfinished, resolve_links, write_atomically
+from hybridbn.tables.frames.frame import open_frame
 from hybridbn.variables import shorten
 
 __all__ = ["complete"]

@@ -34,10 +34,10 @@ from hybridbn.commands.several_inputs import answer_inputs, list_inputs, sample_
 from hybridbn.commands.table_input import TableRequest, refuse_clashing_engines
 from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.commands.workspace import RunMismatch, Workspace, lock_of, lock_output, parts_of
-from hybridbn.formats.files import refuse_special_file, resolve_links
-from hybridbn.formats.tables.base import TableSource, name_file_in_errors, names
-from hybridbn.formats.tables.database_base import Database
 from hybridbn.options import ImputationOptions
+from hybridbn.tables.formats.base import TableSource, name_file_in_errors, names
+from hybridbn.tables.formats.database_base import Database
+from hybridbn.tables.formats.files import refuse_special_file, resolve_links
 
 if TYPE_CHECKING:
     from hybridbn.learning.imputation.data_augmentation import Filler

@@ -17,12 +17,13 @@ from hybridbn.commands.table_input import (
 )
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
-from hybridbn.formats.networks import write_network
-from hybridbn.formats.tables.base import name_file_in_errors
+from hybridbn.exchange import write_network
+from hybridbn.fitting.counters import count_columns
 from hybridbn.network import Network
 from hybridbn.network_summary import as_line
 from hybridbn.structures.building import Build
-from hybridbn.tables.frames import describe_left_alone
+from hybridbn.tables.formats.base import name_file_in_errors
+from hybridbn.tables.frames.frame import describe_left_alone
 
 __all__ = ["learn_model"]
 
@@ -77,7 +78,7 @@ def _learn_from_scan(request: TableRequest, build: Build, potentials: str, termi
         nodes = None if build.structure is None else list(build.structure)
         if nodes is not None:
             _refuse_unknown_nodes(build, list(table.names), request.input)
-        table.expect(request.target)
+        table.expect(request.target, count_columns)
         reasons = describe_left_out(table, {*request.include, *(nodes or ())})
         if reasons:
             terminal.warn(f"{describe_left_alone(reasons)}; --keep says so, --include learns from them, too")

@@ -19,11 +19,11 @@ from typing import IO, Any
 from urllib.parse import quote
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.files import check_encoding, is_packed, resolve_links
-from hybridbn.formats.tables import WEB, describe_location, suffix_of
-from hybridbn.formats.tables.base import FileFormat, TableSource, names, suffixes
-from hybridbn.formats.tables.database_base import Database, OutputExists, database_of
-from hybridbn.formats.tables.text_blocks import report_damaged_gzip
+from hybridbn.tables.formats import WEB, describe_location, suffix_of
+from hybridbn.tables.formats.base import FileFormat, TableSource, names, suffixes
+from hybridbn.tables.formats.database_base import Database, OutputExists, database_of
+from hybridbn.tables.formats.files import check_encoding, is_packed, resolve_links
+from hybridbn.tables.formats.text_blocks import report_damaged_gzip
 
 __all__ = [
     "Location",

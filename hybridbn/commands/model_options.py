@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from hybridbn.commands.locations import UsageFault, refuse_replacement
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.networks import is_network, network_suffixes, read_network
+from hybridbn.exchange import is_network, network_suffixes, read_network
 from hybridbn.network import Network
 from hybridbn.network_check import find_similar_names
 from hybridbn.variables import Continuous, Variable, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.formats.tables.typed_columns import DeclaredKind
     from hybridbn.structures.building import Build
+    from hybridbn.tables.formats.typed_columns import DeclaredKind
 
 __all__ = ["find_node", "find_structure", "kinds_of", "parse_evidence", "read_model", "refuse_model_output"]
 

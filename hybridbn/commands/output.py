@@ -13,10 +13,10 @@ from typing import IO, Any
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, encoding_of_file, report_present_output
 from hybridbn.errors import TableError
-from hybridbn.formats.files import NameTaken, remove_unfinished, replace_file
-from hybridbn.formats.tables.base import Field, FileFormat, FileWriter, Fills, TableBlock, TableSource, kind_of_states
-from hybridbn.formats.tables.database_base import Database, DatabaseWriter
-from hybridbn.formats.tables.typed_columns import replace_comma
+from hybridbn.tables.formats.base import Field, FileFormat, FileWriter, Fills, TableBlock, TableSource, kind_of_states
+from hybridbn.tables.formats.database_base import Database, DatabaseWriter
+from hybridbn.tables.formats.files import NameTaken, remove_unfinished, replace_file
+from hybridbn.tables.formats.typed_columns import replace_comma
 
 __all__ = ["Output"]
 

@@ -35,7 +35,6 @@ from hybridbn.commands.table_input import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import RunMismatch, lock_output
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.formats.tables.base import TableBlock, TableSource, cell_values, fields_of, name_file_in_errors, names
 from hybridbn.inference.engines.leaves import allow_draws
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
@@ -43,6 +42,7 @@ from hybridbn.options import Options
 from hybridbn.progress_reports import track
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
+from hybridbn.tables.formats.base import TableBlock, TableSource, cell_values, fields_of, name_file_in_errors, names
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 __all__ = ["PredictionRequest", "predict"]

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
 from hybridbn.commands.terminal import escape_controls
-from hybridbn.formats.tables.base import Fills, Kinds, TableSource
-from hybridbn.labels import format_number, format_range, format_share, shorten_text
+from hybridbn.formatting import format_number, format_range, format_share, shorten_text
 from hybridbn.learning.imputation.data_augmentation import Filler
 from hybridbn.pictures.chart import SERIES, Chart
 from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
+from hybridbn.tables.formats.base import Fills, Kinds, TableSource
 
 __all__ = [
     "ValueCounts",

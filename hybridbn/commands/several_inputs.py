@@ -16,8 +16,8 @@ from hybridbn.commands.locations import UsageFault
 from hybridbn.commands.table_input import TableRequest
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
-from hybridbn.formats.tables import suffix_of
-from hybridbn.formats.tables.base import suffixes
+from hybridbn.tables.formats import suffix_of
+from hybridbn.tables.formats.base import suffixes
 
 __all__ = ["answer_inputs", "list_inputs", "sample_inputs", "seed_of_file"]
 
@@ -92,7 +92,7 @@ def list_inputs(text: str) -> list[tuple[str, str]] | None:
 @contextmanager
 def sample_inputs(request: TableRequest) -> Iterator[str]:
     """Write a sample of the rows of several files to a file, from which one model is learned for all of them."""
-    from hybridbn.backends import scan
+    from hybridbn.tables.backends import scan
 
     sample = scan([path for path, _ in list_inputs(request.input) or ()], request.discrete, request.continuous).sample(
         max(request.sample, 2)
@@ -117,7 +117,7 @@ def seed_of_file(seed: int, name: str) -> int:
 @contextmanager
 def _copy_with_duckdb(request: Request) -> Iterator[Request]:
     """Let DuckDB write the rows of a query or of files that it reads into a file."""
-    from hybridbn.backends.duckdb import DuckDB
+    from hybridbn.tables.backends.duckdb import DuckDB
 
     engine = DuckDB()
     with engine.connection as connection, tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:

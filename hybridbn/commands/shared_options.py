@@ -52,7 +52,7 @@ class RegisteredNames:
 
 
 def _list_formats() -> Iterable[str]:
-    from hybridbn.formats.tables.base import names
+    from hybridbn.tables.formats.base import names
 
     return names()
 
@@ -70,7 +70,7 @@ def _list_builders() -> Iterable[str]:
 
 
 def _list_backends() -> Iterable[str]:
-    from hybridbn.backends import Backend
+    from hybridbn.tables.backends import Backend
 
     return sorted(Backend.registry.load())
 

@@ -10,8 +10,8 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 
-from hybridbn.formats.secrets import mask_secrets
 from hybridbn.progress_reports import ProgressLine, progress
+from hybridbn.tables.formats.secrets import mask_secrets
 
 __all__ = [
     "NotShown",

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from hybridbn.commands.locations import OutputTaken
-from hybridbn.formats.files import is_own
+from hybridbn.tables.formats.files import is_own
 
 __all__ = ["RunMismatch", "Workspace", "lock_of", "lock_output", "parts_of"]
 

@@ -161,7 +161,7 @@ def load_market() -> pd.DataFrame:
 
 
 def _load(name: str) -> pd.DataFrame:
-    from hybridbn.formats.tables import read_table
+    from hybridbn.tables.formats import read_table
 
     with as_file(files(__name__).joinpath(f"{name}.csv")) as path:
         return read_table(path).to_pandas()

@@ -26,7 +26,7 @@ from hybridbn.network_summary import is_arc_text
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
-from hybridbn.tables.frames import describe_left_alone, open_frame
+from hybridbn.tables.frames.frame import describe_left_alone, open_frame
 from hybridbn.variables import Discrete, Variable, shorten
 
 __all__ = [

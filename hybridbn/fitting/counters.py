@@ -39,7 +39,7 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
-__all__ = ["CrossedColumns", "NumpyCounter", "Occurring", "RowCounter", "Tallies"]
+__all__ = ["CrossedColumns", "NumpyCounter", "Occurring", "RowCounter", "Tallies", "count_columns"]
 
 _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
@@ -301,6 +301,19 @@ class NumpyCounter(Counter):
         if self._persistent:
             self._joined[names] = joint
         return joint
+
+
+def count_columns(
+    columns: Mapping[str, NDArray[Any]], sizes: Mapping[str, int], weights: Values | None, families: Sequence[Names]
+) -> Counts:
+    """Return the counts of some families of columns.
+
+    Examples
+    --------
+    >>> count_columns({"a": np.array([0, 1, 1])}, {"a": 2}, None, [("a",)])["a",]
+    array([1., 2.])
+    """
+    return NumpyCounter(columns, sizes, weights).count(families)
 
 
 class _CodedColumns(Mapping[str, NDArray[Any]]):

@@ -386,14 +386,14 @@ class Ensemble:
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the ensemble to a ``.hbn`` file, exactly; `hybridbn.load` reads it again."""
-        from hybridbn.formats.hbn import save_ensemble
+        from hybridbn.exchange.hbn import save_ensemble
 
         save_ensemble(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read an ensemble that `save` wrote."""
-        from hybridbn.formats.hbn import load
+        from hybridbn.exchange.hbn import load
 
         loaded = load(path)
         if not isinstance(loaded, cls):

@@ -16,7 +16,7 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
 from matplotlib.ticker import FixedFormatter, Formatter, Locator, NullLocator
 
-from hybridbn.labels import shorten_text
+from hybridbn.formatting import shorten_text
 from hybridbn.pictures.chart import (
     INK,
     LETTER,

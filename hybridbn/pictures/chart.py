@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
-from hybridbn.labels import choose_ticks, shorten_text
+from hybridbn.formatting import choose_ticks, shorten_text
 from hybridbn.units import Unit
 
 __all__ = [

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import TableError
+from hybridbn.formatting import format_number, format_probability, format_value
 from hybridbn.inference.information import Explanation
 from hybridbn.inference.interventions import Effect
 from hybridbn.inference.sensitivity import Sensitivity
-from hybridbn.labels import format_number, format_probability, format_value
 from hybridbn.pictures.chart import Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text, check_kind
 from hybridbn.variables import Continuous
 

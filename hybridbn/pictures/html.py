@@ -15,9 +15,9 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError
+from hybridbn.formatting import format_number, format_probability, format_value, shorten_text
 from hybridbn.inference.information import Explanation
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
-from hybridbn.labels import format_number, format_probability, format_value, shorten_text
 from hybridbn.network import Network
 from hybridbn.network_summary import as_html, as_line
 from hybridbn.options import Options

@@ -11,10 +11,17 @@ from scipy.special import bdtrik
 
 from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.formatting import (
+    choose_ticks,
+    format_number,
+    format_probability,
+    format_share,
+    format_value,
+    shorten_text,
+)
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.inference.queries import posterior
-from hybridbn.labels import choose_ticks, format_number, format_probability, format_share, format_value, shorten_text
 from hybridbn.learning.augmentation import Augmented, History
 from hybridbn.learning.ensemble import Ensemble, weights_of_evidence
 from hybridbn.network import Network

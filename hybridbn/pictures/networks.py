@@ -11,11 +11,11 @@ import numpy as np
 
 from hybridbn.arguments import check_count
 from hybridbn.errors import HybridBNError, NetworkError, TableError
+from hybridbn.formatting import format_probability, format_range, format_value, shorten_text
 from hybridbn.inference.evidence import EvidenceReader, find_point_masses
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.inference.relevance import status_of
-from hybridbn.labels import format_probability, format_range, format_value, shorten_text
 from hybridbn.network import Network
 from hybridbn.network_check import describe_cycles, describe_unknown_node
 from hybridbn.network_summary import as_line

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.labels import shorten_text
+from hybridbn.formatting import shorten_text
 from hybridbn.pictures.chart import (
     DIGIT,
     INK,

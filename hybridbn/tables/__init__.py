@@ -1,6 +1,8 @@
 """Tables: typed columns with holes, made of the frames of any library and turned back into them.
 
-Doors: `adapters.arrow`, `cells`, `columns`, `frames`, `row_numbers`, `rows`.
+Doors: `backends`, `backends.batches`, `backends.duckdb`, `backends.local`, `cells`, `columns`, `formats`,
+`formats.base`, `formats.database_base`, `formats.delimited`, `formats.files`, `formats.secrets`,
+`formats.text_blocks`, `formats.typed_columns`, `frames.arrow`, `frames.frame`, `row_numbers`, `rows`.
 """
 
 from hybridbn.tables.rows import Rows

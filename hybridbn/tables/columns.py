@@ -1,6 +1,6 @@
 """The columns of a table, and the base class of adapters to the columns of other libraries.
 
-A module of `hybridbn.tables.adapters` holds all that is specific to a library: a subclass of `ColumnAdapter` where it
+A module of `hybridbn.tables.frames` holds all that is specific to a library: a subclass of `ColumnAdapter` where it
 has columns of its own, and a subclass of `FrameAdapter` for each kind of frame. A library is imported only when a frame
 or a column of it is given or asked for.
 """
@@ -346,7 +346,7 @@ class ColumnAdapter(Registered, ABC):
 
     kind: ClassVar[str]
     registry: ClassVar[Registry[ColumnAdapter]] = Registry(
-        "kind of columns", "hybridbn.tables.adapters", "kind", instances=True
+        "kind of columns", "hybridbn.tables.frames", "kind", instances=True
     )
 
     @abstractmethod

@@ -1,9 +1,9 @@
 """`Rows`: typed columns whose rows are read in passes, the one contract of all that learns from data or answers for it.
 
-A table in memory (`Table`) is one batch, at hand at once; a scan (`hybridbn.backends.Scan`) is many, which a backend
-reads. Whoever learns says what it wants of a batch, as a function whose results add up, and whoever answers says what
-becomes of a batch; neither needs to know how many batches there are. `remembered` holds what was computed of the rows
-before, so that it is not computed again.
+A table in memory (`Table`) is one batch, at hand at once; a scan (`hybridbn.tables.backends.Scan`) is many, which a
+backend reads. Whoever learns says what it wants of a batch, as a function whose results add up, and whoever answers
+says what becomes of a batch; neither needs to know how many batches there are. `remembered` holds what was computed of
+the rows before, so that it is not computed again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -24,12 +24,18 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, sh
 if TYPE_CHECKING:
     from hybridbn.tables.table import Table
 
-__all__ = ["LEAST_SHARE", "Rows", "find_rows"]
+__all__ = ["LEAST_SHARE", "CountColumns", "Rows", "find_rows"]
 
 LEAST_SHARE = 1e-9
 """A row is not repeated for states of smaller shares."""
 _SHOWN = 60
 """Columns that are shown one by one."""
+
+CountColumns: TypeAlias = Callable[
+    [Mapping[str, NDArray[Any]], Mapping[str, int], Values | None, Sequence[tuple[str, ...]]],
+    Mapping[tuple[str, ...], Values],
+]
+"""Counts families of columns: from codes by name, their sizes, the weights of the rows, and the families."""
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -206,7 +212,7 @@ class Rows(ABC):
         return table.coded(variable), codes, table.weights if table.weighted else None
 
     @abstractmethod
-    def expect(self, target: str | None) -> None:
+    def expect(self, target: str | None, count: CountColumns) -> None:
         """Tell that columns will be counted with this one, so that a pass over the rows need not be repeated for it."""
 
     @contextmanager

@@ -23,9 +23,9 @@ from hybridbn.tables.columns import (
     read_usable_columns,
     warn_of_look_alikes,
 )
-from hybridbn.tables.frames import Frame, check_weights, open_frame
+from hybridbn.tables.frames.frame import Frame, check_weights, open_frame
 from hybridbn.tables.row_numbers import hash_numbers
-from hybridbn.tables.rows import LEAST_SHARE, Item, Result, Rows, find_rows
+from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, find_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Table", "read_rows", "read_usable_frame"]
@@ -429,7 +429,7 @@ class Table(Rows):
         """
         return run_in_threads(function, items, get_jobs() if len(self) >= _SHARED_ROWS else 1)
 
-    def expect(self, target: str | None) -> None:
+    def expect(self, target: str | None, count: CountColumns) -> None:
         """Note nothing: the rows are at hand."""
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Table:
@@ -639,8 +639,8 @@ class Table(Rows):
         return frame.build(list(self._columns.values()))
 
     def write(self, path: str | os.PathLike[str], **options: Any) -> None:
-        """Write the table to a file or database, by the path's suffix: see `hybridbn.formats.tables.write_table`."""
-        from hybridbn.formats.tables import write_table
+        """Write the table to a file or database, by the path's suffix: see `hybridbn.tables.formats.write_table`."""
+        from hybridbn.tables.formats import write_table
 
         write_table(self, path, **options)
 

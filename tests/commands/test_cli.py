@@ -19,8 +19,8 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
-from hybridbn.formats.tables.text_blocks import make_delimited_splitter, make_line_splitter, read_chunks
+from hybridbn.commands.cli import run
+from hybridbn.tables.formats.text_blocks import make_delimited_splitter, make_line_splitter, read_chunks
 
 HEART = Path(__file__).resolve().parents[2] / "examples" / "data" / "heart.csv"
 
@@ -427,9 +427,9 @@ def test_the_guide_names_all_exit_codes(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_command_starts_without_the_heavy_libraries() -> None:
     code = """
-import sys, hybridbn.cli
+import sys, hybridbn.commands.cli
 try:
-    hybridbn.cli.run(["--version"])
+    hybridbn.commands.cli.run(["--version"])
 except SystemExit:
     print([name for name in ("numpy", "pandas", "scipy", "sklearn") if name in sys.modules])
 """
@@ -439,7 +439,7 @@ except SystemExit:
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5, 100])
 def test_records_are_the_same_wherever_reading_stops(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    import hybridbn.formats.tables.text_blocks as records
+    import hybridbn.tables.formats.text_blocks as records
 
     texts = [
         '"a","b"\n"1","x"\n"""",2\n\n3,""\n',

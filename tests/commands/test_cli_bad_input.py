@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import hybridbn.commands.impute as workspace
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 
 GOOD = "x,c,k\n" + "".join(f"{'' if i % 5 == 0 else i * 1.5},{'ab'[i % 2]},{i}\n" for i in range(40))
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 
 
 @pytest.fixture

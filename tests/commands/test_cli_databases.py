@@ -19,7 +19,7 @@ import pytest
 from databases import opened, postgresql, tables
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.commands.locations import locate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -230,7 +230,7 @@ def test_what_a_table_can_not_be_is_told_before_anything_is_learned(
 
 
 def test_what_breaks_while_it_is_written_leaves_nothing(base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from hybridbn.formats.tables import database_base
+    from hybridbn.tables.formats import database_base
 
     source, calls = given(base), []
     whole = database_base.decode_rows

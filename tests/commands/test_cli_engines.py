@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.backends import processes
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
+from hybridbn.tables.backends import processes
 
 pytest.importorskip("pyarrow")
 

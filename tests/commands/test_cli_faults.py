@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.commands.locations import locate
 from hybridbn.commands.terminal import keep_interrupts
 from hybridbn.commands.workspace import lock_output
@@ -57,7 +57,7 @@ def stop(event, arguments):
         signal.raise_signal(number)
 
 sys.addaudithook(stop)
-from hybridbn.cli import main
+from hybridbn.commands.cli import main
 main()
 """
 
@@ -299,7 +299,7 @@ def test_full_disk_leaves_nothing(goal: str) -> None:
 
 
 def test_a_failure_keeps_the_file_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hybridbn.formats import files
+    from hybridbn.tables.formats import files
 
     Path("out.csv").write_text("old")
 

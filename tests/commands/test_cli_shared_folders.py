@@ -17,9 +17,9 @@ from pathlib import Path
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.commands.workspace import Workspace, lock_output
-from hybridbn.formats.files import resolve_links, write_atomically
+from hybridbn.tables.formats.files import resolve_links, write_atomically
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links, owners and modes of POSIX")
 ROOT = Path(__file__).resolve().parents[2]
@@ -259,7 +259,7 @@ def stop(event, arguments):
             signal.raise_signal(number)
 
 sys.addaudithook(stop)
-from hybridbn.cli import main
+from hybridbn.commands.cli import main
 main()
 """
 

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import parser, run
+from hybridbn.commands.cli import parser, run
 from hybridbn.commands.model_options import parse_evidence
 from hybridbn.commands.verb import find_verb, list_verbs
 
@@ -116,7 +116,7 @@ def test_shared_options_mean_the_same_everywhere() -> None:
 def test_help_imports_no_heavy_library() -> None:
     code = """
 import sys
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 for words in (["--help"], *([verb, "--help"] for verb in ("query", "predict", "show", "check", "convert"))):
     try:
         run(words)

@@ -419,7 +419,7 @@ def _descriptors(folder: Path, standard_input: bytes) -> contextlib.ExitStack:
 
 def run_command(arguments: Sequence[str], folder: Path, standard_input: bytes) -> dict[str, Any]:
     """Run a command in this process and return its exit code and what it said."""
-    from hybridbn.cli import run
+    from hybridbn.commands.cli import run
 
     if arguments[:1] == ("kill",):
         return {"killed": run_until_killed(arguments[1:], folder) == -signal.SIGKILL}
@@ -448,7 +448,7 @@ def run_until_killed(arguments: Sequence[str], folder: Path) -> int:
 
 def be_killed(arguments: Sequence[str]) -> None:
     """Run a command that ends in the midst of its parts, as if the power had failed."""
-    from hybridbn.cli import main
+    from hybridbn.commands.cli import main
 
     opened = 0
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.commands.terminal import escape_controls
-from hybridbn.formats.secrets import mask_secrets
+from hybridbn.tables.formats.secrets import mask_secrets
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "Hunter2x"

@@ -141,7 +141,7 @@ def test_only_whole_numbers_of_threads() -> None:
 
 def test_options_of_imputation_are_one_list() -> None:
     """The keywords of `impute`, the parameters of `Imputer` and the command's options are those of one class."""
-    from hybridbn.cli import parser
+    from hybridbn.commands.cli import parser
     from hybridbn.learning.imputation.impute import LearningKeywords
     from hybridbn.options import ImputationOptions, PrecisionKeywords
 

@@ -76,23 +76,23 @@ def test_imports_are_seen_wherever_they_are(tmp_path: Path) -> None:
     path = tmp_path / "module.py"
     path.write_text("""
 from hybridbn.table import Table
-HOME = "hybridbn.formats.hbn:load"
+HOME = "hybridbn.exchange.hbn:load"
 if TYPE_CHECKING:
     import hybridbn.network
 class Network:
     def plot(self):
         from hybridbn.pictures import plot
 def load(name):
-    import_module(f"hybridbn.formats.{name}")
+    import_module(f"hybridbn.structures.{name}")
     __import__("hybridbn.estimators")
     raise ImportError("import hybridbn.structures")
 """)
     assert Imports(path).imported == [
         ("hybridbn.table", "import"),
-        ("hybridbn.formats.hbn", "text"),
+        ("hybridbn.exchange.hbn", "text"),
         ("hybridbn.network", "typing"),
         ("hybridbn.pictures", "Network"),
-        ("hybridbn.formats", "load"),
+        ("hybridbn.structures", "load"),
         ("hybridbn.estimators", "load"),
     ]
 

@@ -28,7 +28,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 RECORD = Path(__file__).parents[1] / "data" / "public_face.json"
 
-PACKAGES = ("", "estimators", "fitting", "formats", "inference", "learning", "potentials", "structures")
+PACKAGES = ("", "estimators", "fitting", "inference", "learning", "potentials", "structures")
 """The packages whose `__all__` is a promise; those of other modules are for the library's own use."""
 
 INTERNAL = {"answered", "clone", "taken", "drawn", "moments", "knots", "numbers", "of", "joined", "collapsed"}
@@ -207,7 +207,7 @@ def public_objects(names: dict[str, list[str]]) -> dict[str, Any]:
 
 def options_now() -> Face:
     """Return the options of each command, and the exit codes that its help tells."""
-    from hybridbn.cli import parser
+    from hybridbn.commands.cli import parser
 
     top = parser()
     [commands] = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]

@@ -15,18 +15,18 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.backends.base import Backend
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.commands.verb import Verb
+from hybridbn.exchange import FORMATS
 from hybridbn.fitting import Fitter
-from hybridbn.formats.networks import FORMATS
-from hybridbn.formats.tables.base import FileFormat
-from hybridbn.formats.tables.database_base import Database
 from hybridbn.inference.engines import Engine, list_engines
 from hybridbn.registry import Registry
 from hybridbn.structures.building import BUILDERS
+from hybridbn.tables.backends.base import Backend
 from hybridbn.tables.columns import ColumnAdapter
-from hybridbn.tables.frames import FrameAdapter
+from hybridbn.tables.formats.base import FileFormat
+from hybridbn.tables.formats.database_base import Database
+from hybridbn.tables.frames.frame import FrameAdapter
 
 REGISTRIES: dict[str, Registry[Any]] = {
     "family": hb.Potential.families,
@@ -82,7 +82,7 @@ ADDED = {
         """,
     "networks": """
         import hybridbn as hb
-        from hybridbn.formats.networks import register_format
+        from hybridbn.exchange import register_format
 
         def read_bump(path):
             return hb.load(str(path) + ".hbn")
@@ -93,8 +93,8 @@ ADDED = {
         register_format((".bump",), read_bump, write_bump)
         """,
     "tables": """
-        from hybridbn.formats.tables.base import FileFormat, cell_values
-        from hybridbn.formats.tables.typed_columns import type_objects
+        from hybridbn.tables.formats.base import FileFormat, cell_values
+        from hybridbn.tables.formats.typed_columns import type_objects
 
         class Bump(FileFormat):
             title = "bumps"
@@ -112,13 +112,13 @@ ADDED = {
                     file.write((";".join([name, *map(str, cell_values(table, name))]) + "\\n").encode())
         """,
     "database": """
-        from hybridbn.formats.tables.sqlite import Sqlite
+        from hybridbn.tables.formats.sqlite import Sqlite
 
         class Bumps(Sqlite):
             schemes = ("bump:",)
         """,
     "backend": """
-        from hybridbn.backends.base import Backend
+        from hybridbn.tables.backends.base import Backend
 
         class Bump(Backend):
             name = "bump"
@@ -150,7 +150,7 @@ ADDED = {
                 return None
         """,
     "frames": """
-        from hybridbn.tables.adapters.arrays import Mappings
+        from hybridbn.tables.frames.arrays import Mappings
 
         class Bumps(Mappings):
             kind = "bump"
@@ -165,7 +165,7 @@ ADDED = {
             columns = {"x": [1.0, 2.0]}
         """,
     "columns": """
-        from hybridbn.tables.adapters.arrays import ArrayColumns
+        from hybridbn.tables.frames.arrays import ArrayColumns
 
         class Bumps(ArrayColumns):
             kind = "bump"

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.formats.networks.bif import format_bif, parse_bif
+from hybridbn.exchange.bif import format_bif, parse_bif
 
 pgmpy = pytest.importorskip("pgmpy", reason="the networks of the public BIF collection come with pgmpy")
 

@@ -12,7 +12,7 @@ import pytest
 from costs import assert_linear, ended_if_it_hangs
 
 import hybridbn as hb
-from hybridbn.formats.networks.bif import format_bif, parse_bif
+from hybridbn.exchange.bif import format_bif, parse_bif
 
 A = "variable a {\n  type discrete [ 2 ] { no, yes };\n}\n"
 B = "variable b {\n  type discrete [ 3 ] { x, y, z };\n}\n"

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.formats.networks.elvira import format_elvira, parse_elvira
+from hybridbn.exchange.elvira import format_elvira, parse_elvira
 
 SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).parents[3] / "shared"))
 CASES = ("asia", "chain_n10_i3", "chain_n4_i3_fullprec", "continua", "dag2mix_n7_i2", "NB_cloud_i3")

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.formats.networks.elvira import parse_elvira
+from hybridbn.exchange.elvira import parse_elvira
 
 GOOD = """bnet b {
 node X(continuous) { min = 0; max = 2; }

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.formats.networks.net import parse_net
-from hybridbn.formats.networks.uai import parse_uai
-from hybridbn.formats.networks.xdsl import LinearRule, LinearValue, ParentState, parse_xdsl
-from hybridbn.formats.networks.xmlbif import parse_xmlbif
+from hybridbn.exchange.net import parse_net
+from hybridbn.exchange.uai import parse_uai
+from hybridbn.exchange.xdsl import LinearRule, LinearValue, ParentState, parse_xdsl
+from hybridbn.exchange.xmlbif import parse_xmlbif
 
 SUFFIXES = (".xmlbif", ".bifxml", ".xml", ".xdsl", ".net", ".uai")
 
@@ -536,7 +536,7 @@ def test_tables_of_other_families_are_written(tmp_path):
 
 
 def test_a_format_of_ones_own_is_read_and_written(tmp_path):
-    from hybridbn.formats import networks
+    from hybridbn import exchange as networks
 
     def coin(name):
         return hb.Network([hb.Multinomial(hb.Discrete(name, ("a", "b")), table=[0.5, 0.5])])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 
 NETWORKS = (".bif", ".xdsl", ".elv", ".net", ".uai", ".xmlbif")
 
@@ -108,7 +108,7 @@ def test_bombs_take_no_memory(name, start, unit, tmp_path):
     reader = "read_network" if name.startswith("n") else "read_table"
     code = f"""
 import re, hybridbn as hb
-import hybridbn.formats.tables, hybridbn.formats.networks, hybridbn.formats.tables.delimited
+import hybridbn.tables.formats, hybridbn.exchange, hybridbn.tables.formats.delimited
 def peak():
     return int(re.search(r"VmHWM:\\s*(\\d+)", open("/proc/self/status").read())[1])
 before = peak()

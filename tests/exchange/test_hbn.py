@@ -18,7 +18,7 @@ from costs import assert_linear
 
 from hybridbn import registry
 from hybridbn.errors import FormatError, NetworkError
-from hybridbn.formats.hbn import load, save
+from hybridbn.exchange.hbn import load, save
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.density import Density

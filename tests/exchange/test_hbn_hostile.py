@@ -23,7 +23,7 @@ import pytest
 from costs import ended_if_it_hangs
 
 from hybridbn.errors import FormatError
-from hybridbn.formats.hbn import load, save
+from hybridbn.exchange.hbn import load, save
 from hybridbn.network import Network
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.learning import Imputation
 
 OLD = Path(__file__).parents[1] / "data" / "files_0_1"

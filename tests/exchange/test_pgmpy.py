@@ -12,8 +12,8 @@ from costs import assert_linear
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.formats.networks.bif import parse_bif
-from hybridbn.formats.networks.binning import discretize
+from hybridbn.exchange.bif import parse_bif
+from hybridbn.exchange.binning import discretize
 
 pgmpy = pytest.importorskip("pgmpy", reason="pgmpy is not installed (pip install 'hybridbn[pgmpy]')")
 
@@ -424,7 +424,7 @@ def test_without_pgmpy_the_extra_is_named(monkeypatch):
 
 
 def test_the_module_does_not_import_pgmpy():
-    source = importlib.import_module("hybridbn.formats.networks.pgmpy").__file__
+    source = importlib.import_module("hybridbn.exchange.pgmpy").__file__
     with open(source, encoding="utf-8") as file:
         assert not re.search(r"^(import|from) pgmpy", file.read(), re.MULTILINE)
 

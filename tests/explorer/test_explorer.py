@@ -17,7 +17,7 @@ import pytest
 from scipy.integrate import trapezoid
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.explorer import page as pages
 from hybridbn.explorer.cases import list_findings, read_case
 from hybridbn.explorer.page import make_page, read_module

@@ -612,7 +612,8 @@ def test_contract_of_anywidget_with_a_kernel_of_jupyter(browser: Browser) -> Non
             def listen(message: dict[str, Any]) -> None:
                 shown.append(message)
 
-            client.execute_interactive(CELL.format(folder=str(Path(__file__).parents[1])), output_hook=listen, timeout=60)
+            cell = CELL.format(folder=str(Path(__file__).parents[1]))
+            client.execute_interactive(cell, output_hook=listen, timeout=60)
             opened = [m["content"] for m in shown if m["msg_type"] == "comm_open"]
             widget = next(content for content in opened if "document" in content["data"]["state"])
             comm, held = widget["comm_id"], widget["data"]["state"]

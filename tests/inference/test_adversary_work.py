@@ -24,7 +24,7 @@ from effort import SHARE, examples, fresh_generators, fresh_seed, report
 from inference_tools import crops, random_discrete
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="signals and limits of POSIX")]
 ROOT = Path(__file__).resolve().parents[2]

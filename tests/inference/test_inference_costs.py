@@ -92,7 +92,7 @@ probability ( a ) { table 0.3, 0.7; }
 
 def test_conversion_imports_neither_scipy_nor_pandas(tmp_path: Path) -> None:
     (tmp_path / "n.bif").write_text(BIF)
-    code = "import sys; from hybridbn.cli import main\ntry: main()\nexcept SystemExit: pass"
+    code = "import sys; from hybridbn.commands.cli import main\ntry: main()\nexcept SystemExit: pass"
     imported = list_imported(code, "convert", str(tmp_path / "n.bif"), str(tmp_path / "n.xdsl"))
     assert (tmp_path / "n.xdsl").exists()
     assert not imported & {"scipy", "pandas", "sklearn", "pyarrow", "unittest"}
@@ -101,7 +101,7 @@ def test_conversion_imports_neither_scipy_nor_pandas(tmp_path: Path) -> None:
 def test_imputation_imports_no_statistics_and_no_optimizers(tmp_path: Path) -> None:
     rows = "\n".join(f"{i * 0.37 % 1:.2f},{'uv'[i % 2]},{f'{i * 0.73 % 1:.3f}' if i % 7 else ''}" for i in range(1, 60))
     (tmp_path / "t.csv").write_text("x,c,y\n" + rows)
-    code = "import sys; from hybridbn.cli import main\ntry: main()\nexcept SystemExit: pass"
+    code = "import sys; from hybridbn.commands.cli import main\ntry: main()\nexcept SystemExit: pass"
     imported = list_imported(code, "impute", str(tmp_path / "t.csv"), str(tmp_path / "o.csv"))
     assert (tmp_path / "o.csv").exists()
     assert not imported & {"scipy.stats", "scipy.optimize", "scipy.spatial", "sklearn", "matplotlib"}

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.formats.networks.uai import parse_uai, read_uai_evidence
+from hybridbn.exchange.uai import parse_uai, read_uai_evidence
 
 TEXT = """MARKOV
 3

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.learning.imputation.rules import Rules, Sum, find_rules, minutes_of, times_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:imputing expected values", "ignore:.* rows have no observed cell")

@@ -14,7 +14,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.labels import choose_ticks, format_numbers, format_probability, format_value, shorten_text
+from hybridbn.formatting import choose_ticks, format_numbers, format_probability, format_value, shorten_text
 from hybridbn.learning.augmentation import History, Step
 from hybridbn.pictures.chart import SERIES
 from hybridbn.units import Unit

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.fitting import Fitter, Statistics, observed
 from hybridbn.fitting.fitter_choice import fitter_of, list_fitter_names, spec_of
 from hybridbn.potentials.base import Potential, spread

@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.learning.boosting import boost
 from hybridbn.learning.boosting.counts import CountedLearner
 from hybridbn.structures import automatic, builder, class_clusters, naive_bayes, tan

@@ -8,7 +8,7 @@ import pytest
 from databases import mariadb, opened, postgresql, tables
 
 import hybridbn as hb
-from hybridbn.formats.tables import OutputExists, describe_location
+from hybridbn.tables.formats import OutputExists, describe_location
 
 needs = pytest.mark.usefixtures("alchemy")
 
@@ -161,7 +161,7 @@ def test_nothing_is_written_on_failure(overwrite, place, alchemy, monkeypatch):
         hb.Table({"old": [1.0]}).write(f"{place}?table=t")
     before = tables(alchemy, place)
 
-    from hybridbn.formats.tables import database_base
+    from hybridbn.tables.formats import database_base
 
     calls = []
     original = database_base.cell_values
@@ -366,7 +366,7 @@ class Recorder:
 )
 def test_the_parser_of_the_server_sees_one_statement(dialect, words, alchemy):
     """The query is never a statement by itself: it is a value, of which the server makes one statement."""
-    from hybridbn.formats.tables.sqlalchemy_database import _open_query, address_of
+    from hybridbn.tables.formats.sqlalchemy_database import _open_query, address_of
 
     connection, query = Recorder(dialect), "SELECT 1; DROP TABLE t"
     if words is None:
@@ -431,7 +431,7 @@ def test_binary_data_is_refused(base, alchemy):
 
 
 def test_databases_that_create_tables_outside_of_transactions(base, alchemy, monkeypatch):
-    from hybridbn.formats.tables import sqlalchemy_database
+    from hybridbn.tables.formats import sqlalchemy_database
 
     monkeypatch.setattr(sqlalchemy_database, "_TRANSACTIONAL", ())
     table = hb.Table({"x": [1.0, 2.0]})

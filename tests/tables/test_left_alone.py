@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.structures import naive_bayes
 
 N = 60

@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 import hybridbn as hb
-from hybridbn.backends import files
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.commands.table_input import TableRequest, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
+from hybridbn.tables.backends import files
 
 pa = pytest.importorskip("pyarrow")
 csv = pytest.importorskip("pyarrow.csv")

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.backends.processes import open_pool
 from hybridbn.structures import GainRatio, Utility
 from hybridbn.structures.building import BUILDERS, declaration_of
 from hybridbn.tables import Rows
+from hybridbn.tables.backends.processes import open_pool
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

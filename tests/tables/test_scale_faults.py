@@ -16,10 +16,10 @@ import pytest
 from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
-from hybridbn.backends import Batch, Fragment, Scan
-from hybridbn.backends import files as source_files
-from hybridbn.backends.dask import Dask
 from hybridbn.structures import tan
+from hybridbn.tables.backends import Batch, Fragment, Scan
+from hybridbn.tables.backends import files as source_files
+from hybridbn.tables.backends.dask import Dask
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.slow

@@ -18,9 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.backends import base, files, profiles
 from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, tan
 from hybridbn.tables import read_rows
+from hybridbn.tables.backends import base, files, profiles
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -400,7 +400,7 @@ def test_blocks_of_text_keep_observed_cells_of_batches_of_any_size(
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     completed = hb.impute(hb.scan(tmp_path / "t.csv"), random_state=0)
     completed.write(tmp_path / "whole.csv")
-    monkeypatch.setattr("hybridbn.backends.transformed.BATCH_ROWS", 64)
+    monkeypatch.setattr("hybridbn.tables.backends.transformed.BATCH_ROWS", 64)
     completed.write(tmp_path / "out.csv")
     written = (tmp_path / "out.csv").read_text()
     assert written == (tmp_path / "whole.csv").read_text()

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
-from hybridbn.backends import files
-from hybridbn.backends.processes import open_pool
 from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.learning.boosting import counts, sample_weights, weak_learners
 from hybridbn.structures import class_clusters, mixture, nb_tree
 from hybridbn.structures.column_splits import GainRatio, Utility
+from hybridbn.tables.backends import files
+from hybridbn.tables.backends.processes import open_pool
 
 pytest.importorskip("pyarrow")
 

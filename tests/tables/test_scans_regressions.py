@@ -12,8 +12,6 @@ import pytest
 from test_scans import write
 
 import hybridbn as hb
-from hybridbn.backends import files
-from hybridbn.backends.processes import open_pool
 from hybridbn.fitting.trees.growth import TreeNode
 from hybridbn.structures import model_tree, regression
 from hybridbn.structures.model_tree import _choose_cuts
@@ -25,6 +23,8 @@ from hybridbn.structures.regression_splits import (
     grow_regressions,
     predict_by_depth,
 )
+from hybridbn.tables.backends import files
+from hybridbn.tables.backends.processes import open_pool
 
 pytest.importorskip("pyarrow")
 

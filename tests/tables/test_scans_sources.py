@@ -13,8 +13,8 @@ import pytest
 from test_scans import make_data, names_of, same
 
 import hybridbn as hb
-from hybridbn.backends import databases
 from hybridbn.structures import naive_bayes, tan
+from hybridbn.tables.backends import databases
 
 pytest.importorskip("pyarrow")
 

@@ -15,9 +15,9 @@ import pytest
 from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
-from hybridbn.backends import Batch, spark
-from hybridbn.backends.base import Task
 from hybridbn.structures import naive_bayes, tan
+from hybridbn.tables.backends import Batch, spark
+from hybridbn.tables.backends.base import Task
 
 pa = pytest.importorskip("pyarrow")
 sql = pytest.importorskip("pyspark.sql")
@@ -63,7 +63,7 @@ def test_counts_of_a_frame_are_those_from_memory(session: Any, partitions: int) 
 
 
 def test_files_are_read_by_the_workers(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hybridbn.backends.files._FRAGMENT_ROWS", 10)
+    monkeypatch.setattr("hybridbn.tables.backends.files._FRAGMENT_ROWS", 10)
     data = names_of(make_data(400, 2), "y", "a", "t")
     scan = hb.scan(write(tmp_path, data, groups=10), backend=session)
     assert len(scan.passes.source.fragments()) > 2 * spark._FAN_IN

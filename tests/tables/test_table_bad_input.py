@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 
 from hybridbn.errors import TableError
-from hybridbn.formats.tables import read_table
 from hybridbn.tables import Table
+from hybridbn.tables.formats import read_table
 
 SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 

@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from pyarrow import feather, parquet
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.formats import tables
-from hybridbn.formats.tables import parquet_codes, read_table
 from hybridbn.structures.naive_bayes import tan
 from hybridbn.tables import Table
+from hybridbn.tables import formats as tables
+from hybridbn.tables.formats import parquet_codes, read_table
 from hybridbn.variables import Continuous, Discrete, Variable
 
 FORMATS = ["csv", "tsv", "csv.gz", "arff", "parquet", "feather", "jsonl", "sqlite"]

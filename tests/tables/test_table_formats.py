@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.errors import FormatError, TableError
-from hybridbn.formats.tables.base import FileFormat, TableSource, cell_values, fields_of, suffixes
-from hybridbn.formats.tables.database_base import Database, database_of
-from hybridbn.formats.tables.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.tables.cells import Cells
+from hybridbn.tables.formats.base import FileFormat, TableSource, cell_values, fields_of, suffixes
+from hybridbn.tables.formats.database_base import Database, database_of
+from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns, type_objects
 
 pytest.importorskip("pyarrow")
 

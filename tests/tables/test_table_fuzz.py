@@ -21,7 +21,7 @@ import pytest
 from pyarrow import feather, parquet
 
 import hybridbn as hb
-from hybridbn.cli import run
+from hybridbn.commands.cli import run
 from hybridbn.errors import HybridBNError
 
 READINGS, COMMANDS, BATCH = 5000, 200, 250

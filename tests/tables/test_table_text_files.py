@@ -18,8 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.formats.tables import read_table
 from hybridbn.tables import Table
+from hybridbn.tables.formats import read_table
 from hybridbn.variables import Discrete
 
 SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).resolve().parents[3] / "shared"))

@@ -59,7 +59,7 @@ everything; of any other one it holds answers that were computed before, and say
         from hybridbn.commands.model_options import parse_evidence, read_model
         from hybridbn.commands.table_input import forward_warnings
         from hybridbn.explorer.responder import Responder
-        from hybridbn.formats.files import write_atomically
+        from hybridbn.tables.formats.files import write_atomically
 
         if options.port > 65535:
             raise UsageFault(f"--port {options.port}: ports are numbers up to 65535")
@@ -79,7 +79,7 @@ everything; of any other one it holds answers that were computed before, and say
 
 def _read_data(options: argparse.Namespace, network: Any) -> Any:
     """Return the table to step through."""
-    from hybridbn.formats.tables import read_table
+    from hybridbn.tables.formats import read_table
 
     told = {"delimiter": options.delimiter, "missing": options.missing and ["", *options.missing]}
     told |= {"decimal": options.decimal if options.decimal != "." else None}

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
 from hybridbn.fitting import MultinomialFitter, Role, fitter_of, roles
-from hybridbn.fitting.counters import RowCounter
+from hybridbn.fitting.counters import RowCounter, count_columns
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.learning.boosting.counts import CountedLearner
 from hybridbn.learning.boosting.rounds import BoostingRun, EarlyStopping, Round
@@ -151,7 +151,7 @@ def boost(
     run = BoostingRun(int(rounds), max_restarts, progress if callable(progress) else None)
     if rows.weighted or priors is not None or validation is not None:
         rows = rows.sample(purpose="ensembles with weights, priors or held-out rows")
-    rows.expect(target)
+    rows.expect(target, count_columns)
     filtered = rows.weighted or rows.count_missing(target) > 0
     rows = _keep_usable_rows(rows, variable)
     if validation is not None:

@@ -15,7 +15,7 @@ from hybridbn.learning.imputation.rules import Rules, decimals_of, grid_ends, us
 from hybridbn.tables import Table
 from hybridbn.tables.cells import integer_limits
 from hybridbn.tables.columns import Column, read_as_variable, read_column
-from hybridbn.tables.frames import Frame, describe_left_alone
+from hybridbn.tables.frames.frame import Frame, describe_left_alone
 from hybridbn.units import coarsest_step
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 

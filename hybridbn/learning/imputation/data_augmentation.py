@@ -57,7 +57,7 @@ from hybridbn.options import ImputationOptions, Options
 from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
-from hybridbn.tables.frames import Frame, open_frame
+from hybridbn.tables.frames.frame import Frame, open_frame
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [

@@ -1,0 +1,720 @@
+"""Networks in the BIF format (Bayesian Interchange Format), the plain text of the public collections.
+
+The reader is written for tables of a million numbers: no Python statement runs for each number. Quoted names and
+comments are masked first, so that the rest splits at its punctuation; labels, counts and numbers are then converted
+block by block.
+
+The grammar, as the programs of the field write it::
+
+    network name { ... }
+    variable c { type discrete [ 2 ] { yes, no }; property key = value ; }
+    probability ( c | a, b ) { (a1, b1) 0.1, 0.9; ... default 0.5, 0.5; }
+    probability ( c | a ) { table 0.1, 0.2, 0.9, 0.8; }
+
+In a ``table`` the last parent varies fastest and the states of the child slowest. Commas between numbers are white
+space. BIF knows states as text only; those of other types, and the cuts of discretized numbers, are written as the
+properties ``hybridbn_states`` and ``hybridbn_cuts``, which other programs skip.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Sequence
+from itertools import chain, product
+from typing import TYPE_CHECKING, NoReturn
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import FormatError
+from hybridbn.exchange import register_format
+from hybridbn.exchange.discrete_networks import Bins, bin_network, build_network, format_states, table_of
+from hybridbn.exchange.parsing import RowNormalizer, SourceText, decode_source, read_source
+from hybridbn.potentials import Multinomial
+from hybridbn.tables.formats.files import write_network_text
+from hybridbn.variables import Discrete, Values, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.network import Network
+
+__all__ = [
+    "bif_properties_of",
+    "format_bif",
+    "parse_bif",
+    "read_bif",
+    "write_bif",
+]
+
+_MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
+_BARE = re.compile(r'[^\s,;{}()|\[\]"\0]+')
+_PLACEHOLDER = re.compile("\0([0-9]+)\0")
+_OPENING = re.compile(r"\s*(network|variable|probability)\b([^{}]*)\{")
+_BODY = re.compile(r"([^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+)\}")
+_TYPE = re.compile(r"type\s+([^\s\[{]+)\s*+(?:\[\s*([0-9]{1,9})\s*\])?+\s*+(?:\{([^{}]*)\})?")
+_PROPERTY = re.compile(r"property\s+(hybridbn_states|hybridbn_cuts)\s*=([\s\S]*)")
+
+_DEFAULTED = 8_000_000
+"""Files whose `default` rows stand for more numbers (64 MB) are refused: a small file can name a huge table."""
+
+_TYPES: dict[str, Callable[[str], Hashable]] = {
+    "str": str,
+    "int": int,
+    "float": float,
+    "bool": {"True": True, "False": False}.__getitem__,
+}
+
+
+def read_bif(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str = "utf-8") -> Network:
+    """Read a network from a BIF file, plain or compressed (``.gz``).
+
+    Parameters
+    ----------
+    path : str or path
+    normalize : bool, optional
+        Published files carry rounded numbers, so their rows sum to 1 only within about 1e-6. By default each row is
+        divided by its sum (a row that sums to 1 within rounding is kept as it is); rows further off than 1e-6 are
+        reported in one warning. With False the numbers are kept as given, and rows further off than 1e-6 are refused.
+    encoding : str, optional
+        The file's text encoding.
+
+    Returns
+    -------
+    Network
+        Variables, states and parents in the file's order. The network's name and properties are not kept.
+
+    Raises
+    ------
+    FormatError
+        Naming the file, the line and the reason.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> text = "variable c { type discrete [ 2 ] { yes, no }; } probability ( c ) { table 0.25, 0.75; }"
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "coin.bif")
+    ...     _ = path.write_text(text)
+    ...     print(read_bif(path).potential("c").table)
+    [0.25 0.75]
+    """
+    return _BifParser(read_source(path, encoding), normalize).parse()
+
+
+def parse_bif(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
+    """Make a network from BIF text; `source` is what error messages call it. See `read_bif`.
+
+    Examples
+    --------
+    >>> net = parse_bif("variable c { type discrete [ 2 ] { 1, 2 }; } probability ( c ) { table .5, .5; }")
+    >>> net.variable("c").states
+    ('1', '2')
+    """
+    return _BifParser(decode_source(text.encode(), source, "utf-8"), normalize).parse()
+
+
+def _first_twice(items: list[str]) -> str:
+    return next(item for item, count in Counter(items).items() if count > 1)
+
+
+class _BifParser:
+    """One pass over a text; the attributes hold the parts that were read so far."""
+
+    def __init__(self, source: SourceText, normalize: bool) -> None:
+        self.source, self.rows = source, RowNormalizer(source.name, normalize)
+        self.quoted: dict[str, int] = {}
+        self.contents: list[str] = []
+        self.variables: dict[str, Discrete] = {}
+        self.codes: dict[str, dict[str, int]] = {}
+        self.potentials: dict[str, Multinomial] = {}
+        self.defaulted = 0
+
+    def fail(self, position: int, reason: str) -> NoReturn:
+        """Refuse the file, naming the line of this position."""
+        self.source.fail(position, reason)
+
+    def count_defaults(self, position: int, numbers: int) -> None:
+        """Refuse the file if `default` stands for more numbers than is reasonable."""
+        self.defaulted += numbers
+        if self.defaulted > _DEFAULTED:
+            self.fail(
+                position,
+                f"`default` stands for more than {_DEFAULTED:,} numbers; no table of that size is made from it",
+            )
+
+    def parse(self) -> Network:
+        """Read all blocks and make the network."""
+        text, name = self.source
+        if '"' in text or "/" in text:
+            self.source = SourceText(_MASKED.sub(self._mask, text), name)
+        headers = self._parse_blocks()
+        if not self.variables:
+            raise FormatError(f"{name}: there is no `variable` block; is this a BIF file?")
+        for child, parents, body, position in headers:
+            if child in self.potentials:
+                self.fail(position, f"a second probability block for {self.show(child)}")
+            self.potentials[child] = self._make_potential(child, parents, body, position)
+        missing = [self._unmask(key) for key in self.variables if key not in self.potentials]
+        if missing:
+            raise FormatError(f"{name}: no probability block for {shorten(missing)}; is the file complete?")
+        self.rows.warn()
+        return build_network(self.potentials, self.variables, name)
+
+    # -- text ------------------------------------------------------------------------------------------------------
+
+    def _mask(self, match: re.Match[str]) -> str:
+        """Replace a comment by white space, and a quoted name by a placeholder or, where it is a plain word, by
+        itself.
+        """
+        text = match[0]
+        if text[0] == "/":
+            if text[1] == "*" and (len(text) < 4 or text[-2:] != "*/"):
+                self.fail(match.start(), "the comment that starts here is not closed")
+            return " " + "\n" * text.count("\n")
+        if len(text) < 2 or text[-1] != '"':
+            self.fail(match.start(), "the quoted name that starts here is not closed on its line")
+        content = text[1:-1]
+        if _BARE.fullmatch(content):
+            return f" {content} "  # the same name as without quotes
+        number = self.quoted.setdefault(content, len(self.contents))
+        if number == len(self.contents):
+            self.contents.append(content)
+        return f" \0{number}\0 "
+
+    def _unmask(self, key: str) -> str:
+        """Return the text that a masked word stands for."""
+        return _PLACEHOLDER.sub(lambda match: self.contents[int(match[1])], key) if "\0" in key else key
+
+    def show(self, key: str) -> str:
+        """Return a name as messages show it."""
+        name = self._unmask(key)
+        return repr(name if len(name) <= 60 else f"{name[:57]}...")
+
+    def keys_of(self, names: list[str]) -> list[str]:
+        """Return the keys of names as they stand in the text: the same, quoted or not."""
+        if not self.quoted:
+            return names
+        return [f"\0{self.quoted[name]}\0" if name in self.quoted else name for name in names]
+
+    def _split_list(self, text: str, wanted: int | None = None) -> list[str]:
+        """Split a list at its commas; where that isn't the wanted number, at white space too (old files have no
+        commas).
+        """
+        if not text.strip():
+            return []
+        items = [item.strip() for item in text.split(",")]
+        if wanted is not None and len(items) != wanted:
+            words = text.replace(",", " ").split()
+            return words if len(words) == wanted else self.keys_of(items)
+        return self.keys_of(items)
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+
+    def _parse_blocks(self) -> list[tuple[str, list[str], str, int]]:
+        """Read the variables, and return (child, parents, body, position of the body) of each probability block."""
+        headers = []
+        text = self.source.text
+        position, end = 0, len(text.rstrip())
+        while position < end:
+            opening = _OPENING.match(text, position)
+            if opening is None:
+                start = end - len(text[position:end].lstrip())
+                line = text[start : start + 40].split("\n")[0]
+                self.fail(start, f"expected network, variable or probability {{ ... }}, found {line!r}")
+            kind, head = opening[1], opening[2].strip()
+            start = opening.start(1)
+            body = _BODY.match(text, opening.end())
+            if body is None:
+                self.fail(start, f"the {kind} block that starts here is not closed; is the file truncated?")
+            if kind == "variable":
+                self._parse_variable(head, body[1], start)
+            elif kind == "probability":
+                headers.append((head, body[1], start, body.start()))
+            position = body.end()
+        return [(*self._parse_header(head, start), body, at) for head, body, start, at in headers]
+
+    def _split_statements(self, body: str, position: int) -> list[str]:
+        statements = body.split(";")
+        if statements[-1].strip():
+            at = position + len(body) - len(statements[-1].lstrip())
+            self.fail(at, f"expected `;` after {statements[-1].strip()[:40]!r}")
+        statements.pop()
+        return statements
+
+    def _parse_variable(self, name: str, body: str, position: int) -> None:
+        name = self.keys_of([name])[0]
+        if not name:
+            self.fail(position, "a variable without a name")
+        if name in self.variables:
+            self.fail(position, f"a second variable named {self.show(name)}")
+        states: list[str] | None = None
+        properties: dict[str, str] = {}
+        for statement in map(str.strip, self._split_statements(body, position)):
+            if statement.startswith("property"):
+                match = _PROPERTY.fullmatch(statement)
+                if match is not None:
+                    properties[match[1]] = self._unmask(match[2].strip())
+                continue
+            declared = _TYPE.fullmatch(statement)
+            if declared is None or states is not None:
+                self.fail(
+                    position,
+                    f"{self.show(name)}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
+                )
+            if declared[1] != "discrete":
+                self.fail(
+                    position, f"{self.show(name)} is of type {declared[1]!r}; BIF files hold discrete variables only"
+                )
+            states = self._parse_states(name, declared[2], declared[3], position)
+        if states is None:
+            self.fail(position, f"{self.show(name)} has no `type discrete [ n ] {{ ... }};`")
+        try:
+            cuts = tuple(map(float, properties["hybridbn_cuts"].split())) if "hybridbn_cuts" in properties else None
+            self.variables[name] = Discrete(
+                self._unmask(name), self._convert_states(states, properties.get("hybridbn_states")), cuts
+            )
+        except (ValueError, KeyError) as error:
+            self.fail(position, f"{self.show(name)}: its properties don't fit its states: {error}")
+        self.codes[name] = {state: code for code, state in enumerate(states)}
+
+    def _parse_states(self, name: str, count: str | None, listed: str | None, position: int) -> list[str]:
+        wanted = None if count is None else int(count)
+        states = self._split_list(listed or "", wanted)
+        if not states or "" in states:
+            self.fail(position, f"{self.show(name)} has {'an empty state name' if states else 'no states'}")
+        if wanted is not None and len(states) != wanted:
+            self.fail(position, f"{self.show(name)} is declared with {wanted} states, but {len(states)} are listed")
+        if len(set(states)) != len(states):
+            twice = _first_twice(states)
+            self.fail(position, f"{self.show(name)} lists the state {self.show(twice)} twice")
+        return states
+
+    def _convert_states(self, states: list[str], types: str | None) -> tuple[Hashable, ...]:
+        names = list(map(self._unmask, states))
+        if types is None:
+            return tuple(names)
+        words = types.split()
+        each = words * len(names) if len(words) == 1 else words
+        return tuple(_TYPES[word](name) for word, name in zip(each, names, strict=True))
+
+    def _parse_header(self, head: str, position: int) -> tuple[str, list[str]]:
+        if head[:1] != "(" or head[-1:] != ")":
+            self.fail(position, f"expected probability ( child | parents ), found {self.show(head)}")
+        child, bar, given = head[1:-1].partition("|")
+        first = self.keys_of([child.strip()])
+        names = [*first, *self._split_list(given)] if bar or first[0] in self.variables else self._split_list(child)
+        if not all(name in self.variables for name in names):
+            names = f"{child} {given}".replace(",", " ").split()
+        for name in names:
+            if name not in self.variables:
+                close = [self._unmask(key) for key in self.variables if key.lower() == name.lower()]
+                hint = f"; did you mean {close[0]!r}?" if close else ""
+                self.fail(position, f"a probability block mentions {self.show(name)}, which is not declared{hint}")
+        if not names:
+            self.fail(position, "a probability block without a variable")
+        if len(set(names)) != len(names):
+            twice = _first_twice(names)
+            self.fail(position, f"{self.show(twice)} occurs twice in a probability block")
+        return names[0], names[1:]
+
+    # -- tables ----------------------------------------------------------------------------------------------------
+
+    def _make_potential(self, child: str, parents: list[str], body: str, position: int) -> Multinomial:
+        block = _ProbabilityBlock(self, child, parents, self._split_statements(body, position), position)
+        rows = block.parse_table()
+        table = self.rows.divide_rows(
+            rows,
+            lambda row: f"{self.show(child)}{block.show_parents(row)}",
+            lambda row: block.refuse_sum(rows, row),
+        )
+        sizes = [len(self.codes[name]) for name in (*parents, child)]
+        variables = [self.variables[name] for name in parents]
+        return Multinomial(self.variables[child], parents=variables, table=table.reshape(sizes), normalize=False)
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
+_STATE = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*|-?[0-9]+")
+_KEYWORDS = frozenset({"network", "variable", "probability", "property", "type", "discrete", "default", "table"})
+_PLAIN = (str, int, float, bool)
+
+
+def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
+    """Write a network of `Multinomial` potentials to a BIF file, compressed if the name ends with ``.gz``.
+
+    Every number is written so that it is read back as the same double, and the same network gives the same bytes. An
+    existing file is replaced at once, or not at all. Names that are not plain words are quoted: hybridbn reads these,
+    pgmpy replaces the quotes by spaces (so it fails on a variable with a space and no parents), and pyAgrum reads plain
+    words only. States that are not text are written as text, with their types in a property that `read_bif` restores
+    them from.
+
+    Parameters
+    ----------
+    network : Network
+    path : str or path
+    bins : int or mapping, optional
+        Cut continuous variables into bins; see `hybridbn.exchange.binning.discretize`. A warning reports the
+        error.
+
+    Raises
+    ------
+    FormatError
+        Naming the nodes that BIF can't hold: continuous ones, those whose potential is not a table, and names with
+        characters that other programs would misread.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib, hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.25, 0.75])])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_bif(net, pathlib.Path(folder, "coin.bif"))
+    ...     print(pathlib.Path(folder, "coin.bif").read_text().splitlines()[-2])
+      table 0.25, 0.75;
+    """
+    write_network_text(path, format_bif(bin_network(network, bins, "BIF")))
+
+
+def format_bif(network: Network) -> str:
+    """Return a network as BIF text; see `write_bif`.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> c, d = hb.Discrete("c", states=(1, 2)), hb.Discrete("d", states=("no way", "yes"))
+    >>> prior, conditional = [0.5, 0.5], [[1, 0], [0.1, 0.9]]
+    >>> net = hb.Network([hb.Multinomial(c, table=prior), hb.Multinomial(d, parents=(c,), table=conditional)])
+    >>> print(format_bif(net))
+    network unknown {
+    }
+    variable c {
+      type discrete [ 2 ] { 1, 2 };
+      property hybridbn_states = "int" ;
+    }
+    variable d {
+      type discrete [ 2 ] { "no way", yes };
+    }
+    probability ( c ) {
+      table 0.5, 0.5;
+    }
+    probability ( d | c ) {
+      (1) 1.0, 0.0;
+      (2) 0.1, 0.9;
+    }
+    <BLANKLINE>
+    """
+    network.check()
+    tables = _collect_tables(network)
+    states = {table.child.name: _format_states(table.child) for table in tables}
+    blocks = ["network unknown {\n}\n"]
+    blocks += [_format_variable(table.child, states[table.child.name]) for table in tables]
+    blocks += [_format_potential(table, states) for table in tables]
+    return "".join(blocks)
+
+
+def bif_properties_of(variable: Discrete) -> dict[str, str]:
+    """Return as properties what BIF itself can't hold: the types of states and the cuts of a discretized number.
+
+    Examples
+    --------
+    >>> bif_properties_of(Discrete("c", states=(1, 2))), bif_properties_of(Discrete("c", states=("1", "2")))
+    ({'hybridbn_states': '"int"'}, {})
+    """
+    properties = {}
+    types = [type(state).__name__ for state in variable.states]
+    if set(types) != {"str"} and set(types) <= {plain.__name__ for plain in _PLAIN}:
+        properties["hybridbn_states"] = f'"{" ".join(types if len(set(types)) > 1 else types[:1])}"'
+    if variable.cuts is not None:
+        properties["hybridbn_cuts"] = f'"{" ".join(map(repr, variable.cuts))}"'
+    return properties
+
+
+def _collect_tables(network: Network) -> list[Multinomial]:
+    potentials = [network.potential(name) for name in network]
+    continuous = [p.child.name for p in potentials if not isinstance(p.child, Discrete)]
+    if continuous:
+        raise FormatError(
+            f"BIF holds discrete variables only; {shorten(continuous)} {'is' if len(continuous) == 1 else 'are'}"
+            " continuous. Save the network as .hbn, or cut these into bins, for example write_network(net, path,"
+            " bins=10)"
+        )
+    tables = [table for p in potentials if (table := table_of(p)) is p]
+    if len(tables) < len(potentials):
+        other = [f"{p.child.name} ({type(p).__name__})" for p in potentials if p not in tables]
+        raise FormatError(
+            f"BIF holds tables only, not the potentials of {', '.join(other[:8])}; save the network as .hbn"
+        )
+    return tables
+
+
+def _format_name(text: str, plain: re.Pattern[str], what: str) -> str:
+    """Return a name as it is written, quoted where it isn't a plain word; refuse what other programs can't read."""
+    if plain.fullmatch(text) and text not in _KEYWORDS:
+        return text
+    if not text.isprintable() or text != text.strip() or not text:
+        reason = (
+            "is empty, starts or ends with a space, or holds a line break or another character that can't be printed"
+        )
+    elif set(text) & set(',;{}()"') or ("|" in text and plain is _NAME):
+        reason = 'holds one of , ; { } ( ) | ", which other programs would take for the end of it'
+    else:
+        return f'"{text}"'
+    raise FormatError(
+        f"{what} can't be written to BIF: it {reason}. Rename it (net.rename), or save the network as .hbn"
+    )
+
+
+def _format_states(variable: Discrete) -> list[str]:
+    texts = format_states(variable, "BIF")
+    return [_format_name(text, _STATE, f"{variable.name!r}: the state {text!r}") for text in texts]
+
+
+def _format_variable(variable: Discrete, states: list[str]) -> str:
+    name = _format_name(variable.name, _NAME, f"the name {variable.name!r}")
+    lines = [f"variable {name} {{", f"  type discrete [ {len(states)} ] {{ {', '.join(states)} }};"]
+    lines += [f"  property {key} = {value} ;" for key, value in bif_properties_of(variable).items()]
+    return "\n".join([*lines, "}", ""])
+
+
+def _format_potential(potential: Multinomial, states: dict[str, list[str]]) -> str:
+    name, *parents = (_format_name(v.name, _NAME, v.name) for v in (potential.child, *potential.parents))
+    given = f" | {', '.join(parents)}" if parents else ""
+    rows = potential.table.reshape(-1, len(potential.child)).tolist()
+    if parents:
+        labels = [f"({', '.join(row)})" for row in product(*(states[parent.name] for parent in potential.parents))]
+    else:
+        labels = ["table"]
+    lines = [f"  {label} {', '.join(map(repr, row))};" for label, row in zip(labels, rows, strict=True)]
+    return "\n".join([f"probability ( {name}{given} ) {{", *lines, "}", ""])
+
+
+# -- numbers of a probability block -----------------------------------------------------------------------------------
+
+
+_NOT_A_NUMBER = re.compile(r"[^0-9eE+\-.\s,]")
+_KEYWORD = re.compile(r"(table|default|property)\b")
+_OTHER_ORDER = 1e-2
+"""Rows whose sums are within this of 1 in the other order get a hint that they may be written in it."""
+
+
+class _ProbabilityBlock:
+    """One ``probability ( child | parents ) { ... }``: `statements` is its body split at the semicolons."""
+
+    names: _BifParser
+    child: str
+    parents: Sequence[str]
+    statements: Sequence[str]
+    position: int
+
+    def __init__(
+        self, names: _BifParser, child: str, parents: Sequence[str], statements: Sequence[str], position: int
+    ) -> None:
+        self.names, self.child, self.parents = names, child, parents
+        self.statements, self.position = statements, position
+        self.width: int = len(names.codes[child])
+        self.sizes: list[int] = [len(names.codes[parent]) for parent in parents]
+        self.size: int = math.prod(self.sizes)
+        self.statement_of: NDArray[np.intp] = np.empty(0, np.intp)
+        """For each row of the table, the statement that gives it."""
+
+    def parse_table(self) -> Values:
+        """Return the table as (configurations of the parents, states of the child); the last parent varies fastest."""
+        bodies = [statement.lstrip() for statement in self.statements]
+        rows = [number for number, body in enumerate(bodies) if body[:1] == "("]
+        special = {} if len(rows) == len(bodies) else self._find_special(bodies)
+        if "table" in special:
+            if rows or "default" in special:
+                self._fail(special["table"], "a `table` beside other rows; which of them holds?")
+            return self._convert_whole(special["table"], bodies[special["table"]])
+        if "default" not in special and len(rows) < self.size:
+            self._refuse_missing(bodies, rows)
+        labels, numbers = self._split_rows(bodies, rows)
+        configurations = self._find_configurations(labels, rows)
+        values = self._convert_numbers(numbers, rows)
+        if "default" in special:
+            self.names.count_defaults(self._position_of(special["default"]), self.size * self.width)
+            default = self._convert_numbers([bodies[special["default"]][7:]], [special["default"]])
+            table = np.repeat(default, self.size, axis=0)
+            self.statement_of = np.full(self.size, special["default"], np.intp)
+        else:
+            table = np.empty((self.size, self.width))
+            self.statement_of = np.full(self.size, -1, np.intp)
+        # Nearly all blocks have one row for each configuration.
+        if np.bincount(configurations, minlength=1).max() > 1:
+            self._refuse_twice(configurations, rows)
+        table[configurations] = values
+        self.statement_of[configurations] = rows
+        return table
+
+    def show_parents(self, row: int) -> str:
+        """Return the parents' states in a row of the table, as messages show them."""
+        if not self.parents:
+            return ""
+        states = []
+        for parent, code in zip(self.parents, np.unravel_index(row, self.sizes), strict=True):
+            states.append(self.names.show(list(self.names.codes[parent])[int(code)])[1:-1])
+        return f" given ({', '.join(states)})"
+
+    def refuse_sum(self, table: Values, row: int) -> NoReturn:
+        """Refuse a row that is not a distribution."""
+        hint = ""
+        if self.parents and self.statements[self.statement_of[row]].lstrip().startswith("table"):
+            other = table.T.reshape(self.size, self.width)
+            if np.abs(other.sum(axis=1) - 1.0).max() < _OTHER_ORDER:
+                hint = "; they would if the child's states varied fastest, but in BIF the last parent does"
+        self._fail(
+            int(self.statement_of[row]),
+            f"the probabilities of {self.names.show(self.child)}{self.show_parents(row)} sum to {table[row].sum():.7g},"
+            f" not 1{hint}",
+        )
+
+    # -- statements ------------------------------------------------------------------------------------------------
+
+    def _position_of(self, number: int) -> int:
+        before = sum(len(statement) + 1 for statement in self.statements[:number])
+        statement = self.statements[number]
+        return self.position + before + len(statement) - len(statement.lstrip())
+
+    def _fail(self, number: int, reason: str) -> NoReturn:
+        self.names.fail(self._position_of(number), reason)
+
+    def _find_special(self, bodies: Sequence[str]) -> dict[str, int]:
+        """Return the statement of each keyword, `table` and `default`, refusing other words."""
+        special: dict[str, int] = {}
+        for number, body in enumerate(bodies):
+            if body[:1] == "(":
+                continue
+            keyword = _KEYWORD.match(body)
+            if keyword is None:
+                self._fail(number, f"expected (states) numbers, table or default, found {body[:40]!r}")
+            if keyword[1] in special:
+                self._fail(number, f"a second `{keyword[1]}` for {self.names.show(self.child)}")
+            if keyword[1] != "property":
+                special[keyword[1]] = number
+        return special
+
+    def _split_rows(self, bodies: Sequence[str], rows: Sequence[int]) -> tuple[list[str], list[str]]:
+        """Split ``(states) numbers`` at the last parenthesis, as states may hold parentheses and numbers can't."""
+        labels, numbers = [], []
+        for row in rows:
+            label, closing, rest = bodies[row].rpartition(")")
+            if not closing:
+                self._fail(row, f"expected (states) numbers, found {bodies[row][:40]!r}")
+            labels.append(label[1:])
+            numbers.append(rest)
+        return labels, numbers
+
+    def _find_configurations(self, labels: list[str], rows: Sequence[int]) -> NDArray[np.intp]:
+        """Return the row of the table for each row of the file."""
+        count = len(self.parents)
+        if not count:
+            if rows:
+                self._fail(rows[0], f"{self.names.show(self.child)} has no parents; expected `table` or `default`")
+            return np.empty(0, np.intp)
+        if {label.count(",") for label in labels} - {count - 1}:
+            labels = [self._add_commas(label, row) for label, row in zip(labels, rows, strict=True)]
+        cells = self.names.keys_of(list(map(str.strip, ",".join(labels).split(",")))) if labels else []
+        configurations = np.zeros(len(labels), np.intp)
+        for column, parent in enumerate(self.parents):
+            codes = list(map(self.names.codes[parent].get, cells[column::count]))
+            if None in codes:
+                row = codes.index(None)
+                self._fail(
+                    rows[row],
+                    f"{self.names.show(parent)} has no state {self.names.show(cells[row * count + column])} "
+                    f"(in a row of {self.names.show(self.child)})",
+                )
+            configurations = configurations * self.sizes[column] + np.array(codes, np.intp)
+        return configurations
+
+    def _add_commas(self, label: str, row: int) -> str:
+        items = label.split(",")
+        if len(items) != len(self.parents):
+            items = label.replace(",", " ").split()
+        if len(items) != len(self.parents):
+            self._fail(
+                row,
+                f"a row of {self.names.show(self.child)} names {len(items)} states for {len(self.parents)} parents",
+            )
+        return ",".join(items)
+
+    # -- numbers ---------------------------------------------------------------------------------------------------
+
+    def _convert_numbers(self, texts: list[str], rows: Sequence[int], width: int | None = None) -> Values:
+        """Convert the numbers of many rows in one go, each correctly rounded."""
+        width = width or self.width
+        joined = ";".join(texts).replace(",", " ")
+        # float() also takes "nan", "inf" and "1_0", which all hold one of these letters, and foreign digits.
+        words = list(map(str.split, joined.split(";")))
+        if "_" in joined or "n" in joined or "N" in joined or not joined.isascii():
+            self._refuse_word(texts, rows)
+        if set(map(len, words)) - {width}:
+            if not texts:
+                return np.empty((0, width))
+            self._refuse_word(texts, rows)
+            row = next(number for number, cells in enumerate(words) if len(cells) != width)
+            self._fail(
+                rows[row],
+                f"{len(words[row])} numbers where {width} are wanted (the states of {self.names.show(self.child)}"
+                f"{'' if width == self.width else ' in every configuration of its parents'})",
+            )
+        try:
+            values = np.fromiter(map(float, chain.from_iterable(words)), float, len(texts) * width)
+        except ValueError:
+            self._refuse_word(texts, rows)
+            raise
+        if not (values.min() >= 0.0 and values.max() < np.inf):
+            wrong = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
+            self._fail(
+                rows[wrong // width],
+                f"{self.names.show(words[wrong // width][wrong % width])} is not a probability (of"
+                f" {self.names.show(self.child)})",
+            )
+        return values.reshape(len(texts), width)
+
+    def _refuse_word(self, texts: list[str], rows: Sequence[int]) -> None:
+        """Refuse the first word that isn't a plain decimal number, if there is one."""
+        for text, row in zip(texts, rows, strict=True):
+            for word in text.replace(",", " ").split():
+                try:
+                    bad = _NOT_A_NUMBER.search(word) is not None
+                    float(word)
+                except ValueError:
+                    bad = True
+                if bad:
+                    self._fail(
+                        row, f"{self.names.show(word)} is not a number (in a row of {self.names.show(self.child)})"
+                    )
+
+    def _convert_whole(self, number: int, body: str) -> Values:
+        """Return a `table`: the states of the child vary slowest, the last parent fastest."""
+        values = self._convert_numbers([body[5:]], [number], self.width * self.size)
+        self.statement_of = np.full(self.size, number, np.intp)
+        return np.ascontiguousarray(values.reshape(self.width, self.size).T)
+
+    # -- rows that are missing or given twice ----------------------------------------------------------------------
+
+    def _refuse_missing(self, bodies: Sequence[str], rows: Sequence[int]) -> NoReturn:
+        name = self.names.show(self.child)
+        if not self.parents:
+            self.names.fail(self.position, f"{name} has no numbers; expected `table`")
+        labels, _ = self._split_rows(bodies, rows)
+        wanted = str(self.size) if self.size < 10**15 else "more than 10**15"
+        mismatch = f"{name} has {len(rows)} rows where its parents have {wanted} configurations"
+        if self.size >= 1 << 62:
+            self.names.fail(self.position, f"{mismatch}; is the file truncated?")
+        configurations = self._find_configurations(labels, rows)
+        self._refuse_twice(configurations, rows)
+        present = set(configurations.tolist())
+        first = next(row for row in range(self.size) if row not in present)
+        self.names.fail(self.position, f"{mismatch}; missing is the row{self.show_parents(first)}")
+
+    def _refuse_twice(self, configurations: NDArray[np.intp], rows: Sequence[int]) -> None:
+        seen: set[int] = set()
+        for configuration, row in zip(configurations.tolist(), rows, strict=True):
+            if configuration in seen:
+                self._fail(row, f"a second row of {self.names.show(self.child)}{self.show_parents(configuration)}")
+            seen.add(configuration)
+
+
+register_format((".bif",), read_bif, write_bif)

@@ -1,0 +1,431 @@
+"""The grammar of Elvira's text formats: networks (``.elv``) and the head of data bases (``.dbc``).
+
+The parts are returned as they are written, numbers as text, with positions for messages. The trees of a relation::
+
+    tree    := case VARIABLE ( c0 , ... , cn ) { 0 = tree ... n-1 = tree }
+             | case VARIABLE { state = tree ... }
+             | density ;
+    density := [sign] term (sign term)*
+    term    := NUMBER | [NUMBER [*]] exp ( [sign] [NUMBER [*]] VARIABLE (sign [NUMBER [*]] VARIABLE)* )
+
+Elvira's own parser takes a missing coefficient inside ``exp()`` for 2. Here it is an empty text.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import NamedTuple, TypeAlias
+
+from hybridbn.exchange.parsing import SourceText, Token, Tokens
+
+__all__ = [
+    "ENDLESS",
+    "ElviraCase",
+    "ElviraDensity",
+    "ElviraNode",
+    "ElviraRelation",
+    "ElviraSyntax",
+    "ElviraTree",
+    "parse_head",
+    "parse_syntax",
+    "remove_quotes",
+]
+
+ENDLESS = 1.7976931348623157e308
+"""Infinity in files: the largest double, because Elvira reads no infinite number."""
+
+_DEEPEST = 150
+"""Cases that are nested deeper are refused, before Python's own limit of recursion is reached."""
+_LONGEST = 400
+"""Numbers with more characters are refused."""
+
+_KEYWORDS = (
+    "kind-of-node|type-of-variable|num-states|finite-states|kind-of-relation|continuous-tree|data-base|number-of-cases"
+    "|name-of-relation|infinite-discrete|utility-combination"
+)
+_TOKEN = re.compile(
+    rf"""(?:\s++|//[^\n]*+|/\*[\s\S]*?\*/)*+
+    (?:(?P<quoted>"[^"]*+")
+    |(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?:(?=exp\s*\()|(?![^\s+\-*/=,;|()\[\]{{}}"^])))
+    |(?P<word>(?:{_KEYWORDS})(?![^\s+\-*/=,;|()\[\]{{}}"^])|[^\s+\-*/=,;|()\[\]{{}}"^]+)
+    |(?P<sign>[-+*=,;|()\[\]{{}}^])
+    |(?P<odd>[\s\S]))?""",
+    re.VERBOSE,
+)
+_BRANCH = re.compile(r"\s*([A-Za-z0-9_.]+)\s*=\s*(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*;", re.ASCII)
+_NUMBERS = re.compile(r"[^()\[\]{};\"=]*")
+
+
+class ElviraDensity(NamedTuple):
+    """A sum of terms (coefficient, rates), coefficient and rates as text; a constant has no rates."""
+
+    terms: list[tuple[str, dict[str, str]]]
+    at: int
+
+
+class ElviraCase(NamedTuple):
+    """A branching: cells between `cuts` (as text), or states."""
+
+    name: str
+    cuts: list[str] | None
+    branches: list[tuple[str, ElviraTree]]
+    at: int
+
+
+ElviraTree: TypeAlias = ElviraCase | ElviraDensity
+
+
+@dataclass
+class ElviraNode:
+    """A node as declared: `states` is None for a continuous one."""
+
+    name: str
+    at: int
+    kind: str = "chance"
+    continuous: bool = False
+    states: list[str] | None = None
+    count: str | None = None
+    ends: dict[str, str] = field(default_factory=dict)
+    comment: str = ""
+
+
+class ElviraRelation(NamedTuple):
+    """The names that a relation mentions, child first, and its values: a table's numbers, or a tree."""
+
+    names: list[str]
+    table: str | None
+    tree: ElviraTree | None
+    mixed: bool
+    at: int
+
+
+@dataclass
+class ElviraSyntax:
+    """A whole network as written."""
+
+    nodes: dict[str, ElviraNode] = field(default_factory=dict)
+    links: list[tuple[str, str, int]] = field(default_factory=list)
+    relations: list[ElviraRelation] = field(default_factory=list)
+    states: list[str] | None = None
+    comment: str = ""
+    cases: str | None = None
+
+
+def remove_quotes(text: str) -> str:
+    """Return a word without the quotes around it, if it has any."""
+    return text[1:-1] if text[:1] == '"' else text
+
+
+class _ElviraParser:
+    def __init__(self, source: SourceText, at: int = 0) -> None:
+        self.source = source
+        self.tokens = Tokens(source, _TOKEN, at)
+
+    # -- small parts -----------------------------------------------------------------------------------------------
+
+    def take_name(self, what: str) -> Token:
+        """Take a word, a number (as a name) or a quoted text."""
+        if self.tokens.now.kind not in ("word", "quoted", "number"):
+            self.tokens.fail(what)
+        token = self.tokens.take()
+        text = remove_quotes(token.text)
+        if not text:
+            self.source.fail(token.at, f"expected {what}, found an empty text")
+        return Token(token.kind, text, token.at)
+
+    def take_key(self, what: str) -> Token:
+        """Take the name of a property, whose words may be joined by hyphens."""
+        token = self.take_name(what)
+        while self.tokens.skip("-"):
+            token = token._replace(text=f"{token.text}-{self.take_name('a word after the hyphen').text}")
+        return token
+
+    def take_number(self, what: str, sign: str = "") -> str:
+        if self.tokens.now.kind != "number":
+            self.tokens.fail(what)
+        token = self.tokens.take()
+        if len(token.text) > _LONGEST:
+            self.source.fail(token.at, f"a number of {len(token.text)} characters")
+        return sign + token.text
+
+    def take_signed_number(self, what: str) -> str:
+        return self.take_number(what, self.take_sign())
+
+    def take_value(self) -> str:
+        """Take everything up to the next ``;``, and return it as text."""
+        start = end = self.tokens.now.at
+        while not self.tokens.skip(";"):
+            if self.tokens.now.kind == "end" or self.tokens.now.text in "{}":
+                self.tokens.fail("`;`")
+            token = self.tokens.take()
+            end = token.at + len(token.text)
+        return self.source.text[start:end]
+
+    def take_states(self) -> list[str]:
+        self.tokens.expect("(", after="before the states")
+        states: list[str] = []
+        while not self.tokens.skip(")"):
+            states.append(self.take_name("a state, or `)`").text)
+            self.tokens.skip(",")
+        self.tokens.expect(";", after="after the states")
+        return states
+
+    # -- blocks ----------------------------------------------------------------------------------------------------
+
+    def take_opening(self, word: str) -> None:
+        if self.tokens.now.text != word:
+            self.source.fail(
+                self.tokens.now.at, f"expected `{word}`, found {self.tokens.now.text[:40]!r}; is this a file of Elvira?"
+            )
+        self.tokens.take()
+        if self.tokens.now.kind in ("word", "quoted", "number"):
+            self.tokens.take()
+        self.tokens.expect("{")
+
+    def parse_network(self) -> ElviraSyntax:
+        syntax = ElviraSyntax()
+        self.take_opening("bnet")
+        while not self.tokens.skip("}"):
+            token = self.tokens.now
+            if token.kind != "word":
+                self.tokens.fail("node, link, relation, a property or `}`")
+            self.tokens.take()
+            if token.text == "node":
+                self.parse_node(syntax)
+            elif token.text == "link":
+                self.parse_link(syntax)
+            elif token.text == "relation":
+                syntax.relations += self.parse_relation(token.at)
+            else:
+                self.parse_property(token, syntax)
+        if self.tokens.now.kind != "end":
+            self.tokens.fail("the end of the file after the network")
+        return syntax
+
+    def parse_property(self, token: Token, syntax: ElviraSyntax) -> None:
+        words = [token.text]
+        while self.tokens.now.kind == "word" or self.tokens.now.text == "-":
+            words.append(self.tokens.take().text)
+        self.tokens.expect("=", after=f"after {' '.join(words)!r}")
+        if words == ["default", "node", "states"]:
+            syntax.states = self.take_states()
+        elif words == ["number-of-cases"]:
+            syntax.cases = self.take_value()
+        elif words == ["comment"]:
+            syntax.comment = remove_quotes(self.take_value())
+        else:
+            self.take_value()
+
+    def parse_node(self, syntax: ElviraSyntax) -> None:
+        name = self.take_name("a node's name")
+        node = ElviraNode(name.text, name.at)
+        if self.tokens.skip("("):
+            node.continuous = self.check_type(self.take_name("a type"))
+            self.tokens.expect(")")
+        self.tokens.expect("{", after=f"after the name of the node {name.text!r}")
+        while not self.tokens.skip("}"):
+            key = self.take_key("a property of the node, or `}`")
+            self.tokens.expect("=", after=f"after {key.text!r}")
+            if key.text == "states":
+                node.states = self.take_states()
+                continue
+            value = self.take_value()
+            if key.text == "type-of-variable":
+                node.continuous = self.check_type(Token("word", value, key.at))
+            elif key.text == "kind-of-node":
+                node.kind = value
+            elif key.text == "num-states":
+                node.count = value
+            elif key.text == "comment":
+                node.comment = remove_quotes(value)
+            elif key.text in ("min", "max"):
+                node.ends[key.text] = value
+        if node.name in syntax.nodes:
+            self.source.fail(node.at, f"a second node named {node.name!r}")
+        syntax.nodes[node.name] = node
+
+    def check_type(self, token: Token) -> bool:
+        if token.text not in ("continuous", "finite-states"):
+            self.source.fail(token.at, f"a variable is continuous or finite-states here, not {token.text[:40]!r}")
+        return token.text == "continuous"
+
+    def parse_link(self, syntax: ElviraSyntax) -> None:
+        parent, child = self.take_name("a link's parent"), self.take_name("a link's child")
+        if self.tokens.now.text != "{":
+            self.tokens.expect(";", after="after a link")
+        else:
+            self.skip_body()
+            self.tokens.skip(";")
+        syntax.links.append((parent.text, child.text, parent.at))
+
+    def skip_body(self) -> None:
+        """Skip a block in braces, whose content is not used."""
+        depth = 0
+        while True:
+            if self.tokens.now.kind == "end":
+                self.tokens.fail("`}`")
+            depth += {"{": 1, "}": -1}.get(self.tokens.take().text, 0)
+            if not depth:
+                return
+
+    def parse_relation(self, at: int) -> list[ElviraRelation]:
+        names: list[str] = []
+        while self.tokens.now.text != "{":
+            names.append(self.take_name("a name, or `{`").text)
+        self.tokens.take()
+        active, table, tree, mixed, has_values = True, None, None, False, False
+        while not self.tokens.skip("}"):
+            key = self.take_key("a property of the relation, or `}`")
+            self.tokens.expect("=", after=f"after {key.text!r}")
+            if key.text != "values":
+                value = self.take_value()
+                active = active and (key.text, value) != ("active", "false")
+                if key.text == "kind-of-relation" and value not in ("potential", "conditional-prob"):
+                    self.source.fail(
+                        key.at, f"a relation of the kind {value[:40]!r}; only conditional distributions can be read"
+                    )
+                continue
+            if has_values:
+                self.source.fail(key.at, "a second `values` in one relation")
+            has_values = True
+            form = self.take_name("table, tree or continuous-tree")
+            if form.text not in ("table", "tree", "continuous-tree"):
+                self.source.fail(
+                    form.at, f"values of the form {form.text[:40]!r}; only table, tree and continuous-tree can be read"
+                )
+            self.tokens.expect("(")
+            if form.text == "table":
+                table = self.take_table()
+            else:
+                tree, mixed = self.parse_tree(0), form.text == "continuous-tree"
+                self.tokens.expect(")", after="after the values")
+            self.tokens.expect(";", after="after the values")
+        return [ElviraRelation(names, table, tree, mixed, at)] if active else []
+
+    def take_table(self) -> str:
+        match = _NUMBERS.match(self.source.text, self.tokens.now.at)
+        end = self.tokens.now.at if match is None else match.end()
+        text = self.source.text[self.tokens.now.at : end]
+        if "/" in text:  # comments among the numbers
+            text = re.sub(r"//[^\n]*|/\*[\s\S]*?\*/", lambda comment: "\n" * comment[0].count("\n") or " ", text)
+        self.tokens.jump(end)
+        self.tokens.expect(")", after="after the numbers of a table")
+        return text
+
+    # -- trees -----------------------------------------------------------------------------------------------------
+
+    def parse_tree(self, depth: int) -> ElviraTree:
+        if self.tokens.now.text != "case":
+            return self.parse_density()
+        at = self.tokens.take().at
+        if depth == _DEEPEST:
+            self.source.fail(at, f"more than {_DEEPEST} cases inside each other")
+        name = self.take_name("a variable after `case`").text
+        cuts: list[str] | None = None
+        if self.tokens.skip("("):
+            cuts = [self.take_signed_number("a cut point")]
+            while self.tokens.skip(","):
+                cuts.append(self.take_signed_number("a cut point"))
+            self.tokens.expect(")", ",")
+        self.tokens.expect("{", after="after the variable of a case")
+        branches: list[tuple[str, ElviraTree]] = []
+        text, start = self.source.text, self.tokens.now.at
+        while plain := _BRANCH.match(text, start):  # most branches are one number
+            if len(plain[2]) > _LONGEST:
+                break
+            branches.append((plain[1], ElviraDensity([(plain[2], {})], plain.start(2))))
+            start = plain.end()
+        self.tokens.jump(start)
+        while not self.tokens.skip("}"):
+            label = self.take_name("a branch, or `}`").text
+            self.tokens.expect("=", after="after the name of a branch")
+            branches.append((label, self.parse_tree(depth + 1)))
+        self.tokens.skip(";")
+        return ElviraCase(name, cuts, branches, at)
+
+    def take_sign(self) -> str:
+        """Take the signs before a number or a variable, and return a minus or nothing."""
+        minus = False
+        while self.tokens.now.text in ("-", "+"):
+            minus ^= self.tokens.take().text == "-"
+        return "-" if minus else ""
+
+    def parse_density(self) -> ElviraDensity:
+        at = self.tokens.now.at
+        terms = [self.parse_term(self.take_sign())]
+        while not self.tokens.skip(";"):
+            if self.tokens.now.text not in ("+", "-"):
+                self.tokens.expect("+", "-", ";", after="in a density")
+            terms.append(self.parse_term(self.take_sign()))
+        return ElviraDensity(terms, at)
+
+    def parse_term(self, sign: str) -> tuple[str, dict[str, str]]:
+        coefficient = f"{sign}1"
+        if self.tokens.now.kind == "number":
+            coefficient = self.take_number("a number", sign)
+            if not self.tokens.skip("*") and self.tokens.now.text not in ("exp", "gauss"):
+                return coefficient, {}
+        if self.tokens.now.text == "gauss":
+            self.source.fail(self.tokens.now.at, "a term gauss( ... ); only sums of exponentials (MTE) can be read")
+        if self.tokens.now.text != "exp":
+            self.tokens.fail("a number or exp( ... )")
+        self.tokens.take()
+        self.tokens.expect("(", after="after exp")
+        rates: dict[str, str] = {}
+        first = True
+        while not (self.tokens.now.text == ")" and not first):
+            self.parse_rate(rates, first)
+            first = False
+        self.tokens.take()
+        return coefficient, rates
+
+    def parse_rate(self, rates: dict[str, str], first: bool) -> None:
+        if self.tokens.now.text not in ("+", "-") and not first:
+            self.tokens.fail("`+`, `-` or `)` in an exponent")
+        sign, size = self.take_sign(), ""
+        if self.tokens.now.kind == "number":
+            size = self.take_number("a number")
+            if not self.tokens.skip("*") and self.tokens.now.text == ")":
+                self.tokens.fail("a variable after the number in an exponent, where no constant may stand")
+        variable = self.take_name("a variable in an exponent")
+        if self.tokens.now.text in ("*", "^") or self.tokens.now.kind in ("word", "quoted", "number"):
+            self.tokens.fail("a linear exponent; squares and products of variables are not those of an MTE;")
+        if variable.text in rates:
+            self.source.fail(variable.at, f"{variable.text!r} occurs twice in an exponent")
+        # Without a number, the text holds the sign only.
+        rates[variable.text] = sign + size
+
+
+def parse_syntax(source: SourceText) -> ElviraSyntax:
+    """Return the parts of a network, as they are written."""
+    return _ElviraParser(source).parse_network()
+
+
+def parse_head(source: SourceText) -> tuple[ElviraSyntax, int]:
+    """Return the nodes of a data base, and the position where its cases begin."""
+    parser, syntax = _ElviraParser(source), ElviraSyntax()
+    parser.take_opening("data-base")
+    while True:
+        token = parser.tokens.now
+        if token.kind != "word":
+            parser.tokens.fail("node, relation or a property")
+        parser.tokens.take()
+        if token.text == "node":
+            parser.parse_node(syntax)
+        elif token.text != "relation":
+            parser.parse_property(token, syntax)
+        else:
+            break
+    while parser.tokens.now.text != "{":
+        parser.take_name("`{` after relation")
+    parser.tokens.take()
+    while True:
+        key = parser.take_key("a property of the relation, or cases")
+        parser.tokens.expect("=", after=f"after {key.text!r}")
+        if key.text != "cases":
+            parser.take_value()
+            continue
+        if parser.tokens.now.text != "(":
+            parser.tokens.fail("`(` before the cases")
+        return syntax, parser.tokens.now.at + 1

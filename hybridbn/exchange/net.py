@@ -1,0 +1,455 @@
+"""Networks in Hugin's NET format: tables, and linear Gaussian nodes, which Hugin calls continuous.
+
+::
+
+    net { }
+    node c { states = ("yes" "no"); }
+    continuous node x { }
+    potential (c) { data = (0.25 0.75); }
+    potential (x | c y) { data = (normal(1 + 2 * y, 0.5) normal(0, 1)); }
+
+In ``data`` the states of the child run fastest, then those of the last discrete parent. ``normal`` takes a mean that is
+linear in the continuous parents, and a variance.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
+from urllib.parse import unquote
+
+import numpy as np
+
+from hybridbn.errors import FormatError, NetworkError
+from hybridbn.exchange import register_format
+from hybridbn.exchange.discrete_networks import (
+    Bins,
+    bin_network,
+    build_network,
+    convert_potentials,
+    describe_fault,
+    encode_properties,
+    format_mean,
+    format_states,
+    name_nodes,
+    restore_variable,
+    table_or_regression,
+)
+from hybridbn.exchange.parsing import (
+    RowNormalizer,
+    SourceText,
+    Token,
+    Tokens,
+    decode_source,
+    parse_probabilities,
+    read_source,
+)
+from hybridbn.potentials import LinearGaussian, Multinomial
+from hybridbn.potentials.base import Potential
+from hybridbn.tables.formats.files import write_network_text
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+if TYPE_CHECKING:
+    from hybridbn.network import Network
+
+__all__ = ["format_net", "parse_net", "read_net", "write_net"]
+
+_BETWEEN = r"(?:\s++|%[^\n]*+|//[^\n]*+|/\*[\s\S]*?\*/)*+"
+_TOKEN = re.compile(
+    rf"""{_BETWEEN}
+    (?:(?P<quoted>"[^"]*+")
+    |(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![^\s(){{}}=;|"%,*+\-]))
+    |(?P<sign>[(){{}}=;|,*+\-])
+    |(?P<word>[^\s(){{}}=;|"%,*+]+)
+    |(?P<odd>[\s\S]))?""",
+    re.VERBOSE,
+)
+_NO_WORDS = r"[^;\"{}%/a-df-zA-DF-Z]*+"
+_DATA = re.compile(rf"{_NO_WORDS}(?:(?:%|//)[^\n]*+{_NO_WORDS})*+(?=;)")
+_DEEPEST = 60
+"""Parentheses that are nested deeper are refused, before Python's own limit of recursion is reached."""
+
+
+@dataclass
+class _NetNode:
+    name: str
+    at: int
+    continuous: bool
+    states: list[str] | None = None
+    properties: dict[str, str] = field(default_factory=dict)
+
+
+class _NetNormal(NamedTuple):
+    mean: float
+    slopes: dict[str, float]
+    variance: float
+
+
+class _NetPotential(NamedTuple):
+    scope: list[str]
+    at: int
+    table: tuple[str, int] | None
+    normals: list[_NetNormal]
+
+
+def read_net(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
+    """Read a network from a file of Hugin.
+
+    Parameters and errors are those of `hybridbn.exchange.bif.read_bif`; by default, text that is not UTF-8 is
+    read as Latin-1. Decisions, utilities and object-oriented networks are refused.
+    """
+    return _NetParser(read_source(path, encoding), normalize).parse()
+
+
+def parse_net(text: str, *, normalize: bool = True, source: str = "<text>") -> Network:
+    """Make a network from text; see `read_net`.
+
+    Examples
+    --------
+    >>> net = parse_net("net {} node c { states = (yes no); } continuous node x { } "
+    ...     "potential (c) { data = (0.25 0.75); } potential (x | c) { data = (normal(1, 4) normal(2, 9)); }")
+    >>> net.potential("x").variance
+    array([4., 9.])
+    """
+    return _NetParser(decode_source(text.encode(), source, None), normalize).parse()
+
+
+class _NetParser:
+    def __init__(self, source: SourceText, normalize: bool) -> None:
+        self.source, self.tokens = source, Tokens(source, _TOKEN)
+        self.rows = RowNormalizer(source.name, normalize)
+        self.nodes: dict[str, _NetNode] = {}
+        self.potentials: list[_NetPotential] = []
+
+    # -- syntax ----------------------------------------------------------------------------------------------------
+
+    def parse(self) -> Network:
+        """Read the whole file."""
+        self.tokens.expect("net", "class", after="at the beginning; is this a NET file?")
+        self.take_attributes()
+        while self.tokens.now.kind != "end":
+            token = self.take_word("node, potential or the end of the file")
+            if token.text in ("discrete", "continuous"):
+                self.tokens.expect("node", after=f"after {token.text!r}")
+                self.parse_node(token.text == "continuous")
+            elif token.text == "node":
+                self.parse_node(False)
+            elif token.text == "potential":
+                self.parse_potential(token.at)
+            elif token.text in ("decision", "utility", "class", "function", "instance"):
+                self.source.fail(token.at, f"a {token.text}; only networks of chance nodes can be read")
+            else:
+                self.source.fail(token.at, f"expected node or potential, found {token.text[:40]!r}")
+        return self.build()
+
+    def take_word(self, what: str) -> Token:
+        if self.tokens.now.kind not in ("word", "number"):
+            self.tokens.fail(what)
+        return self.tokens.take()
+
+    def take_attributes(self) -> dict[str, list[str]]:
+        """Take a block, and return the words of each attribute."""
+        attributes: dict[str, list[str]] = {}
+        self.tokens.expect("{")
+        while not self.tokens.skip("}"):
+            key = self.take_word("an attribute, or `}`")
+            self.tokens.expect("=", after=f"after {key.text[:40]!r}")
+            attributes[key.text] = self.take_value(key)
+        return attributes
+
+    def take_value(self, key: Token) -> list[str]:
+        """Take the value of an attribute up to its semicolon, and return its words."""
+        words: list[str] = []
+        while not self.tokens.skip(";"):
+            if self.tokens.now.kind == "end" or self.tokens.now.text in ("{", "}"):
+                self.tokens.fail(f"`;` after the value of {key.text[:40]!r}")
+            token = self.tokens.take()
+            if token.kind != "sign":
+                words.append(token.text[1:-1] if token.kind == "quoted" else token.text)
+            elif token.text in "+-":
+                words.append(token.text)
+        return words
+
+    def parse_node(self, continuous: bool) -> None:
+        name = self.take_word("a node's name")
+        if name.text in self.nodes:
+            self.source.fail(name.at, f"a second node named {name.text[:60]!r}")
+        attributes = self.take_attributes()
+        node = _NetNode(name.text, name.at, continuous, attributes.get("states"))
+        node.properties = {key: words[0] for key, words in attributes.items() if key.startswith("hybridbn_") and words}
+        self.nodes[name.text] = node
+
+    def parse_potential(self, at: int) -> None:
+        self.tokens.expect("(", after="after potential")
+        scope = [self.take_word("a variable of a potential").text]
+        bar = self.tokens.skip("|")
+        while not self.tokens.skip(")"):
+            if not bar:
+                self.tokens.fail("`|` or `)`; only conditional distributions of one variable can be read,")
+            scope.append(self.take_word("a parent, or `)`").text)
+            self.tokens.skip(",")
+        self.tokens.expect("{")
+        table: tuple[str, int] | None = None
+        normals: list[_NetNormal] = []
+        has_data = False
+        while not self.tokens.skip("}"):
+            key = self.take_word("an attribute of the potential, or `}`")
+            start = self.tokens.expect("=", after=f"after {key.text[:40]!r}").at + 1
+            if key.text != "data":
+                self.take_value(key)
+                continue
+            if has_data:
+                self.source.fail(key.at, "a second `data` in one potential")
+            has_data = True
+            match = _DATA.match(self.source.text, start)
+            if match is None:
+                normals = self.parse_normals(0)
+            else:
+                table = match[0], start
+                self.tokens.jump(match.end())
+            self.tokens.expect(";", after="after the data")
+        if not has_data:
+            self.source.fail(at, f"the potential of {scope[0][:60]!r} has no `data`")
+        self.potentials.append(_NetPotential(scope, at, table, normals))
+
+    def parse_normals(self, depth: int) -> list[_NetNormal]:
+        """Take normal distributions, nested in parentheses to any depth."""
+        if depth > _DEEPEST:
+            self.source.fail(self.tokens.now.at, f"more than {_DEEPEST} parentheses inside each other")
+        normals: list[_NetNormal] = []
+        if self.tokens.skip("("):
+            while not self.tokens.skip(")"):
+                normals += self.parse_normals(depth + 1)
+                self.tokens.skip(",")
+            return normals
+        self.tokens.expect("normal", "(", after="in the data")
+        at = self.tokens.expect("(", after="after normal").at
+        mean, slopes = self.parse_linear()
+        self.tokens.expect(",", after="between mean and variance")
+        variance, others = self.parse_linear()
+        self.tokens.expect(")", after="after the variance")
+        if others:
+            self.source.fail(at, "a variance that depends on a variable; it must be a number")
+        return [_NetNormal(mean, slopes, variance)]
+
+    def parse_linear(self) -> tuple[float, dict[str, float]]:
+        constant, slopes, first = 0.0, dict[str, float](), True
+        while first or self.tokens.now.text in ("+", "-"):
+            sign = -1.0 if self.tokens.now.text == "-" else 1.0
+            self.tokens.skip("+", "-")
+            first = False
+            size, name = sign, ""
+            for _ in range(2):
+                if self.tokens.now.kind == "number":
+                    size *= float(self.tokens.take().text)
+                elif self.tokens.now.kind == "word" and not name:
+                    name = self.tokens.take().text
+                else:
+                    self.tokens.fail("a number or a continuous parent")
+                if not self.tokens.skip("*"):
+                    break
+            if name:
+                slopes[name] = slopes.get(name, 0.0) + size
+            else:
+                constant += size
+        return constant, slopes
+
+    # -- meaning ---------------------------------------------------------------------------------------------------
+
+    def build(self) -> Network:
+        variables: dict[str, Variable] = {}
+        for node in self.nodes.values():
+            variables[node.name] = self.make_variable(node)
+        if len({variable.name for variable in variables.values()}) < len(variables):
+            self.source.fail(0, "two nodes have the same name")
+        potentials: dict[str, Potential] = {}
+        for potential in self.potentials:
+            child = potential.scope[0]
+            for name in potential.scope:
+                if name not in variables:
+                    self.source.fail(potential.at, f"a potential mentions {name[:60]!r}, which is no node")
+            if len(set(potential.scope)) < len(potential.scope):
+                self.source.fail(potential.at, f"the potential of {child!r} mentions a variable twice")
+            if variables[child].name in potentials:
+                self.source.fail(potential.at, f"a second potential for {child!r}")
+            child_variable, *parents = (variables[name] for name in potential.scope)
+            potentials[child_variable.name] = self.make_potential(potential, child_variable, parents)
+        network = build_network(potentials, [variable.name for variable in variables.values()], self.source.name)
+        self.rows.warn()
+        return network
+
+    def make_variable(self, node: _NetNode) -> Variable:
+        if node.continuous:
+            return Continuous(unquote(node.properties.get("hybridbn_name", "")) or node.name)
+        if not node.states:
+            self.source.fail(node.at, f"{node.name!r} has no states")
+        try:
+            return restore_variable(node.name, node.states, node.properties)
+        except ValueError as error:
+            self.source.fail(node.at, describe_fault(node.name, error))
+
+    def make_potential(self, potential: _NetPotential, child: Variable, parents: Sequence[Variable]) -> Potential:
+        discrete = [v for v in parents if isinstance(v, Discrete)]
+        sizes = [len(v) for v in discrete]
+        if isinstance(child, Continuous):
+            return self.make_gaussian(potential, child, parents, sizes)
+        if len(discrete) < len(parents) or potential.table is None:
+            other = "continuous parents" if len(discrete) < len(parents) else "normal distributions"
+            self.source.fail(potential.at, f"{child.name!r} is discrete, but has {other}")
+        sizes.append(len(child))
+        text, start = potential.table
+        # Comments become spaces, so that the positions of numbers stay.
+        plain = re.sub(r"%[^\n]*|//[^\n]*", lambda comment: " " * len(comment[0]), text)
+        plain = plain.replace("(", " ").replace(")", " ")
+
+        def fail(offset: int, reason: str) -> NoReturn:
+            self.source.fail(start + max(offset, 0), reason)
+
+        def refuse(reason: str) -> NoReturn:
+            self.source.fail(potential.at, reason)
+
+        if text.count("(") != text.count(")"):
+            refuse(f"the parentheses in the data of {child.name!r} don't match")
+        values = parse_probabilities(plain, math.prod(sizes), fail, child.name)
+        return Multinomial(child, parents=discrete, table=self.rows.arrange_rows(values, sizes, child.name, refuse))
+
+    def make_gaussian(
+        self, potential: _NetPotential, child: Continuous, parents: Sequence[Variable], sizes: list[int]
+    ) -> LinearGaussian:
+        count = math.prod(sizes)
+        names = {potential.scope[i + 1]: v for i, v in enumerate(parents) if isinstance(v, Continuous)}
+        if len(potential.normals) != count:
+            self.source.fail(
+                potential.at,
+                f"{len(potential.normals)} normal distributions where {count} are wanted for {child.name!r}",
+            )
+        slopes: Values = np.zeros((count, len(names)))
+        for row, normal in enumerate(potential.normals):
+            for name, slope in normal.slopes.items():
+                if name not in names:
+                    self.source.fail(
+                        potential.at, f"the mean of {child.name!r} mentions {name[:60]!r}, no continuous parent of it"
+                    )
+                slopes[row, list(names).index(name)] = slope
+        try:
+            return LinearGaussian(
+                child,
+                parents=parents,
+                intercept=np.array([normal.mean for normal in potential.normals]).reshape(sizes),
+                coefficients=slopes.reshape([*sizes, len(names)]),
+                variance=np.array([normal.variance for normal in potential.normals]).reshape(sizes),
+            )
+        except NetworkError as error:
+            self.source.fail(potential.at, str(error))
+
+
+_AWKWARD = re.compile(r"[ (),]|[^\x20-\x7e]")
+_WORDS = (
+    "net class node potential data states label position discrete continuous decision utility normal function instance"
+    " name inputs outputs subtype state_values model_nodes samples_per_interval node_size experience fading title"
+)
+_KEYWORDS = frozenset(_WORDS.split())
+"""Names that mean something in the format, so nodes can't have them."""
+
+
+def write_net(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
+    """Write a network of tables and `LinearGaussian` potentials to a file of Hugin, every number as it is.
+
+    Names that are not plain words, and spaces, commas and parentheses in states, are replaced by what all programs
+    read. The label of a node keeps its name, and `read_net` restores names and states. Parameters and errors are those
+    of `hybridbn.exchange.bif.write_bif`.
+    """
+    write_network_text(path, format_net(network, bins=bins))
+
+
+def format_net(network: Network, *, bins: Bins | None = None) -> str:
+    """Return a network as NET text; see `write_net`.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> x, y = hb.Continuous("x"), hb.Continuous("y")
+    >>> net = hb.Network([hb.LinearGaussian(x, intercept=0, variance=1),
+    ...     hb.LinearGaussian(y, parents=(x,), intercept=1, coefficients=[-0.5], variance=2)])
+    >>> print(format_net(net).partition("potential (y")[2].splitlines()[2])
+      data = (normal(1.0 - 0.5 * x, 2.0));
+    """
+    network = bin_network(network, bins, "NET")
+    held = convert_potentials(
+        map(network.potential, network),
+        table_or_regression,
+        "NET files hold tables and linear Gaussian nodes",
+        "save the network as .hbn, or cut the continuous variables with bins=",
+    )
+    words = name_nodes(held, _KEYWORDS)
+    lines = ["net", "{", "}"]
+    for potential in held:
+        lines += _format_node(potential.child, words[potential.child.name])
+    for potential in held:
+        child, *parents = (words[v.name] for v in (potential.child, *potential.parents))
+        given = f" | {' '.join(parents)}" if parents else ""
+        lines += [f"potential ({child}{given})", "{", f"  data = {_format_data(potential, words)};", "}"]
+    return "\n".join([*lines, ""])
+
+
+def _format_node(variable: Variable, word: str) -> list[str]:
+    label = [f"  label = {_quote(variable.name, 'the name')};"] if word != variable.name else []
+    if isinstance(variable, Continuous):
+        if word != variable.name:
+            label += [f'  {key} = "{text}";' for key, text in encode_properties(variable, (), word).items()]
+        return [f"continuous node {word}", "{", *label, "}"]
+    texts = _simplify_states(format_states(variable, "NET"))
+    states = " ".join(_quote(text, f"{variable.name!r}: the state") for text in texts)
+    properties = [f'  {key} = "{text}";' for key, text in encode_properties(variable, texts, word).items()]
+    return [f"node {word}", "{", f"  states = ({states});", *label, *properties, "}"]
+
+
+def _simplify_states(texts: list[str]) -> list[str]:
+    """Return states without spaces, parentheses, commas and non-ASCII signs, which pgmpy or pyAgrum misread."""
+    simple_texts: list[str] = []
+    unchanged = {text for text in texts if not _AWKWARD.search(text)}
+    for text in texts:
+        simple, number = _AWKWARD.sub("_", text), 2
+        while simple != text and (simple in unchanged or simple in simple_texts):
+            simple, number = f"{_AWKWARD.sub('_', text)}_{number}", number + 1
+        simple_texts.append(simple)
+    return simple_texts
+
+
+def _quote(text: str, what: str) -> str:
+    if '"' in text or not text.isprintable() or not text:
+        raise FormatError(
+            f"{what} {text!r} can't be written to NET: it is empty, or holds a quote or a character that can't be"
+            " printed. Rename it (net.rename), or save the network as .hbn"
+        )
+    return f'"{text}"'
+
+
+def _format_data(potential: Potential, words: dict[str, str]) -> str:
+    table, regression = potential.probabilities(), potential.as_regression()
+    if table is not None:
+        return _format_nested(table.tolist())
+    if regression is None:
+        raise FormatError(f"{potential!r} is neither a table nor linear Gaussian")
+    names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
+    sizes = [len(parent) for parent in potential.parents if isinstance(parent, Discrete)]
+    texts = np.empty(sizes, dtype=object)
+    for cell in np.ndindex(*sizes):
+        texts[cell] = f"normal({format_mean(regression, cell, names)}, {float(regression.variance[cell])!r})"
+    return _format_nested(texts.tolist() if sizes else [texts.item()])
+
+
+def _format_nested(rows: object) -> str:
+    """Return nested lists as text in parentheses."""
+    if not isinstance(rows, list):
+        return rows if isinstance(rows, str) else repr(rows)
+    if rows and isinstance(rows[0], list):
+        return "(" + "\n   ".join(map(_format_nested, rows)) + ")"
+    return "(" + " ".join(map(_format_nested, rows)) + ")"
+
+
+register_format((".net",), read_net, write_net)

@@ -1,0 +1,383 @@
+"""What the readers of text formats share: decoding, tokens, XML, probabilities, and messages that name the line."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, NoReturn
+from xml.parsers import expat
+
+import numpy as np
+
+from hybridbn.errors import FormatError, warn_user
+from hybridbn.tables.formats.files import check_encoding, read_network_bytes
+from hybridbn.variables import Values
+
+__all__ = [
+    "NUMBER",
+    "SUM_LIMIT",
+    "SUM_TOLERANCE",
+    "Element",
+    "RowNormalizer",
+    "SourceText",
+    "Token",
+    "Tokens",
+    "decode_source",
+    "parse_probabilities",
+    "parse_xml",
+    "read_source",
+]
+
+NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
+_PLAIN_NUMBERS = re.compile(r"[0-9eE+\-.\s]*", re.ASCII)
+SUM_TOLERANCE = 1e-6
+"""Rows whose sum is nearer to 1 are normalized without a warning: the digits that programs print explain that much."""
+SUM_LIMIT = 1e-2
+"""Rows whose sum is further from 1 are refused: rounding does not explain that."""
+
+
+class SourceText(NamedTuple):
+    """A text, and the name by which messages call it."""
+
+    text: str
+    name: str
+
+    def fail(self, position: int, reason: str) -> NoReturn:
+        """Refuse the file, naming the line of this position."""
+        raise FormatError(f"{self.name}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
+
+
+def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:
+    r"""Return bytes as text with plain line ends; without an `encoding`, UTF-8 where it is that, else Latin-1.
+
+    Examples
+    --------
+    >>> decode_source("né\r\n".encode("latin-1"), "f", None).text
+    'né\n'
+    """
+    chosen = "utf-8" if encoding is None else codecs.lookup(check_encoding(encoding)).name
+    try:
+        text = data.decode("utf-8-sig" if chosen == "utf-8" else chosen)
+    except UnicodeDecodeError as error:
+        if encoding is None and data[:2] not in (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b"):
+            text = data.decode("latin-1")
+        else:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise FormatError(
+                f"{source}, line {line}: the text is not {encoding or 'utf-8'}; if it was written in another encoding, "
+                "name it, for example encoding='latin-1'"
+            ) from None
+    decoded = SourceText(text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text, source)
+    if not text.strip():
+        raise FormatError(f"{source}: the file is empty")
+    if "\0" in text:
+        decoded.fail(decoded.text.index("\0"), "there is a NUL character; this is not a text file")
+    return decoded
+
+
+def read_source(path: str | os.PathLike[str], encoding: str | None) -> SourceText:
+    """Return the text of a file, which may be packed with gzip; see `decode_source`."""
+    return decode_source(read_network_bytes(path), str(path), encoding)
+
+
+class Token(NamedTuple):
+    """A piece of text; `kind` names the group of the pattern that it matched."""
+
+    kind: str
+    text: str
+    at: int
+
+
+class Tokens:
+    """The tokens of a text, one at a time.
+
+    Parameters
+    ----------
+    source : Source
+    pattern : compiled pattern of named groups
+        White space and comments are matched before the groups; text that matches the group ``odd`` is refused.
+    """
+
+    source: SourceText
+    now: Token
+
+    def __init__(self, source: SourceText, pattern: re.Pattern[str], at: int = 0) -> None:
+        self.source, self._match = source, pattern.match
+        self.jump(at)
+
+    def _refuse(self, at: int) -> NoReturn:
+        if self.source.text[at] == '"':
+            self.source.fail(at, "the quoted text that starts here is not closed")
+        if self.source.text.startswith("/*", at):
+            self.source.fail(at, "the comment that starts here is not closed")
+        self.source.fail(at, f"can't read {self.source.text[at : at + 20]!r}")
+
+    def jump(self, at: int) -> None:
+        """Continue at a position."""
+        match = self._match(self.source.text, at)
+        kind = match.lastgroup if match is not None else None
+        if match is None or kind is None:
+            self._end, self.now = len(self.source.text), Token("end", "", len(self.source.text))
+            return
+        if kind == "odd":
+            self._refuse(match.start("odd"))
+        self._end = match.end()
+        self.now = Token(kind, match[kind], match.start(kind))
+
+    def fail(self, wanted: str) -> NoReturn:
+        """Refuse the file, because something else was expected here."""
+        here = "the end of the file; is it truncated?" if self.now.kind == "end" else repr(self.now.text[:40])
+        self.source.fail(min(self.now.at, len(self.source.text.rstrip())), f"expected {wanted}, found {here}")
+
+    def take(self) -> Token:
+        """Return this token and move to the next one."""
+        token = self.now
+        self.jump(self._end)
+        return token
+
+    def skip(self, *texts: str) -> bool:
+        """Move to the next token if this one is among the texts; return whether it is."""
+        if self.now.text in texts and self.now.kind != "quoted":
+            self.take()
+            return True
+        return False
+
+    def expect(self, *texts: str, after: str = "") -> Token:
+        """Take one of these tokens, or refuse the file."""
+        if self.now.text not in texts or self.now.kind == "quoted":
+            self.fail(" or ".join(f"`{text}`" for text in texts) + (f" {after}" if after else ""))
+        return self.take()
+
+
+def parse_probabilities(
+    text: str, wanted: int, fail: Callable[[int, str], NoReturn], owner: str, *, most: float = 1.0
+) -> Values:
+    """Return the probabilities in a text, separated by white space or commas.
+
+    Parameters
+    ----------
+    text : str
+    wanted : int
+        The number of probabilities.
+    fail : function of an offset in the text and a reason
+    owner : str
+        The variable, for messages.
+    most : float, optional
+        1, or infinity for the values of a factor, which are no probabilities.
+
+    Examples
+    --------
+    >>> parse_probabilities("0.25, 0.75", 2, print, "c")
+    array([0.25, 0.75])
+    """
+    words = text.replace(",", " ").split()
+    try:
+        if not _PLAIN_NUMBERS.fullmatch(text.replace(",", " ")):
+            raise ValueError
+        values = np.array(words, dtype=np.float64)
+    except ValueError:
+        bad = next((word for word in words if not NUMBER.fullmatch(word)), "?")
+        fail(text.find(bad), f"{bad[:40]!r} is not a number (in the probabilities of {owner!r})")
+    wrong = ~((values >= 0) & (values <= most + SUM_LIMIT) & np.isfinite(values))
+    if wrong.any():
+        bad, what = words[int(wrong.argmax())], "a probability" if most == 1.0 else "a finite number of 0 or more"
+        fail(text.find(bad), f"{bad[:40]!r} is not {what} (of {owner!r})")
+    if len(values) != wanted:
+        fail(0, f"{len(values)} numbers where {wanted} are wanted for {owner!r}")
+    return values
+
+
+class RowNormalizer:
+    """Normalizes the rows of all tables of a file, and reports the worst deviation in one warning."""
+
+    source: str
+    normalize: bool
+
+    def __init__(self, source: str, normalize: bool) -> None:
+        self.source, self.normalize = source, normalize
+        self.worst: tuple[float, str] = (0.0, "")
+
+    def normalize_rows(self, table: Values, owner: str, fail: Callable[[str], NoReturn]) -> Values:
+        """Return a table (..., states) whose rows sum to 1; rows that do within rounding stay bit for bit."""
+        flat = table.reshape(-1, table.shape[-1])
+
+        def refuse(row: int) -> NoReturn:
+            fail(f"the probabilities of {owner!r} sum to {flat[row].sum():.6g}, not 1, in row {row + 1} of its table")
+
+        return self.divide_rows(flat, lambda row: f"of {owner!r}", refuse).reshape(table.shape)
+
+    def divide_rows(self, rows: Values, describe: Callable[[int], str], refuse: Callable[[int], NoReturn]) -> Values:
+        """Return rows that sum to 1; `describe` says of which row a warning tells, and `refuse` refuses one."""
+        off = np.abs(rows.sum(axis=1) - 1.0)
+        row = int(off.argmax())
+        worst = float(off[row])
+        if not worst <= (SUM_LIMIT if self.normalize else SUM_TOLERANCE):
+            refuse(row)
+        if not self.normalize:
+            return rows
+        if worst > self.worst[0]:
+            self.worst = worst, describe(row)
+        # A row that sums to 1 as nearly as doubles can tell stays as it is, so files that we write are read bit for
+        # bit.
+        rounded = off > rows.shape[1] * np.finfo(float).eps
+        if rounded.any():
+            rows = rows.copy()
+            rows[rounded] /= rows[rounded].sum(axis=1, keepdims=True)
+        return rows
+
+    def arrange_rows(self, values: Values, sizes: Sequence[int], owner: str, fail: Callable[[str], NoReturn]) -> Values:
+        """Return numbers as a table (parents, states), the states running fastest.
+
+        Some programs let the states run slowest. That order is assumed only where the rows sum to 1 in it and not in
+        ours.
+        """
+        table = values.reshape(sizes)
+        off = np.abs(table.sum(axis=-1) - 1.0).max()
+        if len(sizes) > 1 and not off <= SUM_LIMIT:
+            other = np.moveaxis(values.reshape([sizes[-1], *sizes[:-1]]), 0, -1)
+            if np.abs(other.sum(axis=-1) - 1.0).max() <= SUM_LIMIT:
+                table = np.ascontiguousarray(other)
+        return self.normalize_rows(table, owner, fail)
+
+    def warn(self) -> None:
+        """Warn if the sum of a row was further from 1 than printed digits explain."""
+        if self.worst[0] > SUM_TOLERANCE:
+            warn_user(
+                f"{self.source}: rows were normalized; the worst, {self.worst[1]}, was off by {self.worst[0]:.3g}",
+            )
+
+
+# -- XML --------------------------------------------------------------------------------------------------------------
+
+
+_DEEPEST_ELEMENT = 60
+"""Elements that are nested deeper are refused, because the tree is walked recursively."""
+_MOST_ELEMENTS = 300_000
+"""Files with more elements are refused."""
+
+
+class Element:
+    """An element of a source: its tag, attributes, children, text (without that of the children), and line."""
+
+    __slots__ = ("attributes", "children", "line", "parts", "source", "tag")
+    tag: str
+    attributes: dict[str, str]
+    line: int
+
+    def __init__(self, source: str, tag: str, attributes: dict[str, str], line: int) -> None:
+        self.source, self.tag, self.attributes, self.line = source, tag, attributes, line
+        self.children: list[Element] = []
+        self.parts: list[str] = []
+
+    @property
+    def text(self) -> str:
+        """The text, without white space around it."""
+        return "".join(self.parts).strip()
+
+    def all(self, *tags: str) -> Iterator[Element]:
+        """Yield the children that have one of these tags, in upper or lower case."""
+        return (child for child in self.children if child.tag.lower() in tags)
+
+    def first(self, tag: str) -> Element | None:
+        """Return the first child that has this tag."""
+        return next(self.all(tag), None)
+
+    def fail(self, reason: str) -> NoReturn:
+        """Refuse the file, naming the line of the element."""
+        self.fail_at(0, reason)
+
+    def fail_at(self, offset: int, reason: str) -> NoReturn:
+        """Refuse the file, naming the line of a position in the text."""
+        text = "".join(self.parts)
+        before = text[: len(text) - len(text.lstrip()) + offset] if offset > 0 else ""
+        raise FormatError(f"{self.source}, line {self.line + before.count(chr(10))}: {reason}")
+
+
+class _XmlBuilder:
+    def __init__(self, source: str, parser: Any) -> None:
+        self.source, self.parser = source, parser
+        self.open: list[Element] = []
+        self.root: Element | None = None
+        self.count = 0
+
+    def fail(self, reason: str) -> NoReturn:
+        raise FormatError(f"{self.source}, line {self.parser.CurrentLineNumber}: {reason}")
+
+    def open_element(self, tag: str, attributes: dict[str, str]) -> None:
+        self.count += 1
+        if self.count > _MOST_ELEMENTS:
+            self.fail(f"more than {_MOST_ELEMENTS:,} elements; no network has so many")
+        if len(self.open) == _DEEPEST_ELEMENT:
+            self.fail(f"more than {_DEEPEST_ELEMENT} elements inside each other")
+        element = Element(self.source, tag, attributes, self.parser.CurrentLineNumber)
+        if self.open:
+            self.open[-1].children.append(element)
+        else:
+            self.root = element
+        self.open.append(element)
+
+    def close_element(self, tag: str) -> None:
+        self.open.pop()
+
+    def add_text(self, text: str) -> None:
+        self.open[-1].parts.append(text)
+
+    def refuse_declaration(self, name: str, *rest: Any) -> None:
+        self.fail(
+            f"the file declares an entity ({name!r}); entities are refused, because they can reach outside or explode"
+        )
+
+    def refuse_reference(self, *rest: Any) -> int:
+        self.fail("the file refers to another file; that is refused")
+
+    def refuse_entity(self, name: str, *rest: Any) -> None:
+        self.fail(f"the file uses an entity ({name!r}) that it does not declare")
+
+
+def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
+    """Return the root of an XML text.
+
+    Raises
+    ------
+    FormatError
+        If the text is not well-formed, declares entities, refers to other files or is nested deeply; it names the line.
+
+    Examples
+    --------
+    >>> parse_xml(b"<a x='1'><b>text</b></a>", "f").first("b").text
+    'text'
+    >>> parse_xml(b"<!DOCTYPE a [<!ENTITY e 'x'>]><a>&e;</a>", "f.xml")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.FormatError: f.xml, line 1: the file declares an entity ('e'); entities are refused, because they
+    can reach outside or explode
+    """
+    if not data.strip(b" \t\r\n\0\xef\xbb\xbf"):
+        raise FormatError(f"{source}: the file is empty")
+    try:
+        parser = expat.ParserCreate(encoding)
+    except (LookupError, ValueError, TypeError):
+        raise FormatError(f"{source}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
+    parser.buffer_text = True
+    builder = _XmlBuilder(source, parser)
+    parser.StartElementHandler, parser.EndElementHandler = builder.open_element, builder.close_element
+    parser.CharacterDataHandler = builder.add_text
+    parser.EntityDeclHandler = builder.refuse_declaration
+    parser.ExternalEntityRefHandler = builder.refuse_reference
+    parser.SkippedEntityHandler = builder.refuse_entity
+    try:
+        parser.Parse(data, True)
+    except expat.ExpatError as error:
+        reason = expat.ErrorString(error.code)
+        if "no element found" in reason or "unclosed" in reason:
+            reason += "; is the file truncated?"
+        raise FormatError(f"{source}, line {error.lineno}: this is not well-formed XML: {reason}") from None
+    except (LookupError, ValueError, UnicodeError) as error:
+        if isinstance(error, FormatError):
+            raise
+        raise FormatError(f"{source}, line {parser.ErrorLineNumber}: the text can't be decoded: {error}") from None
+    if builder.root is None:
+        raise FormatError(f"{source}: there is no element")
+    return builder.root

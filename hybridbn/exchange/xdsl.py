@@ -1,0 +1,601 @@
+"""Networks in GeNIe's and SMILE's XDSL format: tables, and equation nodes as far as they are linear Gaussian.
+
+In ``probabilities`` the states of the child run fastest, then those of the last parent. pyAgrum (3.3.1) lists the
+parents in the same order but lets the first run fastest; its files are recognized by their extension block and read
+accordingly.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+from xml.sax.saxutils import escape, quoteattr
+
+import networkx as nx
+import numpy as np
+
+from hybridbn.errors import FormatError, NetworkError, warn_user
+from hybridbn.exchange import register_format
+from hybridbn.exchange.discrete_networks import (
+    Bins,
+    bin_network,
+    build_network,
+    convert_potentials,
+    describe_fault,
+    encode_properties,
+    format_mean,
+    format_states,
+    make_words,
+    name_nodes,
+    restore_variable,
+    reverse_parents,
+    table_or_regression,
+)
+from hybridbn.exchange.parsing import Element, RowNormalizer, parse_probabilities, parse_xml
+from hybridbn.potentials import LinearGaussian, Multinomial
+from hybridbn.potentials.base import Potential
+from hybridbn.tables.formats.files import read_network_bytes, write_network_text
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+if TYPE_CHECKING:
+    from hybridbn.network import Network
+
+__all__ = [
+    "LinearRule",
+    "LinearValue",
+    "ParentState",
+    "format_xdsl",
+    "parse_xdsl",
+    "read_xdsl",
+    "write_xdsl",
+]
+
+_CONFIGURATIONS = 20_000
+"""Equations whose discrete parents have more configurations are refused, because each configuration is evaluated."""
+_DEEPEST = 20
+"""Submodels that are nested deeper are refused."""
+
+
+def read_xdsl(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
+    """Read a network from a file of GeNIe or SMILE.
+
+    Chance nodes with tables and deterministic nodes become `Multinomial` potentials; equation nodes that are linear in
+    their continuous parents with normal noise become `LinearGaussian`. Their bounds, which GeNIe uses to discretize,
+    are not kept.
+
+    Parameters and errors are those of `hybridbn.exchange.bif.read_bif`; the default encoding is the one that
+    the file declares. Decisions, utilities, noisy nodes and other equations are refused.
+    """
+    return parse_xdsl(read_network_bytes(path), normalize=normalize, source=str(path), encoding=encoding)
+
+
+def parse_xdsl(data: bytes, *, normalize: bool = True, source: str = "<text>", encoding: str | None = None) -> Network:
+    """Make a network from the bytes of an XDSL file; see `read_xdsl`.
+
+    Examples
+    --------
+    >>> net = parse_xdsl(b'''<smile version="1.0"><nodes>
+    ...   <cpt id="c"><state id="yes"/><state id="no"/><probabilities>0.25 0.75</probabilities></cpt>
+    ...   <equation id="x"><parents>c</parents><definition>x=Normal(Choose(c,1,2),3)</definition></equation>
+    ... </nodes></smile>''')
+    >>> net.potential("x").intercept
+    array([1., 2.])
+    """
+    return _XdslReader(parse_xml(data, source, encoding), source, normalize).build()
+
+
+class _XdslReader:
+    def __init__(self, root: Element, source: str, normalize: bool) -> None:
+        self.root, self.source = root, source
+        self.rows = RowNormalizer(source, normalize)
+        self.variables: dict[str, Variable] = {}
+        self.labels: dict[str, list[str]] = {}
+        self.backwards = any(
+            genie.attributes.get("app", "").startswith("aGrUM")
+            for extensions in root.all("extensions")
+            for genie in extensions.all("genie")
+        )
+
+    def build(self) -> Network:
+        """Read all nodes and make the network."""
+        nodes = self.root.first("nodes") if self.root.tag.lower() == "smile" else None
+        if nodes is None:
+            self.root.fail(f"expected <smile> with <nodes> inside, found <{self.root.tag[:40]}>")
+        elements: dict[str, Element] = {}
+        for element in self._iterate_nodes(nodes, 0):
+            name = element.attributes.get("id", "")
+            if not name:
+                element.fail("a node without an id")
+            if name in elements:
+                element.fail(f"a second node with the id {name[:60]!r}")
+            elements[name] = element
+            self.variables[name] = self._make_variable(name, element)
+        if len({variable.name for variable in self.variables.values()}) < len(self.variables):
+            nodes.fail("two nodes have the same name")
+        potentials: dict[str, Potential] = {}
+        for name, element in elements.items():
+            potentials[self.variables[name].name] = self._make_potential(name, element)
+        network = build_network(potentials, [variable.name for variable in self.variables.values()], self.source)
+        self.rows.warn()
+        if self.backwards and any(len(potential.parents) > 1 for potential in potentials.values()):
+            warn_user(
+                f"{self.source}: the file was written by pyAgrum, whose tables list the parents backwards; it was"
+                " read so",
+            )
+        return network
+
+    def _iterate_nodes(self, nodes: Element, depth: int) -> Iterator[Element]:
+        for element in nodes.children:
+            tag = element.tag.lower()
+            if tag == "submodel":
+                if depth == _DEEPEST:
+                    element.fail(f"more than {_DEEPEST} submodels inside each other")
+                for inner in element.all("nodes"):
+                    yield from self._iterate_nodes(inner, depth + 1)
+                yield from (
+                    inner for inner in element.children if inner.tag.lower() in ("cpt", "deterministic", "equation")
+                )
+            elif tag in ("cpt", "deterministic", "equation"):
+                yield element
+            else:
+                name = element.attributes.get("id", "")
+                element.fail(
+                    f"{name[:60]!r} is a node of the kind <{element.tag[:40]}>; only <cpt>, <deterministic> and"
+                    " <equation> can be read",
+                )
+
+    def _properties_of(self, element: Element) -> dict[str, str]:
+        return {child.attributes.get("id", ""): child.text for child in element.all("property")}
+
+    def _make_variable(self, name: str, element: Element) -> Variable:
+        properties = self._properties_of(element)
+        if element.tag.lower() == "equation":
+            return Continuous(unquote(properties.get("hybridbn_name", "")) or name)
+        states = [state.attributes.get("id", "") for state in element.all("state")]
+        if not states or "" in states:
+            element.fail(f"{name!r} has {'a state without an id' if states else 'no states'}")
+        self.labels[name] = states
+        try:
+            return restore_variable(name, states, properties)
+        except ValueError as error:
+            element.fail(describe_fault(name, error))
+
+    # -- potentials ------------------------------------------------------------------------------------------------
+
+    def _make_potential(self, name: str, element: Element) -> Potential:
+        parent_names = element.first("parents")
+        parents = parent_names.text.split() if parent_names is not None else []
+        for parent in parents:
+            if parent not in self.variables:
+                element.fail(f"{name!r} has the parent {parent[:60]!r}, which is no node")
+        if len({name, *parents}) <= len(parents):
+            element.fail(f"{name!r} has a parent twice, or is its own")
+        if element.tag.lower() == "equation":
+            return self._parse_equation(name, element, parents)
+        child = self.variables[name]
+        discrete = [v for v in (self.variables[parent] for parent in parents) if isinstance(v, Discrete)]
+        if len(discrete) < len(parents) or not isinstance(child, Discrete):
+            other = next(parent for parent in parents if isinstance(self.variables[parent], Continuous))
+            element.fail(f"{name!r} has states, but its parent {other!r} is continuous; such tables can't be read")
+        sizes = [*map(len, discrete), len(child)]
+        if element.tag.lower() == "deterministic":
+            table = self._parse_results(name, element, sizes)
+        else:
+            table = self._parse_table(name, element, sizes)
+        return Multinomial(child, parents=discrete, table=table)
+
+    def _parse_table(self, name: str, element: Element, sizes: list[int]) -> Values:
+        probabilities = element.first("probabilities")
+        if probabilities is None:
+            element.fail(f"{name!r} has no <probabilities>")
+        values = parse_probabilities(probabilities.text, math.prod(sizes), probabilities.fail_at, name)
+        return self.rows.arrange_rows(self._order_parents(values, sizes), sizes, name, probabilities.fail)
+
+    def _order_parents(self, values: Values, sizes: list[int]) -> Values:
+        return reverse_parents(values, sizes) if self.backwards else values
+
+    def _parse_results(self, name: str, element: Element, sizes: list[int]) -> Values:
+        states = element.first("resultingstates")
+        words = states.text.split() if states is not None else []
+        count = math.prod(sizes[:-1])
+        if len(words) != count:
+            element.fail(f"{len(words)} resulting states where {count} are wanted for {name!r}")
+        table = np.zeros((count, sizes[-1]))
+        codes = {label: code for code, label in enumerate(self.labels[name])}
+        for row, word in enumerate(words):
+            if word not in codes:
+                element.fail(f"{name!r} has no state {word[:40]!r}")
+            table[row, codes[word]] = 1.0
+        return self._order_parents(table.ravel(), sizes).reshape(sizes)
+
+    def _parse_equation(self, name: str, element: Element, parents: Sequence[str]) -> LinearGaussian:
+        definition = element.first("definition")
+        if definition is None or not definition.text:
+            element.fail(f"{name!r} has no <definition>")
+        discrete = [parent for parent in parents if isinstance(self.variables[parent], Discrete)]
+        others = [parent for parent in parents if parent not in discrete]
+        sizes = [len(self.labels[parent]) for parent in discrete]
+        if math.prod(sizes) > _CONFIGURATIONS:
+            element.fail(f"the discrete parents of {name!r} have more than {_CONFIGURATIONS:,} configurations")
+        values: dict[str, LinearValue | ParentState] = {parent: LinearValue(0.0, {parent: 1.0}) for parent in others}
+        intercept, variance = np.empty(sizes), np.empty(sizes)
+        slopes = np.zeros([*sizes, len(others)])
+        try:
+            rule = LinearRule(definition.text)
+            if rule.name != name:
+                raise ValueError(f"the equation defines {rule.name!r}")
+            for cell in np.ndindex(*sizes):
+                states = {p: ParentState(code, self.labels[p][code]) for p, code in zip(discrete, cell, strict=True)}
+                value = rule({**values, **states})
+                intercept[cell], variance[cell] = value.constant, value.variance
+                for column, parent in enumerate(others):
+                    slopes[(*cell, column)] = value.slopes.get(parent, 0.0)
+            child = self.variables[name]
+            if not (variance > 0).all():
+                raise NetworkError("the equation has no normal noise; deterministic equations can't be read")
+            if not isinstance(child, Continuous):
+                raise NetworkError("an equation defines it, but it has states")
+            return LinearGaussian(
+                child,
+                parents=[self.variables[parent] for parent in parents],
+                intercept=intercept,
+                coefficients=slopes,
+                variance=variance,
+            )
+        except (ValueError, ArithmeticError, TypeError, RecursionError) as error:
+            definition.fail(describe_fault(name, error))
+
+
+_WORDS = (
+    "If Switch Choose Normal Sqrt Abs Exp Ln Log Log10 Pow Power10 Min Max Sum Round Trunc Ceil Floor Sign And Or Not"
+    " Xor Uniform Bernoulli Beta Binomial Triangular Gamma Poisson Lognormal Exponential Weibull TruncNormal Steps Sin"
+    " Cos Tan Atan Asin Acos"
+)
+_FUNCTIONS = frozenset(_WORDS.split())
+"""Names that mean something in the format, so nodes can't have them."""
+_PER_ROW = 6
+"""The picture has this number of nodes beside each other."""
+
+
+def write_xdsl(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
+    """Write a network of tables and `LinearGaussian` potentials to a file of GeNIe, every number as it is.
+
+    A linear Gaussian node becomes an equation node, as ``x=Normal(1.0+2.0*y,Sqrt(0.5))``, with ``Choose`` over discrete
+    parents. Names and states that are no identifiers are replaced by identifiers; GeNIe shows the names, and
+    `read_xdsl` restores both. pyAgrum (3.3.1) misreads nodes with several parents, as it takes the first for the one
+    that runs fastest. Parameters and errors are those of `hybridbn.exchange.bif.write_bif`.
+    """
+    write_network_text(path, format_xdsl(network, bins=bins))
+
+
+def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
+    """Return a network as XDSL; see `write_xdsl`.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> x, y = hb.Continuous("x"), hb.Continuous("y")
+    >>> net = hb.Network([hb.LinearGaussian(x, intercept=0, variance=1),
+    ...     hb.LinearGaussian(y, parents=(x,), intercept=1, coefficients=[-0.5], variance=2)])
+    >>> print(format_xdsl(net).splitlines()[8].strip())
+    <definition lower="-inf" upper="inf">y=Normal(1.0-0.5*x,Sqrt(2.0))</definition>
+    """
+    network = bin_network(network, bins, "XDSL")
+    # SMILE wants parents before their children; otherwise the order stays.
+    position = {node: number for number, node in enumerate(network)}
+    held = convert_potentials(
+        map(network.potential, nx.lexicographical_topological_sort(network, key=position.__getitem__)),
+        table_or_regression,
+        "XDSL files hold tables and linear Gaussian equations",
+        "save the network as .hbn, or cut the continuous variables with bins=",
+    )
+    words = name_nodes(held, _FUNCTIONS)
+    lines = ['<?xml version="1.0" encoding="UTF-8"?>']
+    lines += ['<smile version="1.0" id="hybridbn" numsamples="10000" discsamples="10000">', "  <nodes>"]
+    for potential in held:
+        regression, child = potential.as_regression(), potential.child
+        if regression is not None:
+            lines += _format_equation(potential, regression, words)
+        elif isinstance(child, Discrete):
+            lines += _format_table(child, potential, words)
+    lines += ["  </nodes>", "  <extensions>", '    <genie version="1.0" app="hybridbn" name="hybridbn">']
+    for number, potential in enumerate(held):
+        left, top = 40 + 160 * (number % _PER_ROW), 40 + 100 * (number // _PER_ROW)
+        lines += [
+            f'      <node id="{words[potential.child.name]}">',
+            f"        <name>{_escape_name(potential.child.name)}</name>",
+            '        <interior color="e5f6f7" />',
+            '        <outline color="000080" />',
+            '        <font color="000000" name="Arial" size="8" />',
+            f"        <position>{left} {top} {left + 110} {top + 50}</position>",
+            "      </node>",
+        ]
+    return "\n".join([*lines, "    </genie>", "  </extensions>", "</smile>", ""])
+
+
+def _escape_name(name: str) -> str:
+    if not name.isprintable():
+        raise FormatError(
+            f"the name {name!r} can't be written to XDSL: it holds a character that can't be printed. "
+            "Rename it (net.rename), or save the network as .hbn"
+        )
+    return escape(name)
+
+
+def _format_parents(potential: Potential, words: Mapping[str, str]) -> list[str]:
+    names = " ".join(words[parent.name] for parent in potential.parents)
+    return [f"      <parents>{names}</parents>"] if names else []
+
+
+def _format_properties(properties: Mapping[str, str]) -> list[str]:
+    return [f'      <property id="{key}">{escape(text)}</property>' for key, text in properties.items()]
+
+
+def _format_table(child: Discrete, potential: Potential, words: Mapping[str, str]) -> list[str]:
+    table = potential.probabilities()
+    numbers = [] if table is None else table.ravel().tolist()
+    format_states(child, "XDSL")
+    states = list(make_words(child.states).values())
+    return [
+        f'    <cpt id="{words[child.name]}">',
+        *_format_properties(encode_properties(child, states, words[child.name])),
+        *(f"      <state id={quoteattr(state)} />" for state in states),
+        *_format_parents(potential, words),
+        f"      <probabilities>{' '.join(map(repr, numbers))}</probabilities>",
+        "    </cpt>",
+    ]
+
+
+def _format_equation(potential: Potential, regression: LinearGaussian, words: Mapping[str, str]) -> list[str]:
+    word = words[potential.child.name]
+    discrete = [parent for parent in potential.parents if isinstance(parent, Discrete)]
+    names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
+
+    def normal(cell: tuple[int, ...]) -> str:
+        mean = format_mean(regression, cell, names).replace(" ", "")
+        return f"Normal({mean},Sqrt({float(regression.variance[cell])!r}))"
+
+    return [
+        f'    <equation id="{word}">',
+        *_format_properties(encode_properties(potential.child, (), word)),
+        *_format_parents(potential, words),
+        (
+            '      <definition lower="-inf"'
+            f' upper="inf">{word}={_format_choices(discrete, words, normal, ())}</definition>'
+        ),
+        "    </equation>",
+    ]
+
+
+def _format_choices(
+    discrete: Sequence[Discrete],
+    words: Mapping[str, str],
+    normal: Callable[[tuple[int, ...]], str],
+    cell: tuple[int, ...],
+) -> str:
+    """Return one ``Choose`` for each discrete parent, inside each other."""
+    if len(cell) == len(discrete):
+        return normal(cell)
+    parent = discrete[len(cell)]
+    inner = (_format_choices(discrete, words, normal, (*cell, code)) for code in range(len(parent)))
+    return f"Choose({words[parent.name]},{','.join(inner)})"
+
+
+# -- linear Gaussian equations ----------------------------------------------------------------------------------------
+
+
+_TOKEN = re.compile(
+    r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
+    r'|(?P<text>"[^"]*")|(?P<sign><>|==|[-+*/^(),=])|(?P<odd>\S))'
+)
+_DEEPEST_EXPRESSION = 100
+"""Expressions that are nested deeper are refused, before Python's own limit of recursion is reached."""
+_PRECEDENCE = {"+": 1, "-": 1, "*": 2, "/": 2, "=": 0, "==": 0, "<>": 0, "^": 4}
+_COMPUTED: dict[str, Callable[[float], float]] = {"sqrt": math.sqrt, "exp": math.exp, "ln": math.log, "abs": abs}
+
+
+@dataclass(frozen=True)
+class ParentState:
+    """A state of a discrete parent: its code and its name."""
+
+    code: int
+    name: str
+
+
+@dataclass(frozen=True)
+class LinearValue:
+    """A linear function with normal noise: ``constant + sum of slopes * variables + N(0, variance)``.
+
+    `square` is the square of a constant that was written as ``Sqrt(v)``, so that a variance keeps its digits.
+    """
+
+    constant: float
+    slopes: Mapping[str, float] = field(default_factory=dict)
+    variance: float = 0.0
+    square: float | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is a number."""
+        return not self.slopes and self.variance == 0
+
+
+class LinearRule:
+    """A parsed equation; text that is none raises `ValueError`.
+
+    Examples
+    --------
+    >>> rule = LinearRule("x = 2*y + Choose(c, 1, 5) + Normal(0, 3)")
+    >>> rule.name, rule({"y": LinearValue(0.0, {"y": 1.0}), "c": ParentState(1, "high")})
+    ('x', LinearValue(constant=5.0, slopes={'y': 2.0}, variance=9.0, square=None))
+    """
+
+    name: str
+
+    def __init__(self, text: str) -> None:
+        self._tokens: list[tuple[str, str]] = []
+        for match in _TOKEN.finditer(text.strip()):
+            kind = match.lastgroup or "odd"
+            if kind == "odd":
+                raise ValueError(f"can't read {match[kind]!r} in the equation")
+            self._tokens.append((kind, match[kind]))
+        self._at = 0
+        kind, self.name = self._take()
+        if kind != "name" or self._take()[1] != "=":
+            raise ValueError("an equation is written as: name = expression")
+        self._tree = self._parse_expression(0, 0)
+        if self._at < len(self._tokens):
+            raise ValueError(f"expected the end of the equation, found {self._tokens[self._at][1]!r}")
+
+    # -- parsing ---------------------------------------------------------------------------------------------------
+
+    def _take(self) -> tuple[str, str]:
+        if self._at == len(self._tokens):
+            raise ValueError("the equation ends too early")
+        self._at += 1
+        return self._tokens[self._at - 1]
+
+    def _peek(self) -> str:
+        return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
+
+    def _parse_expression(self, precedence: int, depth: int) -> tuple[Any, ...]:
+        if depth > _DEEPEST_EXPRESSION:
+            raise ValueError(f"the equation is nested more than {_DEEPEST_EXPRESSION} times")
+        left = self._parse_operand(depth)
+        while (sign := self._peek()) in _PRECEDENCE and _PRECEDENCE[sign] >= precedence:
+            self._take()
+            left = (sign, left, self._parse_expression(_PRECEDENCE[sign] + (sign != "^"), depth + 1))
+        return left
+
+    def _parse_operand(self, depth: int) -> tuple[Any, ...]:
+        kind, text = self._take()
+        if kind == "number":
+            return ("number", float(text))
+        if kind == "text":
+            return ("text", text[1:-1])
+        if text == "(":
+            inner = self._parse_expression(0, depth + 1)
+            self._close()
+            return inner
+        if text in ("-", "+"):
+            inner = self._parse_expression(3, depth + 1)
+            return ("*", ("number", -1.0), inner) if text == "-" else inner
+        if kind != "name":
+            raise ValueError(f"expected a number or a name, found {text!r}")
+        if self._peek() != "(":
+            return ("name", text)
+        self._take()
+        arguments = [self._parse_expression(0, depth + 1)] if self._peek() != ")" else []
+        while self._peek() == ",":
+            self._take()
+            arguments.append(self._parse_expression(0, depth + 1))
+        self._close()
+        return ("call", text.lower(), arguments)
+
+    def _close(self) -> None:
+        if (text := self._take()[1]) != ")":
+            raise ValueError(f"expected `)`, found {text!r}")
+
+    # -- evaluation ------------------------------------------------------------------------------------------------
+
+    def __call__(self, values: Mapping[str, LinearValue | ParentState]) -> LinearValue:
+        """Return the value of the equation for given states of the discrete parents."""
+        return _check_linear(_evaluate(self._tree, values))
+
+
+def _evaluate(
+    tree: tuple[Any, ...], values: Mapping[str, LinearValue | ParentState]
+) -> LinearValue | ParentState | str:
+    kind, *parts = tree
+    if kind == "number":
+        return LinearValue(parts[0])
+    if kind == "text":
+        return str(parts[0])
+    if kind == "name":
+        if parts[0] not in values:
+            raise ValueError(f"the equation mentions {parts[0]!r}, which is no parent")
+        return values[parts[0]]
+    if kind == "call":
+        return _call_function(parts[0], parts[1], values)
+    left, right = _evaluate(parts[0], values), _evaluate(parts[1], values)
+    if kind in ("=", "==", "<>"):
+        return LinearValue(float(_are_equal(left, right) != (kind == "<>")))
+    return _combine(kind, _check_linear(left), _check_linear(right))
+
+
+def _check_linear(value: LinearValue | ParentState | str) -> LinearValue:
+    if isinstance(value, str):
+        raise ValueError(f"the text {value[:40]!r} where a number is wanted")
+    return LinearValue(float(value.code)) if isinstance(value, ParentState) else value
+
+
+def _check_number(value: LinearValue | ParentState | str, what: str) -> float:
+    number = _check_linear(value)
+    if not number.plain:
+        raise ValueError(f"{what} must be a number for given states of the discrete parents")
+    return number.constant
+
+
+def _are_equal(left: LinearValue | ParentState | str, right: LinearValue | ParentState | str) -> bool:
+    for state, name in ((left, right), (right, left)):
+        if isinstance(state, ParentState) and isinstance(name, str):
+            return state.name == name
+    return _check_number(left, "what is compared") == _check_number(right, "what is compared")
+
+
+def _combine(sign: str, left: LinearValue, right: LinearValue) -> LinearValue:
+    if sign in "+-":
+        factor = 1.0 if sign == "+" else -1.0
+        slopes = dict(left.slopes)
+        for name, slope in right.slopes.items():
+            slopes[name] = slopes.get(name, 0.0) + factor * slope
+        return LinearValue(left.constant + factor * right.constant, slopes, left.variance + right.variance)
+    if sign == "*" and left.plain:
+        left, right = right, left
+    if not right.plain:
+        raise ValueError("the equation is not linear in the continuous parents")
+    if sign == "^":
+        power = _check_number(left, "a base") ** right.constant
+        if isinstance(power, complex):
+            raise ValueError("a root of a negative number")
+        return LinearValue(power)
+    factor = right.constant if sign == "*" else 1.0 / right.constant
+    slopes = {name: slope * factor for name, slope in left.slopes.items()}
+    return LinearValue(left.constant * factor, slopes, left.variance * factor * factor)
+
+
+def _call_function(
+    name: str, arguments: list[tuple[Any, ...]], values: Mapping[str, LinearValue | ParentState]
+) -> LinearValue | ParentState | str:
+    count = len(arguments)
+    if name == "normal" and count == 2:
+        mean, deviation = (_check_linear(_evaluate(argument, values)) for argument in arguments)
+        if not deviation.plain or deviation.constant < 0:
+            raise ValueError("a standard deviation must be a number, and not negative")
+        square = deviation.constant**2 if deviation.square is None else deviation.square
+        return LinearValue(mean.constant, mean.slopes, mean.variance + square)
+    if name in _COMPUTED and count == 1:
+        inner = _check_number(_evaluate(arguments[0], values), f"the argument of {name}")
+        return LinearValue(float(_COMPUTED[name](inner)), square=inner if name == "sqrt" else None)
+    if name == "choose" and count > 1:
+        index = int(_check_number(_evaluate(arguments[0], values), "the first argument of Choose"))
+        return _evaluate(arguments[1 + min(max(index, 0), count - 2)], values)
+    if name == "if" and count == 3:
+        return _evaluate(arguments[1 if _check_number(_evaluate(arguments[0], values), "a condition") else 2], values)
+    if name == "switch" and count > 2:
+        chosen = _evaluate(arguments[0], values)
+        for index in range(1, count - 1, 2):
+            if _are_equal(chosen, _evaluate(arguments[index], values)):
+                return _evaluate(arguments[index + 1], values)
+        if count % 2 == 0:
+            return _evaluate(arguments[-1], values)
+        raise ValueError("no case of Switch fits")
+    raise ValueError(f"the function {name!r} with {count} arguments; only linear Gaussian equations can be read")
+
+
+register_format((".xdsl",), read_xdsl, write_xdsl)

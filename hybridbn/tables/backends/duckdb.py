@@ -1,0 +1,162 @@
+"""DuckDB: relations, queries and files, counted by SQL where that is cheaper than reading the rows."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn, Self
+
+from hybridbn.errors import TableError
+from hybridbn.tables.backends.base import BATCH_ROWS, Backend, Batch, Fragment, Source
+from hybridbn.tables.backends.files import is_scannable
+from hybridbn.tables.backends.local import Local
+from hybridbn.tables.backends.sql import SQLSource
+from hybridbn.tables.columns import find_imported
+from hybridbn.tables.formats.database_base import check_duckdb_query, quote_name
+
+__all__ = ["DuckDB"]
+
+_QUERY = re.compile(r"\s*(select|from|with|values|table|pivot|describe)\b", re.IGNORECASE)
+
+
+class DuckDB(Local):
+    """Reads relations of DuckDB, SQL queries, the names of tables, and Parquet files.
+
+    Text files are read as by any other backend, because DuckDB has types of its own for their columns; a query, such as
+    ``"FROM 'table.csv'"``, reads them as DuckDB does.
+
+    Parameters
+    ----------
+    connection : duckdb.DuckDBPyConnection, optional
+        By default one of its own, in memory.
+
+    Examples
+    --------
+    >>> import duckdb, hybridbn as hb  # doctest: +SKIP
+    >>> with duckdb.connect() as connection:  # doctest: +SKIP
+    ...     scan = hb.scan("SELECT i % 3 AS a, i % 2 AS b FROM range(60) AS t(i)", ["a", "b"], backend=connection)
+    ...     hb.fit([("a", "b")], scan).potential("b").table
+    array([[0.5, 0.5],
+           [0.5, 0.5],
+           [0.5, 0.5]])
+    """
+
+    name = "duckdb"
+
+    def __init__(self, connection: Any = None) -> None:
+        self._connection = connection
+
+    @classmethod
+    def wrap(cls, given: Any) -> Self | None:
+        """Take a connection."""
+        duckdb = find_imported("duckdb")
+        return cls(given) if duckdb is not None and isinstance(given, duckdb.DuckDBPyConnection) else None
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Open a connection, with as many threads as there are to be workers."""
+        backend = cls()
+        with backend.connection as connection:
+            if workers is not None:
+                connection.execute(f"SET threads = {workers}")
+            yield backend
+
+    @property
+    def connection(self) -> Any:
+        """The connection on which queries run."""
+        if self._connection is None:
+            try:
+                import duckdb
+            except ModuleNotFoundError:
+                raise TableError("backend='duckdb' needs DuckDB: pip install 'hybridbn[duckdb]'") from None
+            self._connection = duckdb.connect()
+        return self._connection
+
+    def open(self, data: Any) -> Source | None:
+        """Return a relation, a query, a table of the connection, or files."""
+        duckdb = find_imported("duckdb")
+        if duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation):
+            return _Relation(data, "the relation")
+        if isinstance(data, str) and _QUERY.match(data):
+            return self._ask(data, "the query")
+        if isinstance(data, str | os.PathLike):
+            text = os.fspath(data)
+            path = os.path.join(text, "**", "*.parquet") if os.path.isdir(text) else text
+            if path.lower().endswith((".parquet", ".pq")):
+                literal = path.replace("'", "''")
+                return self._ask(f"FROM read_parquet('{literal}')", text)
+            if re.fullmatch(r"[\w.]+", text) and not is_scannable(text):
+                name = ".".join(map(quote_name, text.split(".")))
+                return self._ask(f"FROM {name}", text)
+        return None
+
+    def _ask(self, query: str, shown: str) -> _Relation:
+        connection = self.connection
+        check_duckdb_query(query)
+        try:
+            return _Relation(connection.sql(query), shown)
+        except find_imported("duckdb").Error as error:
+            raise TableError(f"{shown}: DuckDB can't read it: {error}") from error
+
+
+class _Relation(SQLSource):
+    """A relation, which is run again for every pass."""
+
+    def __init__(self, relation: Any, shown: str) -> None:
+        self.relation, self.shown = relation, shown
+        # no row is read for the types
+        reader = _read(relation.limit(0), 1)
+        self.schema = reader.schema
+        reader.close()
+
+    def fragments(self) -> Sequence[Fragment]:
+        """Return the relation, which DuckDB divides among its own threads."""
+        return [_RelationFragment(self.relation)]
+
+    def rows(self, query: str) -> Iterable[Sequence[Any]]:
+        """Run a query; its rows come in batches."""
+        reader = _read(self.relation.query("scanned", query), BATCH_ROWS)
+        try:
+            for batch in reader:
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        finally:
+            reader.close()
+
+    def is_nan(self, cell: str) -> str:
+        """NaN is equal to itself here."""
+        return f"isnan({cell})"
+
+
+class _RelationFragment(Fragment):
+    """All rows of a relation, in its order."""
+
+    def __init__(self, relation: Any) -> None:
+        self.relation = relation
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
+        """Yield what the relation gives."""
+        first, chosen = 0, self.relation.project(", ".join(map(quote_name, columns)))
+        # an open reader owns the connection, so that it is closed whatever happens
+        reader = _read(chosen, rows)
+        try:
+            for data in reader:
+                if data.num_rows:
+                    yield Batch(first, data)
+                first += data.num_rows
+        finally:
+            reader.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise TableError(
+            "a relation of DuckDB can't be sent to other processes; scan the files that it reads with this backend, or"
+            " leave the backend out: DuckDB has threads of its own"
+        )
+
+
+def _read(relation: Any, rows: int) -> Any:
+    """Return a stream of the relation's batches, by the name that the version of DuckDB has for it."""
+    method = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+    return method(rows)

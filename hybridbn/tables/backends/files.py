@@ -1,0 +1,314 @@
+"""Files and folders as sources, on disk or in an object store, each read by its format."""
+
+from __future__ import annotations
+
+import errno
+import glob
+import os
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from hybridbn.errors import FormatError, TableError
+from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
+from hybridbn.tables.formats import read_table
+from hybridbn.tables.formats.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
+from hybridbn.tables.formats.base import suffixes as list_suffixes
+from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds
+from hybridbn.tables.formats.files import StoredFile
+from hybridbn.tables.formats.pyarrow_checks import import_pyarrow, report_damage
+from hybridbn.tables.formats.secrets import mask_secrets
+from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
+from hybridbn.tables.formats.typed_columns import type_column
+from hybridbn.units import Unit
+from hybridbn.variables import shorten
+
+__all__ = ["FileFragment", "FileTable", "is_scannable", "open_files", "suffix_of"]
+
+_FRAGMENT_ROWS = 1 << 20
+"""Row groups of a file are read together until they have so many rows."""
+
+
+@dataclass(frozen=True)
+class FileFragment(Fragment):
+    """A file, or a part of one.
+
+    Attributes
+    ----------
+    file : StoredFile
+    number : int
+        Of the file.
+    start : int
+        The number of the first row in the file.
+    part : object, optional
+        What the format calls the part.
+    constants : mapping from column to value
+        Those that the names of folders give, as in ``year=2024/``.
+    types : mapping from column to Arrow type
+    kinds : mapping from column to its declared kind
+    state : tuple, optional
+        That of the file, by which one that changed is told.
+    """
+
+    file: StoredFile
+    number: int = 0
+    start: int = 0
+    rows: int | None = None
+    part: Any = None
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    types: Mapping[str, Any] = field(default_factory=dict)
+    kinds: Kinds = field(default_factory=dict)
+    state: tuple[Any, ...] | None = None
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
+        """Yield the rows of the file or of its part."""
+        first = (self.number << FILE_BITS) + self.start
+        held = [name for name in columns if name not in self.constants] or list(self.types)[:1]
+        if self.state is not None and self.file.state() != self.state:
+            raise TableError(f"{self.file.path} was changed while it was scanned; scan it again")
+        path = self.file.path
+        with name_file_in_errors(path), shift_lines_in_errors(-1, self.start, "row"), report_damage(path):
+            source = open_source(self.file)
+            refuse_absent_columns(self.file.path, held, source)
+            types = {name: self.types[name] for name in held}
+            for start, batch in source.batches(types, self.kinds, rows, self.part):
+                data = self._add_constants(batch, columns)
+                if data.num_rows:
+                    yield Batch(first + start, data)
+
+    def _add_constants(self, batch: Any, columns: Sequence[str]) -> Any:
+        import pyarrow
+
+        for name, value in self.constants.items():
+            if name in columns:
+                batch = batch.append_column(name, pyarrow.repeat(pyarrow.scalar(value), batch.num_rows))
+        return batch
+
+
+def open_source(file: StoredFile) -> TableSource:
+    """Return a file as a source of rows, by its suffix."""
+    suffix = suffix_of(file.path)
+    return FileFormat.registry.load()[suffix].source(
+        Path(file.path) if file.filesystem is None else file, file.path, suffix
+    )
+
+
+def refuse_absent_columns(path: str, names: Iterable[str], source: TableSource) -> None:
+    """Refuse a file without some columns that another one has."""
+    absent = [name for name in names if source.knows_names and name not in source.names]
+    if absent:
+        raise TableError(
+            f"{path} has no column {absent[0]!r}, which the first file has; the files of a scan have the same columns"
+        )
+
+
+class FileTable(Source):
+    """Files of one format with the same columns."""
+
+    shown: str
+    notes: Mapping[str, Mapping[str, Any]]
+
+    def __init__(self, shown: str, paths: Sequence[str], filesystem: Any, base: str | None, kinds: Mapping[str, str]):
+        self.shown, self._base = shown, base
+        self._files = [StoredFile(path, filesystem) for path in paths]
+        suffixes, known = {suffix_of(path) for path in paths}, FileFormat.registry.load()
+        forms = {known[suffix] for suffix in suffixes if suffix in known}
+        if not suffixes <= known.keys() or len(forms) != 1:
+            raise FormatError(
+                f"{shown}: a scan reads files of one of the formats {shorten(list_suffixes(), 9)}, not"
+                f" {shorten(sorted(suffixes))}"
+            )
+        import_pyarrow()
+        first = self._files[0]
+        alone = len(self._files) == 1 and filesystem is None and not self._constants(first)
+        self.file = first.path if alone else None
+        self._kinds: dict[str, Any] = dict(kinds)
+        self._settled: set[str] = set()
+        with name_file_in_errors(first.path), report_damage(first.path):
+            source = open_source(first)
+            self._spelled = source.spelled
+            self.notes = source.notes
+            try:
+                self._types = source.types(self._kinds)
+            except OtherKind:
+                self._types = {}
+            if not self._types:
+                read_table(first.path)  # which says what is wrong, and where
+        self._fragments: list[Fragment] | None = None
+
+    @property
+    def schema(self) -> Any:
+        """The columns, with those that folders name."""
+        import pyarrow
+
+        constants = self._constants(self._files[0])
+        types = {name: decode_type(kind) if self._spelled else kind for name, kind in self._types.items()}
+        types |= {name: pyarrow.scalar(value).type for name, value in constants.items()}
+        return pyarrow.schema(list(types.items()))
+
+    @property
+    def units(self) -> Mapping[str, Unit]:
+        """The units of columns of text that are dates or times."""
+        return {name: kind for name, kind in self._kinds.items() if isinstance(kind, Unit)}
+
+    def fragments(self) -> Sequence[Fragment]:
+        """Return files, and parts of large ones."""
+        if self._fragments is None:
+            self._fragments = [piece for number in range(len(self._files)) for piece in self._divide(number)]
+        return self._fragments
+
+    def _divide(self, number: int) -> Iterator[FileFragment]:
+        file = self._files[number]
+        state, constants = file.state(), self._constants(file)
+        with name_file_in_errors(file.path), report_damage(file.path):
+            source = open_source(file)
+            refuse_absent_columns(file.path, set(self._types) - set(constants), source)
+            for start, rows, part in source.divide(_FRAGMENT_ROWS):
+                yield FileFragment(file, number, start, rows, part, constants, self._types, self._kinds, state)
+
+    def _constants(self, file: StoredFile) -> dict[str, Any]:
+        if self._base is None:
+            return {}
+        folders = os.path.relpath(file.path, self._base).split(os.sep)[:-1]
+        pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
+        return {name: int(value) if value.isdecimal() else value for name, value in pairs}
+
+    def settle(self, names: Iterable[str]) -> None:
+        """Read all texts of columns, and find out what they are."""
+        unsettled = [name for name in names if name not in self._settled]
+        if not unsettled or not self._spelled:
+            raise OtherKind(next(iter(names)))
+        sources = [cast(DelimitedSource, open_source(file)) for file in self._files]
+        for name, (kind, unit) in find_kinds(sources, {name: self._kinds.get(name) for name in unsettled}).items():
+            self._types[name] = kind
+            if unit is not None:
+                self._kinds[name] = unit
+        self._settled.update(unsettled)
+        self._fragments = None
+
+    def settle_texts(self, texts: Mapping[str, Sequence[str] | None]) -> bool:
+        """Find out what columns of text are that are more than states or dates, or have too many texts to tell; return
+        whether there were any.
+
+        Parameters
+        ----------
+        texts : mapping from column to its texts, None where they are too many
+        """
+        odd = [name for name, found in texts.items() if name not in self._settled and not self._are_plain(name, found)]
+        before = {name: (self._types[name], self._kinds.get(name)) for name in odd} if self._spelled else {}
+        if before:
+            self.settle(odd)
+        return any((self._types[name], self._kinds.get(name)) != kind for name, kind in before.items())
+
+    def _are_plain(self, name: str, texts: Sequence[str] | None) -> bool:
+        if texts is None:
+            return False
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                cells, _ = type_column(name, np.arange(len(texts)), texts, self._kinds.get(name))
+        except TableError:
+            return False
+        if cells.missing.any():
+            return False
+        return cells.unit is not None or all(isinstance(state, str) for state in cells.states or (0,))
+
+
+def decode_type(kind: Any) -> Any:
+    """Return the Arrow type of the values of a dictionary, or the type itself."""
+    import pyarrow
+
+    return kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+
+
+def suffix_of(path: str) -> str:
+    """Return what a name ends with, in small letters, without the suffix of a packed file."""
+    name = path.lower()
+    for packed in (".gz", ".bz2", ".zst"):
+        name = name.removesuffix(packed)
+    return os.path.splitext(name)[1]
+
+
+def is_scannable(path: str) -> bool:
+    """Tell whether a file has a suffix of a known format.
+
+    Examples
+    --------
+    >>> is_scannable("t.CSV.gz"), is_scannable("notes.txt")
+    (True, False)
+    """
+    return suffix_of(path) in FileFormat.registry.load()
+
+
+def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
+    """Return the table that a path, a folder, a pattern, an address of an object store or a list of paths names; None
+    for anything else.
+
+    Parameters
+    ----------
+    kinds : mapping from column to "discrete" or "continuous"
+        What text files do not say of their columns.
+    """
+    if isinstance(given, list | tuple) and given and all(isinstance(path, str | os.PathLike) for path in given):
+        return FileTable(shorten([os.fspath(path) for path in given]), list(map(os.fspath, given)), None, None, kinds)
+    if not isinstance(given, str | os.PathLike):
+        return None
+    text = os.fspath(given)
+    if "://" in text:
+        return _open_store(text, kinds)
+    base = None
+    if os.path.isdir(text):
+        base = text
+        paths = sorted(
+            os.path.join(folder, name)
+            for folder, _, names in os.walk(text)
+            for name in names
+            if not name.startswith(("_", ".")) and is_scannable(name)
+        )
+    elif not os.path.exists(text) and glob.has_magic(text):
+        paths = sorted(glob.glob(text, recursive=True))
+    elif os.path.exists(text):
+        paths = [text]
+    else:
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
+    if not paths:
+        raise FormatError(f"{text}: there is no file to scan")
+    return FileTable(text, paths, None, base, kinds)
+
+
+def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
+    """Return the files of an object store: by pyarrow where it knows the scheme, else by fsspec."""
+    import_pyarrow()
+    from pyarrow import fs
+
+    try:
+        store, path = fs.FileSystem.from_uri(address)
+    except Exception as error:
+        try:
+            import fsspec
+        except ModuleNotFoundError:
+            shown = mask_secrets(address, [address])
+            raise FormatError(f"{shown}: pyarrow can't open it ({error}); fsspec may: pip install fsspec") from error
+        opened, path = fsspec.core.url_to_fs(address)
+        store = fs.PyFileSystem(fs.FSSpecHandler(opened))
+    info = store.get_file_info(path)
+    base = None
+    if info.type == fs.FileType.Directory:
+        base = path
+        listed = store.get_file_info(fs.FileSelector(path, recursive=True))
+        paths = sorted(one.path for one in listed if one.type == fs.FileType.File and is_scannable(one.path))
+    elif info.type == fs.FileType.File:
+        paths = [path]
+    else:
+        folder, _, pattern = path.rpartition("/")
+        import fnmatch
+
+        listed = store.get_file_info(fs.FileSelector(folder, allow_not_found=True))
+        paths = sorted(one.path for one in listed if fnmatch.fnmatch(one.path, f"{folder}/{pattern}"))
+    if not paths:
+        raise FormatError(f"{mask_secrets(address, [address])}: there is no file to scan")
+    return FileTable(mask_secrets(address, [address]), paths, store, base, kinds)

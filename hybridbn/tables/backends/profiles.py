@@ -1,0 +1,499 @@
+"""What one pass tells of a table's columns: their kinds, states and ranges, missing cells, and joint counts.
+
+The states of a column are counted while they are found, so that tables of counts need no pass of their own. Of a column
+with very many states the most frequent ones are kept, by the algorithm of Misra & Gries (1982).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.backends.base import FILE_BITS, Batch, Fragment, Task
+from hybridbn.tables.backends.batches import REST, can_be_coded, read_moments, read_numbers
+from hybridbn.tables.cells import Cells, UnsupportedType, count_texts, label_codes
+from hybridbn.tables.columns import read_cells
+from hybridbn.tables.formats.parquet_codes import StateCoder
+from hybridbn.tables.formats.pyarrow_checks import import_pyarrow
+from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
+from hybridbn.tables.frames.arrow import kind_of_type
+from hybridbn.tables.rows import CountColumns
+from hybridbn.units import Unit
+from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+__all__ = ["ColumnTally", "Profile", "ProfileTask"]
+
+Names: TypeAlias = tuple[str, ...]
+
+TRACKED = 1 << 17
+"""So many states of a column are counted at a time."""
+_OPEN_CELLS = 1 << 20
+"""Most cells of a table that is counted while its states are found."""
+_NUMBERS = ("integer", "float", "decimal")
+
+
+@dataclass(frozen=True)
+class ColumnTally:
+    """What some rows tell of a column.
+
+    Attributes
+    ----------
+    missing : int
+    counts : mapping from state to int, or None
+        How often each state occurs, in the order in which they came; those of dictionary types occur perhaps never.
+    lost : int
+        By how much a count may be too low, and how often a state that is not listed may occur.
+    low, high : float
+        The range of numbers, of rows with positive weight.
+    integer : bool
+        Whether the type is one of whole numbers.
+    unit : Unit, optional
+    unusable : str, optional
+        Why nothing can be computed with the column.
+    """
+
+    missing: int = 0
+    counts: Mapping[Hashable, int] | None = None
+    lost: int = 0
+    low: float = math.inf
+    high: float = -math.inf
+    integer: bool = True
+    unit: Unit | None = None
+    unusable: str | None = None
+
+    def __add__(self, other: ColumnTally) -> ColumnTally:
+        counts, lost = self.counts, self.lost + other.lost
+        if counts is not None and other.counts is not None:
+            merged = dict(counts)
+            for state, count in other.counts.items():
+                merged[state] = merged.get(state, 0) + count
+            counts, more = keep_frequent(merged)
+            lost += more
+        unit = self.unit
+        if unit is not None and other.unit is not None:
+            unit = replace(unit, step=min(unit.step, other.unit.step))
+        return ColumnTally(
+            self.missing + other.missing,
+            counts,
+            lost,
+            min(self.low, other.low),
+            max(self.high, other.high),
+            self.integer and other.integer,
+            unit,
+            self.unusable,
+        )
+
+
+def keep_frequent(counts: dict[Hashable, int], most: int | None = None) -> tuple[dict[Hashable, int], int]:
+    """Return at most so many counts, and how much was taken from each: the step of Misra and Gries.
+
+    Examples
+    --------
+    >>> keep_frequent({"a": 5, "b": 1, "c": 2}, 2)
+    ({'a': 4, 'c': 1}, 1)
+    """
+    most = TRACKED if most is None else most
+    if len(counts) <= most:
+        return counts, 0
+    taken = sorted(counts.values(), reverse=True)[most]
+    return {state: count - taken for state, count in counts.items() if count > taken}, taken
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What some rows tell of all columns; ``a + b`` is what the rows of both tell.
+
+    Attributes
+    ----------
+    rows : int
+    weight : float
+        Of all rows.
+    columns : mapping from name to ColumnTally
+    tables : mapping from columns to ndarray
+        Joint counts, each dimension in the order of the column's counts.
+    weighted : bool
+        Whether the rows have weights, so that joint counts are weights.
+    ends : mapping from int to int
+        How many rows each file has, by its number.
+    """
+
+    rows: int
+    weight: float
+    columns: Mapping[str, ColumnTally]
+    tables: Mapping[Names, Values] = field(default_factory=dict)
+    weighted: bool = False
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+    def __add__(self, other: Profile) -> Profile:
+        columns = {name: tally + other.columns[name] for name, tally in self.columns.items()}
+        tables = {}
+        for names in self.tables.keys() & other.tables.keys():
+            states = [list(columns[name].counts or ()) for name in names]
+            if math.prod(map(len, states)) <= _OPEN_CELLS and not any(columns[name].lost for name in names):
+                mine, yours = (_arrange(one.tables[names], names, one.columns, states) for one in (self, other))
+                tables[names] = mine + yours
+        ends = {file: max(self.ends.get(file, 0), other.ends.get(file, 0)) for file in {**self.ends, **other.ends}}
+        return Profile(self.rows + other.rows, self.weight + other.weight, columns, tables, self.weighted, ends)
+
+    def table(self, names: Names, variables: Mapping[str, Variable]) -> Values | None:
+        """Return joint counts in the order of the variables' states; None if they were not counted."""
+        tables = self.tables
+        if names not in tables and len(names) == 1 and not self.weighted:
+            tally = self.columns[names[0]]
+            tables = {names: np.array(list((tally.counts or {}).values()), float)}
+        if names not in tables:
+            return None
+        listed = [variables[name] for name in names]
+        states = [list(one.states) for one in listed if isinstance(one, Discrete) and one.cuts is None]
+        if len(states) < len(names) or any(REST in own for own in states):
+            return None
+        return _arrange(tables[names], names, self.columns, states)
+
+
+def _arrange(
+    table: Values, names: Names, columns: Mapping[str, ColumnTally], states: Sequence[Sequence[Hashable]]
+) -> Values:
+    """Return a table with its dimensions in another order of the states, which has all that occur."""
+    result = np.zeros([len(own) for own in states])
+    places = []
+    for name, own in zip(names, states, strict=True):
+        code_of = {state: code for code, state in enumerate(own)}
+        places.append([code_of[state] for state in columns[name].counts or ()])
+    result[np.ix_(*places)] = table
+    return result
+
+
+@dataclass(frozen=True)
+class ProfileTask(Task):
+    """Finds out what the columns are.
+
+    Attributes
+    ----------
+    schema : pyarrow.Schema
+    kinds : mapping from column to "discrete" or "continuous"
+    weights : str, optional
+    families : tuple
+        Columns that are to be counted jointly.
+    units : mapping from column to Unit
+        Columns of text that are dates or times.
+    count : CountColumns, optional
+        Counts them.
+    """
+
+    schema: Any
+    kinds: Mapping[str, str]
+    weights: str | None = None
+    families: tuple[Names, ...] = ()
+    units: Mapping[str, Unit] = field(default_factory=dict)
+    count: CountColumns | None = None
+
+    @property
+    def columns(self) -> Sequence[str]:  # type: ignore[override]
+        """All columns."""
+        return list(self.schema.names)
+
+    def learn(self, batch: Batch) -> Profile | None:
+        """Return the profile of a batch."""
+        return self._learn([batch])
+
+    def learn_fragment(self, fragment: Fragment) -> Profile | None:
+        """Return the profile of a fragment, with codes that are the same in all of its batches."""
+        return self._learn(fragment.batches(self.columns))
+
+    def _learn(self, batches: Iterable[Batch]) -> Profile | None:
+        columns = {
+            one.name: _Moments(one.name, self.units[one.name])
+            if one.name in self.units
+            else _open_column(one.name, one.type, self.kinds.get(one.name))
+            for one in self.schema
+        }
+        tables: dict[Names, Values] = {}
+        rows, weight, weights = 0, 0.0, None
+        ends: dict[int, int] = {}
+        for batch in batches:
+            file, place = divmod(batch.first, 1 << FILE_BITS)
+            ends[file] = place + batch.data.num_rows
+            if self.weights is not None:
+                weights = np.nan_to_num(read_numbers(self.weights, batch.data.column(self.weights)))
+            with shift_lines_in_errors(-1, place, "row"):
+                codes = {name: column.add(batch, weights) for name, column in columns.items()}
+            rows += batch.data.num_rows
+            weight += float(batch.data.num_rows if weights is None else weights.sum())
+            counted = self._count(tables, columns, codes, weights)
+            whole = weights is None and not any(batch.data.column(name).null_count for name in self._given)
+            for name, own in codes.items():
+                if own is not None:
+                    # the counts of states are margins of tables that count every row
+                    table = counted.get(name) if whole else None
+                    columns[name].count(own, None if table is None else table.sum(axis=0))
+        if not rows:
+            return None
+        return Profile(
+            rows, weight, {name: column.tally() for name, column in columns.items()}, tables, weights is not None, ends
+        )
+
+    @property
+    def _given(self) -> Names:
+        """The columns with which others are counted."""
+        return tuple(dict.fromkeys(name for family in self.families for name in family[:-1]))
+
+    def _count(
+        self,
+        tables: dict[Names, Values],
+        columns: Mapping[str, _OpenColumn],
+        codes: Mapping[str, NDArray[Any] | None],
+        weights: Values | None,
+    ) -> dict[str, Values]:
+        """Add the counts of a batch; return those of each column with one other."""
+        open_names = {name for family in self.families for name in family}
+        known = {name: own for name in open_names if (own := codes.get(name)) is not None}
+        sizes = {name: max(columns[name].size, 1) for name in known}
+        families = [
+            family
+            for family in self.families
+            if all(name in known and not columns[name].lost for name in family)
+            and math.prod(sizes[name] for name in family) <= _OPEN_CELLS
+        ]
+        counted = {} if self.count is None or not families else self.count(known, sizes, weights, families)
+        for family in list(tables):
+            if family not in counted:
+                del tables[family]
+        for family, table in counted.items():
+            if family in tables and tables[family].shape != table.shape:
+                before, tables[family] = tables[family], np.zeros(table.shape)
+                tables[family][tuple(map(slice, before.shape))] = before
+            tables[family] = tables[family] + table if family in tables else table
+        return {family[1]: table for family, table in counted.items() if len(family) == 2}
+
+
+class _OpenColumn:
+    """What the batches so far tell of a column."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.missing = self.lost = 0
+        self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
+
+    @property
+    def size(self) -> int:
+        """The number of states so far."""
+        return 0
+
+    def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
+        """Add a batch; return its codes if the column has states."""
+        column = batch.data.column(self.name)
+        self.missing += column.null_count
+        return None
+
+    def count(self, codes: NDArray[Any], margin: Values | None) -> None:
+        """Add the codes of a batch, whose observed ones may have been counted already."""
+        if margin is None:
+            counts = np.bincount(codes.astype(np.intp) + 1, minlength=len(self.counts) + 1)
+            self.missing += int(counts[0])
+            counts = counts[1:]
+        else:
+            # a table has room for a state at least
+            counts = margin.astype(np.int64)[: len(self.counts)]
+            self.missing += len(codes) - int(counts.sum())
+        counts[: len(self.counts)] += self.counts
+        self.counts = counts
+
+    def tally(self) -> ColumnTally:
+        """Return what is known."""
+        return ColumnTally(self.missing, unusable="no value")
+
+
+class _Unusable(_OpenColumn):
+    """A column of a type with which nothing can be computed."""
+
+    def __init__(self, name: str, reason: str) -> None:
+        super().__init__(name)
+        self.reason = reason
+
+    def tally(self) -> ColumnTally:
+        return ColumnTally(self.missing, unusable=self.reason)
+
+
+class _CodedStates(_OpenColumn):
+    """Text, integers and dictionaries of these."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.coder = StateCoder()
+
+    @property
+    def size(self) -> int:
+        """The number of states so far."""
+        return len(self.coder.states)
+
+    def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
+        return self.coder.encode(import_pyarrow(), batch.data.column(self.name))
+
+    def count(self, codes: NDArray[Any], margin: Values | None) -> None:
+        """Add the codes of a batch, and drop rare states where there are too many."""
+        self.counts = np.pad(self.counts, (0, len(self.coder.states) - len(self.counts)))
+        super().count(codes, margin)
+        if len(self.counts) > 2 * TRACKED:
+            kept, taken = keep_frequent(self._list())
+            self.lost += taken
+            self.coder, self.counts = StateCoder(kept), np.array([*kept.values()], np.int64)
+
+    def _list(self) -> dict[Hashable, int]:
+        return dict(zip(self.coder.states, self.counts.tolist(), strict=True))
+
+    def tally(self) -> ColumnTally:
+        counts, taken = keep_frequent(self._list())
+        return ColumnTally(self.missing, counts, self.lost + taken)
+
+
+class _OtherStates(_OpenColumn):
+    """States of any other type, such as truth values."""
+
+    def __init__(self, name: str, kind: Any) -> None:
+        super().__init__(name)
+        self.states: dict[Hashable, int] = {}
+        self.kind = kind
+
+    @property
+    def size(self) -> int:
+        """The number of states so far."""
+        return len(self.states)
+
+    def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
+        cells = read_cells(self.name, import_pyarrow().chunked_array([batch.data.column(self.name)]), self.kind)
+        numbers = [self.states.setdefault(state, len(self.states)) for state in cells.states or ()]
+        codes = np.array([*numbers, -1])[cells.array]
+        self.counts = np.pad(self.counts, (0, len(self.states) - len(self.counts)))
+        return np.asarray(codes)
+
+    def tally(self) -> ColumnTally:
+        counts = dict(zip(self.states, self.counts.tolist(), strict=True))
+        counts, taken = keep_frequent(counts)
+        return ColumnTally(self.missing, counts, taken)
+
+
+class _Numbers(_OpenColumn):
+    """Numbers, dates and times."""
+
+    def __init__(self, name: str, kind: Any, declared: Any) -> None:
+        super().__init__(name)
+        self.kind, self.declared = kind, declared
+        self.low, self.high = math.inf, -math.inf
+        self.unit: Unit | None = None
+
+    def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
+        column = batch.data.column(self.name)
+        values = self._read(column)
+        if not len(values):
+            return None
+        if column.null_count == len(values) or (holes := int(np.isnan(values).sum())) == len(values):
+            self.missing += len(values)
+            return None
+        self.missing += holes
+        counted = values if weights is None else values[weights > 0]
+        if len(counted) and (holes < len(values) if weights is None else not np.isnan(counted).all()):
+            low, high = (np.min, np.max) if not holes else (np.nanmin, np.nanmax)
+            self.low, self.high = min(self.low, float(low(counted))), max(self.high, float(high(counted)))
+        return None
+
+    def _read(self, column: Any) -> Values:
+        if self.kind in _NUMBERS:
+            return read_numbers(self.name, column)
+        cells = read_cells(self.name, import_pyarrow().chunked_array([column]), self.declared)
+        if cells.unit is not None:
+            self.unit = replace(cells.unit, step=min(cells.unit.step, (self.unit or cells.unit).step))
+        return cells.array
+
+    def tally(self) -> ColumnTally:
+        return ColumnTally(self.missing, None, 0, self.low, self.high, integer=self.kind == "integer", unit=self.unit)
+
+
+class _Moments(_Numbers):
+    """Dates or times in text, of a unit that is known."""
+
+    def __init__(self, name: str, unit: Unit) -> None:
+        super().__init__(name, "text", None)
+        self.unit = unit
+
+    def _read(self, column: Any) -> Values:
+        values = read_moments(column, Continuous(self.name, unit=self.unit))
+        assert values is not None
+        return values
+
+
+def _open_column(name: str, kind: Any, declared: Any) -> _OpenColumn:
+    pyarrow = import_pyarrow()
+    types, held = pyarrow.types, kind_of_type(pyarrow.types, kind)
+    if types.is_null(kind):
+        return _OpenColumn(name)
+    if types.is_dictionary(kind) or held == "text" or declared == "discrete":
+        if declared == "continuous" and held in _NUMBERS:
+            return _Numbers(name, held, declared)
+        return _CodedStates(name) if can_be_coded(kind) else _OtherStates(name, declared)
+    if held == "bool":
+        return _OtherStates(name, None) if declared != "continuous" else _Numbers(name, held, declared)
+    try:
+        read_cells(name, pyarrow.chunked_array([], kind), declared)
+    except UnsupportedType as error:
+        return _Unusable(name, error.reason)
+    return _Numbers(name, held, declared)
+
+
+def make_variable(
+    name: str, tally: ColumnTally, kind: Any, declared: Any, note: Mapping[str, Any], most_states: int
+) -> Variable:
+    """Return the variable of a column of which all rows are known.
+
+    Parameters
+    ----------
+    kind : Arrow type
+    declared : "discrete", "continuous" or None
+    note : mapping
+        What hybridbn noted about the column when it wrote the table.
+    most_states : int
+        The most states that a column has without a rest.
+    """
+    if tally.counts is None:
+        return Continuous(name, unit=tally.unit)
+    if declared is None and "states" in note:
+        return Discrete(name, states=tuple(note["states"]))
+    types = import_pyarrow().types
+    listed = list(tally.counts)
+    if len(listed) > most_states or tally.lost:
+        if declared is None and not types.is_dictionary(kind) and is_all_different(tally):
+            return Discrete(name, states=tuple(listed))
+        listed = sorted(listed, key=lambda state: (-(tally.counts or {})[state], str(state)))[: most_states - 1]
+        return Discrete(name, states=(*(_sort_states(name, listed, False).states or ()), REST))
+    is_dictionary = bool(types.is_dictionary(kind))
+    if not is_dictionary and declared != "discrete" and isinstance(next(iter(listed), None), str):
+        moments = count_texts(name, np.arange(len(listed)), tuple(map(str, listed)), None)
+        if moments is not None and moments.unit is not None:
+            return Continuous(name, unit=moments.unit)
+    if types.is_boolean(kind):
+        return Discrete(name, states=(False, True))
+    cells = _sort_states(name, listed, is_dictionary)
+    return Discrete(name, states=cells.states or ())
+
+
+def is_all_different(tally: ColumnTally) -> bool:
+    """Tell whether every observed value occurs once, as in a column of identifiers."""
+    return max((tally.counts or {}).values(), default=0) + tally.lost <= 1 or (
+        tally.lost > 0 and sum((tally.counts or {}).values()) == 0
+    )
+
+
+def _sort_states(name: str, states: Sequence[Hashable], declared: bool) -> Cells:
+    return label_codes(name, np.arange(len(states)), states, declared=declared)
+
+
+def refuse_no_rows(profile: Any, shown: str) -> Profile:
+    """Return a profile, or raise `TableError` where there were no rows."""
+    if profile is None:
+        raise TableError(f"{shown}: the table has no rows; at least 1 are needed")
+    return profile  # type: ignore[no-any-return]

@@ -1,0 +1,298 @@
+"""Spark: its frames, and files that its workers read; a partition is a task, and statistics are merged in a tree."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, NoReturn, Self, TypeVar
+
+from hybridbn.errors import HybridBNError, TableError
+from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, Task, merge
+from hybridbn.tables.backends.processes import hash_build, refuse_other_build
+from hybridbn.tables.columns import find_imported
+from hybridbn.tables.formats.pyarrow_checks import import_pyarrow, validate
+
+__all__ = ["Spark"]
+
+Result = TypeVar("Result")
+
+_FAN_IN = 16
+"""So many statistics are merged at a time."""
+
+
+class Spark(Backend):
+    """Reads frames of Spark where their partitions are, by `mapInArrow`, and lets its workers read files.
+
+    A partition that is lost is read again as often as ``spark.task.maxFailures`` says; what comes back is exact, or an
+    error. A frame is computed anew for every pass: cache one that takes long, and one that is not the same every time.
+    Rows are numbered by their partitions, so that a sample of fewer rows than the frame has depends on these. The
+    workers need the same build of hybridbn, and see the same files where files are scanned.
+
+    Parameters
+    ----------
+    session : pyspark.sql.SparkSession, optional
+        By default that of the frame, or the active one.
+
+    Examples
+    --------
+    >>> Spark().name
+    'spark'
+    """
+
+    name = "spark"
+
+    def __init__(self, session: Any = None) -> None:
+        self._session = session
+
+    @classmethod
+    def wrap(cls, given: Any) -> Self | None:
+        """Take a session."""
+        spark = find_imported("pyspark.sql")
+        return cls(given) if spark is not None and isinstance(given, spark.SparkSession) else None
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Start a session, which is that of spark-submit, or one of this machine with so many workers."""
+        try:
+            from pyspark.sql import SparkSession
+        except ModuleNotFoundError:
+            raise TableError("--backend spark needs Spark: pip install 'hybridbn[spark]'") from None
+        builder = SparkSession.builder if workers is None else SparkSession.builder.master(f"local[{workers}]")
+        with builder.getOrCreate() as session:
+            yield cls(session)
+
+    @property
+    def session(self) -> Any:
+        """The session that runs the tasks."""
+        if self._session is None:
+            try:
+                from pyspark.sql import SparkSession
+            except ModuleNotFoundError:
+                raise TableError("backend='spark' needs Spark: pip install 'hybridbn[spark]'") from None
+            self._session = SparkSession.getActiveSession()
+            if self._session is None:
+                raise TableError("backend='spark' needs a session: make a SparkSession, and give it as backend=")
+        return self._session
+
+    def open(self, data: Any) -> Source | None:
+        """Return a frame."""
+        spark = find_imported("pyspark.sql")
+        if spark is None or not isinstance(data, spark.DataFrame):
+            return None
+        self._session = self._session or data.sparkSession
+        return _FrameSource(data)
+
+    def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
+        """Yield the results in the order of the fragments; those of a frame are one for each of its partitions."""
+        with _explain():
+            results = self._distribute(function, items)
+            context = results.context
+            width = 2 * context.defaultParallelism
+            count = results.getNumPartitions()
+            for start in range(0, count, width):
+                for _, packed in context.runJob(results, list, range(start, min(start + width, count))):
+                    yield _unpack(packed)
+
+    def merge(self, task: Task, source: Source) -> Any:
+        """Return the sum of the statistics, which the workers add up among themselves."""
+        with _explain():
+            results = self._distribute(task.learn_fragment, source.fragments())
+            while results.getNumPartitions() > _FAN_IN:
+                groups = -(-results.getNumPartitions() // _FAN_IN)
+                results = results.map(_choose_group).groupByKey(groups).map(_merge_group)
+            return merge(_unpack(packed) for _, packed in sorted(results.collect()))
+
+    def answer(self, task: Task, source: Source) -> Iterator[Any]:
+        """Yield what the batches become, in the order of the rows."""
+        for answers in self.map(task.answer_fragment, source.fragments()):
+            yield from answers
+
+    def _distribute(self, function: Callable[[Fragment], Any], items: Sequence[Fragment]) -> Any:
+        """Return the results as an RDD of numbers in the order of the rows, and what is packed."""
+        context, frames = self.session.sparkContext, list[Any]()
+        call = partial(_call, hash_build(), _pack(function, frames))
+        packed = [_pack(item, frames) for item in items]
+        if not frames:
+            numbered = context.parallelize(list(enumerate(packed)), max(len(packed), 1))
+            return numbered.map(partial(_run_on_files, call))
+        # the columns that a function of the frame reads come out when there are no rows
+        asked = _Asked()
+        function(_unpack(packed[0], asked))
+        names = [*asked.columns] or frames[0].columns[:1]
+        # Spark can't find columns by any name
+        places = [f"c{frames[0].columns.index(name)}" for name in names]
+        frame = frames[0].toDF(*(f"c{place}" for place in range(len(frames[0].columns)))).select(places)
+        return frame.mapInArrow(partial(_run_on_rows, call, packed[0], names), "number long, packed binary").rdd.map(
+            tuple
+        )
+
+
+class _FrameSource(Source):
+    """A frame of Spark, which is one fragment here and as many there as it has partitions."""
+
+    shown = "the frame of Spark"
+
+    def __init__(self, frame: Any) -> None:
+        from pyspark.sql.pandas.types import to_arrow_schema
+
+        self.frame, self.schema = frame, to_arrow_schema(frame.schema)
+
+    def fragments(self) -> Sequence[Fragment]:
+        """Return the frame."""
+        return [_Frame(self.frame)]
+
+
+class _Frame(Fragment):
+    """All rows of a frame."""
+
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
+        """Yield the rows in this process, some partitions at a time."""
+        read = partial(_read, columns=tuple(columns), rows=rows)
+        for batches in Spark(self.frame.sparkSession).map(read, [self]):
+            yield from batches
+
+    def __reduce__(self) -> NoReturn:
+        raise TableError(
+            "a frame of Spark can't be sent to other processes; leave the backend out: Spark has workers of its own"
+        )
+
+
+class _Asked(Fragment):
+    """No rows; it notes what columns are asked for."""
+
+    columns: Sequence[str] = ()
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
+        """Yield nothing."""
+        self.columns = columns
+        yield from ()
+
+
+class _Partition(Fragment):
+    """The rows of a partition where it is; they can be read once."""
+
+    def __init__(self, number: int, batches: Iterable[Any]) -> None:
+        self.number, self._batches = number, batches
+
+    def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
+        """Yield the rows in batches that are larger than Spark's, whose ten thousand rows take longer in all."""
+        first = self.number << FILE_BITS
+        for data in _join(self._batches, rows):
+            yield Batch(first, validate(data.select(list(columns))))
+            first += data.num_rows
+
+
+def _join(batches: Iterable[Any], rows: int) -> Iterator[Any]:
+    pyarrow = import_pyarrow()
+    held: list[Any] = []
+    for batch in itertools.chain(batches, [None]):
+        if held and (batch is None or sum(one.num_rows for one in held) + batch.num_rows > rows):
+            yield from pyarrow.Table.from_batches(held).combine_chunks().to_batches(rows)
+            held = []
+        if batch is not None and batch.num_rows:
+            held.append(batch)
+
+
+def _read(fragment: Fragment, columns: Sequence[str], rows: int) -> list[Batch]:
+    return list(fragment.batches(columns, rows))
+
+
+# -- what goes to the workers and comes back ---------------------------------------------------------------------------
+
+
+def _pack(value: Any, frames: list[Any]) -> bytes:
+    """Return a pickle, in which a frame stands for the rows of the partition that is read; note the frame."""
+    from pyspark import cloudpickle
+
+    base: Any = cloudpickle.CloudPickler
+
+    class Packer(base):  # type: ignore[misc]
+        def persistent_id(self, part: Any) -> str | None:
+            if isinstance(part, _Frame):
+                frames.append(part.frame)
+                return "rows"
+            return None
+
+    file = io.BytesIO()
+    Packer(file).dump(value)
+    return file.getvalue()
+
+
+class _Unpacker(pickle.Unpickler):
+    rows: Fragment | None = None
+
+    def persistent_load(self, name: str) -> Fragment | None:
+        """Return the rows that stand for the frame."""
+        return self.rows
+
+
+def _unpack(packed: bytes, rows: Fragment | None = None) -> Any:
+    unpacker = _Unpacker(io.BytesIO(packed))
+    unpacker.rows = rows
+    value = unpacker.load()
+    if isinstance(value, HybridBNError):
+        raise value
+    return value
+
+
+def _call(build: str, function: bytes, item: bytes, rows: Fragment | None = None) -> bytes:
+    """Return the packed result of a function of a fragment, or the error that says what is wrong with the data."""
+    try:
+        refuse_other_build(build, "a worker of Spark")
+        result = _unpack(function)(_unpack(item, rows))
+    except HybridBNError as error:
+        # returned, so that Spark doesn't try again what fails every time
+        result = error
+    return _pack(result, [])
+
+
+def _run_on_files(call: Callable[..., bytes], numbered: tuple[int, bytes]) -> tuple[int, bytes]:
+    return numbered[0], call(numbered[1])
+
+
+def _run_on_rows(
+    call: Callable[..., bytes], item: bytes, names: Sequence[str], batches: Iterable[Any]
+) -> Iterator[Any]:
+    from pyspark import TaskContext
+
+    context: Any = TaskContext.get()
+    number = context.partitionId()
+    packed = call(item, _Partition(number, (batch.rename_columns(names) for batch in batches)))
+    yield import_pyarrow().record_batch({"number": [number], "packed": [packed]})
+
+
+def _choose_group(result: tuple[int, bytes]) -> tuple[int, tuple[int, bytes]]:
+    return result[0] // _FAN_IN, result
+
+
+def _merge_group(group: tuple[int, Iterable[tuple[int, bytes]]]) -> tuple[int, bytes]:
+    """Return the sum of a group's statistics, in their order, so that it is the same to the last bit every time."""
+    try:
+        total = merge(_unpack(packed) for _, packed in sorted(group[1]))
+    except HybridBNError as error:
+        total = error
+    return group[0], _pack(total, [])
+
+
+@contextmanager
+def _explain() -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        if not type(error).__module__.startswith(("py4j", "pyspark")):
+            raise
+        # the last line before the calls of Java
+        line = str(error).split("\n\tat ")[0].strip().splitlines()[-1]
+        cause = line.rpartition(" executor driver): ")[2]
+        raise TableError(
+            f"Spark did not read all parts of the table ({cause:.400}); nothing was counted: if a worker ended, perhaps"
+            " for lack of memory, run the call again with smaller partitions or more memory"
+        ) from error

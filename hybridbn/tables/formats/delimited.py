@@ -1,0 +1,677 @@
+"""CSV and TSV files, read by pyarrow where it is installed and by a scanner of our own where not, with equal results.
+
+The scanner also finds the line to blame when something is wrong, and types the first lines for pyarrow.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any, ClassVar, NamedTuple, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import FormatError, TableError
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells
+from hybridbn.tables.columns import ColumnSource, read_cells
+from hybridbn.tables.formats.base import (
+    ROWS_OF_BATCH,
+    Field,
+    FileFormat,
+    Fills,
+    Kinds,
+    OtherKind,
+    Spell,
+    TableSource,
+    name_file_in_errors,
+)
+from hybridbn.tables.formats.delimited_scanner import Scanner, check_text, encode_columns, read_text_bytes
+from hybridbn.tables.formats.files import StoredFile
+from hybridbn.tables.formats.text_blocks import (
+    Change,
+    TextBlock,
+    TextSource,
+    TextWriter,
+    format_texts,
+    make_delimited_splitter,
+    report_damaged_gzip,
+    shift_lines_in_errors,
+)
+from hybridbn.tables.formats.typed_columns import (
+    NUMBER,
+    REMEDY,
+    DeclaredKind,
+    ReadColumns,
+    TextKind,
+    WantedColumns,
+    guess_type,
+    name_lines_for_rows,
+    text_type,
+    type_column,
+)
+from hybridbn.tables.frames.arrow import decode_dictionary
+from hybridbn.units import Unit
+
+__all__ = ["MISSING", "Delimited", "DelimitedSource", "find_kinds", "suggest_delimiter"]
+
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
+"""The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
+
+_BLOCK = 1 << 22
+"""Blocks of records have about so many bytes at most."""
+_SAMPLE = 1 << 16
+_HEAD = 1 << 16
+_MOST_HEAD = 1 << 28
+
+
+class Delimited(FileFormat):
+    """Cells between commas or tabs."""
+
+    title = "CSV"
+    position = 1
+    suffixes: ClassVar[tuple[str, ...]] = (".csv", ".tsv", ".tab")
+    names: ClassVar[tuple[str, ...]] = ("csv", "tsv")
+    part_form = "delimited"
+    packable = True
+    text = True
+    exact = True
+    options: ClassVar[tuple[str, ...]] = ("delimiter", "missing", "decimal")
+
+    def read(
+        self,
+        file: Path | IO[bytes],
+        wanted: WantedColumns,
+        suffix: str,
+        *,
+        delimiter: str | None = None,
+        missing: str | Iterable[str] = MISSING,
+        encoding: str = "utf-8",
+        decimal: str = ".",
+        engine: str | None = None,
+    ) -> ReadColumns:
+        """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does."""
+        separator = _check_delimiter(delimiter, suffix)
+        return _read(file, wanted, separator, missing, encoding, decimal, engine, guessed=delimiter is None)
+
+    def source(  # type: ignore[override]
+        self,
+        file: Path | StoredFile,
+        shown: str,
+        suffix: str,
+        *,
+        delimiter: str | None = None,
+        missing: Iterable[str] = MISSING,
+        decimal: str = ".",
+    ) -> DelimitedSource:
+        """Open a file that is read in blocks."""
+        return DelimitedSource(file, shown, suffix, delimiter, missing, decimal)
+
+    def writer(  # type: ignore[override]
+        self,
+        fields: Sequence[Field],
+        suffix: str,
+        *,
+        origin: TableSource | None = None,
+        counter: str | None = None,
+        delimiter: str | None = None,
+        missing: str = "",
+        encoding: str = "utf-8",
+    ) -> DelimitedWriter:
+        """Return what writes a file with these columns; text that would read as a missing cell is put in quotes."""
+        return DelimitedWriter(fields, counter, encoding, _check_delimiter(delimiter, suffix), missing, origin)
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def _read(
+    file: Path | IO[bytes],
+    wanted: WantedColumns,
+    separator: str,
+    missing: str | Iterable[str],
+    encoding: str = "utf-8",
+    decimal: str = ".",
+    engine: str | None = None,
+    *,
+    guessed: bool = False,
+) -> ReadColumns:
+    if decimal not in (".", ","):
+        raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
+    markers = frozenset([missing] if isinstance(missing, str) else missing)
+    data = read_text_bytes(file, encoding)
+    scanner = Scanner(data, separator)
+    header, sample, whole = scanner.read_beginning(_SAMPLE)
+    names = _choose_names(wanted, header, separator, guessed)
+    rules = _Rules(wanted, markers, REMEDY, decimal)
+    arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
+    try:
+        if arrow is None:
+            return _read_with_scanner(scanner, header, names, rules)
+        return _read_with_pyarrow(arrow, scanner, header, names, rules, sample)
+    except TableError as error:
+        # Rows are counted over records; only the way to an error looks for their lines.
+        raise name_lines_for_rows(error, scanner.line_of) from None
+
+
+class _Rules(NamedTuple):
+    """How cells are read: as what, which are missing, what to say of bad ones, and the sign before decimals."""
+
+    wanted: WantedColumns
+    markers: frozenset[str]
+    remedy: str
+    decimal: str
+
+
+def _check_delimiter(delimiter: str | None, suffix: str) -> str:
+    r"""Return the delimiter of a file, given or by its suffix; refuse what can't be one.
+
+    Examples
+    --------
+    >>> _check_delimiter(None, ".tsv")
+    '\t'
+    """
+    separator = delimiter if delimiter is not None else "\t" if suffix in (".tsv", ".tab") else ","
+    if len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0':
+        raise TableError(f"a delimiter must be one ASCII character other than a quote or line end, not {separator!r}")
+    return separator
+
+
+def _choose_names(wanted: WantedColumns, header: Sequence[str], separator: str, guessed: bool) -> list[str]:
+    """Return the columns to read; refuse a file whose delimiter must be another one than was guessed."""
+    hint = suggest_delimiter(header, separator)
+    try:
+        names = wanted.names(header)
+    except TableError as error:
+        raise TableError(f"{error}{hint}") from None
+    if guessed and hint:
+        raise TableError(f"the only column is called {header[0]!r}{hint}")
+    return names
+
+
+def suggest_delimiter(header: Sequence[str], separator: str) -> str:
+    """Return what to ask where the only column's name holds another delimiter; nothing otherwise.
+
+    Examples
+    --------
+    >>> suggest_delimiter(["a;b"], ",")
+    " (is ';' the delimiter? then give delimiter=';')"
+    """
+    other = next((sign for sign in ";\t|," if sign != separator and len(header) == 1 and sign in header[0]), None)
+    return "" if other is None else f" (is {other!r} the delimiter? then give delimiter={other!r})"
+
+
+def _pyarrow_csv() -> Any:
+    try:
+        from pyarrow import csv
+    except ModuleNotFoundError:
+        return None
+    return csv
+
+
+# --- our own scanner --------------------------------------------------------------------------------------------------
+
+
+def _read_with_scanner(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> ReadColumns:
+    columns = encode_columns(scanner, len(header), [header.index(name) for name in names])
+    cells: dict[str, Cells] = {}
+    sources: dict[str, ColumnSource] = {}
+    for name, (codes, distinct) in zip(names, columns, strict=True):
+        codes, texts = _drop_markers(codes, distinct, rules.markers)
+        _add_typed_column(cells, sources, name, codes, texts, rules)
+    return ReadColumns(cells, sources)
+
+
+def _drop_markers(
+    codes: NDArray[np.intp], distinct: Sequence[str], markers: frozenset[str]
+) -> tuple[NDArray[np.intp], list[str]]:
+    """Return codes and texts without the markers of missing cells; a quoted text (NUL before it) is none."""
+    new_codes = np.full(len(distinct) + 1, -1, dtype=np.intp)
+    texts: dict[str, int] = {}
+    for code, text in enumerate(distinct):
+        if text not in markers:
+            plain_text = text[1:] if text.startswith("\0") else text
+            new_codes[code] = texts.setdefault(plain_text, len(texts))
+    return new_codes[codes], list(texts)
+
+
+def _add_typed_column(
+    cells: dict[str, Cells],
+    sources: dict[str, ColumnSource],
+    name: str,
+    codes: NDArray[Any],
+    texts: Sequence[str],
+    rules: _Rules,
+) -> None:
+    cells[name], source = type_column(name, codes, texts, rules.wanted.kinds.get(name), rules.decimal, rules.remedy)
+    if source is not None:
+        sources[name] = source
+
+
+# --- pyarrow ----------------------------------------------------------------------------------------------------------
+
+
+def _read_with_pyarrow(
+    csv: Any,
+    scanner: Scanner,
+    header: Sequence[str],
+    names: Sequence[str],
+    rules: _Rules,
+    sample: Sequence[Sequence[str]],
+) -> ReadColumns:
+    import pyarrow
+
+    text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    types = dict.fromkeys(names, text)
+    for name in names:
+        index = header.index(name)
+        number = rules.decimal == "." and rules.wanted.kinds.get(name) not in ("discrete", "text")
+        if number and _are_numbers((row[index] for row in sample), rules.markers):
+            del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
+    table = _convert(csv, pyarrow, scanner, header, names, types, rules.markers)
+    cells: dict[str, Cells] = {}
+    sources: dict[str, ColumnSource] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if not pyarrow.types.is_integer(column.type) and not pyarrow.types.is_floating(column.type):
+            coded = (
+                column if pyarrow.types.is_dictionary(column.type) else column.cast(text.value_type).dictionary_encode()
+            )
+            codes, texts = decode_dictionary(coded)
+            _add_typed_column(cells, sources, name, codes, texts, rules)
+        else:
+            cells[name] = typed = read_cells(name, column)
+            if typed.integer and _exceeds_floats(column):
+                sources[name] = ColumnSource("arrow", column)
+    return ReadColumns(cells, sources)
+
+
+def _exceeds_floats(column: Any) -> bool:
+    import pyarrow.compute as compute
+
+    ends = compute.min_max(column).as_py()
+    return any(end is not None and abs(end) >= EXACT_INTEGERS for end in ends.values())
+
+
+def _are_numbers(texts: Iterable[str], markers: frozenset[str]) -> bool:
+    """Tell whether a column's first cells are numbers: a guess that the whole column has to confirm."""
+    observed = {text for text in texts if text not in markers}
+    return bool(observed) and all(NUMBER.fullmatch(text) for text in observed)
+
+
+def _convert(
+    csv: Any,
+    pyarrow: Any,
+    scanner: Scanner,
+    header: Sequence[str],
+    names: Sequence[str],
+    types: dict[str, Any],
+    markers: frozenset[str],
+    block_size: int | None = None,
+) -> Any:
+    """Read with pyarrow; a column that does not fit the type of its first cells is read again with a wider one."""
+    reading = csv.ReadOptions(block_size=block_size)
+    newlines = False
+    confirmed: dict[str, Any] = {}
+    while True:
+        options = csv.ConvertOptions(
+            column_types=types,
+            include_columns=list(names),
+            null_values=sorted(markers),
+            true_values=[],
+            false_values=[],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        )
+        parse = csv.ParseOptions(delimiter=scanner.delimiter, newlines_in_values=newlines)
+        try:
+            with pyarrow.BufferReader(scanner.buffer(pyarrow)) as stream:
+                table = csv.read_csv(stream, reading, parse_options=parse, convert_options=options)
+        except pyarrow.ArrowInvalid as error:
+            if _widen(pyarrow, str(error), header, types):
+                continue
+            scanner.validate(None)
+            if newlines or not scanner.quotes:
+                raise TableError(f"pyarrow can't read it: {error}") from None
+            newlines = True
+            continue
+        if scanner.quotes and not newlines and not scanner.quotes_are_plain(len(table)):
+            # Some cell holds a line end, or a quote is where it should not be: the strict scanner tells which.
+            scanner.validate(None)
+            newlines = True
+            continue
+        integers = [field.name for field in table.schema if pyarrow.types.is_integer(field.type)]
+        if integers and scanner.holds_hexadecimal():
+            # As an integer pyarrow would take 0x1F for 31; as a float it refuses it.
+            confirmed = {name: table[name] for name in integers}
+            types.update(dict.fromkeys(integers, pyarrow.float64()))
+            continue
+        columns = [confirmed[n] if n in confirmed and types[n] == pyarrow.float64() else table[n] for n in names]
+        return pyarrow.table(columns, names=list(names))
+
+
+def _widen(pyarrow: Any, message: str, header: Sequence[str], types: dict[str, Any]) -> bool:
+    """Give the column that a conversion failed at the next wider type; tell whether there was one."""
+    match = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)", message)
+    text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    number = -1 if match is None else int(match.group(1))
+    if match is None or number >= len(header) or match.group(2) in ("string", "dictionary"):
+        return False
+    name = header[number]
+    wider = pyarrow.float64() if name not in types and match.group(2).startswith("int") else text
+    if types.get(name) == text:
+        return False
+    types[name] = wider
+    return True
+
+
+# --- blocks -----------------------------------------------------------------------------------------------------------
+
+
+class DelimitedSource(TextSource):
+    """A CSV or TSV file that is read in blocks."""
+
+    textual = True
+    spelled = True
+    _width: int = 1
+    """About so many bytes are in a record."""
+
+    def __init__(
+        self,
+        file: Path | StoredFile,
+        shown: str,
+        suffix: str,
+        delimiter: str | None,
+        missing: Iterable[str],
+        decimal: str,
+    ) -> None:
+        self.delimiter: str = _check_delimiter(delimiter, suffix)
+        super().__init__(file, shown, make_delimited_splitter(self.delimiter), DelimitedBlock)
+        self.decimal = decimal
+        self.missing: tuple[str, ...] = tuple(missing)
+        with report_damaged_gzip(), self.file.open() as stream:
+            self.header: bytes = self._read_header(stream)
+        self.header_lines: int = self.header.count(b"\n") or self.header.count(b"\r")
+        scanner = Scanner(read_text_bytes(io.BytesIO(self.header), "utf-8"), self.delimiter)
+        header = scanner.read_beginning(_HEAD)[0]
+        self.names: list[str] = _choose_names(WantedColumns(), header, self.delimiter, delimiter is None)
+
+    def types(self, kinds: Kinds) -> dict[str, Any]:
+        """Return the Arrow types of the columns, as the first lines tell."""
+        with report_damaged_gzip(), self.file.open() as stream:
+            head = stream.read(len(self.header) + _SAMPLE)
+            size = len(head) - bool(stream.read(1))
+        _, rows, _ = Scanner(check_text(head), self.delimiter).read_beginning(size)
+        columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
+        texts = dict(zip(self.names, columns, strict=True))
+        return {name: guess_type(self._observe(texts[name]), kinds.get(name)) for name in self.names}
+
+    def _observe(self, cells: Sequence[str]) -> list[str]:
+        """Return the texts of cells that are not missing."""
+        return [text for cell in cells if cell not in self.missing and (text := cell.removeprefix("\0"))]
+
+    def blocks(self, rows: int, first: int = 0) -> Iterator[DelimitedBlock]:
+        """Give blocks of so many records."""
+        yield from cast(Iterator[DelimitedBlock], super().blocks(rows, first))
+
+    def refuse_mixture(self, name: str, declared: DeclaredKind | None) -> None:
+        """Raise `TableError` with the first lines where a column holds numbers and others."""
+        find_kinds([self], {name: declared})
+
+    def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
+        """Give columns as Arrow record batches, each with the number of its first row."""
+        for block in self.blocks(min(rows, max(_BLOCK // self._width, 1))):
+            start = block.start
+            for batch in block.read_as(types, kinds).to_batches():
+                yield start, batch
+                start += batch.num_rows
+
+    def _read_header(self, stream: IO[bytes]) -> bytes:
+        head, size = b"", _HEAD
+        while True:
+            more = stream.read(size)
+            head += more
+            starts, ends = self.split(head, not more)
+            if len(starts):
+                self._width = max(len(head) // len(starts), 1)
+                return head[: int(ends[0])]
+            if not more or len(head) > _MOST_HEAD:
+                # an empty file, or a quote that is never closed: the scanner says which
+                scanner = Scanner(read_text_bytes(io.BytesIO(head), "utf-8"), self.delimiter)
+                next(scanner.split_records(scanner.text()), None)
+                raise TableError("the file is empty; a header with the columns' names is needed")
+            size = len(head)
+
+    def header_with_line_end(self) -> bytes:
+        """Return the header with a line end."""
+        return self.header if self.header[-1:] in (b"\n", b"\r") else self.header + b"\n"
+
+
+class DelimitedBlock(TextBlock):
+    """Some records of a CSV or TSV file."""
+
+    source: DelimitedSource
+
+    def read_as(self, types: Mapping[str, Any], kinds: Kinds) -> Any:
+        """Return columns as an Arrow table of these types; raise `OtherKind` where a cell is of another kind."""
+        import pyarrow
+        from pyarrow import csv
+
+        source, text = self.source, text_type()
+        with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
+            scanner = Scanner(check_text(source.header_with_line_end() + self.piece.data), source.delimiter)
+            number = pyarrow.types.is_floating if source.decimal == "." else lambda _: False
+            parsed = {name: kind if number(kind) else text for name, kind in types.items()}
+            markers = frozenset(source.missing)
+            table = _convert(csv, pyarrow, scanner, source.names, list(types), parsed, markers, _BLOCK >> 1)
+            try:
+                for place, (name, kind) in enumerate(types.items()):
+                    column = table.column(place)
+                    if pyarrow.types.is_floating(column.type):
+                        read_cells(name, column)  # which refuses infinite numbers
+                    elif kind != text or isinstance(kinds.get(name), Unit):
+                        table = table.set_column(place, name, self._type_column(name, column, kind, kinds.get(name)))
+            except TableError as error:
+                raise error if isinstance(error, OtherKind) else name_lines_for_rows(error, scanner.line_of) from None
+        return table
+
+    def _type_column(self, name: str, column: Any, kind: Any, declared: DeclaredKind | None) -> Any:
+        """Return a column of texts as one of another type, or one of dates without texts that are empty."""
+        import pyarrow
+
+        codes, texts = decode_dictionary(column)
+        if isinstance(declared, Unit):
+            return pyarrow.array([text or None for text in texts], pyarrow.string()).take(_mask_codes(codes))
+        number = pyarrow.types.is_floating(kind) and declared != "discrete"
+        wanted: DeclaredKind = "continuous" if number else "discrete"
+        try:
+            cells, _ = type_column(name, codes, texts, wanted, self.source.decimal)
+        except TableError as error:
+            if " is infinite" in str(error):
+                raise
+            raise OtherKind(name) from None
+        if cells.unit is not None or number != (cells.states is None):
+            raise OtherKind(name)
+        if cells.states is None:
+            return pyarrow.array(cells.array, from_pandas=True)
+        try:
+            return pyarrow.array(cells.states, kind).take(_mask_codes(cells.array))
+        except pyarrow.ArrowException:
+            raise OtherKind(name) from None
+
+    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return columns as typed cells."""
+        source = self.source
+        wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
+        data = io.BytesIO(source.header_with_line_end() + self.piece.data)
+        with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
+            return _read(data, wanted, source.delimiter, source.missing, decimal=source.decimal).cells
+
+    def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
+        """Return columns as their texts; markers of missing cells without quotes are None."""
+        columns = [self.source.names.index(name) for name in names]
+        markers = frozenset(self.source.missing)
+        scanner = Scanner(b"x", self.source.delimiter)
+        text = self.piece.data.decode("utf-8-sig" if not self.start else "utf-8")
+        rows = [record.cells for record in scanner.split_records(text)]
+        return {
+            name: [_strip_mark(row[column], markers) for row in rows]
+            for name, column in zip(names, columns, strict=True)
+        }
+
+    def find_quoted_spans(self, row: int) -> list[tuple[int, int]]:
+        """Return where the cells of one record start and end, in a block that has quotes."""
+        start, end = self.piece.starts[row], self.piece.ends[row]
+        spans, begin = [], 0
+        cell = Scanner(b"x", self.source.delimiter).cell
+        # each byte one character, so that places are those of bytes
+        letters = self.piece.data[start:end].decode("latin-1")
+        while True:
+            match = cell.match(letters, begin)
+            if match is None:
+                raise FormatError(f"row {self.start + row}: the record can't be taken apart")
+            spans.append((int(start) + begin, int(start) + match.start(3)))
+            begin = match.end()
+            if match.group(3) != self.source.delimiter:
+                return spans
+
+    def find_plain_spans(self) -> tuple[NDArray[Any], NDArray[Any]] | None:
+        """Return the starts and ends of all cells, (rows, columns); None where a quoted cell may hold a delimiter."""
+        data, starts, ends = self.piece.data, self.piece.starts, self.piece.ends
+        signs, width = np.frombuffer(data, dtype=np.uint8), len(self.source.names)
+        separators: NDArray[Any] = np.flatnonzero(signs == ord(self.source.delimiter))
+        if len(separators) != self.rows * (width - 1):
+            return None
+        separators = separators.reshape(self.rows, width - 1)
+        if not ((separators >= starts[:, None]) & (separators < ends[:, None])).all():
+            return None
+        stops = ends.copy()
+        for _ in range(2):  # \r\n takes two
+            last = signs[np.maximum(stops - 1, 0)]
+            stops -= ((last == 10) | (last == 13)) & (stops > starts)
+        return np.column_stack([starts, separators + 1]), np.column_stack([separators, stops])
+
+
+def _mask_codes(codes: NDArray[Any]) -> Any:
+    import pyarrow
+
+    return pyarrow.array(codes, mask=codes < 0)
+
+
+def _strip_mark(text: str, markers: frozenset[str]) -> str | None:
+    return text[1:] if text.startswith("\0") else None if text in markers else text
+
+
+def find_kinds(
+    sources: Sequence[DelimitedSource], declared: Mapping[str, DeclaredKind | None]
+) -> dict[str, tuple[Any, Unit | None]]:
+    """Return the Arrow type and the unit of columns, as all of their texts in some files tell.
+
+    Parameters
+    ----------
+    declared : mapping from column to its declared kind
+    """
+    texts = {name: TextKind(kind) for name, kind in declared.items()}
+    for source in sources:
+        with name_file_in_errors(source.shown):
+            for start, batch in source.batches(dict.fromkeys(texts, text_type()), {}, ROWS_OF_BATCH):
+                for name, kind in texts.items():
+                    kind.add(batch.column(name), source, start)
+
+    def locate(source: DelimitedSource, row: int) -> str:
+        return source.line_of(row) + (f" of {source.shown}" if len(sources) > 1 else "")
+
+    with name_file_in_errors(sources[0].shown):
+        return {name: kind.decide(name, locate) for name, kind in texts.items()}
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+class DelimitedWriter(TextWriter):
+    """Writes delimited files."""
+
+    def __init__(
+        self,
+        fields: Sequence[Field],
+        counter: str | None,
+        encoding: str,
+        delimiter: str,
+        missing: str,
+        origin: TableSource | None,
+    ) -> None:
+        super().__init__(fields, counter, encoding)
+        if any(sign in missing for sign in f'{delimiter}"\r\n'):
+            raise TableError(
+                f"the marker for missing cells, {missing!r}, must not hold delimiters, quotes or line ends"
+            )
+        self.delimiter = delimiter
+        # a line without anything would be no row at all
+        self.missing: str = missing if missing or len(self.fields) > 1 else "NA"
+        same = isinstance(origin, DelimitedSource) and origin.delimiter == delimiter
+        self.origin: DelimitedSource | None = origin if isinstance(origin, DelimitedSource) and same else None
+        self.splices: bool = self.origin is not None
+        self._quoted = {*MISSING, self.missing, *(self.origin.missing if self.origin is not None else ())}
+
+    def _cell(self, text: str) -> str:
+        return _quote_cell(text, self.delimiter, self._quoted)
+
+    def header(self) -> bytes:
+        """Return the columns' names."""
+        if self.origin is None:
+            names = self.delimiter.join(self._cell(field.name) for field in self.fields)
+            return f"{names}\n".encode()
+        header = self.origin.header_with_line_end()
+        if self.counter is None:
+            return header
+        mark = b"\xef\xbb\xbf" if header.startswith(b"\xef\xbb\xbf") else b""
+        rest = header.removeprefix(mark).lstrip(b"\r\n")
+        return mark + f"{self._cell(self.counter)}{self.delimiter}".encode() + rest
+
+    def lines(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
+        """Give a line for each row."""
+        texts = [format_texts(values, self._cell, self.missing) for values in columns.values()]
+        return map(self.delimiter.join, zip(*texts, strict=True))
+
+    def splice(self, block: DelimitedBlock, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
+        """Return the block's bytes with the holes filled."""
+        names = block.source.names
+        written: dict[tuple[str, Any], bytes] = {}
+        changes: list[Change] = []
+        plain = block.find_plain_spans()
+        quoted: dict[int, list[tuple[int, int]]] = {}
+        for name, (rows, values) in fills.items():
+            column = names.index(name)
+            if plain is not None:
+                starts, ends = plain[0][rows, column].tolist(), plain[1][rows, column].tolist()
+            else:
+                spans = [quoted.setdefault(row, block.find_quoted_spans(row))[column] for row in rows.tolist()]
+                starts, ends = [span[0] for span in spans], [span[1] for span in spans]
+            filled = []
+            for value in values:
+                text = written.get((name, value)) if isinstance(value, str | bool) else None
+                if text is None:
+                    text = self._cell(spell(name, value)).encode()
+                    if isinstance(value, str | bool):
+                        written[name, value] = text
+                filled.append(text)
+            changes += zip(starts, ends, filled, strict=True)
+        prefix = "" if self.counter is None else f"{draw + 1}{self.delimiter}"
+        return self.end_last_line(block.replace_bytes(changes, prefix.encode()))
+
+
+def _quote_cell(text: str, separator: str, quoted: set[str]) -> str:
+    """Return a cell as it is written, in quotes if it needs them; so do the texts in `quoted`, which mark missing
+    cells.
+
+    Examples
+    --------
+    >>> _quote_cell("a", ",", {"NA"}), _quote_cell("a,b", ",", {"NA"}), _quote_cell("NA", ",", {"NA"})
+    ('a', '"a,b"', '"NA"')
+    """
+    if text in quoted or text != text.strip() or any(sign in text for sign in (separator, '"', "\n", "\r")):
+        return '"' + text.replace('"', '""') + '"'
+    if "\0" in text:
+        raise FormatError(f"the text {text!r} holds a NUL character, which no delimited file can")
+    return text

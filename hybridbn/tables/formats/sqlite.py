@@ -1,0 +1,270 @@
+"""Tables in SQLite databases: ``sqlite:///file.db?table=t`` and ``sqlite:///file.db?query=SELECT ...``."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+from urllib.parse import quote, unquote
+
+from hybridbn.errors import FormatError, TableError
+from hybridbn.tables.formats.base import DatabaseType, Field
+from hybridbn.tables.formats.database_base import (
+    BATCH,
+    Database,
+    DatabaseLocation,
+    Insert,
+    NotWritten,
+    OutputExists,
+    QueryResult,
+    absent_table_error,
+    convert_for_database,
+    quote_name,
+)
+from hybridbn.tables.formats.files import refuse_special_file, resolve_links
+from hybridbn.tables.formats.typed_columns import WantedColumns
+
+__all__ = ["Sqlite", "allow_only_reading"]
+
+_ALLOWED = {
+    sqlite3.SQLITE_SELECT,
+    sqlite3.SQLITE_READ,
+    sqlite3.SQLITE_FUNCTION,
+    sqlite3.SQLITE_TRANSACTION,
+    33,  # recursive common tables
+}
+_LOCK_TIMEOUT = 60.0  # seconds, for other writers
+_TYPES = {
+    "integer": "INTEGER",
+    "float": "REAL",
+    "bool": "BOOLEAN",
+    "text": "TEXT",
+    "decimal": "NUMERIC",
+    "bytes": "BLOB",
+    "date": "DATE",
+    "datetime": "TIMESTAMP",
+    "instant": "TIMESTAMP",
+    "time": "TIME",
+    "interval": "TEXT",
+}
+_OWN = (int, float, str, bytes)
+
+
+class Sqlite(Database):
+    """SQLite's files, by Python's own module."""
+
+    schemes: ClassVar[tuple[str, ...]] = ("sqlite:",)
+    title = "SQLite"
+
+    def locate(self, url: str) -> DatabaseLocation:
+        """Take an address apart."""
+        address = _address_of(url)
+        return DatabaseLocation(url, address.file, address.text if address.what == "table" else "")
+
+    def select_statement(self, url: str) -> tuple[str, str, str]:
+        """Return the address of the file, and the statement that gives the rows."""
+        address = _address_of(url)
+        select = address.text if address.what == "query" else f"SELECT * FROM {quote_name(address.text)}"
+        return url.partition("?")[0], select, "sqlite"
+
+    @contextlib.contextmanager
+    def open_result(self, url: str, wanted: WantedColumns) -> Iterator[QueryResult]:
+        """Open a table or the result of one query, of a database opened read-only.
+
+        A column of a table that is declared BOOLEAN holds truth values. In one statement SQLite shows one state of the
+        database, whatever others write meanwhile.
+        """
+        address = _address_of(url)
+        with open(address.file, "rb"):  # a missing file is reported as one
+            pass
+        with _connect(address.file, "ro") as connection:
+            statement, declared, key = address.text, dict[str, DatabaseType](), tuple[str, ...]()
+            if address.what == "table":
+                described = connection.execute(f"PRAGMA table_info({quote_name(address.text)})").fetchall()
+                if not described:
+                    raise absent_table_error(address.text, _list_tables(connection))
+                declared = {name: DatabaseType("sqlite", text) for _, name, text, *_ in described}
+                key = tuple(name for _, name, *_, position in sorted(described, key=lambda row: row[-1]) if position)
+                chosen = wanted.names(list(declared))
+                statement = f"SELECT {', '.join(map(quote_name, chosen))} FROM {quote_name(address.text)}"
+            allow_only_reading(connection)
+            cursor = _execute(connection, statement)
+            truths = frozenset(n for n, held in declared.items() if held.type.upper() in ("BOOLEAN", "BOOL"))
+            names = [column[0] for column in cursor.description]
+            yield QueryResult(names, iter(lambda: cursor.fetchmany(BATCH), []), declared, truths, key=key)
+
+    def refuse_present(self, url: str) -> None:
+        """Refuse an address where a table or view is already, and a file that is no database."""
+        address = _target_of(url)
+        if address.file.exists():
+            with _connect(address.file, "ro") as connection:
+                _make_room(connection, address.text, overwrite=False)
+
+    @contextlib.contextmanager
+    def create_table(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
+        """Make a table whose rows are sent inside of the context, in one transaction."""
+        address = _target_of(url)
+        _refuse_equal_names([column.name for column in columns])
+        is_new_file = not address.file.exists()
+        try:
+            with _connect(address.file, "rwc") as connection:
+                with _translate_errors(begun=False):
+                    connection.execute("BEGIN IMMEDIATE")
+                try:
+                    with _translate_errors(begun=False):
+                        _create(connection, address.text, columns, overwrite)
+                    with _translate_errors(begun=True):
+                        yield _make_inserter(connection, address.text, columns)
+                        connection.execute("COMMIT")
+                except BaseException:
+                    with contextlib.suppress(sqlite3.Error):
+                        connection.execute("ROLLBACK")
+                    raise
+        except BaseException:
+            if is_new_file:
+                with contextlib.suppress(OSError):
+                    os.unlink(address.file)
+            raise
+
+
+class _SqliteAddress(NamedTuple):
+    """A file, and a table's name or a query."""
+
+    file: Path
+    what: Literal["table", "query"]
+    text: str
+
+
+def _address_of(url: str) -> _SqliteAddress:
+    """Take an address apart.
+
+    Examples
+    --------
+    >>> _address_of("sqlite:///f.db?table=my%20t")[1:]
+    ('table', 'my t')
+    """
+    location, _, rest = url.removeprefix("sqlite:").partition("?")
+    what, _, text = rest.partition("=")
+    path = unquote(location.removeprefix("///"))
+    if not location.startswith("///") or not path or what not in ("table", "query") or not text:
+        raise FormatError(
+            f"{url!r} is no address of an SQLite table; write sqlite:///file.db?table=name or"
+            " sqlite:///file.db?query=SELECT ... (sqlite:////folder/file.db for an absolute path)"
+        )
+    # Everything after "table=" or "query=" belongs to it, so that a query may hold & and +.
+    return _SqliteAddress(Path(path), "table" if what == "table" else "query", unquote(text))
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def allow_only_reading(connection: Any) -> None:
+    """Let SQLite refuse every statement of a connection that is not a SELECT."""
+    connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
+
+
+def _list_tables(connection: sqlite3.Connection) -> list[str]:
+    rows = connection.execute("SELECT name FROM sqlite_master WHERE type IN ('table', 'view') ORDER BY name")
+    return [name for (name,) in rows]
+
+
+def _execute(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
+    try:
+        cursor = connection.execute(statement)
+    except (sqlite3.ProgrammingError, sqlite3.Warning) as error:
+        raise TableError(f"the query is not one SELECT statement: {error}") from None
+    except sqlite3.DatabaseError as error:
+        if "not authorized" in str(error) or "prohibited" in str(error):
+            raise TableError(f"only a SELECT is allowed when a table is read: {error}") from None
+        if isinstance(error, sqlite3.OperationalError):
+            raise TableError(f"SQLite refuses the query: {error}") from None
+        raise
+    if cursor.description is None:
+        raise TableError("the query gives no columns; write one SELECT statement")
+    return cursor
+
+
+@contextlib.contextmanager
+def _connect(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+    """Open a database; transactions are begun and ended by hand."""
+    try:
+        name = f"file:{quote(str(file))}?mode={mode}"
+        connection = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)
+        try:
+            yield connection
+        finally:
+            connection.close()
+    except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:
+        if isinstance(error, OverflowError):
+            raise TableError(f"SQLite holds integers below 2**63 only: {error}") from None
+        raise FormatError(f"SQLite: {error}") from error
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def _target_of(url: str) -> _SqliteAddress:
+    address = _address_of(url)
+    if address.what != "table":
+        raise FormatError(f"{url!r}: a table is written to sqlite:///file.db?table=name")
+    refuse_special_file(resolve_links(address.file))
+    return address
+
+
+@contextlib.contextmanager
+def _translate_errors(*, begun: bool) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        full = "full" in str(error) or "disk I/O" in str(error)
+        raise NotWritten(f"SQLite: {error}; nothing was written", begun=begun or full) from error
+    except UnicodeEncodeError as error:
+        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+
+
+def _refuse_equal_names(names: list[str]) -> None:
+    folded = [name.lower() for name in names]
+    clash = next((name for name in names if folded.count(name.lower()) > 1), None)
+    if clash is not None:
+        raise TableError(f"SQLite takes column names for equal that differ in case only: {clash!r}; rename one")
+
+
+def _make_room(connection: sqlite3.Connection, name: str, *, overwrite: bool) -> None:
+    """Drop a table that may be overwritten; refuse everything else that has the name."""
+    exists = connection.execute("SELECT type FROM sqlite_master WHERE lower(name) = lower(?)", (name,)).fetchone()
+    if exists and not (overwrite and exists[0] == "table"):
+        hint = "overwrite=True would replace it" if exists[0] == "table" else "choose another name"
+        raise OutputExists(f"there is a {exists[0]} {name!r} already; {hint}")
+    if exists:
+        connection.execute(f"DROP TABLE {quote_name(name)}")
+
+
+def _create(connection: sqlite3.Connection, name: str, columns: Sequence[Field], overwrite: bool) -> None:
+    _make_room(connection, name, overwrite=overwrite)
+    defined = ", ".join(f"{quote_name(column.name)} {_type_of(column)}".rstrip() for column in columns)
+    connection.execute(f"CREATE TABLE {quote_name(name)} ({defined})")
+
+
+def _type_of(column: Field) -> str:
+    declared = column.declared
+    if declared is not None and declared.dialect == "sqlite" and isinstance(declared.type, str):
+        return declared.type
+    return _TYPES.get(column.kind, "")
+
+
+def _make_inserter(connection: sqlite3.Connection, name: str, columns: Sequence[Field]) -> Insert:
+    statement = f"INSERT INTO {quote_name(name)} VALUES ({', '.join('?' * len(columns))})"
+    foreign = [i for i, column in enumerate(columns) if column.kind not in ("integer", "float", "bool", "text")]
+
+    def insert(rows: list[Sequence[Any]]) -> None:
+        if foreign:
+            columnwise: list[Sequence[Any]] = list(zip(*rows, strict=True))
+            for i in foreign:
+                columnwise[i] = [convert_for_database(value, _OWN) for value in columnwise[i]]
+            rows = list(zip(*columnwise, strict=True))
+        connection.executemany(statement, rows)
+
+    return insert

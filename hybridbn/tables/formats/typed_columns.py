@@ -1,0 +1,427 @@
+"""What the readers of tables share: what is wanted, what was read, and how text cells become typed ones."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.cells import (
+    EXACT_INTEGERS,
+    Cells,
+    UnsupportedType,
+    as_objects,
+    check_numbers,
+    count_texts,
+    label_codes,
+)
+from hybridbn.tables.columns import ColumnSource, read_cells
+from hybridbn.tables.frames.arrow import decode_dictionary
+from hybridbn.time_patterns import PatternFinder
+from hybridbn.units import Unit, unit_of_pattern
+from hybridbn.variables import Continuous, Values, Variable, shorten
+
+__all__ = [
+    "NUMBER",
+    "REMEDY",
+    "DeclaredKind",
+    "ReadColumns",
+    "TextKind",
+    "WantedColumns",
+    "guess_type",
+    "name_lines_for_rows",
+    "parse_states",
+    "replace_comma",
+    "text_type",
+    "type_column",
+    "type_objects",
+    "type_texts",
+]
+
+DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text"] | Unit
+"""What a column is; a unit is that of dates or times, whose text pattern comes first where texts allow several."""
+
+NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+_DIGITS = re.compile(r"[-+.0-9eE]++")
+_INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
+_PADDED = re.compile(r"\s*[-+]?0[0-9]|\s*\+|\s")
+_NAN = re.compile(r"\s*[-+]?nan(?:\([^)]*\))?\s*", re.IGNORECASE)
+_INFINITE = re.compile(r"\s*[-+]?inf(?:inity)?\s*", re.IGNORECASE)
+_GROUPED = re.compile(r"\s*[-+]?[0-9]{1,3}(?:[,'\u2019\u00a0 ][0-9]{3})+(?:[.,][0-9]*)?\s*|\s*[-+]?[0-9]+,[0-9]+\s*")
+REMEDY = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
+_COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+_MOST_TEXTS = 10_000
+"""So many texts tell of what kind a column is."""
+_TRUTH = ({"True": True, "False": False}, {"true": True, "false": False}, {"TRUE": True, "FALSE": False})
+
+
+@dataclass(frozen=True)
+class WantedColumns:
+    """Which columns a reader is to read, and as what where the type does not say it."""
+
+    kinds: dict[str, DeclaredKind] = field(default_factory=dict)
+    columns: tuple[str, ...] | None = None
+    optional: bool = False
+    """Whether a wanted column may be absent: a model's variables may, columns asked for by name may not."""
+
+    @classmethod
+    def of(
+        cls,
+        discrete: str | Iterable[str],
+        continuous: str | Iterable[str],
+        columns: Iterable[str] | None,
+        weights: str | None,
+        variables: Sequence[Variable] | None,
+    ) -> WantedColumns:
+        """Check and join the wishes of `read_table`'s caller."""
+        kinds: dict[str, DeclaredKind] = {}
+        declared: tuple[tuple[DeclaredKind, str | Iterable[str]], ...] = (
+            ("discrete", discrete),
+            ("continuous", continuous),
+        )
+        for kind, names in declared:
+            for name in [names] if isinstance(names, str) else list(names):
+                if kinds.setdefault(name, kind) != kind:
+                    raise TableError(f"column {name!r} is declared both discrete and continuous")
+        chosen = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
+        if variables is not None:
+            if kinds or chosen is not None:
+                raise TableError("give variables, or discrete, continuous and columns, not both")
+            chosen = [variable.name for variable in variables]
+            for variable in variables:
+                if isinstance(variable, Continuous):
+                    kinds[variable.name] = variable.unit or "continuous"
+                elif variable.cuts is None:
+                    textual = all(isinstance(state, str) for state in variable.states)
+                    kinds[variable.name] = "text" if textual else "discrete"
+        if chosen is not None and weights is not None and weights not in chosen:
+            chosen.append(weights)
+        if weights is not None and kinds.setdefault(weights, "continuous") != "continuous":
+            raise TableError(f"the column of weights, {weights!r}, can't be discrete")
+        return cls(kinds, None if chosen is None else tuple(chosen), variables is not None)
+
+    def names(self, available: Sequence[str]) -> list[str]:
+        """Return the columns to read, in the order asked for, having checked that they can be."""
+        _check_header(available)
+        requested = list(available) if self.columns is None else list(self.columns)
+        if len(set(requested)) < len(requested):
+            raise TableError(f"a column is named twice in {shorten(requested)}")
+        known = set(available)
+        if not self.optional:
+            for name in [*self.kinds, *requested]:
+                if name not in known:
+                    raise TableError(f"there is no column {name!r}; the columns are {shorten(available)}")
+        chosen = [name for name in requested if name in known]
+        if not chosen:
+            raise TableError(f"none of the columns {shorten(requested)} is there; the columns are {shorten(available)}")
+        return chosen
+
+    def kind(self, name: str) -> Literal["discrete", "continuous"] | None:
+        """Return what a column is declared to be."""
+        declared_kind = self.kinds.get(name)
+        if isinstance(declared_kind, Unit):
+            return "continuous"
+        return "discrete" if declared_kind == "text" else declared_kind
+
+    def unit(self, name: str) -> Unit | None:
+        """Return the unit that a column is declared to have."""
+        declared_kind = self.kinds.get(name)
+        return declared_kind if isinstance(declared_kind, Unit) else None
+
+
+def _check_header(names: Sequence[str]) -> None:
+    if not names:
+        raise TableError("the table has no columns")
+    for index, name in enumerate(names):
+        if not name:
+            raise TableError(
+                f"line 1: column {index + 1} has no name; name it, or leave it out when the file is written "
+                "(pandas writes its index so, unless index=False)"
+            )
+    if len(set(names)) < len(names):
+        twice = sorted({name for name in names if list(names).count(name) > 1})
+        raise TableError(f"line 1: several columns are called {shorten(twice)}; column names must differ: rename them")
+
+
+@dataclass(frozen=True)
+class ReadColumns:
+    """What a reader has read."""
+
+    cells: dict[str, Cells]
+    sources: dict[str, ColumnSource] = field(default_factory=dict)
+    weights: NDArray[Any] | None = None
+
+
+def name_lines_for_rows(error: TableError, line_of: Callable[[int], int]) -> TableError:
+    """Return an error that names lines of the file instead of rows of the table."""
+    text = re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match.group(1)))}", str(error))
+    return UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else TableError(text)
+
+
+def type_texts(
+    name: str, codes: NDArray[Any], distinct: Sequence[str], declared_kind: DeclaredKind | None, remedy: str
+) -> tuple[Cells, ColumnSource | None]:
+    """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
+
+    Numbers if every text is one, dates or times if all texts follow one pattern of them, truth values, else text; a
+    mixture of numbers and text is refused unless `declared_kind` allows it.
+
+    Examples
+    --------
+    >>> type_texts("x", np.array([0, 1, -1]), ["1.5", "2"], None, "")[0].array
+    array([1.5, 2. , nan])
+    """
+    if declared_kind == "text":
+        return label_codes(name, codes, distinct), None
+    if declared_kind == "discrete":
+        return label_codes(name, codes, parse_states(distinct)), None
+    moments = count_texts(name, codes, distinct, declared_kind if isinstance(declared_kind, Unit) else None)
+    if moments is not None:
+        return moments, ColumnSource("numpy", as_objects([*distinct, None])[codes])
+    if isinstance(declared_kind, Unit):
+        declared_kind = "continuous"
+    known = _parse_floats(distinct)
+    if known is not None:
+        return _build_number_cells(name, codes, distinct, known)
+    hollow = [i for i, text in enumerate(distinct) if _NAN.fullmatch(text)]
+    numeric = [i for i, text in enumerate(distinct) if NUMBER.fullmatch(text)]
+    infinite = (
+        [i for i, text in enumerate(distinct) if _INFINITE.fullmatch(text)] if len(numeric) < len(distinct) else []
+    )
+    if len(hollow) + len(numeric) + len(infinite) == len(distinct) and (numeric or declared_kind == "continuous"):
+        known = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct])
+        return _build_number_cells(name, codes, distinct, known)
+    if declared_kind is None and not numeric:
+        states = parse_states(distinct)
+        grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
+        if not grouped or len(grouped) < len(distinct):
+            return label_codes(name, codes, states), None
+    elif declared_kind is None and all(NUMBER.fullmatch(text) or _GROUPED.fullmatch(text) for text in distinct):
+        grouped = [text for text in distinct if not NUMBER.fullmatch(text)]
+    else:
+        grouped = []
+    fine = {*numeric, *hollow, *infinite}
+    row = _first_row(
+        codes, [distinct.index(text) for text in grouped] or [i for i in range(len(distinct)) if i not in fine]
+    )
+    odd = int(codes[row])
+    if grouped:
+        raise TableError(
+            f"column {name!r}, row {row}: {distinct[odd]!r} looks like a number with a decimal comma or separated"
+            " thousands; write numbers as 1234.5, give decimal=',' for commas in a CSV file, or read the column as"
+            f" text with discrete=[{name!r}]"
+        )
+    if declared_kind == "continuous":
+        raise TableError(f"column {name!r}, row {row}: {distinct[odd]!r} is not a number; {remedy}")
+    other = _first_row(codes, numeric)
+    raise TableError(
+        f"column {name!r} mixes numbers ({distinct[codes[other]]!r} in row {other}) with text ({distinct[odd]!r} in row"
+        f" {row}); {remedy}; if these are states, read the column with discrete=[{name!r}]"
+    )
+
+
+def _first_row(codes: NDArray[Any], wanted: Sequence[int]) -> int:
+    return int(np.argmax(np.isin(codes, wanted)))
+
+
+def parse_states(distinct: Sequence[str]) -> list[Any]:
+    """Return texts as numbers or truth values where all of them are; as they are otherwise, leading zeros included."""
+    if distinct and all(NUMBER.fullmatch(text) and not _PADDED.match(text) for text in distinct):
+        parsed: list[Any] = [
+            int(text) if _INTEGER.fullmatch(text) and len(text) < 4000 else float(text) for text in distinct
+        ]
+        # "1" and "1.0" would be one state: labels() maps equal states to one code.
+        return parsed
+    for words in _TRUTH:
+        if distinct and words.keys() >= set(distinct):
+            return [words[text] for text in distinct]
+    return list(distinct)
+
+
+def _parse_floats(distinct: Sequence[str]) -> Values | None:
+    """Return texts as numbers if all of them are, told by their characters at once; None where a closer look is
+    needed.
+    """
+    if not distinct or not _DIGITS.fullmatch("".join(distinct)):
+        return None
+    try:
+        return np.array(list(map(float, distinct)))
+    except ValueError:
+        return None
+
+
+def _build_number_cells(
+    name: str, codes: NDArray[Any], distinct: Sequence[str], known: Values
+) -> tuple[Cells, ColumnSource | None]:
+    values = np.append(known, math.nan)
+    # What pyarrow takes for integers, so that both readers agree.
+    whole = bool(distinct) and all(
+        "." not in text and "+" not in text and _INTEGER.fullmatch(text) for text in distinct
+    )
+    whole = whole and all(-(2**63) <= int(text) < 2**63 for text in distinct if len(text) < 100)
+    cells = check_numbers(name, values[codes], integer=whole)
+    if whole and np.nanmax(np.abs(values)) >= EXACT_INTEGERS:
+        # Floats would round these; the exact ones are kept beside them for the way out.
+        exact = as_objects([*map(int, distinct), None])[codes]
+        return cells, ColumnSource("numpy", exact)
+    return cells, None
+
+
+def type_objects(columns: dict[str, list[Any]], wanted: WantedColumns) -> ReadColumns:
+    """Return columns of Python values as typed cells; integers too large for floats are kept beside them."""
+    cells: dict[str, Cells] = {}
+    sources: dict[str, ColumnSource] = {}
+    for name, values in columns.items():
+        array = as_objects(values)
+        kind = wanted.kind(name)
+        typed = read_cells(name, array, kind, wanted.unit(name))
+        if wanted.optional and typed.states == () and kind is None:
+            typed = check_numbers(name, array.astype(float))
+        cells[name] = typed
+        if (typed.integer and typed.states is None) or typed.unit is not None:
+            sources[name] = ColumnSource("numpy", array)
+    return ReadColumns(cells, sources)
+
+
+def type_column(
+    name: str,
+    codes: NDArray[Any],
+    texts: Sequence[str],
+    declared_kind: DeclaredKind | None,
+    decimal: str = ".",
+    remedy: str = REMEDY,
+) -> tuple[Cells, ColumnSource | None]:
+    """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
+
+    Parameters
+    ----------
+    decimal : str
+        What stands before the decimals of numbers.
+    """
+    if decimal == "," and declared_kind not in ("discrete", "text"):
+        texts = _replace_commas(name, codes, texts)
+    if "" in texts and declared_kind not in ("discrete", "text"):
+        # Programs that quote every cell write a missing number as "".
+        others = [text for text in texts if text]
+        if others and (all(NUMBER.fullmatch(text) for text in others) or PatternFinder().add(others)):
+            known = {text: code for code, text in enumerate(others)}
+            new_codes = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
+            codes, texts = new_codes[codes], others
+    return type_texts(name, codes, texts, declared_kind, remedy)
+
+
+def _replace_commas(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
+    """Return numbers with a decimal comma as ones with a point; other texts as they are."""
+    pointed = next((code for code, text in enumerate(texts) if "." in text and NUMBER.fullmatch(text)), None)
+    if pointed is not None:
+        raise TableError(
+            f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may"
+            " separate thousands where decimal=','; write numbers as 1234,5, or read the column as text with"
+            f" discrete=[{name!r}]"
+        )
+    return [replace_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
+
+
+def replace_comma(text: str) -> str:
+    """Return a number with a decimal comma as one with a point.
+
+    Examples
+    --------
+    >>> replace_comma("-1,5")
+    '-1.5'
+    """
+    return text.replace(",", ".")
+
+
+def text_type() -> Any:
+    """Return the type of columns of text, which take less than half of the time as dictionaries."""
+    import pyarrow
+
+    return pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+
+
+def guess_type(texts: Sequence[str], declared: DeclaredKind | None) -> Any:
+    """Return the Arrow type of a column with these first texts, which all of its cells have to confirm."""
+    import pyarrow
+
+    if declared is None or declared == "continuous":
+        if all(map(NUMBER.fullmatch, texts)):
+            return pyarrow.float64()
+        if declared is not None:
+            return text_type()
+    elif declared != "discrete":
+        return text_type()
+    return type_of_states(parse_states(list(dict.fromkeys(texts))) if texts else ())
+
+
+def type_of_states(states: Sequence[Any]) -> Any:
+    """Return the Arrow type of states, all of which are texts, numbers or truth values."""
+    import pyarrow
+
+    types = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64()}
+    kinds = set(map(type, states))
+    if kinds == {int, float}:
+        return pyarrow.float64()
+    return types.get(kinds.pop(), text_type()) if len(kinds) == 1 else text_type()
+
+
+class TextKind:
+    """What all texts of a column tell of its kind, as few of them as do.
+
+    Parameters
+    ----------
+    declared : "discrete", "continuous" or None
+    """
+
+    def __init__(self, declared: DeclaredKind | None) -> None:
+        self.declared = declared
+        self._kept: dict[str, tuple[Any, int]] = {}
+        self._classes: set[type] = set()
+        self._finder: PatternFinder | None = PatternFinder()
+
+    def add(self, column: Any, file: Any, first: int) -> None:
+        """Add some cells of a file, of which the first is in this row."""
+        import pyarrow
+        from pyarrow import compute
+
+        codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
+        spelled = pyarrow.array(texts, pyarrow.string())
+        number = compute.match_substring_regex(spelled, f"^(?:{NUMBER.pattern})$").to_numpy(zero_copy_only=False)
+        observed = [texts[code] for code in np.flatnonzero(~number) if texts[code]]
+        room = _MOST_TEXTS - len(self._kept)
+        if self._finder is not None and (number.any() or (observed and not self._finder.add(observed))):
+            self._finder, room = None, len(observed)
+        present, rows = np.unique(codes, return_index=True)
+        row_of = dict(zip(present.tolist(), (rows + first).tolist(), strict=True))
+        for code in np.flatnonzero(~number)[: max(room, 0)].tolist():
+            self._kept.setdefault(texts[code], (file, row_of[code]))
+        for code in np.flatnonzero(number).tolist():
+            # one of each kind of numbers tells as much as all of them
+            states = parse_states([texts[code]])
+            if type(states[0]) not in self._classes:
+                self._classes.add(type(states[0]))
+                self._kept[texts[code]] = file, row_of[code]
+
+    def decide(self, name: str, locate: Callable[[Any, int], str]) -> tuple[Any, Unit | None]:
+        """Return the Arrow type and the unit of the column; raise `TableError` that names lines of files.
+
+        Parameters
+        ----------
+        locate : callable
+            From a file and a row of it to its line, in words.
+        """
+        if self._finder is not None and self._finder.pattern is not None and self.declared != "discrete":
+            return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
+        kept = sorted(self._kept, key=lambda text: self._kept[text][1])
+        try:
+            cells, _ = type_column(name, np.arange(len(kept)), kept, self.declared)
+        except TableError as error:
+            message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), str(error))
+            raise TableError(message) from None
+        return type_of_states(cells.states or (0.5,)), None

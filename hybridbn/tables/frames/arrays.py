@@ -1,0 +1,406 @@
+"""Plain Python and numpy: mappings of arrays or lists, lists of records, structured arrays."""
+
+from __future__ import annotations
+
+import decimal
+from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.cells import (
+    Cells,
+    Kind,
+    TimeValues,
+    as_objects,
+    as_plain,
+    check_numbers,
+    count_moments,
+    decode_states,
+    freeze_array,
+    label_codes,
+    label_floats,
+    label_objects,
+    make_type_error,
+)
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, column_kind
+from hybridbn.tables.frames.frame import Frame, FrameAdapter, check_column_names, own_names
+from hybridbn.units import Unit
+from hybridbn.variables import Codes, is_missing
+
+__all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays", "insert_objects"]
+
+
+class ArrayColumns(ColumnAdapter):
+    """Arrays of one dimension, and sequences that belong to no library."""
+
+    kind = "numpy"
+
+    def owns(self, values: Any) -> bool:
+        return isinstance(values, np.ndarray)
+
+    def copy(self, name: str, values: Any) -> Any:
+        if isinstance(values, np.ma.MaskedArray):
+            array = np.array(values.data, dtype=object)
+            array[np.ma.getmaskarray(values)] = None
+        else:
+            array = np.array(values) if isinstance(values, np.ndarray) else as_objects(list(values))
+        if array.ndim != 1:
+            raise TableError(f"column {name!r} has {array.ndim} dimensions {array.shape}; a column must have one")
+        return freeze_array(array)
+
+    def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
+        array = values if isinstance(values, np.ndarray) else as_objects(list(values))
+        code = array.dtype.kind
+        if code == "b":
+            return label_codes(name, array.astype(np.intp), (False, True), declared=True)
+        if code in "iuf" and kind == "discrete":
+            return (_label_integers(array) if code != "f" else None) or label_floats(name, array)
+        if code in "iuf":
+            return check_numbers(name, array, integer=code != "f")
+        if (moments := self.read_moments(array)) is not None:
+            return count_moments(*moments)
+        if code in "OUT":
+            return _label_objects(name, array.astype(object), kind)
+        raise make_type_error(name, array.dtype)
+
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        if not isinstance(values, np.ndarray):
+            return None
+        if values.dtype.kind in "iu":
+            return _encode_integers(values, states)
+        if values.dtype != object or len(states) > 255 or not isinstance(states[0], str):
+            return None
+        shared = _find_shared_objects(values)
+        objects = values if shared is None else shared[1]
+        codes = {state: code for code, state in enumerate(states)}
+        codes_or_holes: dict[Any, int] = {**codes, None: _HOLE, np.nan: _HOLE}
+        blocks = (objects[start : start + _LOOKED_UP].tolist() for start in range(0, len(objects), _LOOKED_UP))
+        try:
+            coded = b"".join([_look_up(block, codes, codes_or_holes) for block in blocks])
+        except (KeyError, TypeError):
+            return None
+        # the hole is -1 as a signed byte
+        numbers = np.frombuffer(coded, np.int8 if len(states) <= 128 else np.uint8)
+        encoded = (numbers if shared is None else numbers.take(shared[0])).astype(np.intp)
+        if len(states) > 128:
+            encoded[encoded == _HOLE] = -1
+        return encoded
+
+    def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        return values[rows]
+
+    def list_values(self, values: Any) -> Sequence[Any]:
+        if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
+            from pandas import Series
+
+            values = Series(values)  # of which numpy would make plain integers
+        listed: list[Any] = values.tolist()
+        return listed
+
+    def holds_objects(self, values: Any) -> bool:
+        return bool(values.dtype.kind == "O")
+
+    def make(self, name: str, cells: Cells) -> NDArray[Any]:
+        """Return an array of values, of objects with None where cells of another type than floats are missing."""
+        form, values, missing = as_plain(cells)
+        if form in {"text", "category"}:
+            return decode_states(cells, object, None)
+        if form in {"integer", "bool"} and missing.any():
+            array = values.astype(object)
+            array[missing] = None
+            return array
+        return values.copy()
+
+    def read_moments(self, values: Any) -> TimeValues | None:
+        return TimeValues(values) if getattr(values, "dtype", np.dtype(object)).kind in "mM" else None
+
+    def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
+        if (old is None or old.dtype == object) and (unit.kind == "time" or unit.zone is not None or old is not None):
+            return as_objects(unit.list_moments(moments))
+        return moments if old is None else moments.astype(old.dtype)
+
+    def make_integers(self, name: str, values: NDArray[Any]) -> Any:
+        return values if any(value is None for value in values) else np.array(values.tolist())
+
+    def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
+        # Arrays of objects hold any value, and arrays of text would cut longer text off.
+        if old.dtype == made.dtype or old.dtype.kind not in "iuf" or made.dtype.kind not in "iuf":
+            return made
+        if old.dtype.kind in "iu" and not as_plain(cells).fits_integers:
+            return made
+        with np.errstate(over="ignore", invalid="ignore"):
+            cast = made.astype(old.dtype)
+        lost = np.isfinite(made) & (~np.isfinite(cast) if old.dtype.kind == "f" else cast != made)
+        return made if lost.any() else cast
+
+    def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
+        if old.dtype == object:
+            return _narrow(insert_objects(old, rows, part))
+        if old.dtype != part.dtype:
+            return None
+        array = old.copy()
+        array[rows] = part
+        return array
+
+
+def _label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
+    """Return the cells of an array of objects; where the same few stand in many cells, these alone are looked at."""
+    shared = _find_shared_objects(values)
+    if shared is not None:
+        codes, objects = shared
+        try:
+            return label_objects(name, objects, kind).take(codes)
+        except TableError:
+            pass  # the message names a row
+    return label_objects(name, values, kind)
+
+
+_SPAN = 256
+"""Integers of so many different sizes are counted by size, as are more of them if there are as many cells."""
+
+
+def _label_integers(values: NDArray[Any]) -> Cells | None:
+    """Return integers as codes of states, in ascending order; None where their range is wide."""
+    if not len(values):
+        return None
+    low, high = int(values.min()), int(values.max())
+    if high - low >= max(_SPAN, len(values)) or high > np.iinfo(np.intp).max:
+        return None
+    offsets = values.astype(np.intp)
+    offsets -= low
+    present = np.bincount(offsets) > 0
+    codes = offsets if present.all() else (np.cumsum(present) - 1).take(offsets)
+    return Cells(codes, tuple((np.flatnonzero(present) + low).tolist()))
+
+
+def _encode_integers(values: NDArray[Any], states: Sequence[Any]) -> Codes | None:
+    """Return integers as codes of known states; None where one is no state, or the range of the states is wide."""
+    if not len(values) or not all(type(state) is int for state in states):
+        return None
+    low, high = min(states), max(states)
+    if high - low >= max(_SPAN, len(values)) or values.min() < low or values.max() > high:
+        return None
+    offsets = values.astype(np.intp)
+    if low:
+        offsets -= low
+    if states == tuple(range(low, high + 1)):
+        return offsets
+    lookup = np.full(high - low + 1, -1, dtype=np.intp)
+    lookup[np.subtract(states, low)] = np.arange(len(states))
+    codes = lookup.take(offsets)
+    return codes if codes.min() >= 0 else None
+
+
+_HOLE = 255
+"""The code of a missing cell among bytes."""
+_LOOKED_UP = 4096
+"""Objects that are looked up together: they stay in the cache of the processor until that is done."""
+
+
+def _look_up(objects: list[Any], codes: Mapping[Any, int], codes_or_holes: Mapping[Any, int]) -> bytes:
+    """Return the codes of objects, by a dictionary of nothing but text, which is faster, where that is enough."""
+    # one more, as what is got of a single object is no tuple; bytes are made faster than arrays are
+    objects.append(objects[0])
+    get = itemgetter(*objects)
+    try:
+        return bytes(get(codes))[:-1]
+    except KeyError:
+        return bytes(get(codes_or_holes))[:-1]
+
+
+_PROBED = 512
+"""Objects that are looked at before it is decided whether the same ones stand in many cells."""
+
+
+def _find_shared_objects(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]] | None:
+    """Return which of few objects stands in each cell, and these objects in the order of their first cells; None where
+    most cells have objects of their own.
+    """
+    if len(values) < 2 * _PROBED:
+        return None
+    from pandas import factorize
+
+    step = len(values) // _PROBED
+    if len(set(map(id, values[::step].tolist()))) > _PROBED // 2:
+        return None
+    values = np.ascontiguousarray(values)
+    # an array of objects holds their addresses
+    codes, addresses = factorize(np.frombuffer(values, dtype=np.uintp))
+    if len(addresses) > len(values) // 2:
+        return None
+    rows = np.empty(len(addresses), dtype=np.intp)
+    rows[codes] = np.arange(len(values))
+    return codes, values[rows]
+
+
+def insert_objects(old: NDArray[Any], rows: NDArray[np.intp], part: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of objects with other values in some rows, of the type of the first of those that stay.
+
+    Examples
+    --------
+    >>> insert_objects(np.array([2**60 + 1, None], dtype=object), np.array([1]), np.array([3.0]))
+    array([1152921504606846977, 3], dtype=object)
+    """
+    array = old.copy()
+    array[rows] = None
+    kind = type(next((value for value in array.tolist() if not is_missing(value)), None))
+    values = part.tolist()
+    if issubclass(kind, decimal.Decimal):
+        values = [decimal.Decimal(repr(value)) for value in values]
+    elif issubclass(kind, int | np.integer) and all(float(value).is_integer() for value in values):
+        values = [bool(value) if kind is bool else int(value) for value in values]
+    array[rows] = as_objects(values)
+    return array
+
+
+def _narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Return an array of objects as one of floats, integers or truth values, where it holds nothing else."""
+    kinds = set(map(type, array.tolist()))
+    if kinds in ({float}, {bool}):
+        return array.astype(kinds.pop())
+    integers = np.array(array.tolist()) if kinds == {int} else array
+    return integers if integers.dtype.kind in "iu" else array
+
+
+class Mappings(FrameAdapter):
+    """Mappings of names to columns, of any library each."""
+
+    kind = "dict"
+
+    def owns(self, data: Any) -> bool:
+        return isinstance(data, Mapping)
+
+    def open(self, data: Any) -> Frame:
+        names = check_column_names(data)
+        columns, rows = {}, -1
+        for name, values in zip(names, data.values(), strict=True):
+            if isinstance(values, str | bytes | Mapping) or not (
+                hasattr(values, "__len__") or isinstance(values, Iterable)
+            ):
+                raise TableError(f"column {name!r} must be an array or list of values, not {values!r:.60}")
+            column = column_adapter(column_kind(values)).copy(name, values)
+            if rows not in (-1, len(column)):
+                raise TableError(
+                    f"column {name!r} has {len(column)} values, but {names[0]!r} has {rows}; all columns must be "
+                    f"equally "
+                    f"long"
+                )
+            rows = len(column)
+            columns[name] = column
+        return Frame(self.kind, columns, rows, data=data, given=own_names(data, names))
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        names = like.rename(column.name for column in columns)
+        return {name: column_adapter("numpy").write(column) for name, column in zip(names, columns, strict=True)}
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        return {**frame.data, **self.build(list(columns.values()), frame), **added}
+
+
+class Records(Mappings):
+    """Iterables of mappings from names to values; a cell is missing where a record has no value of that name."""
+
+    kind = "records"
+    is_fallback = True
+
+    def owns(self, data: Any) -> bool:
+        is_frame = any(hasattr(data, name) for name in ("collect", "compute", "__arrow_c_stream__", "dtype"))
+        return isinstance(data, Iterable) and not is_frame and not isinstance(data, str | bytes | Mapping)
+
+    def open(self, data: Any) -> Frame:
+        records = list(data)
+        names: dict[Any, None] = {}
+        for row, record in enumerate(records):
+            if not isinstance(record, Mapping):
+                raise TableError(f"row {row} is a {type(record).__name__}, not a record such as {{'x': 1.5, 'c': 'a'}}")
+            names.update(dict.fromkeys(record))
+        opened = super().open({name: [record.get(name) for record in records] for name in names})
+        return Frame(self.kind, opened.columns, len(records), data=records, given=opened.given)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        values = [array.tolist() for array in super().build(columns, like).values()]
+        names = like.rename(column.name for column in columns)
+        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)]
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        new = [{} for _ in frame.data] if not columns else self.build(list(columns.values()), frame)
+        flags = {name: values.tolist() for name, values in added.items()}
+        return [
+            {**record, **new[row], **{name: values[row] for name, values in flags.items()}}
+            for row, record in enumerate(frame.data)
+        ]
+
+
+class StructuredArrays(FrameAdapter):
+    """Arrays whose type names their fields."""
+
+    kind = "structured"
+    by_type = False
+
+    def owns(self, data: Any) -> bool:
+        return isinstance(data, np.ndarray) and (data.ndim != 2 or data.dtype.names is not None)
+
+    def open(self, data: Any) -> Frame:
+        if data.dtype.names is None or data.ndim != 1:
+            raise TableError(
+                f"an array of shape {data.shape} and type {data.dtype} has no column names; "
+                "give an array of two dimensions, a structured array, or a mapping of names to arrays"
+            )
+        names = check_column_names(data.dtype.names)
+        columns = {name: column_adapter("numpy").copy(name, data[name]) for name in names}
+        return Frame(self.kind, columns, len(data), labels=data.dtype, data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        arrays = {column.name: column_adapter("numpy").write(column) for column in columns}
+        types = {name: like.labels[name] for name in like.labels.names} if like.labels is not None else {}
+        fields = [
+            (name, types[name] if name in types and types[name].kind in (array.dtype.kind, "U") else array.dtype)
+            for name, array in arrays.items()
+        ]
+        return _fill_structured(like.rows, fields, arrays)
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        fields = [(name, frame.labels[name]) for name in frame.labels.names]
+        arrays = {name: frame.data[name] for name in frame.labels.names}
+        arrays |= {name: column_adapter("numpy").write(column) for name, column in columns.items()}
+        return _fill_structured(frame.rows, [*fields, *((name, np.dtype(bool)) for name in added)], {**arrays, **added})
+
+
+class Matrices(FrameAdapter):
+    """Arrays of two dimensions, whose columns get the names x0, x1, ..."""
+
+    kind = "matrix"
+    by_type = False
+
+    def owns(self, data: Any) -> bool:
+        return isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.names is None
+
+    def open(self, data: Any) -> Frame:
+        columns = {f"x{number}": column_adapter("numpy").copy("", column) for number, column in enumerate(data.T)}
+        return Frame(self.kind, columns, len(data), data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        return np.column_stack([column_adapter("numpy").write(column) for column in columns])
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        # Integers and truth values have no missing cells, so only added columns can need another type.
+        keeps_type = frame.data.dtype.kind in "fO" or not added
+        dtype = frame.data.dtype if keeps_type else np.result_type(frame.data.dtype, np.bool_)
+        array = np.empty((frame.rows, frame.data.shape[1] + len(added)), dtype=dtype)
+        array[:, : frame.data.shape[1]] = frame.data
+        for name, column in columns.items():
+            array[:, int(name[1:])] = column_adapter("numpy").write(column)
+        for number, values in enumerate(added.values(), frame.data.shape[1]):
+            array[:, number] = values
+        return array
+
+
+def _fill_structured(rows: int, fields: list[tuple[str, Any]], arrays: Mapping[str, Any]) -> NDArray[Any]:
+    structured = np.empty(rows, dtype=fields)
+    for name, array in arrays.items():
+        structured[name] = array
+    return structured

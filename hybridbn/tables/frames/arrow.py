@@ -1,0 +1,421 @@
+"""pyarrow: Tables, arrays and chunked arrays, and all frames that export an Arrow stream."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.tables.cells import (
+    Cells,
+    Kind,
+    TimeValues,
+    as_objects,
+    as_plain,
+    check_numbers,
+    count_moments,
+    integer_limits,
+    label_codes,
+    label_objects,
+    make_type_error,
+)
+from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
+from hybridbn.tables.frames.frame import Frame, FrameAdapter, check_column_names
+from hybridbn.units import Unit
+
+__all__ = [
+    "ArrowColumns",
+    "ArrowFrames",
+    "decode_dictionary",
+    "kind_of_type",
+    "label_dictionary",
+    "limits_of_type",
+    "replace_cells",
+]
+
+
+class ArrowColumns(ColumnAdapter):
+    """Arrays and chunked arrays, which are immutable."""
+
+    kind = "arrow"
+
+    def owns(self, values: Any) -> bool:
+        return find_imported("pyarrow") is not None and type(values).__module__ == "pyarrow.lib"
+
+    def copy(self, name: str, values: Any) -> Any:
+        return values
+
+    def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
+        import pyarrow
+        import pyarrow.compute as compute
+
+        column = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
+        types, dtype = pyarrow.types, column.type
+        if types.is_run_end_encoded(dtype):
+            column, dtype = compute.run_end_decode(column), dtype.value_type
+        if types.is_boolean(dtype):
+            codes = compute.fill_null(column.cast(pyarrow.int8()), -1).to_numpy()
+            return label_codes(name, codes, (False, True), declared=True)
+        text = types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)
+        if text or types.is_dictionary(dtype) or (types.is_integer(dtype) and kind == "discrete"):
+            declared = types.is_dictionary(dtype)
+            if types.is_string_view(dtype):
+                column = column.cast(pyarrow.large_string())
+            return label_dictionary(name, column if declared else column.dictionary_encode(), declared=declared)
+        if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
+            if not types.is_float64(dtype):
+                column = column.cast(pyarrow.float64(), safe=False)
+            return check_numbers(name, _as_floats(column), integer=types.is_integer(dtype))
+        if (moments := self.read_moments(column)) is not None:
+            return count_moments(*moments)
+        if types.is_null(dtype):
+            return label_objects(name, as_objects([None] * len(column)), kind)
+        raise make_type_error(name, dtype)
+
+    def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
+        import pyarrow
+
+        types, dtype = pyarrow.types, values.type
+        if not (types.is_string(dtype) or types.is_large_string(dtype)):
+            return None
+        if sys.byteorder != "little" or not all(isinstance(state, str) for state in states):
+            return None
+        known = _KnownText([state.encode(errors="surrogatepass") for state in states])
+        if not known.usable:
+            return None
+        chunks = values.chunks if isinstance(values, pyarrow.ChunkedArray) else [values]
+        codes, start = np.empty(len(values), dtype=np.intp), 0
+        for chunk in chunks:
+            if not known.encode(chunk, codes[start : start + len(chunk)]):
+                return None
+            start += len(chunk)
+        return codes
+
+    def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        import pyarrow
+
+        return values.take(pyarrow.array(rows))
+
+    def list_values(self, values: Any) -> Sequence[Any]:
+        listed: list[Any] = values.to_pylist()
+        return listed
+
+    def holds_objects(self, values: Any) -> bool:
+        import pyarrow
+
+        return bool(pyarrow.types.is_nested(values.type))
+
+    def make(self, name: str, cells: Cells) -> Any:
+        import pyarrow
+
+        form, values, missing = as_plain(cells)
+        if form == "object":
+            try:
+                array = pyarrow.array(values.tolist())
+            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
+                raise TableError(
+                    f"the states of {name!r} are of several types, which an arrow table can't hold; give the evidence "
+                    f"as "
+                    f"pandas"
+                ) from None
+        elif form in {"text", "category"}:
+            array = pyarrow.DictionaryArray.from_arrays(
+                pyarrow.array(values.astype(np.int32), mask=missing),
+                pyarrow.array(list(cells.states or ())),
+                ordered=cells.ordered,
+            )
+            if form == "text":
+                array = array.cast(pyarrow.string())
+        else:
+            array = pyarrow.array(values, mask=missing)
+        return pyarrow.chunked_array([array])
+
+    def read_moments(self, values: Any) -> TimeValues | None:
+        import pyarrow
+        import pyarrow.compute as compute
+
+        types, dtype = pyarrow.types, values.type
+        if not types.is_temporal(dtype) or types.is_interval(dtype):
+            return None
+        has_32_bits = types.is_date32(dtype) or types.is_time32(dtype)
+        ticks = (values.cast(pyarrow.int32()) if has_32_bits else values).cast(pyarrow.int64())
+        if types.is_date64(dtype):
+            ticks = compute.divide(ticks, 86_400_000)
+        filled = compute.fill_null(ticks, np.iinfo(np.int64).min) if ticks.null_count else ticks
+        code = "D" if types.is_date(dtype) else dtype.unit
+        letter = "m" if types.is_duration(dtype) or types.is_time(dtype) else "M"
+        zone = dtype.tz if types.is_timestamp(dtype) else None
+        return TimeValues(
+            filled.to_numpy().astype(f"{letter}8[{code}]"), "time" if types.is_time(dtype) else None, zone
+        )
+
+    def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
+        import pyarrow
+
+        missing = np.isnat(moments)
+        code = np.datetime_data(moments.dtype)[0]
+        if code not in ("s", "ms", "us", "ns") and (code != "D" or unit.kind != "date"):
+            code = "s"
+            moments = moments.astype(f"{moments.dtype.kind}8[s]")
+        ticks = pyarrow.array(moments.astype(np.int64), mask=missing)
+        if unit.kind == "date":
+            array = ticks.cast(pyarrow.int32()).cast(pyarrow.date32())
+        elif unit.kind == "time":
+            small = code in ("s", "ms")
+            array = (ticks.cast(pyarrow.int32()) if small else ticks).cast(
+                pyarrow.time32(code) if small else pyarrow.time64(code)
+            )
+        else:
+            array = ticks.cast(
+                pyarrow.duration(code) if unit.kind == "duration" else pyarrow.timestamp(code, unit.zone)
+            )
+        return pyarrow.chunked_array(
+            [array if old is None or array.type == old.type else array.cast(old.type, safe=False)]
+        )
+
+    def make_integers(self, name: str, values: NDArray[Any]) -> Any:
+        import pyarrow
+
+        return pyarrow.chunked_array([pyarrow.array(values.tolist())])
+
+    def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
+        import pyarrow
+        import pyarrow.compute as compute
+
+        if pyarrow.types.is_run_end_encoded(old.type):
+            dense = self.restore_type(made, pyarrow.array([], old.type.value_type), cells)
+            return compute.run_end_encode(dense, run_end_type=old.type.run_end_type)
+        if old.type != made.type:
+            with contextlib.suppress(pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+                return made.cast(old.type)
+        return made
+
+    def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
+        import pyarrow
+        import pyarrow.compute as compute
+
+        if part.type != old.type or pyarrow.types.is_dictionary(old.type):
+            return None
+        if pyarrow.types.is_run_end_encoded(old.type):
+            filled = self.insert(compute.run_end_decode(old), rows, compute.run_end_decode(part))
+            return None if filled is None else compute.run_end_encode(filled, run_end_type=old.type.run_end_type)
+        whole = old if isinstance(old, pyarrow.ChunkedArray) else pyarrow.chunked_array([old])
+        try:
+            return replace_cells(whole, rows, part)
+        except pyarrow.ArrowNotImplementedError:
+            return None  # some types can't be taken from
+
+
+def replace_cells(column: Any, rows: NDArray[np.intp], part: Any) -> Any:
+    """Return a chunked array with other values, of its type, in some rows.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> column, part = pyarrow.chunked_array([[1, None, 3]]), pyarrow.chunked_array([[2]])
+    >>> replace_cells(column, np.array([1]), part).to_pylist()
+    [1, 2, 3]
+    """
+    import pyarrow
+
+    positions = np.arange(len(column))
+    positions[rows] = len(column) + np.arange(len(rows))
+    joined = pyarrow.chunked_array([*column.chunks, *part.chunks], column.type)
+    return joined.combine_chunks().take(pyarrow.array(positions)) if len(joined) else column
+
+
+_ROWS = 2**14
+"""Rows of text that are looked up at a time, so that what is computed of them stays in the cache."""
+_HASH_BITS = 10
+
+
+class _KnownText:
+    """Known states of text, none longer than two words of eight bytes, with a hash that tells them apart.
+
+    Text of up to sixteen bytes is known by its length, its first and its last eight bytes. So a cell is looked up by a
+    hash of these, and compared with the only state that it can be: two to three times faster than a dictionary.
+    """
+
+    def __init__(self, states: Sequence[bytes]) -> None:
+        lengths = np.array([len(state) for state in states])
+        self.usable, self._two_words = False, bool(lengths.max() > 8)
+        if lengths.max() > 16:
+            return
+        characters = np.frombuffer(b"".join(states) + bytes(8), np.uint8)
+        self._lengths, self._first, self._last = lengths, *self._read_words(characters, np.cumsum(lengths), lengths)
+        for factor in range(1, 128, 2):
+            self._factor = np.uint64(0x9E3779B97F4A7C15 * factor % 2**64)
+            slots = self._hash(self._first, self._last)
+            if len(set(slots.tolist())) == len(states):
+                self._codes = np.zeros(2**_HASH_BITS, dtype=np.intp)
+                self._codes[slots] = np.arange(len(states))
+                self.usable = True
+                return
+
+    def encode(self, text: Any, codes: NDArray[np.intp]) -> bool:
+        """Write the codes of an Arrow array of text, -1 where a cell is missing; False where one is no state."""
+        if not len(text):
+            return True
+        import pyarrow
+
+        width = np.int64 if pyarrow.types.is_large_string(text.type) else np.int32
+        _, ends, characters = text.buffers()
+        edges = np.frombuffer(ends, width)[text.offset : text.offset + len(text) + 1]
+        every = np.frombuffer(characters if characters is not None else b"", np.uint8)
+        holes = text.is_null().to_numpy(zero_copy_only=False) if text.null_count else None
+        for start in range(0, len(text), _ROWS):
+            part = slice(start, start + _ROWS)
+            own = edges[start : start + _ROWS + 1].astype(np.intp)
+            used = np.concatenate([every[own[0] : own[-1]], np.zeros(8, np.uint8)])
+            lengths = np.diff(own)
+            first, last = self._read_words(used, own[1:] - own[0], lengths)
+            found = self._codes.take(self._hash(first, last))
+            same = (self._first.take(found) == first) & (self._lengths.take(found) == lengths)
+            if self._two_words:
+                same &= self._last.take(found) == last
+            if holes is not None:
+                same |= holes[part]
+                found[holes[part]] = -1
+            if not same.all():
+                return False
+            codes[part] = found
+        return True
+
+    def _read_words(
+        self, characters: NDArray[np.uint8], ends: NDArray[np.intp], lengths: NDArray[np.intp]
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Return the first and the last eight bytes of each text as numbers, zeros standing for those it lacks."""
+        words = np.ndarray((len(characters) - 7,), np.uint64, characters, strides=(1,))
+        masks = np.array([2 ** (8 * size) - 1 for size in range(9)], dtype=np.uint64)
+        mask = masks.take(lengths, mode="clip")
+        starts = ends - lengths
+        first = words.take(starts)
+        first &= mask
+        return first, words.take(np.maximum(ends - 8, starts)) & mask if self._two_words else first
+
+    def _hash(self, first: NDArray[np.uint64], last: NDArray[np.uint64]) -> NDArray[np.intp]:
+        mixed = first * self._factor
+        if self._two_words:
+            mixed ^= last
+            mixed *= self._factor
+        mixed >>= np.uint64(64 - _HASH_BITS)
+        return mixed.view(np.intp)
+
+
+def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = False) -> Cells:
+    """Return a dictionary-encoded pyarrow column as discrete cells, `declared` if its type names the states; `compact`
+    ones keep the type of its codes.
+    """
+    codes, states = decode_dictionary(column)
+    ordered = declared and column.type.ordered
+    return label_codes(name, codes, states, declared=declared, ordered=ordered, compact=compact)
+
+
+def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
+    """Return the codes of a dictionary-encoded pyarrow column, -1 where a cell is missing, and its distinct values."""
+    import pyarrow.compute as compute
+
+    merged = _merge_chunks(column)
+    codes = compute.fill_null(merged.indices, -1) if merged.indices.null_count else merged.indices
+    return codes.to_numpy(), merged.dictionary.to_pylist()
+
+
+def _merge_chunks(column: Any) -> Any:
+    """Return a dictionary-encoded column as one array with one dictionary."""
+    import pyarrow
+
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    if column.num_chunks == 0:
+        return pyarrow.array([], type=column.type)
+    return pyarrow.concat_arrays(column.unify_dictionaries().chunks)
+
+
+def _as_floats(column: Any) -> NDArray[np.float64]:
+    """Return a column of doubles as an array, with a copy only where it has holes or several chunks."""
+    import pyarrow.compute as compute
+
+    if not column.null_count:
+        values: NDArray[np.float64] = column.to_numpy()
+        return values
+    # Allocating memory costs most, so the chunks are copied one by one into a single array.
+    array, start = np.empty(len(column), dtype=np.float64), 0
+    for chunk in column.chunks:
+        array[start : start + len(chunk)] = compute.fill_null(chunk, np.nan).to_numpy()
+        start += len(chunk)
+    return array
+
+
+class ArrowFrames(FrameAdapter):
+    """Tables; new ones get the metadata of the schema."""
+
+    kind = "arrow"
+
+    def owns(self, data: Any) -> bool:
+        pyarrow = find_imported("pyarrow")
+        return pyarrow is not None and isinstance(data, pyarrow.Table)
+
+    def open(self, data: Any) -> Frame:
+        try:
+            import pyarrow
+        except ModuleNotFoundError:
+            raise TableError(
+                f"reading a {type(data).__name__} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas "
+                f"first"
+            ) from None
+        data = pyarrow.table(data)
+        names = check_column_names(data.column_names)
+        columns = dict(zip(names, data.columns, strict=True))
+        return Frame(self.kind, columns, data.num_rows, labels=data.schema, data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        import pyarrow
+
+        table = pyarrow.table({column.name: column_adapter("arrow").write(column) for column in columns})
+        return table if like.labels is None else table.replace_schema_metadata(like.labels.metadata)
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        import pyarrow
+
+        table = frame.data
+        for name, column in columns.items():
+            table = table.set_column(table.column_names.index(name), name, column_adapter("arrow").write(column))
+        for name, values in added.items():
+            table = table.append_column(name, pyarrow.array(values))
+        return table
+
+
+def kind_of_type(types: Any, held: Any) -> str:
+    """Return what a type holds, in the words of `Field`."""
+    if types.is_dictionary(held):
+        held = held.value_type
+    tests = {
+        "integer": types.is_integer,
+        "float": types.is_floating,
+        "bool": types.is_boolean,
+        "text": lambda kind: types.is_string(kind) or types.is_large_string(kind),
+        "decimal": types.is_decimal,
+        "date": types.is_date,
+        "time": types.is_time,
+        "interval": types.is_duration,
+        "bytes": lambda kind: types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind),
+    }
+    if types.is_nested(held):
+        return "json"
+    if types.is_timestamp(held):
+        return "datetime" if held.tz is None else "instant"
+    return next((kind for kind, test in tests.items() if test(held)), "other")
+
+
+def limits_of_type(held: Any) -> tuple[float, float] | None:
+    """Return the least and the greatest number that a type of integers holds."""
+    match = re.fullmatch(r"(u?)int(8|16|32|64)", str(held))
+    if match is None:
+        return None
+    return integer_limits(int(match[2]), signed=not match[1])
