@@ -1,9 +1,11 @@
 """Hybrid Bayesian networks: discrete and continuous variables in one network, exact posteriors, tables with holes.
 
-The public names are loaded when they are first used, so ``import hybridbn`` is cheap. ``__init__.pyi`` lists them.
+The modules beside this one say what a variable and a network are, and hold options and errors; each folder is a room
+with a sentence of its own. The public names are loaded when they are first used, so ``import hybridbn`` is cheap.
+``__init__.pyi`` lists them.
 
 Doors: `arguments`, `errors`, `formatting`, `jobs`, `network`, `network_check`, `network_summary`, `options`,
-`progress_reports`, `registry`, `time_patterns`, `units`, `variables`.
+`progress_reports`, `registry`, `secrets`, `time_patterns`, `units`, `variables`.
 """
 
 __version__ = "0.1.0"

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("hybridbn", "structures", "inference")
 CORE = "core"
 LAYERS = (
-    {"errors", "formatting", "jobs", "progress_reports", "registry", "time_patterns", "units"},
+    {"errors", "formatting", "jobs", "progress_reports", "registry", "secrets", "time_patterns", "units"},
     {"variables", "options", "arguments"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_check", "network_summary"},

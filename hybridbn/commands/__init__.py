@@ -1,4 +1,4 @@
-"""The subcommands of the command line and what they share: inputs and outputs, column profiles, runs and reports.
+"""The command line: its subcommands and what they share, inputs and outputs, column profiles, runs and reports.
 
 Doors: `cli`.
 """

@@ -24,7 +24,7 @@ from hybridbn.commands.terminal import (
 )
 from hybridbn.commands.verb import CommandParser, make_parser, parse_words
 from hybridbn.errors import HybridBNError
-from hybridbn.tables.formats.secrets import mask_secrets
+from hybridbn.secrets import mask_secrets
 
 __all__ = ["main", "parser", "run"]
 

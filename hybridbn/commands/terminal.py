@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterable, Iterator
 
 from hybridbn.progress_reports import ProgressLine, progress
-from hybridbn.tables.formats.secrets import mask_secrets
+from hybridbn.secrets import mask_secrets
 
 __all__ = [
     "NotShown",

@@ -77,7 +77,7 @@ def fit_families(rows: Rows, families: Sequence[tuple[Fitter, Variable, tuple[Va
     >>> table = Table({"c": ["a", "b", None], "d": ["u", "u", "v"]})
     >>> c, d = table.variables
     >>> fit_families(table, [(MultinomialFitter(), c, ()), (MultinomialFitter(), d, (c,))])
-    <Network: 2 nodes, 1 arc>
+    <Network: 2 nodes (2 discrete), 1 arc>
     """
     prepare_families(rows, families)
     return Network(list(rows.share(lambda family: family[0].fit(rows, *family[1:]), families)))

@@ -1,4 +1,4 @@
-"""Read and write networks: `read_network` and `write_network` choose the format by the file's suffix.
+"""Networks in files: `read_network` and `write_network` choose the format by the file's suffix; `hbn` is our own.
 
 A format is one module of this package, which calls `register_format`. A format of your own works the same way, once its
 module is imported.

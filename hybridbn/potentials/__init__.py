@@ -1,4 +1,4 @@
-"""Families of potentials.
+"""Densities: values, masses and draws, one family each.
 
 A family is imported when it is first asked for, so that asking for one does not load them all.
 

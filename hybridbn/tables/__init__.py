@@ -1,8 +1,11 @@
-"""Tables: typed columns with holes, made of the frames of any library and turned back into them.
+"""Rows of typed columns with holes, from anywhere, in batches, and who reads them.
+
+`frames` are those of other libraries in memory, `formats` those of files and databases, and `backends` read what is
+larger than memory in passes.
 
 Doors: `backends`, `backends.batches`, `backends.duckdb`, `backends.local`, `cells`, `columns`, `formats`,
-`formats.base`, `formats.database_base`, `formats.delimited`, `formats.files`, `formats.secrets`,
-`formats.text_blocks`, `formats.typed_columns`, `frames.arrow`, `frames.frame`, `row_numbers`, `rows`.
+`formats.base`, `formats.database_base`, `formats.delimited`, `formats.files`, `formats.text_blocks`,
+`formats.typed_columns`, `frames.arrow`, `frames.frame`, `row_numbers`, `rows`.
 """
 
 from hybridbn.tables.rows import Rows

@@ -14,6 +14,7 @@ from typing import Any, cast
 import numpy as np
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.secrets import mask_secrets
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
@@ -21,7 +22,6 @@ from hybridbn.tables.formats.base import suffixes as list_suffixes
 from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.pyarrow_checks import import_pyarrow, report_damage
-from hybridbn.tables.formats.secrets import mask_secrets
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import type_column
 from hybridbn.units import Unit

@@ -33,6 +33,7 @@ from urllib.parse import unquote, urlsplit
 
 from hybridbn.arguments import list_items
 from hybridbn.errors import FormatError, TableError
+from hybridbn.secrets import hide_secrets, mask_secrets
 from hybridbn.tables import Table
 from hybridbn.tables.formats.base import FileFormat, name_file_in_errors, suffixes
 from hybridbn.tables.formats.database_base import OutputExists, database_of
@@ -45,7 +46,6 @@ from hybridbn.tables.formats.files import (
     replace_file,
     resolve_links,
 )
-from hybridbn.tables.formats.secrets import hide_secrets, mask_secrets
 from hybridbn.tables.formats.typed_columns import WantedColumns
 from hybridbn.variables import Variable
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
+from hybridbn.secrets import mask_secrets
 from hybridbn.tables.cells import integer_limits
 from hybridbn.tables.formats.base import DatabaseType, Field
 from hybridbn.tables.formats.database_base import (
@@ -30,7 +31,6 @@ from hybridbn.tables.formats.database_base import (
     convert_for_database,
     quote_name,
 )
-from hybridbn.tables.formats.secrets import mask_secrets
 from hybridbn.tables.formats.sqlite import allow_only_reading
 from hybridbn.tables.formats.typed_columns import WantedColumns
 
