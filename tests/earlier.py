@@ -27,7 +27,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent
 EARLIER = os.environ.get("HYBRIDBN_EARLIER", "")
 LINKS = ("structures", "inference")
 
@@ -73,7 +74,7 @@ def earlier_tree(folder: Path) -> Path:
 def environment(tree: Path) -> dict[str, str]:
     """Return the environment in which `import hybridbn` takes a tree; its path stands before what is installed."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HYBRIDBN_")}
-    return {**kept, **_STEADY, "PYTHONPATH": str(tree), "HYBRIDBN_TREE": str(tree)}
+    return {**kept, **_STEADY, "PYTHONPATH": f"{tree}{os.pathsep}{HERE}", "HYBRIDBN_TREE": str(tree)}
 
 
 def require_tree() -> None:

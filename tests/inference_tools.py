@@ -24,7 +24,6 @@ import pytest
 from scipy.special import ndtr
 
 import hybridbn as hb
-from hybridbn.inference.elimination.reference import NamedTable, multiply
 from hybridbn.potentials.cases import Case, Cases
 
 SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).parents[2] / "shared"))
@@ -154,6 +153,8 @@ def random_discrete(rng: np.random.Generator, nodes: int, zeros: bool = True, mo
 
 def joint_table(network: hb.Network) -> tuple[list[str], np.ndarray]:
     """Multiply all tables of a discrete network into one array."""
+    from hybridbn.inference.elimination.reference import NamedTable, multiply  # which earlier versions lack
+
     names = list(network)
     tables = [NamedTable(potential.scope, potential.table) for potential in map(network.potential, names)]
     return names, multiply(tables).sum_to(names).values

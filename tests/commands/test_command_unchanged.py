@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import csv
 import gzip
+import importlib
 import io
 import itertools
 import os
@@ -36,6 +37,16 @@ pytest.importorskip("pyarrow")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.name != "posix", reason="file descriptors and signals of POSIX")]
 
 SCRIPT = os.path.abspath(__file__)
+
+
+def import_command() -> Any:
+    """Return the module of the command, which earlier versions have elsewhere."""
+    try:
+        return importlib.import_module("hybridbn.commands.cli")
+    except ModuleNotFoundError:
+        return importlib.import_module("hybridbn.cli")
+
+
 HEART = ROOT / "examples" / "data" / "heart.csv"
 KILLED_AT = 9  # the opening of a file among the parts at which a run is killed
 
@@ -419,7 +430,7 @@ def _descriptors(folder: Path, standard_input: bytes) -> contextlib.ExitStack:
 
 def run_command(arguments: Sequence[str], folder: Path, standard_input: bytes) -> dict[str, Any]:
     """Run a command in this process and return its exit code and what it said."""
-    from hybridbn.commands.cli import run
+    run = import_command().run
 
     if arguments[:1] == ("kill",):
         return {"killed": run_until_killed(arguments[1:], folder) == -signal.SIGKILL}
@@ -448,7 +459,7 @@ def run_until_killed(arguments: Sequence[str], folder: Path) -> int:
 
 def be_killed(arguments: Sequence[str]) -> None:
     """Run a command that ends in the midst of its parts, as if the power had failed."""
-    from hybridbn.commands.cli import main
+    main = import_command().main
 
     opened = 0
 
