@@ -28,6 +28,7 @@ from hybridbn.fitting.counting import (
     count_occurring,
     encode_configurations,
     joint_counts,
+    list_occurring,
     pair_count_batches,
     refuse_too_many_cells,
     select_complete_rows,
@@ -513,29 +514,26 @@ class RowCounter(Counter):
             (counts,) = self._pass([("count", (unknown,))], unknown)
             self._remember(counts)
             counted |= counts
-        return Counts(
-            {
-                names: self._spread(counted[_distinct(names)], names) if table is None else table
-                for names, table in known.items()
-            }
-        )
+        return Counts({names: counted[names] if table is None else table for names, table in known.items()})
 
     def with_target(self, names: Iterable[str], target: Names) -> Counts:
         """Count all columns where joint codes of them are kept, else those that are not known."""
         chosen = tuple(names)
-        if self._owner is None or all(self._find((*target, name)) is not None for name in chosen):
+        if self._owner is None:
             return super().with_target(chosen, target)
-        tables: Counts
-        (tables,) = self._pass([("with_target", (chosen, target))], [(*target, *chosen)])
+        known = self._find_all([(*target, name) for name in chosen])
+        if known is not None:
+            return known
+        tables: Counts = self._pass([("with_target", (chosen, target))], [(*target, *chosen)])[0]
         self._memory.add_crossed(self.variables, target, tables)
         return tables
 
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count all pairs in one pass."""
         wanted = [(*given, *pair) for pair in itertools.combinations(names, 2)]
-        known = {family: self._find(family) for family in wanted}
-        if all(table is not None for table in known.values()):
-            return Counts({family: table for family, table in known.items() if table is not None})
+        known = self._find_all(wanted)
+        if known is not None:
+            return known
         refuse_too_many_cells(sum(math.prod(self.shape(family)) for family in wanted), self.sizes)
         (counts,) = self._pass([("pairs", (tuple(names), tuple(given)))], wanted)
         self._remember(counts)
@@ -550,8 +548,11 @@ class RowCounter(Counter):
 
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Count the configurations that occur where a table of all would be large."""
-        if self._find(names) is not None or math.prod(self.shape(names)) <= _CELLS_OF_A_NAME:
-            return super().occurring(names)
+        table = self._find(names)
+        if table is None and math.prod(self.shape(names)) <= _CELLS_OF_A_NAME:
+            table = self.joint(names)
+        if table is not None:
+            return list_occurring(table)
         (occurring,) = self._pass([("occurring", (names,))], [names])
         return occurring.keys, occurring.weights
 
@@ -597,31 +598,43 @@ class RowCounter(Counter):
         return self.rows.learn(task, [self.variables[name] for name in names]).results
 
     def _look_up(self, families: Iterable[Names]) -> tuple[dict[Names, Values], list[Names]]:
-        """Return, of different columns, the tables that the rows tell without a pass, and which ones they don't."""
-        distinct = list(dict.fromkeys(map(_distinct, families)))
-        told = self.rows.count_families(distinct, self.variables) if distinct else {}
+        """Return the tables that the rows tell without a pass, and which ones they don't."""
+        listed = list(dict.fromkeys(families))
+        told = self.rows.count_families([names for names in listed if not _repeats(names)], self.variables)
         self._remember(told)
-        return dict(told), [names for names in distinct if names not in told]
+        return dict(told), [names for names in listed if names not in told]
 
     def _remember(self, counts: Mapping[Names, Values]) -> None:
         for names, table in counts.items():
-            self._memory.add_table(tuple(self.variables[name] for name in names), table)
+            if not _repeats(names):
+                self._memory.add_table(tuple(self.variables[name] for name in names), table)
 
     def _find(self, names: Names) -> Values | None:
         """Return a table that is known, or is a margin of one."""
-        distinct = _distinct(names)
-        key = frozenset(distinct)
-        table = self._recall(key, distinct)
+        key = frozenset(names)
+        if _repeats(names):
+            return None
+        table = self._recall(key, names)
         if table is None and self._memory.crossed:
-            table = self._recall_crossed(key, distinct)
+            table = self._recall_crossed(key, names)
         if table is None and key in self._memory.wider:
             wider = self._memory.wider[key]
             (rest,) = wider - key
             # a row that lacks this cell is not in the table, but is in that of the others
             if rest in self.variables and rest not in self.incomplete:
-                joint = self._recall(wider, (*distinct, rest))
+                joint = self._recall(wider, (*names, rest))
                 table = None if joint is None else joint.sum(axis=-1)
-        return None if table is None else self._spread(table, names)
+        return table
+
+    def _find_all(self, families: Iterable[Names]) -> Counts | None:
+        """Return the tables of all families if none is unknown, looking no further than the first that is."""
+        tables = {}
+        for names in families:
+            table = self._find(names)
+            if table is None:
+                return None
+            tables[names] = table
+        return Counts(tables)
 
     def _recall(self, key: frozenset[str], names: Names) -> Values | None:
         variables, table = self._memory.tables.get(key, ((), None))
@@ -648,16 +661,6 @@ class RowCounter(Counter):
                 return False
         return True
 
-    def _spread(self, table: Values, names: Names) -> Values:
-        """Return a table of different columns as one of names that may repeat some, where both cells are the same."""
-        distinct = _distinct(names)
-        if len(distinct) == len(names):
-            return table
-        spread = np.zeros(self.shape(names))
-        places = np.indices(table.shape).reshape(len(distinct), -1)
-        spread[tuple(places[distinct.index(name)] for name in names)] = table.reshape(-1)
-        return spread
-
     def _remember_moments(self, numbers: Names, given: Names, moments: Moments) -> None:
         listed, by = (tuple(self.variables[name] for name in names) for names in (numbers, given))
         self._memory.add_moments(listed, by, self.incomplete.intersection((*numbers, *given)), moments)
@@ -676,8 +679,9 @@ class RowCounter(Counter):
         return None
 
 
-def _distinct(names: Names) -> Names:
-    return tuple(dict.fromkeys(names))
+def _repeats(names: Names) -> bool:
+    """Tell whether a column is named twice, whose counts are not remembered."""
+    return len(set(names)) < len(names)
 
 
 class _JointCodes(NamedTuple):

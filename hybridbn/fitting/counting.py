@@ -49,6 +49,7 @@ __all__ = [
     "effective_size",
     "encode_configurations",
     "joint_counts",
+    "list_occurring",
     "pair_count_batches",
     "pair_counts",
     "refuse_too_many_cells",
@@ -233,9 +234,7 @@ class Counter(ABC):
 
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Return which joint configurations occur, as ascending numbers in mixed radix, and the weight of each."""
-        table = self.joint(names).ravel()
-        keys = np.flatnonzero(table)
-        return keys, table[keys]
+        return list_occurring(self.joint(names))
 
     def prepare(self, families: Iterable[Names], moments: Iterable[tuple[Names, Names]]) -> None:
         """Learn beforehand what `count` and `moments` will be asked for, where each request would take a pass."""
@@ -450,6 +449,19 @@ def pair_count_batches(
         yield pairs
 
 
+def list_occurring(table: Values) -> tuple[Codes, Values]:
+    """Return which configurations of a table occur, as ascending numbers in mixed radix, and the weight of each.
+
+    Examples
+    --------
+    >>> list_occurring(np.array([[0.0, 2.0], [1.0, 0.0]]))
+    (array([1, 2]), array([2., 1.]))
+    """
+    counts = table.ravel()
+    keys = np.flatnonzero(counts)
+    return keys, counts[keys]
+
+
 def count_occurring(configuration: Codes, weights: Values | None, size: int) -> tuple[Codes, Values]:
     """Return which of `size` configurations occur, in ascending order, and the weight of each.
 
@@ -461,9 +473,7 @@ def count_occurring(configuration: Codes, weights: Values | None, size: int) -> 
     if size > _SPARSE * max(len(configuration), 256):
         keys, inverse = np.unique(configuration, return_inverse=True)
         return keys, count_codes(inverse.reshape(-1), weights, len(keys))
-    counts = count_codes(configuration, weights, size)
-    keys = np.flatnonzero(counts)
-    return keys, counts[keys]
+    return list_occurring(count_codes(configuration, weights, size))
 
 
 def select_complete_rows(columns: Sequence[Column], weights: Values | None) -> tuple[list[Column], Values | None]:

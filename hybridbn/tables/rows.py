@@ -55,9 +55,9 @@ class Rows(ABC):
     def variable(self, name: str) -> Variable:
         """Return a column's variable."""
 
-    @abstractmethod
     def is_discrete(self, name: str) -> bool:
         """Return whether a column is discrete."""
+        return isinstance(self.variable(name), Discrete)
 
     @property
     def variables(self) -> tuple[Variable, ...]:

@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NoReturn
 
@@ -36,6 +36,7 @@ from hybridbn.tables.backends.transformed import (
 from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.columnar import is_text
+from hybridbn.tables.formats.pyarrow_checks import import_pyarrow
 from hybridbn.tables.row_numbers import RowSample, hash_numbers
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -59,6 +60,10 @@ class Passes:
     count: CountColumns | None = None
     made: int = 0
     remembered: dict[Any, Any] = field(default_factory=dict)
+
+    def derive(self, **changes: Any) -> Passes:
+        """Return the passes over other rows or columns, of which none has been made."""
+        return replace(self, **{"families": {}, "count": None, "made": 0, "remembered": {}, **changes})
 
     def learn(self, task: Task) -> Any:
         """Make a pass, and return its statistics."""
@@ -84,7 +89,7 @@ class Passes:
 
     def _make_profile_task(self) -> ProfileTask:
         wanted = {*self.names, *([] if self.weights is None else [self.weights])}
-        schema = import_schema([one for one in self.source.schema if one.name in wanted])
+        schema = import_pyarrow().schema([one for one in self.source.schema if one.name in wanted])
         kinds = {name: kind for name, kind in self.kinds.items() if name in wanted}
         if self.weights is not None:
             kinds[self.weights] = "continuous"
@@ -137,13 +142,6 @@ class Passes:
         return table if rows.weights is None else table.with_weights(rows.weights)
 
 
-def import_schema(fields: Sequence[Any]) -> Any:
-    """Return a schema of fields."""
-    import pyarrow
-
-    return pyarrow.schema(fields)
-
-
 class NeedsAllRows(TableError, AttributeError):
     """An attribute of tables in memory that a scan does not have."""
 
@@ -191,10 +189,6 @@ class Scan(Rows):
         if variable is None:
             raise TableError(f"column {name!r} can't be used ({self._unusable()[name]}); leave it out")
         return variable
-
-    def is_discrete(self, name: str) -> bool:
-        """Return whether a column is discrete."""
-        return isinstance(self.variable(name), Discrete)
 
     # -- all rows together ------------------------------------------------------------------------------------------
 
@@ -283,11 +277,8 @@ class Scan(Rows):
         if weights == self.passes.weights:
             return self
         names = tuple(name for name in self.passes.source.schema.names if name != weights and name in self.passes.names)
-        old = self.passes
-        passes = Passes(
-            old.source, old.backend, old.kinds, old.declared, weights, names, old.most_states, old.sample_rows
-        )
-        return Scan(passes, [name for name in self._chosen if name != weights], self._given)
+        chosen = [name for name in self._chosen if name != weights]
+        return Scan(self.passes.derive(weights=weights, names=names), chosen, self._given)
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
@@ -373,13 +364,11 @@ class Scan(Rows):
     def _transform(
         self, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), keep_observed: bool = False
     ) -> Scan:
-        old = self.passes
-        source = TransformedSource(old.source, function, fields, keep_observed)
-        names = tuple(name for name in old.names)
-        passes = Passes(
-            source, old.backend, old.kinds, old.declared, old.weights, names, old.most_states, old.sample_rows
+        return Scan(
+            self.passes.derive(source=TransformedSource(self.passes.source, function, fields, keep_observed)),
+            self._chosen,
+            self._given,
         )
-        return Scan(passes, self._chosen, self._given)
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Scan:
         """Return the rows of positive weight in which a column has a state, given by its code, or any value."""
@@ -427,9 +416,13 @@ class Scan(Rows):
         old, read = self.passes, [self.variable(name) for name in self._chosen]
         source = TransformedSource(old.source, make(BatchReader(read, old.weights), added=added), added)
         names = (*self._chosen, *(one.name for one in variables))
-        kinds = {**old.kinds, **{one.name: "discrete" for one in variables}}
-        declared = old.declared | {one.name for one in variables}
-        passes = Passes(source, old.backend, kinds, declared, added[-1].name, names, old.most_states, old.sample_rows)
+        passes = old.derive(
+            source=source,
+            kinds={**old.kinds, **{one.name: "discrete" for one in variables}},
+            declared=old.declared | {one.name for one in variables},
+            weights=added[-1].name,
+            names=names,
+        )
         return Scan(passes, names, {one.name: one for one in (*read, *variables)})
 
     def batches(self) -> Iterator[Any]:
@@ -474,7 +467,7 @@ class Scan(Rows):
     def _summarize(self, name: str) -> tuple[str, str, str]:
         if self._given.get(name) or self.passes.variables.get(name):
             return super()._summarize(name)
-        return "", f"{self.count_missing(name):,} missing", "can't be used"
+        return "", self._describe_missing(name), "can't be used"
 
 
 @dataclass(frozen=True)
