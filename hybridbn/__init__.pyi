@@ -33,6 +33,7 @@ from hybridbn.inference.counterfactuals import counterfactual as counterfactual
 from hybridbn.inference.evidence import Interval as Interval
 from hybridbn.inference.information import shapley_values as shapley_values
 from hybridbn.inference.interventions import effect as effect
+from hybridbn.jobs import progress as progress
 from hybridbn.learning import Augmented as Augmented
 from hybridbn.learning import augment as augment
 from hybridbn.learning import expectation_maximization as expectation_maximization
@@ -62,7 +63,6 @@ from hybridbn.potentials import Piece as Piece
 from hybridbn.potentials import PointMass as PointMass
 from hybridbn.potentials import Potential as Potential
 from hybridbn.potentials import Softmax as Softmax
-from hybridbn.progress_reports import progress as progress
 from hybridbn.structures.knowledge import Knowledge as Knowledge
 from hybridbn.tables import Table as Table
 from hybridbn.tables.backends.opening import scan as scan

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import networkx as nx
 
-from hybridbn.arguments import list_items
 from hybridbn.errors import NetworkError
-from hybridbn.network_check import (
+from hybridbn.network_description import (
     DirectedGraph,
+    as_line,
+    as_text,
     check_graph_data,
     check_new_names,
     check_new_potential,
@@ -20,12 +21,13 @@ from hybridbn.network_check import (
     describe_cycles,
     describe_stale_names,
     describe_unknown_node,
+    is_arc_text,
     list_graph_data,
+    parse_arcs,
     raise_faults,
     rename_factors,
 )
-from hybridbn.network_summary import as_line, as_text, is_arc_text, parse_arcs
-from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
+from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, list_items, resolve_options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Variable
 

@@ -18,7 +18,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.inference.compilation import Question
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
@@ -30,7 +29,7 @@ from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.sampling import draw
 from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Axes, Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten

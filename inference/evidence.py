@@ -21,11 +21,10 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.network import Network
-from hybridbn.network_check import find_factors
+from hybridbn.network_description import find_factors
 from hybridbn.potentials import PointMass
 from hybridbn.potentials.base import freeze
-from hybridbn.time_patterns import PatternFinder
-from hybridbn.units import count_one_day, is_time_like, unit_of_pattern
+from hybridbn.units import PatternFinder, count_one_day, is_time_like, unit_of_pattern
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 if TYPE_CHECKING:

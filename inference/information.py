@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.axes import legendre
 from hybridbn.inference.compilation import Question, Snapshot, status_of
@@ -22,7 +21,7 @@ from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.queries import find_contradictions, posterior, read_relevant_evidence
 from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials.base import PointCells
 from hybridbn.variables import Discrete, Values
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import list_items
 from hybridbn.errors import TableError, TooWide
 from hybridbn.inference.engines import find_first_engine
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
@@ -19,7 +18,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.relevance import Snapshot, Status, ancestors, find_requisite, status_of
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, list_items
 from hybridbn.variables import Discrete, Values, shorten
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import ImpossibleEvidence, TooWide
 from hybridbn.inference.compilation import Question, Snapshot, problem_of
 from hybridbn.inference.elimination.compilers import choose_order
@@ -30,7 +29,7 @@ from hybridbn.inference.relevance import ancestors
 from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials.base import Axes, Potential
 from hybridbn.variables import Discrete, Values, Variable
 

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError, TooWide
 from hybridbn.inference.compilation import Question
 from hybridbn.inference.elimination.factors import PotentialSource
@@ -27,7 +26,7 @@ from hybridbn.inference.queries import find_contradictions
 from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.solutions import solve
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, check_count
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Discrete, Values

@@ -9,11 +9,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.cross_validation import deal_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
+from hybridbn.options import check_count, make_generator
 from hybridbn.structures.building import Build, builder
 from hybridbn.structures.discriminant import discriminant
 from hybridbn.structures.heldout import ENOUGH_ROWS, BuildAndFamily, Race, describe_candidate, summarize_levels

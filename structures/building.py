@@ -26,7 +26,7 @@ from hybridbn.estimation.available_cases import (
 )
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
-from hybridbn.network_summary import is_arc_text
+from hybridbn.network_description import is_arc_text
 from hybridbn.registry import Registry
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Variable, shorten

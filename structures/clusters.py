@@ -9,12 +9,12 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
+from hybridbn.options import make_generator
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.building import Build, builder, name_hidden_node
 from hybridbn.structures.mixture import FOLDS, STARTS, AssignComponents, Criterion, cluster_rows

@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.jobs import share_passes
+from hybridbn.jobs import advance, share_passes, track, track_items
 from hybridbn.network import Network
-from hybridbn.progress_reports import advance, track, track_items
+from hybridbn.options import check_count
 from hybridbn.structures.building import builder
 from hybridbn.structures.equivalence import direct_what_follows, find_extension
 from hybridbn.structures.hill_climb import SearchOptions, graph_of, is_acyclic, read_limits, search_network

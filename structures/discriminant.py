@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
+from hybridbn.options import make_generator
 from hybridbn.potentials import LinearGaussian
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.building import Built, builder

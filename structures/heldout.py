@@ -17,12 +17,12 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hybridbn.arguments import make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.cross_validation import CLEAR, deal_folds, is_clearly_less
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, GaussianPosterior
+from hybridbn.jobs import track_items
 from hybridbn.network import Network
-from hybridbn.progress_reports import track_items
+from hybridbn.options import make_generator
 from hybridbn.structures.building import Build, Built
 from hybridbn.structures.selective import Loss, crps
 from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_target

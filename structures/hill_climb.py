@@ -14,12 +14,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.jobs import share_passes
+from hybridbn.jobs import advance, share_passes, track
 from hybridbn.network import Network
-from hybridbn.progress_reports import advance, track
+from hybridbn.options import check_count, make_generator
 from hybridbn.structures.building import builder
 from hybridbn.structures.knowledge import Knowledge, Limits, read_arcs, refuse_strangers
 from hybridbn.structures.scores import BIC, FamilyScores, Score

@@ -11,8 +11,8 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import list_items
 from hybridbn.errors import NetworkError
+from hybridbn.options import list_items
 from hybridbn.variables import shorten
 
 __all__ = ["Knowledge", "Limits"]

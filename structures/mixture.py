@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import Role
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
+from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.building import builder, find_unused_name, name_hidden_node

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
@@ -18,6 +17,7 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.growth import TreeNode, leaves
 from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network
+from hybridbn.options import check_count, make_generator
 from hybridbn.structures.building import Built, builder, name_hidden_node
 from hybridbn.structures.heldout import (
     ResidualMixture,

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
+from hybridbn.options import check_count
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, find_maximum_branching, find_maximum_spanning_tree
 from hybridbn.structures.knowledge import Knowledge

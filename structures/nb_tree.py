@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import Role, Statistics, equal_frequency, mdl
 from hybridbn.fitting.counting import Counts, Names
@@ -21,6 +20,7 @@ from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.fitting.trees.growth import Route, TreeNode, leaves, locate_rows
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
+from hybridbn.options import check_count
 from hybridbn.potentials import Case, Cases, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.building import builder, name_hidden_node

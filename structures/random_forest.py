@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
@@ -15,6 +14,7 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_class_forest
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
+from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.building import Built, builder, find_unused_name, name_hidden_node

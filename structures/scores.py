@@ -19,13 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import Fitter, SoftmaxFitter
 from hybridbn.fitting.counting import Counter, Moments
 from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
 from hybridbn.fitting.fitter_choice import counts_suffice, moments_suffice
 from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
+from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.training_data import TrainingData

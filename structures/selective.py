@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import roles
 from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, split_folds
@@ -18,6 +17,7 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
+from hybridbn.options import check_count, make_generator
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, varies
 from hybridbn.structures.training_data import COARSE, TrainingData, fit_network, read_data_with_target

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.arguments import make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import draw_alone, fill_at_random
 from hybridbn.estimation.completion import Completion
@@ -18,7 +17,7 @@ from hybridbn.estimation.em import expectation_maximization, is_exact, log_likel
 from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, make_generator
 from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Table
 from hybridbn.variables import Values

@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("hybridbn", "structures", "inference")
 CORE = "core"
 LAYERS = (
-    {"errors", "formatting", "jobs", "progress_reports", "registry", "secrets", "time_patterns", "units"},
-    {"variables", "options", "arguments"},
+    {"errors", "formatting", "jobs", "registry", "units"},
+    {"variables", "options"},
     {"tables", "table", "potentials"},
-    {"fitting", "network", "network_check", "network_summary"},
+    {"fitting", "network", "network_description"},
     {"inference"},
     {"estimation"},
     {"structures"},

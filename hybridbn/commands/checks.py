@@ -10,7 +10,7 @@ from hybridbn.commands.model_options import read_model
 from hybridbn.commands.table_input import TableRequest, describe_remarks, forward_warnings, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
 from hybridbn.formatting import format_number
-from hybridbn.network_summary import as_line
+from hybridbn.network_description import as_line
 from hybridbn.tables.columns import describe_look_alikes
 from hybridbn.variables import shorten
 

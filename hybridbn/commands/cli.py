@@ -23,8 +23,7 @@ from hybridbn.commands.terminal import (
     say,
 )
 from hybridbn.commands.verb import CommandParser, make_parser, parse_words
-from hybridbn.errors import HybridBNError
-from hybridbn.secrets import mask_secrets
+from hybridbn.errors import HybridBNError, mask_secrets
 
 __all__ = ["main", "parser", "run"]
 

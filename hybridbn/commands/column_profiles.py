@@ -22,8 +22,7 @@ from hybridbn.tables.cells import Cells, UnsupportedType, state_kind, warn_of_am
 from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource
 from hybridbn.tables.formats.typed_columns import DeclaredKind, type_texts
 from hybridbn.tables.row_numbers import RowSample
-from hybridbn.time_patterns import PatternFinder
-from hybridbn.units import Unit, coarsest_step, unit_of_pattern
+from hybridbn.units import PatternFinder, Unit, coarsest_step, unit_of_pattern
 from hybridbn.variables import shorten
 
 __all__ = ["ColumnProfile", "TableProfile", "find_units", "profile_table"]

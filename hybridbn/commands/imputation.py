@@ -32,11 +32,11 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.holes import seed_of
 from hybridbn.exchange.hbn import load_network, save
 from hybridbn.fitting.fitter_choice import check_spec
+from hybridbn.jobs import track
 from hybridbn.learning.imputation.data_augmentation import Filler, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Model, has_metadata, read_columns
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions
-from hybridbn.progress_reports import track
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.formats.base import Fills, Kinds, TableBlock, name_file_in_errors

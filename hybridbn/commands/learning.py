@@ -20,7 +20,7 @@ from hybridbn.errors import TableError
 from hybridbn.exchange import write_network
 from hybridbn.fitting.counters import count_columns
 from hybridbn.network import Network
-from hybridbn.network_summary import as_line
+from hybridbn.network_description import as_line
 from hybridbn.structures.building import Build
 from hybridbn.tables.formats.base import name_file_in_errors
 from hybridbn.tables.frames.frame import describe_left_alone

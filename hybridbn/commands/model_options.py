@@ -10,7 +10,7 @@ from hybridbn.commands.locations import UsageFault, refuse_replacement
 from hybridbn.errors import FormatError, TableError
 from hybridbn.exchange import is_network, network_suffixes, read_network
 from hybridbn.network import Network
-from hybridbn.network_check import find_similar_names
+from hybridbn.network_description import find_similar_names
 from hybridbn.variables import Continuous, Variable, shorten
 
 if TYPE_CHECKING:

@@ -37,9 +37,9 @@ from hybridbn.commands.workspace import RunMismatch, lock_output
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.engines.leaves import allow_draws
 from hybridbn.inference.posteriors import DiscretePosterior
+from hybridbn.jobs import track
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.progress_reports import track
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.formats.base import TableBlock, TableSource, cell_values, fields_of, name_file_in_errors, names

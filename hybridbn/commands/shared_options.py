@@ -337,7 +337,7 @@ def _parse_end(text: str) -> float | str | None:
     try:
         return float(text)
     except ValueError:
-        from hybridbn.time_patterns import PatternFinder
+        from hybridbn.units import PatternFinder
 
         if PatternFinder().add([text]):
             return text

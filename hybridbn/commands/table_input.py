@@ -18,8 +18,8 @@ from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profi
 from hybridbn.commands.locations import Location, UsageFault, locate, open_source
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
-from hybridbn.network_check import find_similar_names
-from hybridbn.progress_reports import track
+from hybridbn.jobs import track
+from hybridbn.network_description import find_similar_names
 from hybridbn.tables.formats.base import Kinds, TableSource, name_file_in_errors
 from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.tables.frames.frame import describe_left_alone

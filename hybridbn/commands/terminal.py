@@ -10,8 +10,8 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 
-from hybridbn.progress_reports import ProgressLine, progress
-from hybridbn.secrets import mask_secrets
+from hybridbn.errors import mask_secrets
+from hybridbn.jobs import ProgressLine, progress
 
 __all__ = [
     "NotShown",

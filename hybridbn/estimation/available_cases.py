@@ -21,8 +21,7 @@ from hybridbn.fitting.base import prepare_families
 from hybridbn.fitting.fitter_choice import Potentials, spec_of
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.network import Network
-from hybridbn.network_check import describe_cycles, describe_stale_names
-from hybridbn.network_summary import is_arc_text
+from hybridbn.network_description import describe_cycles, describe_stale_names, is_arc_text
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows

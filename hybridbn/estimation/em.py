@@ -10,7 +10,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError, warn_user
 from hybridbn.estimation.available_cases import (
     fill_at_random,
@@ -29,7 +28,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_
 from hybridbn.inference.solutions import impossible_evidence
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, make_generator
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, Variable, shorten

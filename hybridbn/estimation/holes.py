@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.jobs import advance, track
 from hybridbn.network import Network
-from hybridbn.progress_reports import advance, track
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.row_numbers import STEP, mix_bits
 from hybridbn.variables import Codes, Discrete, Values

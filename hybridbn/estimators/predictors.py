@@ -14,7 +14,6 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import check_is_fitted
 
-from hybridbn.arguments import check_level
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimators.base import HybridEstimator, Stream, share_fit
 from hybridbn.estimators.inputs import (
@@ -34,6 +33,7 @@ from hybridbn.learning.boosting import boost
 from hybridbn.learning.ensemble import Ensemble
 from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
+from hybridbn.options import check_level
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.heldout import calibrate_intervals, select_usable, widen_level
 from hybridbn.tables import Rows, Table

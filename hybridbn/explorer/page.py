@@ -23,7 +23,7 @@ from hybridbn.explorer.cases import LEVELS, Case, read_case, summarize, tabulate
 from hybridbn.explorer.responder import OPTIONS, Responder
 from hybridbn.inference.elimination.ordering import find_order, make_junction_tree
 from hybridbn.inference.posteriors import DiscretePosterior
-from hybridbn.progress_reports import track
+from hybridbn.jobs import track
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["PAGE_STYLE", "make_page", "make_server_page", "read_module"]

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hybridbn.arguments import check_count
 from hybridbn.fitting.base import Fitter, RowStatistics, split_by_kind
 from hybridbn.fitting.gaussian import GaussianFitter
+from hybridbn.options import check_count
 from hybridbn.potentials import LinearGaussianMixture
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Values, Variable

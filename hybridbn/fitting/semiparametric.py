@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, RowStatistics, refuse_empty
 from hybridbn.fitting.cross_validation import deal_folds, score_held_out, split_folds
 from hybridbn.fitting.fitter_choice import Spec, check_spec, fitter_of
 from hybridbn.fitting.gaussian_mixture import LinearGaussianMixtureFitter
 from hybridbn.fitting.kernel import KernelFitter
+from hybridbn.options import check_count
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Variable
 

@@ -9,7 +9,6 @@ from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import draw_alone, fill_at_random
 from hybridbn.estimation.completion import Completion
@@ -18,7 +17,7 @@ from hybridbn.estimation.holes import RowLevels, alternate
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
-from hybridbn.options import Options, PrecisionKeywords, resolve_options
+from hybridbn.options import Options, PrecisionKeywords, check_count, make_generator, resolve_options
 from hybridbn.structures.building import Build
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed, shorten

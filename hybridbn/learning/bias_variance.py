@@ -9,11 +9,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import TableError
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.jobs import check_jobs, run_in_processes
-from hybridbn.progress_reports import track_items
+from hybridbn.jobs import check_jobs, run_in_processes, track_items
+from hybridbn.options import check_count, make_generator
 from hybridbn.variables import Codes, Values
 
 __all__ = ["BiasVariance", "bias_variance"]

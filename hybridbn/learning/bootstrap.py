@@ -11,13 +11,12 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import fit
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.jobs import run_in_executor
+from hybridbn.jobs import run_in_executor, track
 from hybridbn.network import Network
-from hybridbn.progress_reports import track
+from hybridbn.options import check_count, make_generator
 from hybridbn.structures import Knowledge
 from hybridbn.structures.building import Build
 from hybridbn.structures.equivalence import find_essential_graph, matrix_of

@@ -19,7 +19,7 @@ from hybridbn.formatting import format_number, format_probability, format_value,
 from hybridbn.inference.information import Explanation
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.network import Network
-from hybridbn.network_summary import as_html, as_line
+from hybridbn.network_description import as_html, as_line
 from hybridbn.options import Options
 from hybridbn.pictures.chart import Axis, Chart, Rectangles
 from hybridbn.pictures.evidence import chart_explanation

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from scipy.special import bdtrik
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.formatting import (
     choose_ticks,
@@ -25,6 +24,7 @@ from hybridbn.inference.queries import posterior
 from hybridbn.learning.augmentation import Augmented, History
 from hybridbn.learning.ensemble import Ensemble, weights_of_evidence
 from hybridbn.network import Network
+from hybridbn.options import check_count
 from hybridbn.pictures.chart import LETTER, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text, check_kind
 from hybridbn.pictures.evidence import write_weight
 from hybridbn.pictures.posteriors import PROBABILITY

@@ -9,7 +9,6 @@ from typing import Any
 import networkx as nx
 import numpy as np
 
-from hybridbn.arguments import check_count
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.formatting import format_probability, format_range, format_value, shorten_text
 from hybridbn.inference.evidence import EvidenceReader, find_point_masses
@@ -17,9 +16,8 @@ from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.inference.relevance import status_of
 from hybridbn.network import Network
-from hybridbn.network_check import describe_cycles, describe_unknown_node
-from hybridbn.network_summary import as_line
-from hybridbn.options import Options
+from hybridbn.network_description import as_line, describe_cycles, describe_unknown_node
+from hybridbn.options import Options, check_count
 from hybridbn.pictures.chart import (
     LETTER,
     Area,

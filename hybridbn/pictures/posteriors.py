@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hybridbn.arguments import list_items
 from hybridbn.errors import TableError
 from hybridbn.formatting import format_number, format_probability, format_value, shorten_text
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior, Posterior
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
+from hybridbn.options import list_items
 from hybridbn.pictures.chart import (
     SERIES,
     Area,

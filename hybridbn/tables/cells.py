@@ -17,8 +17,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.time_patterns import PatternFinder, parse, parse_all
-from hybridbn.units import DAY, Unit, UnitKind, count_days, count_one_day, is_time_like, unit_of_pattern
+from hybridbn.units import (
+    DAY,
+    PatternFinder,
+    Unit,
+    UnitKind,
+    count_days,
+    count_one_day,
+    is_time_like,
+    parse,
+    parse_all,
+    unit_of_pattern,
+)
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
 
 __all__ = [

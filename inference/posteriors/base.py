@@ -13,8 +13,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hybridbn.arguments import as_numbers, check_count, make_generator
 from hybridbn.errors import TableError
+from hybridbn.options import as_numbers, check_count, make_generator
 from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = ["DiscretePosterior", "Posterior"]

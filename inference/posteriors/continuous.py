@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hybridbn.arguments import as_numbers, check_level
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import legendre
 from hybridbn.inference.posteriors.base import Posterior
+from hybridbn.options import as_numbers, check_level
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Values
 

@@ -8,7 +8,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import check_count, make_generator
 from hybridbn.errors import TableError
 from hybridbn.inference.compilation import Problem, Question, Snapshot
 from hybridbn.inference.engines import Solution
@@ -17,7 +16,7 @@ from hybridbn.inference.queries import check_targets, find_contradictions, log_e
 from hybridbn.inference.sampling import draw_jointly
 from hybridbn.inference.solutions import Answer, Collector, TableCollector, node_axis_of, posterior_of, solve
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, check_count, make_generator
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 

@@ -12,7 +12,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.commands.cli import run
 from hybridbn.commands.terminal import escape_controls
-from hybridbn.secrets import mask_secrets
+from hybridbn.errors import mask_secrets
 
 ROOT = Path(__file__).resolve().parents[2]
 SECRET = "Hunter2x"

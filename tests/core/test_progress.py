@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.progress_reports import ProgressLine, Task, progress_if, track, track_items
+from hybridbn.jobs import ProgressLine, Task, progress_if, track, track_items
 from hybridbn.structures import automatic, hill_climb, naive_bayes, tan
 
 DATA = {"x": [0, 1, 1, 0] * 9, "c": ["a", "b", "a", "a"] * 9}

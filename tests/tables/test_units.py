@@ -16,8 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.time_patterns import PatternFinder, pattern_from_java, pattern_to_java
-from hybridbn.units import DAY, Unit, coarsest_step, unit_of_pattern
+from hybridbn.tables.formats.arff import pattern_from_java, pattern_to_java
+from hybridbn.units import DAY, PatternFinder, Unit, coarsest_step, unit_of_pattern
 
 DATES = (
     "%Y-%m-%d",

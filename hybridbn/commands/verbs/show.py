@@ -47,7 +47,7 @@ known: the probabilities of states, and the mean, the standard deviation and an 
         from hybridbn.commands.model_options import read_model
         from hybridbn.commands.table_input import forward_warnings
         from hybridbn.errors import TooWide
-        from hybridbn.network_summary import as_text
+        from hybridbn.network_description import as_text
 
         form, level = choose_form(options.form), options.level
         with forward_warnings(terminal):

@@ -10,19 +10,18 @@ from typing import Any, Literal, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import make_generator
 from hybridbn.errors import TableError
 from hybridbn.fitting import MultinomialFitter, Role, fitter_of, roles
 from hybridbn.fitting.counters import RowCounter, count_columns
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
+from hybridbn.jobs import progress_if, track
 from hybridbn.learning.boosting.counts import CountedLearner
 from hybridbn.learning.boosting.rounds import BoostingRun, EarlyStopping, Round
 from hybridbn.learning.boosting.sample_weights import SampleWeights
 from hybridbn.learning.boosting.weak_learners import BuiltLearner, WeakLearner, run_rounds
 from hybridbn.learning.ensemble import ClassScorer, Ensemble, vote_scores
 from hybridbn.network import Network
-from hybridbn.options import Options, PrecisionKeywords, resolve_options
-from hybridbn.progress_reports import progress_if, track
+from hybridbn.options import Options, PrecisionKeywords, make_generator, resolve_options
 from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Discrete, Values, shorten

@@ -38,7 +38,7 @@ from hybridbn.estimation.holes import (
 )
 from hybridbn.fitting import MEstimate, MultinomialFitter
 from hybridbn.fitting.fitter_choice import Potentials, check_spec
-from hybridbn.jobs import use_jobs
+from hybridbn.jobs import advance, track, use_jobs
 from hybridbn.learning.imputation.columns import Bounds, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs
 from hybridbn.learning.imputation.model import (
@@ -54,7 +54,6 @@ from hybridbn.learning.imputation.predictive_mean_matching import LearnedMatchin
 from hybridbn.learning.imputation.rules import Rules, find_rules
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options
-from hybridbn.progress_reports import advance, track
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.tables.frames.frame import Frame, open_frame

@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hybridbn.errors import TableError
-from hybridbn.progress_reports import track
+from hybridbn.jobs import track
 from hybridbn.registry import Registered, Registry
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.units import Unit

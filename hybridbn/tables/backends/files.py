@@ -13,8 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from hybridbn.errors import FormatError, TableError
-from hybridbn.secrets import mask_secrets
+from hybridbn.errors import FormatError, TableError, mask_secrets
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from hybridbn.arguments import list_items
 from hybridbn.errors import TableError
+from hybridbn.options import list_items
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, find_backend
 from hybridbn.tables.backends.databases import open_database

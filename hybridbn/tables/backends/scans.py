@@ -17,8 +17,8 @@ from typing import Any, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import list_items
 from hybridbn.errors import TableError, warn_user
+from hybridbn.options import list_items
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import FILE_BITS, Backend, Batch, Source, Task
 from hybridbn.tables.backends.batches import REST, BatchReader

@@ -31,9 +31,8 @@ from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
 
-from hybridbn.arguments import list_items
-from hybridbn.errors import FormatError, TableError
-from hybridbn.secrets import hide_secrets, mask_secrets
+from hybridbn.errors import FormatError, TableError, hide_secrets, mask_secrets
+from hybridbn.options import list_items
 from hybridbn.tables import Table
 from hybridbn.tables.formats.base import FileFormat, name_file_in_errors, suffixes
 from hybridbn.tables.formats.database_base import OutputExists, database_of

@@ -35,11 +35,10 @@ from hybridbn.tables.formats.text_blocks import (
     shift_lines_in_errors,
 )
 from hybridbn.tables.formats.typed_columns import NUMBER, ReadColumns, WantedColumns, name_lines_for_rows, type_texts
-from hybridbn.time_patterns import pattern_from_java, pattern_to_java
 from hybridbn.units import Unit, unit_of_pattern
 from hybridbn.variables import shorten
 
-__all__ = ["Arff"]
+__all__ = ["Arff", "pattern_from_java", "pattern_to_java"]
 
 _NOTE = "% hybridbn: "
 """Starts the comment that keeps the types of states that are not text."""
@@ -51,6 +50,28 @@ _SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|[^,'\"{{}}]*?)\s*(,|\Z)")
 """Values in a dense row, in one with tabs, and in a sparse one: each with the sign behind it."""
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "u": "\x1e"}
 _NUMERIC = ("numeric", "real", "integer")
+_LETTERS = {
+    "yyyy": "%Y",
+    "yy": "%y",
+    "MMMM": "%B",
+    "MMM": "%b",
+    "MM": "%m",
+    "M": "%-m",
+    "dd": "%d",
+    "d": "%-d",
+    "HH": "%H",
+    "H": "%-H",
+    "hh": "%I",
+    "h": "%-I",
+    "mm": "%M",
+    "ss": "%S",
+    "SSS": "%3f",
+    "a": "%p",
+    "Z": "%z",
+    "XXX": "%:z",
+}
+"""The letters of dates in Java, in which other programs declare them, and the directives of Python."""
+_LETTER = re.compile(r"'((?:[^']|'')*)'|([A-Za-z])\2*")
 
 
 @dataclass(frozen=True)
@@ -572,3 +593,38 @@ def _quote_word(text: str) -> str:
         raise FormatError(f"the text {text!r} holds a NUL character, which no ARFF file can")
     back = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\r": "\\r", "\t": "\\t", "\x1e": "\\u001E"}
     return "'" + "".join(back.get(sign, sign) for sign in text) + "'"
+
+
+def pattern_from_java(form: str) -> str:
+    """Return the pattern that a date format of Java stands for; raise `ValueError` where it has letters without one.
+
+    Examples
+    --------
+    >>> pattern_from_java("yyyy-MM-dd'T'HH:mm")
+    '%Y-%m-%dT%H:%M'
+    """
+
+    def translate(match: re.Match[str]) -> str:
+        if match[2] is None:
+            return match[1].replace("''", "'") or "'"
+        if match[0] not in _LETTERS:
+            raise ValueError(f"the letters {match[0]!r} of the date format {form!r} are none of {', '.join(_LETTERS)}")
+        return _LETTERS[match[0]]
+
+    return _LETTER.sub(translate, form)
+
+
+def pattern_to_java(pattern: str) -> str | None:
+    """Return the date format of Java that stands for a pattern; None where there is none.
+
+    Examples
+    --------
+    >>> pattern_to_java("%d.%m.%Y"), pattern_to_java("%D days")
+    ('dd.MM.yyyy', None)
+    """
+    directives = {directive: letters for letters, directive in _LETTERS.items()}
+    parts = re.split(r"(%-?[YymdHIMSDT]|%[bBpzZ]|%[0-9]f|%:z)", pattern)
+    literals = [re.sub(r"[A-Za-z']+", lambda match: "'" + match[0].replace("'", "''") + "'", part) for part in parts]
+    if any("%" in part and part not in directives for part in parts):
+        return None
+    return "".join(directives.get(part, literal) for part, literal in zip(parts, literals, strict=True))

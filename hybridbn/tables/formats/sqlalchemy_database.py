@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import unquote
 
-from hybridbn.errors import FormatError, HybridBNError, TableError
-from hybridbn.secrets import mask_secrets
+from hybridbn.errors import FormatError, HybridBNError, TableError, mask_secrets
 from hybridbn.tables.cells import integer_limits
 from hybridbn.tables.formats.base import DatabaseType, Field
 from hybridbn.tables.formats.database_base import (

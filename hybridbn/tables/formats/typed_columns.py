@@ -23,8 +23,7 @@ from hybridbn.tables.cells import (
 )
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.tables.frames.arrow import decode_dictionary
-from hybridbn.time_patterns import PatternFinder
-from hybridbn.units import Unit, unit_of_pattern
+from hybridbn.units import PatternFinder, Unit, unit_of_pattern
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
 __all__ = [

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.arguments import list_items
 from hybridbn.errors import TableError
+from hybridbn.options import list_items
 from hybridbn.registry import Registered, Registry
 from hybridbn.tables.cells import freeze_array
 from hybridbn.tables.columns import Column
