@@ -65,8 +65,8 @@ from hybridbn.potentials import Potential as Potential
 from hybridbn.potentials import Softmax as Softmax
 from hybridbn.structures.knowledge import Knowledge as Knowledge
 from hybridbn.tables import Table as Table
-from hybridbn.tables.backends.opening import scan as scan
 from hybridbn.tables.backends.scans import Scan as Scan
+from hybridbn.tables.backends.sources import scan as scan
 from hybridbn.tables.formats import read_table as read_table
 from hybridbn.tables.formats import write_table as write_table
 from hybridbn.units import Unit as Unit

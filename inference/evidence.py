@@ -28,8 +28,7 @@ from hybridbn.units import PatternFinder, count_one_day, is_time_like, unit_of_p
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.tables.columns import Column
-    from hybridbn.tables.frames.frame import Frame
+    from hybridbn.tables.columns import Column, Frame
 
 __all__ = [
     "CellEvidence",
@@ -487,8 +486,7 @@ class EvidenceReader:
             self._case = _read_case(network, evidence or {}, self._targets)
             self._read.update(self._case.findings)
         else:
-            from hybridbn.tables.columns import read_as_variable
-            from hybridbn.tables.frames.frame import open_frame
+            from hybridbn.tables.columns import open_frame, read_as_variable
 
             frame = open_frame(evidence)
             self._frame, self.rows = frame.without_columns(), frame.rows
@@ -539,7 +537,7 @@ class EvidenceReader:
             How many rows there are for each row of the evidence; without it one, and the index is that of the evidence.
         """
         from hybridbn.tables import Table
-        from hybridbn.tables.frames.frame import Frame
+        from hybridbn.tables.columns import Frame
 
         frame = self._frame or Frame("pandas", {}, 1)
         rows, index = (self.rows, frame.index) if each is None else (self.rows * each, None)

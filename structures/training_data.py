@@ -21,7 +21,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
-from hybridbn.tables.frames.frame import describe_left_alone
+from hybridbn.tables.columns import describe_left_alone
 from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
 
 __all__ = [

@@ -35,9 +35,8 @@ from scipy.optimize import nnls
 
 import hybridbn as hb
 from hybridbn.structures import tan
-from hybridbn.tables.backends.base import BATCH_ROWS, Fragment, Source, Task, merge
-from hybridbn.tables.backends.local import Local
-from hybridbn.tables.backends.processes import Processes
+from hybridbn.tables.backends.base import BATCH_ROWS, Fragment, Local, Source, Task, merge
+from hybridbn.tables.backends.workers import Processes
 
 FAN_IN = 16
 """So many statistics are merged at a time in a tree."""

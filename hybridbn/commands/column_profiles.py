@@ -21,7 +21,7 @@ from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, UnsupportedType, state_kind, warn_of_ambiguity
 from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource
 from hybridbn.tables.formats.typed_columns import DeclaredKind, type_texts
-from hybridbn.tables.row_numbers import RowSample
+from hybridbn.tables.rows import RowSample
 from hybridbn.units import PatternFinder, Unit, coarsest_step, unit_of_pattern
 from hybridbn.variables import shorten
 

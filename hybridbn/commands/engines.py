@@ -19,8 +19,7 @@ from hybridbn.commands.table_input import (
 from hybridbn.errors import TableError
 from hybridbn.learning.imputation.columns import describe_identifier
 from hybridbn.tables.backends import Backend, Scan, scan
-from hybridbn.tables.backends.batches import REST
-from hybridbn.tables.backends.local import Local
+from hybridbn.tables.cells import REST
 from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.variables import Discrete, shorten
 
@@ -51,12 +50,12 @@ def share_blocks(
 
     Examples
     --------
-    >>> list(share_blocks(Local(), len, [(1, "a"), (2, "bc")]))
+    >>> list(share_blocks(Backend.registry["local"](), len, [(1, "a"), (2, "bc")]))
     [(1, 1), (2, 2)]
     """
     here, there = tee(blocks)
     run: Any = engine.map  # of anything that can be sent, as of fragments, and few of them at a time
-    results = run(function if isinstance(engine, Local) else PackedFunction(function), (sent for _, sent in there))
+    results = run(function if engine.in_process else PackedFunction(function), (sent for _, sent in there))
     for (kept, _), result in zip(here, results, strict=True):
         yield kept, result
 

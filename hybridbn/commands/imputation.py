@@ -39,9 +39,9 @@ from hybridbn.network import Network
 from hybridbn.options import ImputationOptions
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
+from hybridbn.tables.columns import open_frame
 from hybridbn.tables.formats.base import Fills, Kinds, TableBlock, name_file_in_errors
 from hybridbn.tables.formats.files import remove_unfinished, resolve_links, write_atomically
-from hybridbn.tables.frames.frame import open_frame
 from hybridbn.variables import shorten
 
 __all__ = ["complete"]

@@ -22,8 +22,8 @@ from hybridbn.fitting.counters import count_columns
 from hybridbn.network import Network
 from hybridbn.network_description import as_line
 from hybridbn.structures.building import Build
+from hybridbn.tables.columns import describe_left_alone
 from hybridbn.tables.formats.base import name_file_in_errors
-from hybridbn.tables.frames.frame import describe_left_alone
 
 __all__ = ["learn_model"]
 

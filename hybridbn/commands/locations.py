@@ -22,8 +22,7 @@ from hybridbn.errors import FormatError
 from hybridbn.tables.formats import WEB, describe_location, suffix_of
 from hybridbn.tables.formats.base import FileFormat, TableSource, names, suffixes
 from hybridbn.tables.formats.database_base import Database, OutputExists, database_of
-from hybridbn.tables.formats.files import check_encoding, is_packed, resolve_links
-from hybridbn.tables.formats.text_blocks import report_damaged_gzip
+from hybridbn.tables.formats.files import check_encoding, is_packed, report_damaged_gzip, resolve_links
 
 __all__ = [
     "Location",

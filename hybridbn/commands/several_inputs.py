@@ -117,12 +117,9 @@ def seed_of_file(seed: int, name: str) -> int:
 @contextmanager
 def _copy_with_duckdb(request: Request) -> Iterator[Request]:
     """Let DuckDB write the rows of a query or of files that it reads into a file."""
-    from hybridbn.tables.backends.duckdb import DuckDB
+    from hybridbn.commands.engines import open_engine
 
-    engine = DuckDB()
-    with engine.connection as connection, tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
-        if request.workers is not None:
-            connection.execute(f"SET threads = {request.workers}")
+    with open_engine(request) as engine, tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
         opened: Any = engine.open(request.input)
         if opened is None:
             raise UsageFault(f"{request.input}: --backend duckdb takes a query or Parquet files; leave it out")

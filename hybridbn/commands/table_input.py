@@ -20,9 +20,9 @@ from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
 from hybridbn.network_description import find_similar_names
+from hybridbn.tables.columns import describe_left_alone
 from hybridbn.tables.formats.base import Kinds, TableSource, name_file_in_errors
 from hybridbn.tables.formats.delimited import MISSING
-from hybridbn.tables.frames.frame import describe_left_alone
 from hybridbn.variables import Variable, shorten
 
 __all__ = [

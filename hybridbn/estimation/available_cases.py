@@ -25,7 +25,7 @@ from hybridbn.network_description import describe_cycles, describe_stale_names, 
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
-from hybridbn.tables.frames.frame import describe_left_alone, open_frame
+from hybridbn.tables.columns import describe_left_alone, open_frame
 from hybridbn.variables import Discrete, Variable, shorten
 
 __all__ = [

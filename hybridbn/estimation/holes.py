@@ -21,7 +21,7 @@ from hybridbn.errors import TableError
 from hybridbn.jobs import advance, track
 from hybridbn.network import Network
 from hybridbn.tables import Rows, Table
-from hybridbn.tables.row_numbers import STEP, mix_bits
+from hybridbn.tables.rows import STEP, mix_bits
 from hybridbn.variables import Codes, Discrete, Values
 
 __all__ = [

@@ -40,7 +40,7 @@ from hybridbn.structures.building import Build
 from hybridbn.structures.naive_bayes import naive_bayes
 from hybridbn.structures.training_data import CollectStatistics
 from hybridbn.tables import Rows, Table, read_rows
-from hybridbn.tables.frames.frame import describe_left_alone
+from hybridbn.tables.columns import describe_left_alone
 from hybridbn.variables import Values, Variable, shorten
 
 __all__ = ["Builder", "HybridEstimator", "Stream", "share_fit"]

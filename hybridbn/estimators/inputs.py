@@ -19,7 +19,7 @@ from hybridbn.errors import TableError, warn_user
 from hybridbn.structures.building import find_unused_name
 from hybridbn.tables import Rows, Table, read_usable_frame
 from hybridbn.tables.cells import state_kind
-from hybridbn.tables.frames.frame import Frame, check_column_names, frame_adapter, open_frame
+from hybridbn.tables.columns import Frame, check_column_names, frame_adapter, open_frame
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [

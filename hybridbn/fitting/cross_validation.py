@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import HybridBNError
-from hybridbn.tables.row_numbers import hash_numbers
+from hybridbn.tables.rows import hash_numbers
 from hybridbn.variables import Codes, Values, Variable, find_observed
 
 if TYPE_CHECKING:

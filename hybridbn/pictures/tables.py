@@ -11,7 +11,7 @@ from hybridbn.errors import TableError
 from hybridbn.formatting import choose_ticks, format_share, format_value, shorten_text
 from hybridbn.pictures.chart import LETTER, SMALL, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text
 from hybridbn.tables import Table
-from hybridbn.tables.frames.frame import open_frame
+from hybridbn.tables.columns import open_frame
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Values
 

@@ -32,6 +32,7 @@ from hybridbn.units import (
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
 
 __all__ = [
+    "REST",
     "Cells",
     "Kind",
     "PlainValues",
@@ -60,6 +61,8 @@ __all__ = [
 
 Kind: TypeAlias = Literal["discrete", "continuous"]
 
+REST = "(other)"
+"""The state that stands for all rare ones of a column that has too many."""
 EXACT_INTEGERS = 2.0**53
 """Floats represent all integers below this one exactly, and round larger ones."""
 

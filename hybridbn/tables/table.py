@@ -16,19 +16,21 @@ from hybridbn.tables.cells import Cells, Kind, freeze_array, recode_cells
 from hybridbn.tables.columns import (
     Column,
     ColumnSource,
+    Frame,
+    FrameAdapter,
     check_states,
+    check_weights,
     list_states,
+    open_frame,
     read_as_variable,
     read_column,
     read_usable_columns,
     warn_of_look_alikes,
 )
-from hybridbn.tables.frames.frame import Frame, check_weights, open_frame
-from hybridbn.tables.row_numbers import hash_numbers
-from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, find_rows
+from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, find_rows, hash_numbers
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["Table", "read_rows", "read_usable_frame"]
+__all__ = ["Table", "TableFrames", "read_rows", "read_usable_frame"]
 
 Unknown = Literal["error", "missing"]
 
@@ -706,3 +708,32 @@ def _check_variables(variables: Iterable[Variable], kinds: Mapping[str, Kind]) -
     if kinds:
         raise TableError("give variables, or discrete and continuous, not both: the variables say which is which")
     return listed
+
+
+# -- as a frame --------------------------------------------------------------------------------------------------------
+
+
+class TableFrames(FrameAdapter):
+    """Tables."""
+
+    kind = "table"
+
+    def owns(self, data: Any) -> bool:
+        """Return whether an object is a table or a scan."""
+        return isinstance(data, Rows)
+
+    def open(self, data: Any) -> Frame:
+        """Return a table's columns; refuse a scan."""
+        if not isinstance(data, Table):
+            raise TableError("the rows of a scan are read in passes; scan.sample(n) is a table of some of them")
+        return Frame(self.kind, data._columns, len(data), data=data)
+
+    def build(self, columns: Sequence[Column], like: Frame) -> Any:
+        """Return a new table of columns."""
+        return Table._of(columns, Frame("dict", {}, like.rows), None)
+
+    def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
+        """Return a copy of a table with some columns replaced and others added."""
+        table: Table = frame.data
+        new = {name: read_column(name, values) for name, values in added.items()}
+        return Table._of({**table._columns, **columns, **new}.values(), table._frame, table._weights)

@@ -12,7 +12,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
-from hybridbn.tables.backends import processes
+from hybridbn.tables.backends import workers
 
 pytest.importorskip("pyarrow")
 
@@ -79,7 +79,7 @@ def test_rows_are_the_same_whoever_computes(command: str, form: str, monkeypatch
     do(command)
     known = Path(f"out.{form}").read_bytes()
     # all but the processes: what is sent is packed, sent ahead, and answered in order
-    monkeypatch.setattr(processes, "open_pool", lambda workers: ThreadPoolExecutor(workers))
+    monkeypatch.setattr(workers, "open_pool", lambda workers: ThreadPoolExecutor(workers))
     do(f"{command} --workers 2")
     assert Path(f"out.{form}").read_bytes() == known
 

@@ -23,10 +23,9 @@ from hybridbn.inference.engines import Engine, list_engines
 from hybridbn.registry import Registry
 from hybridbn.structures.building import BUILDERS
 from hybridbn.tables.backends.base import Backend
-from hybridbn.tables.columns import ColumnAdapter
+from hybridbn.tables.columns import ColumnAdapter, FrameAdapter
 from hybridbn.tables.formats.base import FileFormat
 from hybridbn.tables.formats.database_base import Database
-from hybridbn.tables.frames.frame import FrameAdapter
 
 REGISTRIES: dict[str, Registry[Any]] = {
     "family": hb.Potential.families,

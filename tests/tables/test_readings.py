@@ -25,7 +25,7 @@ import hybridbn as hb
 from hybridbn.commands.cli import run
 from hybridbn.commands.table_input import TableRequest, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
-from hybridbn.tables.backends import files
+from hybridbn.tables.backends import sources
 
 pa = pytest.importorskip("pyarrow")
 csv = pytest.importorskip("pyarrow.csv")
@@ -279,7 +279,7 @@ def read_in_small_batches() -> Iterator[None]:
     """Let scans read a few rows or bytes at a time."""
     make_options = csv.ReadOptions
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files.FileFragment.batches, "__defaults__", (7,))
+        patch.setattr(sources.FileFragment.batches, "__defaults__", (7,))
         patch.setattr(csv, "ReadOptions", lambda **options: make_options(**{**options, "block_size": 256}))
         yield
 

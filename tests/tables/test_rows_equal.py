@@ -20,7 +20,7 @@ import hybridbn as hb
 from hybridbn.structures import GainRatio, Utility
 from hybridbn.structures.building import BUILDERS, declaration_of
 from hybridbn.tables import Rows
-from hybridbn.tables.backends.processes import open_pool
+from hybridbn.tables.backends.workers import open_pool
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")

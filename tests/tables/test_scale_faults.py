@@ -17,9 +17,8 @@ from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
 from hybridbn.structures import tan
-from hybridbn.tables.backends import Batch, Fragment, Scan
-from hybridbn.tables.backends import files as source_files
-from hybridbn.tables.backends.dask import Dask
+from hybridbn.tables.backends import Batch, Fragment, Scan, sources
+from hybridbn.tables.backends.workers import Dask
 
 pytest.importorskip("pyarrow")
 pytestmark = pytest.mark.slow
@@ -71,7 +70,7 @@ def make_faulty(scan: Scan, fault: Any, folder: Path, times: int) -> Scan:
 
 @pytest.fixture
 def data(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    monkeypatch.setattr(source_files, "_FRAGMENT_ROWS", 100)
+    monkeypatch.setattr(sources, "_FRAGMENT_ROWS", 100)
     return names_of(make_data(600, 1), "y", "a", "t")
 
 

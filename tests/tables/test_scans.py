@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 import hybridbn as hb
 from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, tan
 from hybridbn.tables import read_rows
-from hybridbn.tables.backends import base, files, profiles
+from hybridbn.tables.backends import base, profiles, sources
 
 pa = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
@@ -126,15 +126,15 @@ def test_results_do_not_depend_on_batches_and_workers(
     known = tan(hb.Table(data, discrete=["k"]), "y")
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(3) as pool:
         patch.setattr(base, "BATCH_ROWS", batch)
-        patch.setattr(files.FileFragment.batches, "__defaults__", (batch,))
-        patch.setattr(files, "_FRAGMENT_ROWS", piece)
+        patch.setattr(sources.FileFragment.batches, "__defaults__", (batch,))
+        patch.setattr(sources, "_FRAGMENT_ROWS", piece)
         for backend in (None, pool):
             assert same(tan(hb.scan(pattern, discrete=["k"], backend=backend), "y"), known)
 
 
 def test_small_batches_and_threads_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (41,))
-    monkeypatch.setattr(files, "_FRAGMENT_ROWS", 60)
+    monkeypatch.setattr(sources.FileFragment.batches, "__defaults__", (41,))
+    monkeypatch.setattr(sources, "_FRAGMENT_ROWS", 60)
     data = names_of(make_data(300, 18), "y", "a", "k")
     with ThreadPoolExecutor(3) as pool:
         scan = hb.scan(write(tmp_path, data, groups=29), discrete=["k"], backend=pool)
@@ -366,7 +366,7 @@ def test_attributes_are_selected_by_all_rows(target: str, potentials: str, tmp_p
     learned = select(hb.scan(pattern, sample=150))
     assert set(learned) == set(known)
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        patch.setattr(files.FileFragment.batches, "__defaults__", (43,))
+        patch.setattr(sources.FileFragment.batches, "__defaults__", (43,))
         assert same(select(hb.scan(pattern, sample=150, backend=pool)), learned)
 
 

@@ -18,8 +18,8 @@ from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.learning.boosting import counts, sample_weights, weak_learners
 from hybridbn.structures import class_clusters, mixture, nb_tree
 from hybridbn.structures.column_splits import GainRatio, Utility
-from hybridbn.tables.backends import files
-from hybridbn.tables.backends.processes import open_pool
+from hybridbn.tables.backends import sources
+from hybridbn.tables.backends.workers import open_pool
 
 pytest.importorskip("pyarrow")
 
@@ -27,7 +27,7 @@ pytest.importorskip("pyarrow")
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the rows in many batches."""
-    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (61,))
+    monkeypatch.setattr(sources.FileFragment.batches, "__defaults__", (61,))
 
 
 def make_parity(rows: int, seed: int, holes: float = 0.1) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def test_trees_do_not_depend_on_batches(
     if weights is not None:
         data["w"] = weights.tolist()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files.FileFragment.batches, "__defaults__", (batch,))
+        patch.setattr(sources.FileFragment.batches, "__defaults__", (batch,))
         pattern = write(tmp_path_factory.mktemp("scan"), data, (0.43,), groups)
         scan = hb.scan(pattern, discrete=["k"], weights="w" if weighted else None)
         assert same(nb_tree(scan, "y", **options), known)
@@ -161,7 +161,7 @@ def test_augmentation_completes_rows_while_they_are_read(
     options: dict[str, Any] = {"potentials": "gaussian", "response": response, "random_state": 1}
     pattern = write(tmp_path, data)
     learned = hb.augment(hb.scan(pattern), target, **options)
-    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (170,))
+    monkeypatch.setattr(sources.FileFragment.batches, "__defaults__", (170,))
     with ThreadPoolExecutor(2) as pool:
         other = hb.augment(hb.scan(pattern, backend=pool), target, **options)
     np.testing.assert_allclose(other.history.srmse, learned.history.srmse, rtol=1e-9)
@@ -297,7 +297,7 @@ def test_ensembles_do_not_depend_on_batches(
             patch.setattr(module, "FLOOR", floor)
         table = hb.Table(data, discrete=["k"])
         known = hb.boost(table, "y", **options, random_state=seed, max_restarts=4)
-        patch.setattr(files.FileFragment.batches, "__defaults__", (batch,))
+        patch.setattr(sources.FileFragment.batches, "__defaults__", (batch,))
         scan = hb.scan(write(tmp_path_factory.mktemp("scan"), data, (0.43,), groups), discrete=["k"], backend=pool)
         learned = hb.boost(scan, "y", **options, random_state=seed, max_restarts=4)
         same_votes(learned, known, table)

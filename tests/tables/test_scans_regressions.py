@@ -23,8 +23,8 @@ from hybridbn.structures.regression_splits import (
     grow_regressions,
     predict_by_depth,
 )
-from hybridbn.tables.backends import files
-from hybridbn.tables.backends.processes import open_pool
+from hybridbn.tables.backends import sources
+from hybridbn.tables.backends.workers import open_pool
 
 pytest.importorskip("pyarrow")
 
@@ -32,7 +32,7 @@ pytest.importorskip("pyarrow")
 @pytest.fixture(autouse=True)
 def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     """Read the rows in many batches."""
-    monkeypatch.setattr(files.FileFragment.batches, "__defaults__", (97,))
+    monkeypatch.setattr(sources.FileFragment.batches, "__defaults__", (97,))
 
 
 def make_regimes(rows: int, seed: int, holes: float = 0.0) -> dict[str, Any]:
@@ -113,7 +113,7 @@ def test_all_rows_have_a_say(build: Any, tmp_path: Path) -> None:
     scan = hb.scan(write(tmp_path, data, groups=3000), sample=400)
     test = read_weighted(make_regimes(2000, 4))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files.FileFragment.batches, "__defaults__", (2000,))
+        patch.setattr(sources.FileFragment.batches, "__defaults__", (2000,))
         learned = learn_quietly(build, scan)
     known, sampled = build(hb.Table(data), "y"), build(scan.sample(), "y")
     ours, best, worse = (network.log_density(test).mean() for network in (learned, known, sampled))
@@ -128,7 +128,7 @@ def test_trees_do_not_depend_on_batches(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     learned = learn_quietly(model_tree, hb.scan(write(tmp_path / "one", data), weights="w", sample=500), **options)
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        patch.setattr(files.FileFragment.batches, "__defaults__", (400,))
+        patch.setattr(sources.FileFragment.batches, "__defaults__", (400,))
         scan = hb.scan(write(tmp_path / "two", data, (0.3,), 250), weights="w", sample=500, backend=pool)
         other = learn_quietly(model_tree, scan, **options)
     assert learned.variable("y leaf") == other.variable("y leaf")

@@ -14,7 +14,7 @@ from test_scans import make_data, names_of, same
 
 import hybridbn as hb
 from hybridbn.structures import naive_bayes, tan
-from hybridbn.tables.backends import databases
+from hybridbn.tables.backends import sql
 
 pytest.importorskip("pyarrow")
 
@@ -46,7 +46,7 @@ def test_counts_of_a_database_are_made_there(tmp_path: Path, monkeypatch: pytest
     def refuse(*arguments: Any) -> Iterator[Any]:
         raise AssertionError("rows are fetched")
 
-    monkeypatch.setattr(databases._DatabaseFragment, "batches", refuse)
+    monkeypatch.setattr(sql._DatabaseFragment, "batches", refuse)
     known = naive_bayes(names_of(data, "y", "a"), "y")
     assert same(naive_bayes(hb.scan(url, columns=["y", "a"]), "y"), known)
     query = f"sqlite:///{tmp_path}/a b.db?query=SELECT * FROM \"my t\" WHERE y <> 'no' AND a LIKE '%25'"

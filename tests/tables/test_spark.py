@@ -16,7 +16,7 @@ from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
 from hybridbn.structures import naive_bayes, tan
-from hybridbn.tables.backends import Batch, spark
+from hybridbn.tables.backends import Batch, workers
 from hybridbn.tables.backends.base import Task
 
 pa = pytest.importorskip("pyarrow")
@@ -63,10 +63,10 @@ def test_counts_of_a_frame_are_those_from_memory(session: Any, partitions: int) 
 
 
 def test_files_are_read_by_the_workers(session: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hybridbn.tables.backends.files._FRAGMENT_ROWS", 10)
+    monkeypatch.setattr("hybridbn.tables.backends.sources._FRAGMENT_ROWS", 10)
     data = names_of(make_data(400, 2), "y", "a", "t")
     scan = hb.scan(write(tmp_path, data, groups=10), backend=session)
-    assert len(scan.passes.source.fragments()) > 2 * spark._FAN_IN
+    assert len(scan.passes.source.fragments()) > 2 * workers._FAN_IN
     net = tan(scan, "y")
     assert same(net, tan(data, "y"))
     # answers come in the order of the rows
@@ -168,7 +168,7 @@ def test_a_worker_killed_in_the_middle_costs_its_partition(passes: Any, tmp_path
 
 
 def test_a_worker_of_another_build_is_refused(passes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spark, "hash_build", lambda: "other")
+    monkeypatch.setattr(workers, "hash_build", lambda: "other")
     with pytest.raises(hb.TableError, match="another build"):
         passes.learn(Fault(print))
 

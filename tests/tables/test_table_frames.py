@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
-from hybridbn.tables.frames.frame import Frame, FrameAdapter, open_frame
+from hybridbn.tables.columns import Frame, FrameAdapter, open_frame
 from hybridbn.variables import Discrete
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)

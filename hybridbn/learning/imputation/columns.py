@@ -14,8 +14,7 @@ from hybridbn.errors import TableError, warn_user
 from hybridbn.learning.imputation.rules import Rules, decimals_of, grid_ends, usual_decimals
 from hybridbn.tables import Table
 from hybridbn.tables.cells import integer_limits
-from hybridbn.tables.columns import Column, read_as_variable, read_column
-from hybridbn.tables.frames.frame import Frame, describe_left_alone
+from hybridbn.tables.columns import Column, Frame, describe_left_alone, read_as_variable, read_column
 from hybridbn.units import coarsest_step
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 

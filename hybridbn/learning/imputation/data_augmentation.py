@@ -56,7 +56,7 @@ from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
-from hybridbn.tables.frames.frame import Frame, open_frame
+from hybridbn.tables.columns import Frame, open_frame
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [

@@ -28,8 +28,8 @@ from hybridbn.learning.imputation.model import IncompleteRows, read_rows
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, resolve_options
 from hybridbn.tables import Rows, Table, read_usable_frame
+from hybridbn.tables.columns import Frame, open_frame
 from hybridbn.tables.frames.arrow import replace_cells
-from hybridbn.tables.frames.frame import Frame, open_frame
 from hybridbn.variables import Discrete, shorten
 
 __all__ = ["Imputation", "complete_batches", "impute"]

@@ -38,7 +38,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import state_kind
-from hybridbn.tables.frames.frame import Frame
+from hybridbn.tables.columns import Frame
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 

@@ -3,5 +3,5 @@ from hybridbn.tables.backends.base import Batch as Batch
 from hybridbn.tables.backends.base import Fragment as Fragment
 from hybridbn.tables.backends.base import Source as Source
 from hybridbn.tables.backends.base import Task as Task
-from hybridbn.tables.backends.opening import scan as scan
 from hybridbn.tables.backends.scans import Scan as Scan
+from hybridbn.tables.backends.sources import scan as scan

@@ -22,7 +22,7 @@ from hybridbn.tables.formats.base import OtherKind
 from hybridbn.units import Unit
 from hybridbn.variables import Values, Variable, shorten
 
-__all__ = ["BATCH_ROWS", "Backend", "Batch", "Fragment", "Source", "Task", "find_backend"]
+__all__ = ["BATCH_ROWS", "Backend", "Batch", "Fragment", "Local", "Source", "Task", "find_backend"]
 
 BATCH_ROWS = 1 << 17
 """Rows of a batch: enough that Python's share of the work is small, few enough that a batch is a few MB."""
@@ -172,6 +172,8 @@ class Backend(Registered, ABC):
     """
 
     name: ClassVar[str] = ""
+    in_process: ClassVar[bool] = False
+    """Whether functions run in this process, so that they need not be pickled."""
     registry: ClassVar[Registry[type[Backend]]] = Registry("backend", "hybridbn.tables.backends", "name")
 
     @classmethod
@@ -257,3 +259,29 @@ def find_backend(given: Any) -> Backend:
         f"backend={given!r:.80} is not known; choose one of {shorten(sorted(Backend.registry.load()), 9)}, or give a"
         " Backend, an Executor, a dask Client or a SparkSession"
     )
+
+
+# -- the default backend -----------------------------------------------------------------------------------------------
+
+
+class Local(Backend):
+    """Reads in this process, with no more memory than a few batches take."""
+
+    name = "local"
+    in_process = True
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Start processes, if there are to be several workers."""
+        if (workers or 1) == 1:
+            yield cls()
+            return
+        from hybridbn.tables.backends.workers import Processes
+
+        with Processes.start(workers) as backend:
+            yield backend
+
+    def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
+        """Yield the results one by one."""
+        return map(function, items)

@@ -12,21 +12,15 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import FILE_BITS, Batch
-from hybridbn.tables.cells import check_numbers, count_texts
-from hybridbn.tables.columns import read_as_variable
+from hybridbn.tables.cells import REST, check_numbers, count_texts
+from hybridbn.tables.columns import check_weights, read_as_variable
 from hybridbn.tables.formats.base import decode_column
 from hybridbn.tables.formats.columnar import is_text
-from hybridbn.tables.formats.parquet_codes import StateCoder
-from hybridbn.tables.formats.pyarrow_checks import import_pyarrow
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.frames.arrow import decode_dictionary, kind_of_type
-from hybridbn.tables.frames.frame import check_weights
+from hybridbn.tables.frames.arrow import StateCoder, decode_dictionary, import_pyarrow, kind_of_type
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["REST", "BatchReader", "can_be_coded", "read_moments", "read_numbers"]
-
-REST = "(other)"
-"""The state that stands for all rare ones of a column that has too many."""
+__all__ = ["BatchReader", "can_be_coded", "read_moments", "read_numbers"]
 
 
 class BatchReader:

@@ -9,9 +9,8 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
 from hybridbn.errors import TableError
-from hybridbn.tables.backends.base import BATCH_ROWS, Backend, Batch, Fragment, Source
-from hybridbn.tables.backends.files import is_scannable
-from hybridbn.tables.backends.local import Local
+from hybridbn.tables.backends.base import BATCH_ROWS, Backend, Batch, Fragment, Local, Source
+from hybridbn.tables.backends.sources import is_scannable
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.columns import find_imported
 from hybridbn.tables.formats.database_base import check_duckdb_query, quote_name

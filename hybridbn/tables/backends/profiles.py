@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.tables.backends.base import FILE_BITS, Batch, Fragment, Task
-from hybridbn.tables.backends.batches import REST, can_be_coded, read_moments, read_numbers
-from hybridbn.tables.cells import Cells, UnsupportedType, count_texts, label_codes
+from hybridbn.tables.backends.batches import can_be_coded, read_moments, read_numbers
+from hybridbn.tables.cells import REST, Cells, UnsupportedType, count_texts, label_codes
 from hybridbn.tables.columns import read_cells
-from hybridbn.tables.formats.parquet_codes import StateCoder
-from hybridbn.tables.formats.pyarrow_checks import import_pyarrow
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.frames.arrow import kind_of_type
+from hybridbn.tables.frames.arrow import StateCoder, import_pyarrow, kind_of_type
 from hybridbn.tables.rows import CountColumns
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable

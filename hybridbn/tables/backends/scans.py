@@ -21,7 +21,7 @@ from hybridbn.errors import TableError, warn_user
 from hybridbn.options import list_items
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import FILE_BITS, Backend, Batch, Source, Task
-from hybridbn.tables.backends.batches import REST, BatchReader
+from hybridbn.tables.backends.batches import BatchReader
 from hybridbn.tables.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
 from hybridbn.tables.backends.transformed import (
     Expand,
@@ -33,12 +33,12 @@ from hybridbn.tables.backends.transformed import (
     find_place,
     write_batches,
 )
+from hybridbn.tables.cells import REST
 from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.columnar import is_text
-from hybridbn.tables.formats.pyarrow_checks import import_pyarrow
-from hybridbn.tables.row_numbers import RowSample, hash_numbers
-from hybridbn.tables.rows import CountColumns, Item, Result, Rows
+from hybridbn.tables.frames.arrow import import_pyarrow
+from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Passes", "Scan"]

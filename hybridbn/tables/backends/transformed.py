@@ -23,7 +23,7 @@ from hybridbn.tables.formats import suffix_of
 from hybridbn.tables.formats.base import FileFormat, TableSource, suffixes
 from hybridbn.tables.formats.database_base import OutputExists
 from hybridbn.tables.formats.files import NameTaken, replace_file, resolve_links
-from hybridbn.tables.formats.pyarrow_checks import import_pyarrow
+from hybridbn.tables.frames.arrow import import_pyarrow
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Discrete, Values, shorten

@@ -33,11 +33,20 @@ from hybridbn.tables.formats.base import (
     fields_of,
 )
 from hybridbn.tables.formats.files import StoredFile
-from hybridbn.tables.formats.parquet_codes import is_coded, read_coded_columns
-from hybridbn.tables.formats.pyarrow_checks import NEEDS, import_pyarrow, report_damage, validate
 from hybridbn.tables.formats.text_blocks import plain_text, shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns
-from hybridbn.tables.frames.arrow import kind_of_type, label_dictionary, limits_of_type, replace_cells
+from hybridbn.tables.frames.arrow import (
+    NEEDS,
+    import_pyarrow,
+    is_coded,
+    kind_of_type,
+    label_dictionary,
+    limits_of_type,
+    read_coded_columns,
+    replace_cells,
+    report_damage,
+    validate,
+)
 from hybridbn.variables import Discrete
 
 __all__ = [

@@ -29,7 +29,7 @@ from hybridbn.tables.formats.base import (
     name_file_in_errors,
 )
 from hybridbn.tables.formats.delimited_scanner import Scanner, check_text, encode_columns, read_text_bytes
-from hybridbn.tables.formats.files import StoredFile
+from hybridbn.tables.formats.files import StoredFile, report_damaged_gzip
 from hybridbn.tables.formats.text_blocks import (
     Change,
     TextBlock,
@@ -37,7 +37,6 @@ from hybridbn.tables.formats.text_blocks import (
     TextWriter,
     format_texts,
     make_delimited_splitter,
-    report_damaged_gzip,
     shift_lines_in_errors,
 )
 from hybridbn.tables.formats.typed_columns import (

@@ -29,6 +29,7 @@ __all__ = [
     "refuse_special_file",
     "remove_unfinished",
     "replace_file",
+    "report_damaged_gzip",
     "resolve_links",
     "write_atomically",
     "write_network_text",
@@ -367,15 +368,21 @@ def write_network_text(path: str | os.PathLike[str], text: str) -> None:
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def report_damaged_gzip(beginning: str = "") -> Iterator[None]:
+    """Say what a damaged packed file is, in a message with this beginning."""
+    try:
+        yield
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise FormatError(f"{beginning}not a whole gzip file: {error}") from error
+
+
 def open_unpacked(path: Path) -> IO[bytes]:
     """Return the content of a packed table as a stream."""
     size = path.stat().st_size
     most = max(_TABLE_INFLATED, _TABLE_INFLATION * size)
-    try:
-        with gzip.open(path) as file:
-            data = file.read(most + 1)
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"{path} is not a whole gzip file: {error}") from error
+    with report_damaged_gzip(f"{path} is "), gzip.open(path) as file:
+        data = file.read(most + 1)
     if len(data) > most:
         raise FormatError(
             f"{path}: inflates to more than {most >> 20} MB from {size >> 10} KB; if this is a table, unpack it first"

@@ -7,10 +7,8 @@ from __future__ import annotations
 import codecs
 import contextlib
 import datetime
-import gzip
 import json
 import re
-import zlib
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -19,10 +17,10 @@ from typing import IO, Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError, TableError
+from hybridbn.errors import TableError
 from hybridbn.tables.cells import UnsupportedType
 from hybridbn.tables.formats.base import Field, FileSource, FileWriter, TableBlock
-from hybridbn.tables.formats.files import StoredFile, check_encoding
+from hybridbn.tables.formats.files import StoredFile, check_encoding, report_damaged_gzip
 
 __all__ = [
     "Change",
@@ -37,7 +35,6 @@ __all__ = [
     "plain_text",
     "read_chunks",
     "replace_bytes",
-    "report_damaged_gzip",
     "shift_lines_in_errors",
     "spell_duration",
 ]
@@ -317,15 +314,6 @@ def _skip_to(stream: IO[bytes], offset: int) -> None:
         stream.seek(offset)
     else:
         stream.read(offset)
-
-
-@contextlib.contextmanager
-def report_damaged_gzip() -> Iterator[None]:
-    """Say what a damaged packed file is."""
-    try:
-        yield
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        raise FormatError(f"not a whole gzip file: {error}") from error
 
 
 @contextlib.contextmanager

@@ -26,8 +26,16 @@ from hybridbn.tables.cells import (
     label_objects,
     make_type_error,
 )
-from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, column_kind
-from hybridbn.tables.frames.frame import Frame, FrameAdapter, check_column_names, own_names
+from hybridbn.tables.columns import (
+    Column,
+    ColumnAdapter,
+    Frame,
+    FrameAdapter,
+    check_column_names,
+    column_adapter,
+    column_kind,
+    own_names,
+)
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, is_missing
 

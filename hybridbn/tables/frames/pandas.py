@@ -20,9 +20,17 @@ from hybridbn.tables.cells import (
     label_codes,
     make_type_error,
 )
-from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
+from hybridbn.tables.columns import (
+    Column,
+    ColumnAdapter,
+    Frame,
+    FrameAdapter,
+    check_column_names,
+    column_adapter,
+    find_imported,
+    own_names,
+)
 from hybridbn.tables.frames.arrays import insert_objects
-from hybridbn.tables.frames.frame import Frame, FrameAdapter, check_column_names, own_names
 from hybridbn.units import Unit, find_zone
 
 __all__ = ["PandasColumns", "PandasFrames"]

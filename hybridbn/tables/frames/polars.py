@@ -20,8 +20,15 @@ from hybridbn.tables.cells import (
     label_objects,
     make_type_error,
 )
-from hybridbn.tables.columns import Column, ColumnAdapter, column_adapter, find_imported
-from hybridbn.tables.frames.frame import Frame, FrameAdapter, check_column_names
+from hybridbn.tables.columns import (
+    Column,
+    ColumnAdapter,
+    Frame,
+    FrameAdapter,
+    check_column_names,
+    column_adapter,
+    find_imported,
+)
 from hybridbn.units import Unit
 
 __all__ = ["PolarsColumns", "PolarsFrames"]

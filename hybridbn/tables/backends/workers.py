@@ -1,27 +1,300 @@
-"""Spark: its frames, and files that its workers read; a partition is a task, and statistics are merged in a tree."""
+"""Backends with workers: the processes or threads of an executor, a cluster of dask, and Spark.
+
+Fragments are sent to the workers, which must have the same build of hybridbn: a hash tells whether they do. dask and
+Spark also merge what the workers learned in a tree.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import io
 import itertools
+import multiprocessing
+import os
 import pickle
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
+from contextlib import ExitStack, contextmanager
+from functools import cache, partial
+from importlib import import_module
+from pathlib import Path
 from typing import Any, NoReturn, Self, TypeVar
 
+import hybridbn
 from hybridbn.errors import HybridBNError, TableError
+from hybridbn.jobs import check_jobs, run_in_executor
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, Task, merge
-from hybridbn.tables.backends.processes import hash_build, refuse_other_build
 from hybridbn.tables.columns import find_imported
-from hybridbn.tables.formats.pyarrow_checks import import_pyarrow, validate
+from hybridbn.tables.frames.arrow import import_pyarrow, validate
 
-__all__ = ["Spark"]
+__all__ = ["Dask", "Processes", "Spark", "hash_build", "open_pool", "refuse_other_build"]
 
 Result = TypeVar("Result")
 
 _FAN_IN = 16
 """So many statistics are merged at a time."""
+
+
+class Processes(Backend):
+    """Shares the fragments among the workers of an executor.
+
+    Parameters
+    ----------
+    executor : concurrent.futures.Executor, optional
+        By default a pool of processes for each pass.
+    workers : int
+        How many processes such a pool has; -1: as many as there are processors.
+    """
+
+    name = "processes"
+
+    executor: Executor | None
+    workers: int
+
+    def __init__(self, executor: Executor | None = None, workers: int = -1) -> None:
+        self.executor, self.workers = executor, check_jobs(workers)
+
+    @classmethod
+    def wrap(cls, given: Any) -> Self | None:
+        """Take any executor."""
+        return cls(given) if isinstance(given, Executor) else None
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Start processes of this machine; by default as many as there are processors."""
+        count = check_jobs(-1 if workers is None else workers)
+        with open_pool(count) as pool:
+            yield cls(pool, count)
+
+    def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
+        """Yield the results in the order of the fragments."""
+        try:
+            if self.executor is not None:
+                yield from run_in_executor(self.executor, function, items, "the task", self.workers)
+                return
+            with open_pool(min(self.workers, max(len(items), 1))) as pool:
+                yield from run_in_executor(pool, function, items, "the task", self.workers)
+        except BrokenExecutor as error:
+            raise TableError(
+                f"a worker process ended before its part of the table was read ({error}), perhaps for lack of memory;"
+                " nothing was counted: run the call again, with fewer workers"
+            ) from error
+
+
+@contextmanager
+def open_pool(workers: int) -> Iterator[ProcessPoolExecutor]:
+    """Open a pool of processes of this machine; where the statement ends early, what has not begun is dropped."""
+    # a new interpreter each: a copy of a process with threads of Arrow may hang
+    context = multiprocessing.get_context("spawn" if os.name == "nt" else "forkserver")
+    with ProcessPoolExecutor(workers, context, _ignore_interrupts) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _ignore_interrupts() -> None:
+    """Leave what ends all of a terminal's processes to the one that others wait for."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@cache
+def hash_build() -> str:
+    """Return a hash of all modules of the library as they are installed.
+
+    Examples
+    --------
+    >>> len(hash_build())
+    64
+    """
+    home = Path(hybridbn.__file__).parent
+    digest = hashlib.sha256()
+    folders = [home, home / "structures", home / "inference"]
+    paths = {path.relative_to(home): path for folder in folders for path in folder.rglob("*.py")}
+    for name, path in sorted(paths.items()):
+        digest.update(f"{name.as_posix()}\0".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def refuse_other_build(build: str, worker: str) -> None:
+    """Raise `TableError` if a hash is not that of this build.
+
+    Examples
+    --------
+    >>> refuse_other_build(hash_build(), "the worker")
+    >>> refuse_other_build("abc", "the worker")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: the worker has another build of hybridbn than this process; install the same on all
+    machines
+    """
+    if build != hash_build():
+        raise TableError(f"{worker} has another build of hybridbn than this process; install the same on all machines")
+
+
+# -- dask --------------------------------------------------------------------------------------------------------------
+
+
+class Dask(Backend):
+    """Sends the fragments to the workers of a cluster of dask.
+
+    A fragment that is lost with its worker is read again by another, `retries` times; what comes back is exact, or an
+    error. The workers need the same build of hybridbn and the same files.
+
+    Parameters
+    ----------
+    client : distributed.Client, optional
+        By default the client that was made last.
+    retries : int
+        How often a fragment is read again after an error.
+    timeout : float, optional
+        Seconds after which a fragment that is not done is given up, as of a worker that hangs; by default never.
+
+    Examples
+    --------
+    >>> Dask().name
+    'dask'
+    """
+
+    name = "dask"
+
+    retries: int
+    timeout: float | None
+
+    def __init__(self, client: Any = None, *, retries: int = 2, timeout: float | None = None) -> None:
+        self._client, self.retries, self.timeout = client, retries, timeout
+
+    @classmethod
+    def wrap(cls, given: Any) -> Self | None:
+        """Take a client."""
+        distributed = find_imported("distributed")
+        return cls(given) if distributed is not None and isinstance(given, distributed.Client) else None
+
+    @classmethod
+    @contextmanager
+    def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
+        """Connect to a scheduler, or to a cluster of this machine, all of whose workers have this build."""
+        try:
+            distributed: Any = import_module("distributed")
+        except ModuleNotFoundError:
+            raise TableError("--backend dask needs dask: pip install 'hybridbn[scale]'") from None
+        with ExitStack() as stack:
+            if scheduler is None:
+                cluster = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+                client = stack.enter_context(distributed.Client(stack.enter_context(cluster)))
+            else:
+                client = stack.enter_context(_connect(distributed, scheduler))
+            check_builds(client)
+            yield cls(client)
+
+    @property
+    def client(self) -> Any:
+        """The client."""
+        if self._client is None:
+            try:
+                from distributed import get_client
+            except ModuleNotFoundError:
+                raise TableError("backend='dask' needs dask: pip install 'hybridbn[scale]'") from None
+            try:
+                self._client = get_client()
+            except ValueError:
+                raise TableError(
+                    "backend='dask' needs a cluster: make a distributed.Client, and give it as backend="
+                ) from None
+        return self._client
+
+    def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
+        """Yield the results in the order of the fragments, of which a few are under way for each worker."""
+        width = max(4, 2 * sum(self.client.nthreads().values()))
+        waiting: list[Any] = []
+        try:
+            for item in items:
+                waiting.append(self._submit(function, item))
+                if len(waiting) >= width:
+                    yield self._fetch(waiting.pop(0))
+            while waiting:
+                yield self._fetch(waiting.pop(0))
+        finally:
+            self._cancel(waiting)
+
+    def merge(self, task: Task, source: Source) -> Any:
+        """Return the sum of the statistics, which the workers add up among themselves."""
+        check_builds(self.client)
+        level = [self._submit(task.learn_fragment, fragment) for fragment in source.fragments()]
+        held = list(level)
+        try:
+            while len(level) > 1:
+                parts = [level[start : start + _FAN_IN] for start in range(0, len(level), _FAN_IN)]
+                level = [self._submit(merge, part) for part in parts]
+                held += level
+            return self._fetch(level[0]) if level else None
+        finally:
+            self._cancel(held)
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        return self.client.submit(function, *arguments, retries=self.retries, pure=False)
+
+    def _fetch(self, future: Any) -> Any:
+        from distributed import KilledWorker
+        from distributed import TimeoutError as LateError
+
+        try:
+            return future.result(self.timeout)
+        except KilledWorker as error:
+            raise TableError(
+                f"the workers that read a part of the table were lost again and again ({error}), perhaps for lack of"
+                " memory; nothing was counted: give them more, or read with fewer threads a worker"
+            ) from error
+        except (LateError, TimeoutError) as error:
+            raise TableError(
+                f"a worker did not answer within {self.timeout} seconds; nothing was counted: end it, and run the call"
+                " again"
+            ) from error
+
+    def _cancel(self, futures: Iterable[Any]) -> None:
+        for future in futures:
+            if not future.done():
+                future.cancel()
+            future.release()
+
+
+def _connect(distributed: Any, scheduler: str) -> Any:
+    """Return a client of a scheduler that runs already, and has workers."""
+    try:
+        client = distributed.Client(scheduler, timeout=10)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise TableError(
+            f"--scheduler {scheduler}: no scheduler answers ({error}); start one with: dask scheduler"
+        ) from error
+    if client.nthreads():
+        return client
+    client.close()
+    raise TableError(f"--scheduler {scheduler}: it has no workers; start some with: dask worker {scheduler}")
+
+
+def check_builds(client: Any) -> None:
+    """Raise `TableError` where a worker has another build of hybridbn.
+
+    Examples
+    --------
+    >>> class Client:
+    ...     def run(self, function):
+    ...         return {"tcp://here:1": function(), "tcp://there:1": "abc"}
+    >>> check_builds(Client())
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: the worker tcp://there:1 has another build of hybridbn than this process; install the
+    same on all machines
+    """
+    for address, build in client.run(hash_build).items():
+        refuse_other_build(build, f"the worker {address}")
+
+
+# -- Spark -------------------------------------------------------------------------------------------------------------
 
 
 class Spark(Backend):
