@@ -3,9 +3,8 @@
 `frames` are those of other libraries in memory, `formats` those of files and databases, and `backends` read what is
 larger than memory in passes.
 
-Doors: `backends`, `backends.batches`, `backends.duckdb`, `backends.local`, `cells`, `columns`, `formats`,
-`formats.base`, `formats.database_base`, `formats.delimited`, `formats.files`, `formats.text_blocks`,
-`formats.typed_columns`, `frames.arrow`, `frames.frame`, `row_numbers`, `rows`.
+Doors: `backends`, `cells`, `columns`, `formats`, `formats.base`, `formats.database_base`, `formats.delimited`,
+`formats.files`, `formats.typed_columns`, `frames.arrow`, `rows`.
 """
 
 from hybridbn.tables.rows import Rows

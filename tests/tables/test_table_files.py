@@ -23,7 +23,8 @@ from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.structures.naive_bayes import tan
 from hybridbn.tables import Table
 from hybridbn.tables import formats as tables
-from hybridbn.tables.formats import parquet_codes, read_table
+from hybridbn.tables.formats import read_table
+from hybridbn.tables.frames import arrow
 from hybridbn.variables import Continuous, Discrete, Variable
 
 FORMATS = ["csv", "tsv", "csv.gz", "arff", "parquet", "feather", "jsonl", "sqlite"]
@@ -395,8 +396,8 @@ def test_public_names_are_reached_through_the_table(tmp_path: Path) -> None:
 def test_states_of_parquet_files_are_coded_batch_by_batch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    monkeypatch.setattr(parquet_codes, "_BATCH", 64)
-    monkeypatch.setattr(parquet_codes, "_SPAN", 400)
+    monkeypatch.setattr(arrow, "_BATCH", 64)
+    monkeypatch.setattr(arrow, "_SPAN", 400)
     rng = np.random.default_rng(most)
     # later batches have states of their own, and a long one needs another type of codes
     level = np.sort(rng.integers(0, most, 500)) + rng.integers(0, 2, 500)

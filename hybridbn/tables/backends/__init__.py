@@ -1,7 +1,4 @@
-"""Tables larger than memory: lazy tables that are read in passes, and the engines that read them.
-
-Doors: `batches`, `duckdb`, `local`.
-"""
+"""Tables larger than memory: lazy tables that are read in passes, and the engines that read them."""
 
 from hybridbn.registry import find_attribute
 

@@ -38,7 +38,6 @@ from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns
 from hybridbn.tables.frames.arrow import (
     NEEDS,
     import_pyarrow,
-    is_coded,
     kind_of_type,
     label_dictionary,
     limits_of_type,
@@ -162,7 +161,7 @@ class Parquet(_Columnar):
         opened = parquet.ParquetFile(data, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
         notes = read_notes(schema.metadata)
         kinds = {name: schema.field(name).type for name in names}
-        coded = {name: kind for name, kind in kinds.items() if is_coded(types, kind, name, wanted, notes)}
+        coded = {name: kind for name, kind in kinds.items() if _is_coded(types, kind, name, wanted, notes)}
         columns = read_coded_columns(pyarrow, opened, coded) if coded else {}
         rest = [name for name in names if name not in columns]
         table = opened.read(columns=rest) if rest else pyarrow.table(columns)
@@ -318,7 +317,7 @@ def _type_column(
         if kind != "discrete":
             typed = count_texts(name, typed.array, typed.states or (), wanted.unit(name)) or typed
         typed = convert_cells(name, typed, kind)
-    elif whole and pyarrow.types.is_dictionary(column.type) and is_coded(pyarrow.types, column.type, name, wanted, {}):
+    elif whole and pyarrow.types.is_dictionary(column.type) and _is_coded(pyarrow.types, column.type, name, wanted, {}):
         typed = convert_cells(name, label_dictionary(name, column, declared=True, compact=True), kind)
     else:
         typed = read_cells(name, column, kind, wanted.unit(name))
@@ -331,6 +330,16 @@ def _type_column(
         return Cells(typed.array, typed.states, bool(note.get("declared")), bool(note.get("ordered"))), None
     kept = (typed.integer and typed.states is None) or typed.unit is not None
     return typed, ColumnSource("arrow", column) if kept and not pyarrow.types.is_null(column.type) else None
+
+
+def _is_coded(types: Any, kind: Any, name: str, wanted: WantedColumns, notes: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Tell whether a column of a file holds states, of text or of integers."""
+    if types.is_dictionary(kind):
+        kind = kind.value_type
+    if types.is_integer(kind):
+        declared = wanted.kind(name) or notes.get(name, {}).get("kind")
+        return bool(declared == "discrete" and not types.is_uint64(kind))
+    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 def read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:

@@ -35,7 +35,6 @@ from hybridbn.tables.columns import (
     column_adapter,
     find_imported,
 )
-from hybridbn.tables.formats.typed_columns import WantedColumns
 from hybridbn.units import Unit
 
 __all__ = [
@@ -45,7 +44,6 @@ __all__ = [
     "StateCoder",
     "decode_dictionary",
     "import_pyarrow",
-    "is_coded",
     "kind_of_type",
     "label_dictionary",
     "limits_of_type",
@@ -507,16 +505,6 @@ def read_coded_columns(pyarrow: Any, file: Any, kinds: Mapping[str, Any]) -> dic
             column.add(pyarrow, start, batch.column(name))
         start += batch.num_rows
     return {name: columns[name].finish(pyarrow, kind) for name, kind in kinds.items()}
-
-
-def is_coded(types: Any, kind: Any, name: str, wanted: WantedColumns, notes: Mapping[str, Mapping[str, Any]]) -> bool:
-    """Tell whether a column of a file holds states, of text or of integers."""
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_integer(kind):
-        declared = wanted.kind(name) or notes.get(name, {}).get("kind")
-        return bool(declared == "discrete" and not types.is_uint64(kind))
-    return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
 class _CodedColumn:
