@@ -4,7 +4,7 @@ Part of the package ``hybridbn``; import it as ``hybridbn.structures``. A builde
 `builder` in a module of this package. It needs nothing else to be known by its name here, in every ``build=`` and to
 the command.
 
-Doors: `automatic`, `building`, `equivalence`, `heldout`, `naive_bayes`, `structural_em`, `training_data`.
+Doors: `automatic`, `building`, `equivalence`, `training_data`.
 """
 
 if __name__ != "hybridbn.structures":
@@ -20,22 +20,22 @@ from hybridbn.structures.scores import BIC, BDeu, BGe, CrossValidation, Score
 if TYPE_CHECKING:
     # for editors and type checkers; at run time the names come from the registry
     from hybridbn.structures.automatic import automatic as automatic
-    from hybridbn.structures.chow_liu import chow_liu as chow_liu
     from hybridbn.structures.clusters import class_clusters as class_clusters
     from hybridbn.structures.constraint_based import max_min_hill_climb as max_min_hill_climb
     from hybridbn.structures.constraint_based import pc_stable as pc_stable
+    from hybridbn.structures.dependence import chow_liu as chow_liu
     from hybridbn.structures.discriminant import discriminant as discriminant
+    from hybridbn.structures.discriminant import logistic as logistic
     from hybridbn.structures.hill_climb import hill_climb as hill_climb
-    from hybridbn.structures.logistic import logistic as logistic
     from hybridbn.structures.mixture import mixture as mixture
     from hybridbn.structures.model_tree import model_tree as model_tree
     from hybridbn.structures.naive_bayes import kdb as kdb
     from hybridbn.structures.naive_bayes import naive_bayes as naive_bayes
+    from hybridbn.structures.naive_bayes import selective_naive_bayes as selective_naive_bayes
     from hybridbn.structures.naive_bayes import tan as tan
     from hybridbn.structures.nb_tree import nb_tree as nb_tree
     from hybridbn.structures.random_forest import random_forest as random_forest
     from hybridbn.structures.regression import regression as regression
-    from hybridbn.structures.selective import selective_naive_bayes as selective_naive_bayes
 
 
 # after all imports, because some modules have the same name as their builder

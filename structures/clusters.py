@@ -17,9 +17,9 @@ from hybridbn.network import Network
 from hybridbn.options import make_generator
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.building import Build, builder, name_hidden_node
+from hybridbn.structures.heldout import Loss, misclassification, squared_error
 from hybridbn.structures.mixture import FOLDS, STARTS, AssignComponents, Criterion, cluster_rows
 from hybridbn.structures.naive_bayes import naive_bayes
-from hybridbn.structures.selective import Loss, misclassification, squared_error
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.tables.rows import find_rows

@@ -19,10 +19,9 @@ from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.jobs import advance, share_passes, track
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
-from hybridbn.structures.building import builder
+from hybridbn.structures.building import builder, structural_em
 from hybridbn.structures.knowledge import Knowledge, Limits, read_arcs, refuse_strangers
 from hybridbn.structures.scores import BIC, FamilyScores, Score
-from hybridbn.structures.structural_em import structural_em
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.tables import read_rows
 from hybridbn.variables import Values

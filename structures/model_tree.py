@@ -14,7 +14,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.fitting.trees.growth import TreeNode, leaves
+from hybridbn.fitting.trees.growth import TreeNode, describe_interval, find_interval, leaves, make_boxes, make_distinct
 from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
@@ -44,7 +44,6 @@ from hybridbn.structures.regression_splits import (
     grow_regressions,
     predict_by_depth,
 )
-from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_boxes, make_distinct
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["model_tree"]

@@ -17,7 +17,15 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import Role, Statistics, equal_frequency, mdl
 from hybridbn.fitting.counting import Counts, Names
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
-from hybridbn.fitting.trees.growth import Route, TreeNode, leaves, locate_rows
+from hybridbn.fitting.trees.growth import (
+    Route,
+    TreeNode,
+    describe_interval,
+    find_interval,
+    leaves,
+    locate_rows,
+    make_distinct,
+)
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.options import check_count
@@ -35,7 +43,6 @@ from hybridbn.structures.column_splits import (
     mass_of,
 )
 from hybridbn.structures.training_data import TrainingData, read_data_with_target
-from hybridbn.structures.tree_leaves import describe_interval, find_interval, make_distinct
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values
 

@@ -11,6 +11,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.trees.growth import make_boxes
 from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_class_forest
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
@@ -20,7 +21,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.structures.building import Built, builder, find_unused_name, name_hidden_node
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import COARSE, TrainingData, read_labeled_data
-from hybridbn.structures.tree_leaves import make_boxes
 from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
 
 __all__ = ["random_forest"]

@@ -25,7 +25,7 @@ from hybridbn.network import Network
 from hybridbn.potentials import Boxes, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.building import Built, builder, find_unused_name
-from hybridbn.structures.chow_liu import build_tree
+from hybridbn.structures.dependence import build_tree
 from hybridbn.structures.heldout import (
     HeldOutNumbers,
     ResidualMixture,

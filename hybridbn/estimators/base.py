@@ -36,8 +36,7 @@ from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.structures.building import Build
-from hybridbn.structures.naive_bayes import naive_bayes
+from hybridbn.structures.building import BUILDERS, Build
 from hybridbn.structures.training_data import CollectStatistics
 from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.columns import describe_left_alone
@@ -300,7 +299,7 @@ class HybridEstimator(BaseEstimator):
         """Tell whether `fit` learns naive Bayes from statistics that add up."""
         named = isinstance(self.builder, str) and self.builder == "naive_bayes"
         plain = getattr(self, "boost", None) is None and self.missing == "available"
-        return (named or self.builder is naive_bayes) and plain
+        return (named or self.builder is BUILDERS.find("naive_bayes")) and plain
 
     def _streams(self) -> bool:
         """Tell whether there is a `partial_fit`: the structure must be known, and naive Bayes is; "auto" chooses it."""

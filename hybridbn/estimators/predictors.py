@@ -35,7 +35,7 @@ from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
 from hybridbn.options import check_level
 from hybridbn.potentials import Multinomial
-from hybridbn.structures.heldout import calibrate_intervals, select_usable, widen_level
+from hybridbn.structures.automatic import calibrate_intervals, select_usable, widen_level
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 

@@ -8,7 +8,7 @@ from hybridbn.estimation.em import Learned, expectation_maximization
 from hybridbn.learning.augmentation import Augmented, augment
 from hybridbn.learning.imputation.impute import Imputation, impute
 from hybridbn.learning.pooling import Pooled, pool
-from hybridbn.structures.structural_em import Structured, structural_em
+from hybridbn.structures.building import Structured, structural_em
 
 __all__ = [
     "Augmented",

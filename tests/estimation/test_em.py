@@ -16,7 +16,7 @@ from hybridbn.fitting import Dirichlet, MaximumLikelihood, MEstimate, Multinomia
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.options import Options
 from hybridbn.structures import naive_bayes, tan
-from hybridbn.structures.structural_em import structural_em
+from hybridbn.structures.building import structural_em
 
 ML = MultinomialFitter(estimate=MaximumLikelihood())
 D, E = hb.Discrete("d", ("a", "b", "c")), hb.Discrete("e", ("p", "q"))

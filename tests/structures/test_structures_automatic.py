@@ -5,7 +5,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.structures import automatic, naive_bayes, nb_tree, tan
-from hybridbn.structures.selective import misclassification
+from hybridbn.structures.heldout import misclassification
 
 
 def parity(rows: int = 400, seed: int = 0):

@@ -10,17 +10,9 @@ from scipy.integrate import trapezoid
 import hybridbn as hb
 from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.structures import automatic, model_tree, regression
+from hybridbn.structures.automatic import Race, calibrate_intervals, summarize_levels, widen_level
 from hybridbn.structures.building import Build
-from hybridbn.structures.heldout import (
-    Race,
-    ResidualMixture,
-    calibrate_intervals,
-    fit_residual_mixture,
-    score_residuals,
-    summarize_levels,
-    widen_level,
-)
-from hybridbn.structures.selective import crps
+from hybridbn.structures.heldout import ResidualMixture, crps, fit_residual_mixture, score_residuals
 from hybridbn.structures.training_data import read_data_with_target
 
 

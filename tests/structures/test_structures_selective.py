@@ -7,7 +7,8 @@ import pytest
 import hybridbn as hb
 from hybridbn.fitting.cross_validation import deal_folds
 from hybridbn.structures import naive_bayes, selective_naive_bayes
-from hybridbn.structures.selective import _discretize_again, log_loss, misclassification, squared_error
+from hybridbn.structures.heldout import log_loss, misclassification, squared_error
+from hybridbn.structures.naive_bayes import _discretize_again
 from hybridbn.structures.training_data import read_data_with_target
 
 
