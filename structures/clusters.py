@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -186,14 +187,9 @@ def choose_cluster(shares: Values) -> Values:
     return np.asarray(shares.argmax(axis=1)[:, None] == np.arange(shares.shape[1]), float)
 
 
-@dataclass(frozen=True)
-class _CountClusters:
-    """Counts the rows whose most probable cluster is each."""
-
-    assign: AssignComponents
-
-    def __call__(self, table: Table, first: int) -> Values:
-        return np.asarray(choose_cluster(self.assign(table)).sum(axis=0))
+def _count_clusters(table: Table, first: int, assign: AssignComponents) -> Values:
+    """Count the rows whose most probable cluster is each."""
+    return np.asarray(choose_cluster(assign(table)).sum(axis=0))
 
 
 @dataclass(frozen=True)
@@ -279,8 +275,7 @@ class _ClassClustering:
         assign = cluster_rows(data, number, self.criterion, self.most, STARTS, rng, self.folds).assign
         if self.soft:
             return assign, np.arange(assign.fit.components)
-        variables = [data.variable(name) for name in data.roles]
-        return assign, np.flatnonzero(data.rows.learn(_CountClusters(assign), variables))
+        return assign, np.flatnonzero(data.rows.learn(partial(_count_clusters, assign=assign), data.variables))
 
 
 def _lowers_loss(

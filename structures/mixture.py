@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import partial, reduce
 from operator import add
 from typing import Any, Literal, NamedTuple
 
@@ -55,7 +55,7 @@ from hybridbn.structures.mixture_statistics import (
 )
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import Discrete, Values, Variable, shorten
+from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [
     "FORMS",
@@ -65,7 +65,6 @@ __all__ = [
     "FormSearch",
     "MixtureForm",
     "cluster_rows",
-    "list_forms",
     "mixture",
 ]
 
@@ -100,17 +99,6 @@ class MixtureForm(NamedTuple):
     covariance: Covariance
     prior_variance: float = PRIOR_VARIANCE
     kernels: bool = False
-
-
-def list_forms(numbers: int) -> list[Covariance]:
-    """Return the covariances that differ from each other for so many numbers.
-
-    Examples
-    --------
-    >>> list_forms(2)
-    ['diagonal', 'tied', 'full']
-    """
-    return [form for form, least in FORMS.items() if numbers >= least]
 
 
 class FormSearch:
@@ -382,7 +370,9 @@ def mixture(
     >>> net.posterior("cluster", {"color": "red"}).probabilities.round(1)
     array([0.9, 0.1])
     """
-    training_data = read_data_without_target(data, _replace_auto(potentials), weights)
+    if isinstance(potentials, str) and potentials == "auto":
+        potentials = "gaussian"
+    training_data = read_data_without_target(data, potentials, weights)
     name = name_hidden_node(name, "cluster", training_data.roles)
     if covariance is not None and covariance not in FORMS:
         raise NetworkError(f"covariance must be one of {shorten(FORMS)}, or None to have it chosen, not {covariance!r}")
@@ -411,11 +401,6 @@ class FittedMixture:
     assign: AssignComponents
     fit: MixtureFit
     kernels: tuple[RowKernels, Values] | None = None
-
-    @property
-    def shares(self) -> Values:
-        """The responsibilities of the components for each row (rows, components)."""
-        return self.assign(self.data.in_memory.table)
 
     def build_network(self, name: str) -> Network:
         """Return the mixture as a network with a hidden node of this name."""
@@ -572,7 +557,7 @@ def cluster_rows(
     varies = statistics.narrow[:, statistics.numbers + 2].sum(axis=0) > CONSTANT * len(statistics)
     joint = np.array([place for place in _list_joint(data) if varies[place]], dtype=np.intp)
     joint = joint if len(joint) > 1 else joint[:0]
-    forms = [covariance] if covariance is not None else list_forms(len(joint))
+    forms = [covariance] if covariance is not None else [form for form, least in FORMS.items() if len(joint) >= least]
     if not len(joint):
         forms = ["diagonal"]
     complete = 0 < len(joint) == len(statistics.numbers) and statistics.is_complete
@@ -591,7 +576,11 @@ def cluster_rows(
     reader = _StatisticsReader(
         data.roles, measures, joint, form.covariance, 1 if joined.block is None else joined.block.factors
     )
-    whole = _RowsInPasses(data, joined, reader) if len(statistics) < len(data.rows) else None
+
+    def expect(parameters: MixtureParameters, _: NDArray[np.intp]) -> MixtureSums:
+        return data.rows.learn(partial(_expect_part, reader=reader, parameters=parameters), data.variables)
+
+    whole = expect if len(statistics) < len(data.rows) else None
     fit = fit_mixture(statistics, int(form.components), starts, rng, sample, joined, whole)
     fit = fit.reorder(np.argsort(-fit.log_shares, kind="stable"))
     mixture = FittedMixture(data, joined, AssignComponents(reader, fit), fit)
@@ -637,24 +626,13 @@ def _measure(data: TrainingData) -> Measures:
     """Return what columns are standardized by, from all rows."""
     ranges = [data.rows.value_range(column) for column, is_state in _list_parts(data) if not is_state]
     units = np.array([(max(abs(low), abs(high)) if low <= high else 0.0) or 1.0 for low, high in ranges])
-    measures: Measures = data.rows.learn(_MeasurePart(data.roles, units), _list_variables(data))
-    return measures
+    return data.rows.learn(partial(_measure_part, roles=data.roles, units=units), data.variables)
 
 
-def _list_variables(data: TrainingData) -> list[Variable]:
-    return [data.variable(name) for name in data.roles]
-
-
-@dataclass(frozen=True)
-class _MeasurePart:
-    """Measures the columns of some rows."""
-
-    roles: Mapping[str, Role]
-    units: Values
-
-    def __call__(self, table: Table, first: int) -> Measures:
-        cells, states = _read_cells(TrainingData(table, self.roles, None))
-        return measure_columns(cells, states, table.weights, self.units)
+def _measure_part(table: Table, first: int, roles: Mapping[str, Role], units: Values) -> Measures:
+    """Measure the columns of some rows."""
+    cells, states = _read_cells(TrainingData(table, roles, None))
+    return measure_columns(cells, states, table.weights, units)
 
 
 @dataclass(frozen=True)
@@ -700,39 +678,6 @@ class AssignComponents:
         return np.concatenate([np.empty((0, self.fit.components)), *parts])
 
 
-@dataclass(frozen=True)
-class _ExpectPart:
-    """Computes the expected statistics of some rows."""
-
-    reader: _StatisticsReader
-    parameters: MixtureParameters
-
-    def __call__(self, table: Table, first: int) -> MixtureSums:
-        return reduce(add, (sum_expected(part, self.parameters) for part in self.reader.read(table)))
-
-
-class _RowsInPasses:
-    """Rows of which a pass is made for each step of EM; the layout is that of a sample."""
-
-    layout: MixtureStatistics
-    fits: int = 1
-
-    def __init__(self, data: TrainingData, layout: MixtureStatistics, reader: _StatisticsReader) -> None:
-        self.data, self.layout, self.reader = data, layout, reader
-        self.sums: MixtureSums | None = None
-
-    def expect(self, parameters: MixtureParameters) -> Values:
-        """Return the log-likelihood."""
-        expect = _ExpectPart(self.reader, parameters)
-        summed: MixtureSums = self.data.rows.learn(expect, _list_variables(self.data))
-        self.sums = summed
-        return summed.likelihood
-
-    def sum_up(self, kept: NDArray[np.bool_]) -> MixtureSums:
-        """Return the expected statistics, which came with the likelihood."""
-        assert self.sums is not None
-        return self.sums
-
-
-def _replace_auto(potentials: Any) -> Any:
-    return "gaussian" if isinstance(potentials, str) and potentials == "auto" else potentials
+def _expect_part(table: Table, first: int, reader: _StatisticsReader, parameters: MixtureParameters) -> MixtureSums:
+    """Return the expected statistics of some rows."""
+    return reduce(add, (sum_expected(part, parameters, part.weights[None]) for part in reader.read(table)))

@@ -14,9 +14,9 @@ categories with many states are sparse matrices. Numbers whose covariance is not
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,6 @@ __all__ = [
     "CONSTANT",
     "MixtureFit",
     "MixtureParameters",
-    "MixtureRows",
     "MixtureStatistics",
     "MixtureSums",
     "RowKernels",
@@ -116,12 +115,13 @@ def fit_mixture(
     rng: np.random.Generator,
     sample: NDArray[np.intp] | None = None,
     joined: MixtureStatistics | None = None,
-    whole: MixtureRows | None = None,
+    whole: Expect | None = None,
 ) -> MixtureFit:
     """Fit a mixture by EM from several starts, the best of which is continued to the end.
 
     The starts are compared on a sample of the rows, if one is given, and with diagonal covariances; `joined` are the
-    same rows with the covariance that is wanted, if it is another one; `whole` are all rows, if these are a part.
+    same rows with the covariance that is wanted, if it is another one; `whole` makes a pass over all rows, if these are
+    a part.
 
     Examples
     --------
@@ -139,9 +139,9 @@ def fit_mixture(
     fits = continue_fits(part, weights, first, part_wanted, converged)
     if sample is not None:
         start = MixtureParameters.join(fits)
-        fits = _iterate(_HeldRows(wanted, data.weights[None]), start, MOST_STEPS, CONVERGED)
+        fits = _iterate_held(wanted, data.weights[None], start, MOST_STEPS, CONVERGED)
     if whole is not None:
-        fits = _iterate(whole, MixtureParameters.join(fits), MOST_PASSES, CONVERGED)
+        fits = _iterate(whole, wanted, MixtureParameters.join(fits), MOST_PASSES, CONVERGED)
     return fits[0]
 
 
@@ -210,13 +210,13 @@ def start_fits(
     """
     count, rows = weights.shape
     if components == 1:
-        return _iterate(_HeldRows(data, weights), _maximize(data, weights, np.ones((1, count, rows))), 1, converged)
+        return _iterate_held(data, weights, _maximize(data, weights, np.ones((1, count, rows))), 1, converged)
     chances = rng.random((count * starts, components))
     fits: list[MixtureFit] = []
     for part in _split_fits(data, components, len(chances)):
         own = weights[np.arange(len(chances))[part] // starts]
         parameters = _maximize(data, own, _assign_starts(data, own, chances[part]))
-        fits += _iterate(_HeldRows(data, own), parameters, FIRST_STEPS, converged)
+        fits += _iterate_held(data, own, parameters, FIRST_STEPS, converged)
     return [max(fits[i : i + starts], key=lambda fit: fit.history[-1]) for i in range(0, len(fits), starts)]
 
 
@@ -235,7 +235,7 @@ def continue_fits(
         own, start = weights[part], MixtureParameters.join(fits[part])
         parameters = start if wanted.block is None else _maximize(wanted, own, _expect(data, start)[0])
         steps = MOST_STEPS if wanted.block is None or converged < ROUGHLY_CONVERGED else COMPARED_STEPS
-        result += _iterate(_HeldRows(wanted, own), parameters, steps, converged)
+        result += _iterate_held(wanted, own, parameters, steps, converged)
     if wanted.block is not None:
         return result
     return [replace(last, history=fit.history + last.history[1:]) for fit, last in zip(fits, result, strict=True)]
@@ -273,57 +273,17 @@ class MixtureParameters(NamedTuple):
         return MixtureParameters(self.log_shares[:, fits], self.natural[:, :, fits], normal)
 
 
-class MixtureRows(Protocol):
-    """The rows to which some mixtures are fitted."""
-
-    layout: MixtureStatistics
-    """Statistics of these rows, or of some of them: where the parameters of each column are, and their priors."""
-    fits: int
-
-    def expect(self, parameters: MixtureParameters) -> Values:
-        """Return the log-likelihoods (fits,) (the E-step)."""
-
-    def sum_up(self, kept: NDArray[np.bool_]) -> MixtureSums:
-        """Return the expected statistics under the parameters of the last E-step, of some of the fits; the others are
-        not asked for again.
-        """
-
-
-class _HeldRows:
-    """Rows in memory, each fit with weights of its own (fits, rows)."""
-
-    layout: MixtureStatistics
-    fits: int
-
-    def __init__(self, data: MixtureStatistics, weights: Values) -> None:
-        self.layout, self.weights, self.fits = data, weights, len(weights)
-        self.responsibilities: Values = np.empty(0)
-        self.before: NormalParameters | None = None
-
-    def expect(self, parameters: MixtureParameters) -> Values:
-        """Return the log-likelihoods."""
-        self.responsibilities, logs = _expect(self.layout, parameters)
-        self.before = parameters.normal
-        return np.asarray(np.einsum("fr,fr->f", self.weights, logs))
-
-    def sum_up(self, kept: NDArray[np.bool_]) -> MixtureSums:
-        """Return the expected statistics."""
-        before = self.before
-        if not kept.all():
-            self.weights, self.responsibilities = self.weights[kept], self.responsibilities[:, kept]
-            before = None if before is None else before.take(kept)
-        return _sum_up(self.layout, self.weights, self.responsibilities, before)
-
-
-def _iterate(rows: MixtureRows, parameters: MixtureParameters, steps: int, converged: float) -> list[MixtureFit]:
+def _iterate(
+    expect: Expect, layout: MixtureStatistics, parameters: MixtureParameters, steps: int, converged: float
+) -> list[MixtureFit]:
     """Alternate expectation and maximization until each fit has converged or the steps are used up."""
-    history: list[list[float]] = [[] for _ in range(rows.fits)]
+    active = np.arange(parameters.log_shares.shape[1])
+    history: list[list[float]] = [[] for _ in active]
     fits: dict[int, MixtureFit] = {}
-    active = np.arange(rows.fits)
-    before = np.full(rows.fits, -np.inf)
+    before = np.full(len(active), -np.inf)
     for step in range(steps):
-        likelihood = rows.expect(parameters)
-        objective = likelihood + _log_prior(rows.layout, parameters)
+        sums = expect(parameters, active)
+        objective = sums.likelihood + _log_prior(layout, parameters)
         done = (objective - before <= converged * np.maximum(np.abs(objective), 1.0)) | (step == steps - 1)
         for position, fit in enumerate(active.tolist()):
             history[fit].append(float(objective[position]))
@@ -333,14 +293,25 @@ def _iterate(rows: MixtureRows, parameters: MixtureParameters, steps: int, conve
                     own.log_shares[:, 0],
                     own.natural[:, :, 0],
                     tuple(history[fit]),
-                    float(likelihood[position]),
+                    float(sums.likelihood[position]),
                     own.normal,
                 )
         if done.all():
             break
         active, before = active[~done], objective[~done]
-        parameters = _maximize_sums(rows.layout, rows.sum_up(~done))
+        parameters = _maximize_sums(layout, sums.take(~done))
     return [fits[fit] for fit in range(len(history))]
+
+
+def _iterate_held(
+    data: MixtureStatistics, weights: Values, parameters: MixtureParameters, steps: int, converged: float
+) -> list[MixtureFit]:
+    """Do the same with rows in memory, each fit with weights of its own (fits, rows)."""
+
+    def expect(parameters: MixtureParameters, active: NDArray[np.intp]) -> MixtureSums:
+        return sum_expected(data, parameters, weights[active])
+
+    return _iterate(expect, data, parameters, steps, converged)
 
 
 def _assign_starts(data: MixtureStatistics, weights: Values, chances: Values) -> Values:
@@ -425,20 +396,30 @@ class MixtureSums:
             self.likelihood + other.likelihood, self.totals + other.totals, self.sizes + other.sizes, normal
         )
 
+    def take(self, fits: NDArray[np.bool_]) -> MixtureSums:
+        """Return the sums of some of the fits."""
+        normal = None if self.normal is None else NormalSums(*(array[:, fits] for array in self.normal))
+        return MixtureSums(self.likelihood[fits], self.totals[:, :, fits], self.sizes[:, fits], normal)
 
-def sum_expected(data: MixtureStatistics, parameters: MixtureParameters) -> MixtureSums:
-    """Return the expected statistics of rows under the parameters of one fit.
+
+Expect: TypeAlias = Callable[[MixtureParameters, NDArray[np.intp]], MixtureSums]
+"""A pass over the rows: the expected statistics under the parameters of some fits, whose numbers come with them."""
+
+
+def sum_expected(data: MixtureStatistics, parameters: MixtureParameters, weights: Values) -> MixtureSums:
+    """Return the expected statistics of rows under the parameters of some fits, each with weights of the rows (fits,
+    rows).
 
     Examples
     --------
     >>> data = compute_statistics([np.array([0, 1, 1])], [2], np.ones(3))
     >>> fit = fit_mixture(data, 1, 1, np.random.default_rng(0))
-    >>> sum_expected(data, MixtureParameters.join([fit])).totals.ravel()
+    >>> sum_expected(data, MixtureParameters.join([fit]), np.ones((1, 3))).totals.ravel()
     array([1., 2.])
     """
     responsibilities, logs = _expect(data, parameters)
-    sums = _sum_up(data, data.weights[None], responsibilities, parameters.normal)
-    return replace(sums, likelihood=logs @ data.weights)
+    sums = _sum_up(data, weights, responsibilities, parameters.normal)
+    return replace(sums, likelihood=np.einsum("fr,fr->f", weights, logs))
 
 
 def _sum_up(

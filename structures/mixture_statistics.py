@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -237,15 +238,6 @@ class NumberBlock:
         missing.
         """
         return np.asarray(self.values[part.rows] - self.seen[part.rows] * means[..., None, :])
-
-    def maximize(self, weights: Values, before: NormalParameters | None, covariance: Covariance) -> NormalParameters:
-        """Return means and covariances of highest posterior density, for weights (components, fits, rows).
-
-        Parameters
-        ----------
-        before : as in `sum_moments`
-        """
-        return self.maximize_sums(self.sum_moments(weights, before), covariance)
 
     def sum_moments(self, weights: Values, before: NormalParameters | None) -> NormalSums:
         """Return weights, expected sums and expected products, for weights (components, fits, rows).
@@ -640,7 +632,11 @@ def compute_statistics(
         np.array(
             [columns.start for columns, count in zip(slices, states, strict=True) if count is None], dtype=np.intp
         ),
-        tuple(sorted((part for part, count in zip(slices, states, strict=True) if count is not None), key=_start_of)),
+        tuple(
+            sorted(
+                (part for part, count in zip(slices, states, strict=True) if count is not None), key=attrgetter("start")
+            )
+        ),
         measures.means * measures.units,
         measures.scales * measures.units,
         np.zeros(sum(sizes)),
@@ -649,10 +645,6 @@ def compute_statistics(
     for part, counts in zip(categories, measures.counts, strict=True):
         statistics.shares[part] = (counts + 1 / len(counts)) / (counts.sum() + 1)
     return statistics
-
-
-def _start_of(columns: slice) -> int:
-    return int(columns.start)
 
 
 def _standardize(column: Values, unit: float, center: float, scale: float) -> Values:
@@ -664,7 +656,7 @@ def _standardize(column: Values, unit: float, center: float, scale: float) -> Va
 
 def _count_factors(block: NumberBlock, weights: Values) -> int:
     """Return how many eigenvalues of the correlation matrix are larger than one (Kaiser's rule), up to half of them."""
-    one = block.maximize(weights[None, None], None, "full").covariances[0, 0]
+    one = block.maximize_sums(block.sum_moments(weights[None, None], None), "full").covariances[0, 0]
     deviations = np.sqrt(one.diagonal())
     values = np.linalg.eigvalsh(one / deviations[:, None] / deviations)
     return int(np.clip((values > 1).sum(), 1, max(len(values) // 2, 1)))

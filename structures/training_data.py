@@ -63,6 +63,11 @@ class TrainingData:
         return tuple(name for name in self.roles if name != self.target)
 
     @property
+    def variables(self) -> list[Variable]:
+        """The variables of all columns in the model."""
+        return [role.variable for role in self.roles.values()]
+
+    @property
     def table(self) -> Table:
         """The rows in memory: all, or a sample of those that are read in passes."""
         return self.rows.sample()

@@ -137,7 +137,9 @@ def test_the_network_is_the_mixture():
     read = read_data_without_target(data, "gaussian", None)
     found = cluster_rows(read, 4, "held_out", 20, 3, np.random.default_rng(0))
     net = found.build_network("cluster")
-    np.testing.assert_allclose(net.posterior("cluster", hb.Table(data)).probabilities, found.shares, atol=1e-9)
+    np.testing.assert_allclose(
+        net.posterior("cluster", hb.Table(data)).probabilities, found.assign(read.table), atol=1e-9
+    )
     logs = compute_responsibilities(found.statistics, found.fit)[1]
     seen = ~np.isnan(np.stack([data["x"], data["y"]], axis=1))
     expected = logs - seen @ np.log(found.statistics.scales)
