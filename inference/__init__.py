@@ -25,7 +25,7 @@ What networks offer stands in `queries`, `sampling`, `most_probable`, `informati
 `counterfactuals` and `sensitivity`. `elimination.reference` is the textbook's loop, where readers may begin;
 `hybridbn.inference.engines` says how to add an engine, and `evidence` how to add a kind of evidence.
 
-Doors: `compilation`, `conditional_gaussian`, `elimination.ordering`, `engines`, `engines.leaves`,
+Doors: `compilation`, `elimination.ordering`, `engines`, `engines.leaves`,
 `engines.naive_bayes`, `evidence`, `information`, `interventions`, `most_probable`, `posteriors`, `queries`,
 `relevance`, `sampling`, `sensitivity`, `solutions`.
 """

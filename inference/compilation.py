@@ -16,16 +16,15 @@ from weakref import ReferenceType, ref
 
 import numpy as np
 
-from hybridbn.inference import cache as caches
+from hybridbn.inference import relevance
 from hybridbn.inference.axes import CellAxis, StateAxis
-from hybridbn.inference.cache import ENTRY_BYTES
 from hybridbn.inference.elimination.compilers import choose_order, compile_program
 from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_drawing_order
 from hybridbn.inference.elimination.program import Factor, Program
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.relevance import Snapshot, ancestors, find_requisite, status_of
+from hybridbn.inference.relevance import ENTRY_BYTES, Snapshot, ancestors, find_requisite, status_of
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete
@@ -199,9 +198,9 @@ def problem_of(network: Network | Snapshot, question: Question, evidence: Eviden
     snapshot = Snapshot.of(network)
     pattern = tuple([(name, finding.pattern) for name, finding in evidence.findings.items()])
     key = (snapshot.key, question, pattern, evidence.single)
-    problem: Problem | None = caches.CACHE.get(key)
+    problem: Problem | None = relevance.CACHE.get(key)
     if problem is None:
-        problem = caches.CACHE.put(key, _AxisChoice(snapshot, question, evidence).assemble())
+        problem = relevance.CACHE.put(key, _AxisChoice(snapshot, question, evidence).assemble())
     return problem
 
 

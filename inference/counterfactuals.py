@@ -22,8 +22,7 @@ from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.inference.compilation import Question
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.interventions import spread_evenly
-from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
 from hybridbn.inference.queries import find_contradictions, log_evidence_of
 from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.sampling import draw

@@ -16,8 +16,7 @@ from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.axes import legendre
 from hybridbn.inference.compilation import Question, Snapshot, status_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
 from hybridbn.inference.queries import find_contradictions, posterior, read_relevant_evidence
 from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
 from hybridbn.network import Network

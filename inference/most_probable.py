@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 from hybridbn.errors import TooWide, warn_user
 from hybridbn.inference.axes import Axis, NodeAxis, StateAxis
 from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of, status_of
-from hybridbn.inference.elimination.cutset import Cut, choose_cut
 from hybridbn.inference.elimination.factors import WeightSource
-from hybridbn.inference.elimination.ordering import EliminationOrder, limit_effort
+from hybridbn.inference.elimination.ordering import Cut, EliminationOrder, choose_cut, limit_effort
 from hybridbn.inference.engines import list_offers, too_wide
 from hybridbn.inference.engines.bounds import BoundPlan
 from hybridbn.inference.engines.elimination import EliminationPlan, split_rows
@@ -45,7 +44,7 @@ from hybridbn.inference.engines.slices import (
 )
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.base import ContinuousPosterior
 from hybridbn.inference.quadrature.grids import place_nodes
 from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
 from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve

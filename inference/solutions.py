@@ -21,8 +21,7 @@ from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_
 from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_densities
 from hybridbn.inference.evidence import Evidence, find_distinct_rows
-from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, DiscretePosterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior, LazyPosterior
+from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, ContinuousPosterior, DiscretePosterior, LazyPosterior
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.quadrature.modes import describe_blank_functions

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.estimation.holes import Cells, Levels, ObservedNumbers, collect_observed_numbers, find_holes
 from hybridbn.inference.compilation import Question
-from hybridbn.inference.conditional_gaussian import ConditionalGaussian, conditional_gaussian
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
 from hybridbn.inference.most_probable import most_probable
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors, read_relevant_evidence
-from hybridbn.inference.sampling import draw
+from hybridbn.inference.sampling import ConditionalGaussian, conditional_gaussian, draw
 from hybridbn.inference.solutions import posterior_of, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network

@@ -25,7 +25,7 @@ from hybridbn.variables import Values, shorten
 if TYPE_CHECKING:
     from hybridbn.inference.axes import Axis
     from hybridbn.inference.compilation import Problem
-    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+    from hybridbn.inference.posteriors.base import ContinuousPosterior
 
 __all__ = [
     "CaseTables",

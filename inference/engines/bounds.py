@@ -25,7 +25,6 @@ from scipy.special import logsumexp
 
 from hybridbn.errors import warn_user
 from hybridbn.inference.compilation import Problem
-from hybridbn.inference.elimination.mini_buckets import Proposal, bound_within, find_possible
 from hybridbn.inference.elimination.ordering import limit_effort
 from hybridbn.inference.engines import Engine, Plan, Solution, describe_cost, describe_seconds
 from hybridbn.inference.engines.slices import (
@@ -38,7 +37,16 @@ from hybridbn.inference.engines.slices import (
 )
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE
-from hybridbn.inference.proposals import Drawn, choose_drawn, draw_all, draw_forward, list_tables
+from hybridbn.inference.proposals import (
+    Drawn,
+    Proposal,
+    bound_within,
+    choose_drawn,
+    draw_all,
+    draw_forward,
+    find_possible,
+    list_tables,
+)
 from hybridbn.options import Options
 from hybridbn.variables import Values
 

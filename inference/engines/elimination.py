@@ -22,7 +22,7 @@ from hybridbn.inference.compilation import Problem, problem_of
 from hybridbn.inference.elimination.factors import RowGroup, group_rows, normalize, run_program, run_program_in_logs
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.base import ContinuousPosterior
 from hybridbn.inference.posteriors.grid import PiecewisePosterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.quadrature.grids import (

@@ -24,7 +24,7 @@ from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:
-    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+    from hybridbn.inference.posteriors.base import ContinuousPosterior
 
 __all__ = [
     "BlockAnswer",

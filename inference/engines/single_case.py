@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.inference import cache as caches
+from hybridbn.inference import relevance
 from hybridbn.inference.elimination.compilers import CaseCompiler, TooManyCells
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
 from hybridbn.inference.elimination.possible_states import Supports, is_possible, join_bits
@@ -60,14 +60,14 @@ class SingleCase(Engine):
             else:
                 soft.append(name)
         key = (snapshot.key, tuple(targets), tuple(codes), tuple(soft))
-        plan: CasePlan | None = caches.CACHE.get(key)
+        plan: CasePlan | None = relevance.CACHE.get(key)
         if plan is None:
-            plan = caches.CACHE.put(key, CasePlan(snapshot, findings, tuple(targets)))
+            plan = relevance.CACHE.put(key, CasePlan(snapshot, findings, tuple(targets)))
         if not plan.fits:
             return None
         most_cells = max_bytes / _CELL_BYTES
         shared_key = (snapshot.key, *codes.items()) if plan.program is None or plan.cost > _SHARED_CELLS else None
-        if shared_key is not None and (shared := caches.CACHE.get(shared_key)) is not None:
+        if shared_key is not None and (shared := relevance.CACHE.get(shared_key)) is not None:
             answer: CaseTables | None = shared.answer(codes, evidence, targets, most_cells)
             if answer is not None:
                 return answer
@@ -78,7 +78,7 @@ class SingleCase(Engine):
         except TooManyCells as error:
             return plan.solve_apart(codes, findings, most_cells, error.total)
         if plan.cost > _SHARED_CELLS and not soft and len(targets) == 1:
-            caches.CACHE.put((snapshot.key, *codes.items()), SharedCase(snapshot, plan.widest))
+            relevance.CACHE.put((snapshot.key, *codes.items()), SharedCase(snapshot, plan.widest))
         return answer
 
 

@@ -19,8 +19,15 @@ from numpy.typing import NDArray
 from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
 from hybridbn.inference.compilation import Problem, problem_of
 from hybridbn.inference.elimination import ordering
-from hybridbn.inference.elimination.cutset import CUT_EFFORT, Cut, choose_cut
-from hybridbn.inference.elimination.ordering import EliminationOrder, find_order, limit_effort, search_order
+from hybridbn.inference.elimination.ordering import (
+    CUT_EFFORT,
+    Cut,
+    EliminationOrder,
+    choose_cut,
+    find_order,
+    limit_effort,
+    search_order,
+)
 from hybridbn.inference.engines import (
     Engine,
     Plan,
@@ -30,7 +37,7 @@ from hybridbn.inference.engines import (
 )
 from hybridbn.inference.engines.elimination import EliminationPlan, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.base import ContinuousPosterior
 from hybridbn.inference.posteriors.mixtures import WeightedMixture
 from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others

@@ -1,24 +1,30 @@
 """Posteriors: distributions with scipy's method names, for one case or for a whole table of cases.
 
-Arrays inside have the rows last; what users get has the rows first, or no rows at all for a single case.
+Arrays inside have the rows last; what users get has the rows first, or no rows at all for a single case. Posteriors of
+many rows whose densities take too much space to be kept all at once are worked out piece by piece.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from numbers import Real
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.options import as_numbers, check_count, make_generator
-from hybridbn.variables import Discrete, Values, Variable
+from hybridbn.inference.axes import legendre
+from hybridbn.options import as_numbers, check_count, check_level, make_generator
+from hybridbn.potentials.base import NO_POINTS, PointCells
+from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["DiscretePosterior", "Posterior"]
+if TYPE_CHECKING:
+    from hybridbn.potentials import MTE
 
+__all__ = ["ContinuousPosterior", "DiscretePosterior", "LazyPosterior", "Posterior"]
 
 SAMPLED_CONFIDENCE = 0.95
 """The probability with which a probability that was sampled lies between its bounds."""
@@ -323,3 +329,433 @@ class DiscretePosterior(Posterior):
             return f"<posterior of {self.variable.name!r} in {len(self)} rows: {len(self.states)} states>"
         shown = ", ".join(f"{s!r}: {p:.4g}" for s, p in list(zip(self.states, self._table[:, 0], strict=True))[:8])
         return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"
+
+
+BLOCK = 1 << 22
+"""Numbers in a temporary array at the most, about."""
+_LEVELS = 100
+"""Of the quantiles that scores are computed from where there is no closed form."""
+
+
+class ContinuousPosterior(Posterior):
+    """The density of a continuous variable."""
+
+    variable: Continuous
+
+    # families give these, on arrays (m, rows)
+    @property
+    def numbers(self) -> int:
+        """How many numbers the density of one row takes."""
+        return 2
+
+    @classmethod
+    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+        """Join the densities of groups of rows into that of `rows` rows."""
+        raise NotImplementedError
+
+    def with_answer(self, single: bool, error: Values, marked: NDArray[np.bool_] | None, log_evidence: Any) -> Self:
+        """Return the density with all that belongs to an answer; marked rows become NaN."""
+        clone = self.clone()
+        clone.single, clone._error, clone._log_evidence = single, error, log_evidence
+        if marked is not None:
+            clone._blank(marked)
+        return clone
+
+    def _blank(self, marked: NDArray[np.bool_]) -> None:
+        """Make the density of some rows NaN."""
+        raise NotImplementedError
+
+    @abstractmethod
+    def _pdf(self, x: Values) -> Values: ...
+
+    @abstractmethod
+    def _cdf(self, x: Values) -> Values: ...
+
+    @property
+    def point_cells(self) -> PointCells:
+        """The values that may have mass; by default there are none."""
+        return NO_POINTS
+
+    def _mass_at(self, x: Values) -> Values:
+        """Return by how much the cdf jumps at values; by default it does not."""
+        return np.zeros(x.shape)
+
+    @abstractmethod
+    def knots(self) -> tuple[Values, Values]:
+        """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
+
+    @abstractmethod
+    def moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
+
+    def mean(self) -> Any:
+        """Return the expectation."""
+        return self._rows_first(self._moments()[0])
+
+    def var(self) -> Any:
+        """Return the variance."""
+        return self._rows_first(self._moments()[1])
+
+    def std(self) -> Any:
+        """Return the standard deviation."""
+        return self._rows_first(np.sqrt(self._moments()[1]))
+
+    def _moments(self) -> tuple[Values, Values]:
+        """Return mean and variance, worked out in blocks of rows."""
+        rows = self._rows
+        block = max(1, BLOCK // max(self._width, 1))
+        if block >= rows:
+            return self.moments()
+        parts = [
+            self.select_rows(np.arange(start, min(start + block, rows))).moments() for start in range(0, rows, block)
+        ]
+        return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
+
+    def pdf(self, x: ArrayLike) -> Any:
+        """Return the density at `x`; of m points in n rows: (n, m)."""
+        return self._at("_pdf", x)
+
+    def log_pdf(self, x: ArrayLike) -> Any:
+        """Return the log density at `x`; -inf where it is zero."""
+        return self._at("_log_pdf", x)
+
+    def _log_pdf(self, x: Values) -> Values:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._pdf(x)))
+
+    def trace_density(self, count: int) -> tuple[Values, Values]:
+        """Return points over nearly all of the mass of a single case, with both sides of every jump among them, and the
+        densities there.
+        """
+        low, high = self.quantile([0.0025, 0.9975])
+        margin = 0.12 * (high - low)
+        knots, _ = self.knots()
+        inner = np.append(knots[:, 0], self.point_cells.points)
+        x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])
+        x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
+        return x, self.pdf(x)
+
+    def cdf(self, x: ArrayLike) -> Any:
+        """Return the probability of a value up to `x`."""
+        return self._at("_cdf", x)
+
+    def pit(self, truth: ArrayLike) -> Any:
+        """Return the probability of a value up to each row's own true one: its probability integral transform.
+
+        Where densities are right, these are uniform between 0 and 1; they are NaN where the true value is missing. At a
+        value that has mass it is the middle of the jump of the cdf, so that the mean is one half.
+        """
+        return self._judge("_pit", truth)
+
+    def _pit(self, truth: Values) -> Values:
+        return np.asarray(self._cdf(truth) - self._mass_at(truth) / 2)
+
+    def log_score(self, truth: ArrayLike) -> Any:
+        """Return the log density at each row's own true value."""
+        return self._judge("_log_pdf", truth)
+
+    def central_level(self, truth: ArrayLike) -> Any:
+        """Return the probability of the least central interval that holds each row's own true value.
+
+        Where densities are right, so many of the true values are inside of these intervals, or more where single values
+        have mass.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)])
+        >>> round(net.posterior("x").central_level(-1.96), 3)
+        0.95
+        """
+        return self._judge("_central_level", truth)
+
+    def _central_level(self, truth: Values) -> Values:
+        reached = self._cdf(truth)
+        return np.maximum(np.maximum(1 - 2 * reached, 2 * (reached - self._mass_at(truth)) - 1), 0.0)
+
+    def crps(self, truth: ArrayLike) -> Any:
+        r"""Return the continuous ranked probability score of each row: how far its density is from its true value.
+
+        .. math:: \int (F(x) - [x \ge y])^2 dx = E|X - y| - \tfrac{1}{2} E|X - X'|
+
+        It is in the unit of the variable. Of a prediction without spread it is the absolute error.
+
+        Parameters
+        ----------
+        truth : float, or array_like (rows,)
+
+        References
+        ----------
+        Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estimation", section 4.2.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> x = hb.Continuous("x")
+        >>> net = hb.Network([hb.LinearGaussian(x, intercept=0, variance=1)])
+        >>> [round(net.posterior("x").crps(value), 3) for value in (0.0, 3.0)]
+        [0.234, 2.437]
+        """
+        return self._judge("_crps", truth)
+
+    def _judge(self, method: str, truth: ArrayLike) -> Any:
+        """Return what a method tells of one true value of each row, NaN where that is missing."""
+        values = as_numbers(truth, f"true values of {self.variable.name!r}")
+        if values.shape != (() if self.single else (self._rows,)):
+            wanted = "a number" if self.single else f"one number for each of the {self._rows} rows"
+            raise TableError(f"the truth must be {wanted}, not an array of the shape {values.shape}")
+        missing = np.isnan(values).reshape(-1)
+        result = self._by_rows(method, np.where(missing, 0.0, values)[None])[0]
+        return self._rows_first(np.where(missing, np.nan, result))
+
+    def _crps(self, truth: Values) -> Values:
+        """Return the mean pinball loss over the levels of quantiles, twice."""
+        levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
+        below = truth - self._quantile(np.broadcast_to(levels[:, None], (_LEVELS, truth.shape[1])))
+        losses = np.maximum(levels[:, None] * below, (levels[:, None] - 1) * below)
+        return np.asarray(2 * losses.mean(axis=0, keepdims=True))
+
+    def quantile(self, q: ArrayLike) -> Any:
+        """Return the value below which the probability is `q`."""
+        levels = as_numbers(q, "the levels of quantiles")
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
+        return self._at("_quantile", levels)
+
+    def median(self) -> Any:
+        """Return the median."""
+        return self.quantile(0.5)
+
+    def interval(self, level: float = 0.9) -> Any:
+        """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
+        check_level(level)
+        return self.quantile([(1 - level) / 2, (1 + level) / 2])
+
+    def mode(self) -> Any:
+        """Return where the density is largest (the first of several)."""
+        return self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0])
+
+    def _mode(self, _: Values) -> Values:
+        x = self._grid()
+        best = np.argmax(self._pdf(x), axis=0)
+        columns = np.arange(x.shape[1])
+        # between the neighbors that differ from it: the grid has points more than once where cells meet
+        highest = x[best, columns]
+        high = np.where(x > highest, x, np.inf).min(axis=0)
+        inside = self._climb(x, highest, np.where(np.isfinite(high), high, highest))
+        # where the density jumps down it is largest right before the jump, which is no point of the grid
+        knots, _ = self.knots()
+        before = np.nextafter(knots[1:], knots[:-1])
+        limit = before[np.argmax(self._pdf(before), axis=0), columns]
+        before_jump = self._climb(x, limit, limit)
+        jumps = self._pdf(before_jump[None])[0] > self._pdf(inside[None])[0] * (1 + 1e-9)
+        return np.asarray(np.where(jumps, before_jump, inside))[None]
+
+    def _climb(self, x: Values, highest: Values, high: Values) -> Values:
+        """Return the highest places between the points of a grid before the chosen ones and `high`."""
+        low = np.where(x < highest, x, -np.inf).max(axis=0)
+        low = np.where(np.isfinite(low), low, highest)
+        golden = (math.sqrt(5) - 1) / 2
+        for _round in range(60):
+            a, b = high - golden * (high - low), low + golden * (high - low)
+            lower = self._pdf(a[None])[0] >= self._pdf(b[None])[0]
+            low, high = np.where(lower, low, a), np.where(lower, b, high)
+        middle = (low + high) / 2
+        better = self._pdf(middle[None])[0] >= self._pdf(highest[None])[0]
+        return np.asarray(np.where(better, middle, highest))
+
+    def entropy(self) -> Any:
+        """Return the differential entropy in nats."""
+        return self._rows_first(self._by_rows("_entropy", np.empty((1, self._rows)))[0])
+
+    def _entropy(self, _: Values) -> Values:
+        knots = self._grid()
+        nodes, weights, _ = legendre()
+        half = np.diff(knots, axis=0) / 2
+        x = (knots[:-1] + half)[:, None] + half[:, None] * nodes[:, None]
+        density = self._pdf(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+        logs = np.log(density, where=density > 0, out=np.zeros_like(density))
+        return np.asarray(-np.sum(density * logs * half[:, None] * weights[:, None], axis=(0, 1)))[None]
+
+    def _grid(self) -> Values:
+        knots, _ = self.knots()
+        parts = np.linspace(0, 1, 5)[:-1, None]
+        fine = knots[:-1, None, :] + np.diff(knots, axis=0)[:, None, :] * parts
+        return np.concatenate([fine.reshape(4 * (len(knots) - 1), -1), knots[-1:]])
+
+    def _at(self, method: str, x: ArrayLike) -> Any:
+        """Evaluate one of the methods above at points that all rows share."""
+        points = as_numbers(x, f"points of {self.variable.name!r}")
+        if points.ndim > 1:
+            raise TableError("give one point, or a list of points that all rows share")
+        if not points.size:
+            return self._rows_first(np.empty((0, self._rows)))
+        values = self._by_rows(method, np.broadcast_to(points.reshape(-1, 1), (points.size, self._rows)))
+        return self._rows_first(values if points.ndim else values[0])
+
+    def as_mte(self, **options: Any) -> MTE:
+        """Return the density of a single case as a mixture of truncated exponentials.
+
+        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and
+        TAN over MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
+        """
+        if not self.single:
+            raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")
+        return self._as_mte(**options)
+
+    def _as_mte(self, **options: Any) -> MTE:
+        from hybridbn.potentials import MTE
+
+        ends = self.quantile([1e-12, 1 - 1e-12])
+        return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)
+
+    def _by_rows(self, method: str, x: Values) -> Values:
+        """Evaluate in blocks of rows, so that temporary arrays stay small."""
+        rows = self._rows
+        block = max(1, BLOCK // max(self._width * max(len(x), 1), 1))
+        if block >= rows:
+            return np.asarray(getattr(self, method)(x))
+        result = np.empty(x.shape)
+        for start in range(0, rows, block):
+            block_rows = np.arange(start, min(start + block, rows))
+            result[:, block_rows] = getattr(self.select_rows(block_rows), method)(x[:, block_rows])
+        return result
+
+    @property
+    def _width(self) -> int:
+        """Numbers that one row and one point take."""
+        return 64
+
+    def _quantile(self, levels: Values) -> Values:
+        """Invert the cdf by Newton steps kept inside a shrinking bracket."""
+        result = np.empty(levels.shape)
+        for i, (level, low, high) in enumerate(zip(levels, *self._brackets(levels), strict=True)):
+            x = low + (high - low) / 2
+            for _ in range(100):
+                excess = self._cdf(x[None])[0] - level
+                low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
+                density = self._pdf(x[None])[0]
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    step = x - excess / density
+                inside = (step > low) & (step < high)
+                fresh = np.where(inside, step, low + (high - low) / 2)
+                moved = np.abs(fresh - x) > 4e-16 * np.abs(x)
+                x = fresh
+                if not moved.any():
+                    break
+            result[i] = x
+        return result
+
+    def _brackets(self, levels: Values) -> tuple[Values, Values]:
+        """Return bounds of the quantiles at some levels (levels, rows)."""
+        knots, at_knots = self.knots()
+        columns = np.arange(levels.shape[1])
+        position = np.stack([np.clip((at_knots < level).sum(axis=0), 1, len(knots) - 1) for level in levels])
+        return knots[position - 1, columns], knots[position, columns]
+
+    def draw(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into codes or numbers."""
+        return self._by_rows("_quantile", uniforms)
+
+    def __repr__(self) -> str:
+        name = self.variable.name
+        if not self.single:
+            return f"<posterior density of {name!r} in {len(self)} rows>"
+        return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"
+
+
+BLOCK_ROWS = 1 << 11
+"""Rows whose densities exist at the same time."""
+
+
+class LazyPosterior(ContinuousPosterior):
+    """A batch of densities of which mean and variance are kept; of some rows at a time they are made when asked for.
+
+    Parameters
+    ----------
+    piece : function
+        From distinct rows to their density.
+    moments : (ndarray, ndarray)
+        Mean and variance of the distinct rows.
+    places : ndarray (rows,)
+        The distinct row of each row.
+    marked : ndarray of bool (rows,), optional
+        Rows that are NaN.
+    """
+
+    def __init__(
+        self,
+        variable: Continuous,
+        density_of: Callable[[NDArray[np.intp]], ContinuousPosterior],
+        moments: tuple[Values, Values],
+        distinct_rows: NDArray[np.intp],
+        marked: NDArray[np.bool_] | None,
+        error: Values,
+        log_evidence: Any,
+    ) -> None:
+        super().__init__(variable, False, error, log_evidence)
+        self._density_of, self._distinct_rows = density_of, distinct_rows
+        self._mean, self._variance = moments
+        self._marked = marked
+
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows; few of them as densities that are there at once."""
+        clone = super().select_rows(rows)
+        clone._distinct_rows = self._distinct_rows[rows]
+        clone._marked = None if self._marked is None else self._marked[rows]
+        if len(rows) > BLOCK_ROWS or not len(rows):
+            return clone
+        return clone._make_density(np.arange(len(rows))).with_answer(
+            False, clone._error, clone._marked, clone._log_evidence
+        )
+
+    def _make_density(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
+        """Return the density of some rows."""
+        distinct, inverse = np.unique(self._distinct_rows[rows], return_inverse=True)
+        density = self._density_of(distinct)
+        same = len(inverse) == len(distinct) and bool((inverse == np.arange(len(inverse))).all())
+        return density if same else density.select_rows(inverse.ravel())
+
+    def moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
+        moments = self._mean[self._distinct_rows], self._variance[self._distinct_rows]
+        if self._marked is not None:
+            for values in moments:
+                values[self._marked] = np.nan
+        return moments
+
+    def _moments(self) -> tuple[Values, Values]:
+        return self.moments()
+
+    def _by_rows(self, method: str, x: Values) -> Values:
+        result = np.empty(x.shape)
+        # equal rows come together, so that they are worked out once
+        order = np.argsort(self._distinct_rows, kind="stable")
+        for start in range(0, len(order), BLOCK_ROWS):
+            rows = order[start : start + BLOCK_ROWS]
+            result[:, rows] = self._make_density(rows)._by_rows(method, x[:, rows])
+        if self._marked is not None:
+            result[:, self._marked] = np.nan
+        return result
+
+    def _pdf(self, x: Values) -> Values:
+        return self._by_rows("_pdf", x)
+
+    def _cdf(self, x: Values) -> Values:
+        return self._by_rows("_cdf", x)
+
+    @property
+    def point_cells(self) -> PointCells:
+        """The values that may have mass."""
+        return self._make_density(np.arange(min(len(self._distinct_rows), 1))).point_cells
+
+    def _mass_at(self, x: Values) -> Values:
+        return self._by_rows("_mass_at", x)
+
+    def draw(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into numbers."""
+        return self._by_rows("draw", uniforms)
+
+    def knots(self) -> tuple[Values, Values]:
+        """Return points (knots, rows) and the cdf there."""
+        return self._make_density(np.arange(len(self._distinct_rows))).knots()

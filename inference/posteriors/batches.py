@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
-from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.joint import JointPosterior
 from hybridbn.inference.queries import check_targets, posterior
 from hybridbn.inference.solutions import empty_posterior, impossible_evidence

@@ -16,7 +16,7 @@ from hybridbn.errors import TableError, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, as_slice, cell_points, legendre
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.base import ContinuousPosterior
 from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
 from hybridbn.variables import Continuous, Discrete, Values, shorten
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import as_slice
-from hybridbn.inference.posteriors.continuous import BLOCK, ContinuousPosterior
+from hybridbn.inference.posteriors.base import BLOCK, ContinuousPosterior
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["GaussianPosterior", "WeightedMixture", "merge_near_parts"]

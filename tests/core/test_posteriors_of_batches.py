@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
-from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.joint import JointPosterior
 
 pa = pytest.importorskip("pyarrow")

@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from test_inference_slices import make_grid, make_mixed
 
 import hybridbn as hb
-from hybridbn.inference.elimination.cutset import choose_cut
-from hybridbn.inference.elimination.mini_buckets import LogTable, bound_from_above, bound_within
-from hybridbn.inference.elimination.ordering import find_order
+from hybridbn.inference.elimination.ordering import choose_cut, find_order
 from hybridbn.inference.engines import bounds
+from hybridbn.inference.proposals import LogTable, bound_from_above, bound_within
 
 BOUND = hb.Options(max_bytes=500, beyond="bound", seconds=0.2)
 

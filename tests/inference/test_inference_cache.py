@@ -8,18 +8,17 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.inference import cache as caches
-from hybridbn.inference import queries
-from hybridbn.inference.cache import ProblemCache
+from hybridbn.inference import queries, relevance
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.compilers import compile_program
 from hybridbn.inference.elimination.program import Factor
+from hybridbn.inference.relevance import ProblemCache
 
 
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProblemCache]:
     fresh = ProblemCache(2e6)
-    monkeypatch.setattr(caches, "CACHE", fresh)
+    monkeypatch.setattr(relevance, "CACHE", fresh)
     yield fresh
     held = sum(entry.problem.estimate_bytes() for entry in fresh._entries.values())
     assert held <= fresh.total <= held + 1e5 * len(fresh)

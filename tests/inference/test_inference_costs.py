@@ -12,7 +12,7 @@ import pytest
 from costs import assert_linear
 
 import hybridbn as hb
-from hybridbn.inference import cache as caches
+from hybridbn.inference import relevance
 
 
 def star(count: int) -> hb.Network:
@@ -47,7 +47,7 @@ def test_work_grows_with_the_network(make: Any, tmp_path: Path) -> None:
     assert_linear(lambda count: fresh(count).save(tmp_path / "n.hbn"), 150)
 
     def ask(count: int, question: Any) -> None:
-        caches.CACHE.clear()
+        relevance.CACHE.clear()
         question(networks[count])
 
     given = {"x7": 1, "x9": 0}

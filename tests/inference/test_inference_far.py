@@ -8,7 +8,7 @@ import pytest
 from scipy import integrate, stats
 
 import hybridbn as hb
-from hybridbn.inference import cache
+from hybridbn.inference import relevance
 from hybridbn.inference.engines import elimination
 
 X, Y, E = hb.Continuous("x"), hb.Continuous("y"), hb.Continuous("e")
@@ -166,9 +166,9 @@ def test_own_nodes_agree_with_shared_ones(monkeypatch):
     net = ladder(np.random.default_rng(0), 8)
     evidence = {"v7": 0.4, "v5": "a"}
     shared = net.posterior("v0", evidence)
-    cache.CACHE.clear()
+    relevance.CACHE.clear()
     monkeypatch.setattr(elimination, "make_shared_grid", lambda *_: None)
     own = net.posterior("v0", evidence)
     assert own.mean() == pytest.approx(shared.mean(), rel=1e-9)
     assert own.log_evidence == pytest.approx(shared.log_evidence, rel=1e-9)
-    cache.CACHE.clear()
+    relevance.CACHE.clear()

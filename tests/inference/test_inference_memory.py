@@ -18,7 +18,7 @@ from inference_tools import pgmpy_file
 import hybridbn as hb
 from hybridbn.errors import TooWide
 from hybridbn.inference import solutions
-from hybridbn.inference.posteriors import continuous
+from hybridbn.inference.posteriors import base
 
 HEADER = """
 import json, resource, sys, time
@@ -176,10 +176,10 @@ def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
     net, frame = kernel_and_class(rng), rows_of_kernels(rng, 200)
     kept = net.posterior("x", frame)
     monkeypatch.setattr(solutions, "KEPT_BYTES", 1000)
-    monkeypatch.setattr(continuous, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(base, "BLOCK_ROWS", 64)
     again = net.posterior("x", frame)
-    assert isinstance(again, continuous.LazyPosterior)
-    assert not isinstance(kept, continuous.LazyPosterior)
+    assert isinstance(again, base.LazyPosterior)
+    assert not isinstance(kept, base.LazyPosterior)
     points = [-1.0, 0.3, 2.0]
     for ask in (
         lambda post: post.mean(),
@@ -213,7 +213,7 @@ def test_impossible_rows_of_densities_that_are_not_kept(monkeypatch):
     frame = hb.Table({"y": [1.0, 7.0, 2.0, 1.0]})
     monkeypatch.setattr(solutions, "KEPT_BYTES", 10)
     post = net.posterior("x", frame, impossible="nan")
-    assert isinstance(post, continuous.LazyPosterior)
+    assert isinstance(post, base.LazyPosterior)
     for values in (post.mean(), post.cdf(1.0), post.median(), post[np.array([1, 0])].mean()[::-1]):
         np.testing.assert_array_equal(np.isnan(values), [False, True, False, False][: len(values)])
     assert post.mean()[0] == pytest.approx(1.0, abs=1e-9)
@@ -234,7 +234,7 @@ def test_mixtures_on_nodes_are_digested_too(monkeypatch):
     monkeypatch.setattr(solutions, "KEPT_BYTES", 1000)
     again = net.posteriors(frame)
     for name in ("x", "y"):
-        assert isinstance(again[name], continuous.LazyPosterior)
+        assert isinstance(again[name], base.LazyPosterior)
         np.testing.assert_allclose(again[name].mean(), kept[name].mean(), rtol=1e-12)
         np.testing.assert_allclose(again[name].quantile(0.2), kept[name].quantile(0.2), rtol=1e-10)
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.inference import cache as plans
+from hybridbn.inference import relevance
 
 S = hb.Discrete("s", states=("yes", "no"))
 X, Y = hb.Continuous("x"), hb.Continuous("y")
@@ -57,7 +57,7 @@ def test_completions_have_every_column_and_row():
 def test_threads_that_ask_a_new_question_at_once_agree():
     net = market()
     expected = market().log_evidence({"b": "yes", "x": 4.0})
-    plans.CACHE.clear()
+    relevance.CACHE.clear()
     with ThreadPoolExecutor(4) as pool:
         found = list(pool.map(lambda _: net.log_evidence({"b": "yes", "x": 4.0}), range(16)))
     assert found == pytest.approx([expected] * 16, abs=1e-12)

@@ -13,14 +13,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.inference import cache as caches
-from hybridbn.inference.cache import ProblemCache
+from hybridbn.inference import relevance
 from hybridbn.inference.elimination import compilers as core
 from hybridbn.inference.elimination import possible_states
 from hybridbn.inference.elimination.compilers import CaseCompiler
 from hybridbn.inference.elimination.possible_states import find_supports, is_possible, join_bits
 from hybridbn.inference.engines import single_case
 from hybridbn.inference.engines.single_case import SharedCase
+from hybridbn.inference.relevance import ProblemCache
 
 SETTINGS = settings(max_examples=examples(60), derandomize=True, deadline=None)
 
@@ -139,7 +139,7 @@ def test_products_too_small_for_doubles_are_logarithms() -> None:
 @pytest.fixture
 def cache(monkeypatch: pytest.MonkeyPatch) -> ProblemCache:
     fresh = ProblemCache(2e6)
-    monkeypatch.setattr(caches, "CACHE", fresh)
+    monkeypatch.setattr(relevance, "CACHE", fresh)
     return fresh
 
 

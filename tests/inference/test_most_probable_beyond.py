@@ -11,7 +11,7 @@ from test_inference_bounds import multiply, products
 from test_inference_slices import make_grid, make_mixed
 
 import hybridbn as hb
-from hybridbn.inference.elimination.mini_buckets import bound_from_above
+from hybridbn.inference.proposals import bound_from_above
 
 SMALL = hb.Options(max_bytes=300, beyond="slice")
 BOUND = hb.Options(max_bytes=300, beyond="bound", seconds=0.05)

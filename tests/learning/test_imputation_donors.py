@@ -12,7 +12,7 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
-from hybridbn.inference.conditional_gaussian import conditional_gaussian
+from hybridbn.inference.sampling import conditional_gaussian
 from hybridbn.learning.imputation.column_matching import DonorRule, choose_donors, fit_stacked_regression, match_numbers
 from hybridbn.learning.imputation.default_network import ImputationRegression, conditional_gaussian_arcs
 from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching

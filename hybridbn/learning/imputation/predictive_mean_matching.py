@@ -33,7 +33,7 @@ from numpy.typing import NDArray
 
 from hybridbn.estimation.completion import Completion
 from hybridbn.estimation.holes import Levels, find_holes
-from hybridbn.inference.conditional_gaussian import ConditionalGaussian
+from hybridbn.inference.sampling import ConditionalGaussian
 from hybridbn.learning.imputation.column_matching import (
     ColumnMatcher,
     DonorRule,
