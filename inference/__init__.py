@@ -25,9 +25,8 @@ What networks offer stands in `queries`, `sampling`, `most_probable`, `informati
 `counterfactuals` and `sensitivity`. `elimination.reference` is the textbook's loop, where readers may begin;
 `hybridbn.inference.engines` says how to add an engine, and `evidence` how to add a kind of evidence.
 
-Doors: `compilation`, `elimination.ordering`, `engines`, `engines.leaves`,
-`engines.naive_bayes`, `evidence`, `information`, `interventions`, `most_probable`, `posteriors`, `queries`,
-`relevance`, `sampling`, `sensitivity`, `solutions`.
+Doors: `compilation`, `elimination.ordering`, `engines`, `engines.naive_bayes`, `evidence`, `information`,
+`interventions`, `most_probable`, `posteriors`, `queries`, `sampling`, `sensitivity`.
 """
 
 if __name__ != "hybridbn.inference":

@@ -23,10 +23,10 @@ from hybridbn.inference.compilation import Question
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.interventions import spread_evenly
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
-from hybridbn.inference.queries import find_contradictions, log_evidence_of
+from hybridbn.inference.queries import find_contradictions, impossible_evidence, log_evidence_of
 from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
+from hybridbn.inference.solutions import posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial

@@ -17,8 +17,8 @@ from hybridbn.inference.axes import legendre
 from hybridbn.inference.compilation import Question, Snapshot, status_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
-from hybridbn.inference.queries import find_contradictions, posterior, read_relevant_evidence
-from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
+from hybridbn.inference.queries import find_contradictions, impossible_evidence, posterior, read_relevant_evidence
+from hybridbn.inference.solutions import posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials.base import PointCells

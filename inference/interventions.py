@@ -18,8 +18,8 @@ from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.inference.compilation import Question, Snapshot
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.queries import find_contradictions, posterior
-from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
+from hybridbn.inference.queries import find_contradictions, impossible_evidence, posterior
+from hybridbn.inference.solutions import posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials import Density, Multinomial, PointMass

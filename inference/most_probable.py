@@ -46,8 +46,14 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.posteriors.base import ContinuousPosterior
 from hybridbn.inference.quadrature.grids import place_nodes
-from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
-from hybridbn.inference.solutions import impossible_evidence, posterior_of, solve
+from hybridbn.inference.queries import (
+    check_targets,
+    find_contradictions,
+    impossible_evidence,
+    log_evidence_of,
+    read_relevant_evidence,
+)
+from hybridbn.inference.solutions import posterior_of, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError, TooWide
-from hybridbn.inference.engines import find_first_engine
+from hybridbn.errors import ImpossibleEvidence, TableError, TooWide
+from hybridbn.inference.engines import find_first_engine, list_engines
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import DiscretePosterior
@@ -27,8 +27,10 @@ if TYPE_CHECKING:
     from hybridbn.inference.solutions import Answer, AnyNetwork
 
 __all__ = [
+    "allow_draws",
     "check_targets",
     "find_contradictions",
+    "impossible_evidence",
     "log_evidence",
     "log_evidence_of",
     "posterior",
@@ -127,8 +129,6 @@ def _answer_case(
     tables, log_norm, error = answer
     if log_norm == -np.inf:
         if options.impossible != "nan":
-            from hybridbn.inference.solutions import impossible_evidence
-
             raise impossible_evidence([0], True, nan=True)
         tables = [np.full_like(table, np.nan) for table in tables]
     by_name: Any = snapshot.by_name
@@ -285,6 +285,28 @@ def _find_risk(network: Snapshot, problem: Problem, names: tuple[str, ...]) -> R
     }
     mentioned = {name for risk in discrete for name in potentials[risk].scope}
     return Risk(frozenset(discrete), tuple(name for name in names if name in mentioned), risky != discrete, {})
+
+
+def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False, doubt: str = "") -> ImpossibleEvidence:
+    """Return the error that names the impossible rows; with `nan`, it mentions impossible='nan'."""
+    where = "the evidence has" if single else f"rows {shorten(list(rows))} of the evidence have"
+    return ImpossibleEvidence(
+        f"{where} probability zero under the network{' as far as could be seen' if doubt else ''}, so there is no"
+        f" posterior{': ' + doubt if doubt else ''}; "
+        + ("ask with impossible='nan' to get NaN there instead" if nan else "leave out what contradicts the rest"),
+        tuple(rows),
+    )
+
+
+def allow_draws(network: Network, target: str, options: Options) -> Options:
+    """Return options under which what a row lacks is drawn where an exact answer about the target would take all of it
+    together; the same options for any other target.
+    """
+    if target not in network:
+        return options
+    snapshot = Snapshot.of(network)
+    drawn = any(engine.needs_draws(snapshot, target) for engine in list_engines())
+    return replace(options, beyond="bound") if drawn else options
 
 
 def check_targets(network: Network, targets: Sequence[str]) -> list[str]:

@@ -34,9 +34,9 @@ from hybridbn.inference.elimination.compilers import choose_order
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import DistinctRows, Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
-from hybridbn.inference.queries import read_relevant_evidence
+from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence
 from hybridbn.inference.relevance import ancestors
-from hybridbn.inference.solutions import TableCollector, impossible_evidence, posterior_of, solve
+from hybridbn.inference.solutions import TableCollector, posterior_of, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import ImpossibleEvidence, TooWide, warn_user
+from hybridbn.errors import TooWide, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis, as_slice
 from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of
 from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
@@ -25,10 +25,11 @@ from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, ContinuousPos
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.quadrature.modes import describe_blank_functions
+from hybridbn.inference.queries import impossible_evidence
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = [
     "Answer",
@@ -39,7 +40,6 @@ __all__ = [
     "collect_marginals",
     "collect_nothing",
     "empty_posterior",
-    "impossible_evidence",
     "node_axis_of",
     "posterior_of",
     "solve",
@@ -110,17 +110,6 @@ class Answer:
         rounding = estimate_rounding(self.log_norms, len(self.problem.factors))
         errors: Values = np.maximum(self.errors, rounding)
         return errors if self.distinct_rows is None else errors[self.distinct_rows]
-
-
-def impossible_evidence(rows: Sequence[int], single: bool, *, nan: bool = False, doubt: str = "") -> ImpossibleEvidence:
-    """Return the error that names the impossible rows; with `nan`, it mentions impossible='nan'."""
-    where = "the evidence has" if single else f"rows {shorten(list(rows))} of the evidence have"
-    return ImpossibleEvidence(
-        f"{where} probability zero under the network{' as far as could be seen' if doubt else ''}, so there is no"
-        f" posterior{': ' + doubt if doubt else ''}; "
-        + ("ask with impossible='nan' to get NaN there instead" if nan else "leave out what contradicts the rest"),
-        tuple(rows),
-    )
 
 
 # -- collectors ---------------------------------------------------------------------------------------------------

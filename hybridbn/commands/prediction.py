@@ -35,8 +35,8 @@ from hybridbn.commands.table_input import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import RunMismatch, lock_output
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.engines.leaves import allow_draws
 from hybridbn.inference.posteriors import DiscretePosterior
+from hybridbn.inference.queries import allow_draws
 from hybridbn.jobs import track
 from hybridbn.network import Network
 from hybridbn.options import Options

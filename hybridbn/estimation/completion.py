@@ -17,13 +17,11 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.estimation.holes import Cells, Levels, ObservedNumbers, collect_observed_numbers, find_holes
-from hybridbn.inference.compilation import Question
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, Interval
 from hybridbn.inference.most_probable import most_probable
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
-from hybridbn.inference.queries import posteriors, read_relevant_evidence
-from hybridbn.inference.sampling import ConditionalGaussian, conditional_gaussian, draw
-from hybridbn.inference.solutions import posterior_of, solve
+from hybridbn.inference.queries import posteriors
+from hybridbn.inference.sampling import ConditionalGaussian, conditional_gaussian, draw, draw_jointly
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -119,8 +117,10 @@ class Completion:
             level = levels(0, rows)[name]
             column = np.array(cells[name])
             for part in self._split_by_blanket(name, rows, table, holes):
-                values = self._draw_one(name, evidence.take(rows[part], len(part)), level[part], rows[part])
-                column[rows[part]] = self.translate_to_table(table, name, values, level[part])
+                known, variables = evidence.take(rows[part], len(part)), [self.network.variable(name)]
+                with _renumber_rows(rows[part]):
+                    drawn = draw_jointly(self.network, variables, known, level[None, part], self.options)
+                column[rows[part]] = self.translate_to_table(table, name, drawn[name], level[part])
             cells[name] = column
         return cells
 
@@ -369,12 +369,6 @@ class Completion:
             elif other in holes:
                 whole &= ~holes[other][rows]
         yield from (part for part in (np.flatnonzero(whole), np.flatnonzero(~whole)) if len(part))
-
-    def _draw_one(self, name: str, evidence: Evidence, level: Values, rows: NDArray[np.intp]) -> NDArray[Any]:
-        read = read_relevant_evidence(self.network, evidence, [name])
-        with _renumber_rows(rows):
-            answer = solve(self.network, Question((name,)), read, self.options)
-        return np.asarray(posterior_of(answer, 0, self.network.variable(name)).draw(level[None])[0])
 
     # -- from the network's terms to the table's ------------------------------------------------------------------
 

@@ -25,7 +25,7 @@ from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_h
 from hybridbn.fitting import Dirichlet, Fitter, MEstimate, Statistics, fitter_of
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice, moments_suffice, spec_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
-from hybridbn.inference.solutions import impossible_evidence
+from hybridbn.inference.queries import impossible_evidence
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.options import Options, make_generator

@@ -31,7 +31,7 @@ from hybridbn.estimators.inputs import (
 from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.fitting import Fitter, Statistics, fitter_of, roles
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.inference.engines.leaves import allow_draws
+from hybridbn.inference.queries import allow_draws
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import reason_alone
 from hybridbn.network import Network

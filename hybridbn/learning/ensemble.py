@@ -16,13 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.engines.leaves import mixture_of
-from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, naive_bayes_of, why_not_naive_bayes
+from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, mixture_of, naive_bayes_of, why_not_naive_bayes
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.information import Explanation
 from hybridbn.inference.posteriors import DiscretePosterior
-from hybridbn.inference.queries import posterior
-from hybridbn.inference.solutions import impossible_evidence
+from hybridbn.inference.queries import impossible_evidence, posterior
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options

@@ -14,7 +14,6 @@ from hybridbn.formatting import format_probability, format_range, format_value, 
 from hybridbn.inference.evidence import EvidenceReader, find_point_masses
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors
-from hybridbn.inference.relevance import status_of
 from hybridbn.network import Network
 from hybridbn.network_description import as_line, describe_cycles, describe_unknown_node
 from hybridbn.options import Options, check_count
@@ -164,7 +163,8 @@ def chart_network(
     priors: dict[str, Any] = {}
     if detail.bars:
         reader = EvidenceReader(network, evidence)
-        wanted = [name for name in names if status_of(reader.finding(name)) != "hard"]
+        read = reader.evidence(names)
+        wanted = [name for name in names if name not in read.findings or not read.findings[name].hard]
         beliefs = posteriors(network, evidence, wanted, options) if wanted else {}
         if evidence and any(value is not None for value in evidence.values()):
             try:

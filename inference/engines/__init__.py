@@ -93,11 +93,13 @@ CaseTables: TypeAlias = tuple[list[Values], float, float]
 impossible; and the estimated error of the probabilities."""
 
 
+@dataclass
 class Plan(ABC):
     """How an engine would solve a problem, and at what cost.
 
     Attributes
     ----------
+    problem, options : the question, and how it is to be answered
     cells : size of the largest table
     clique : the variables of that table
     held_bytes : about the largest number of bytes held at a time
@@ -106,6 +108,8 @@ class Plan(ABC):
     sampled : whether solutions have bounds
     """
 
+    problem: Problem
+    options: Options
     cells: float
     clique: Sequence[str]
     held_bytes: float
@@ -146,6 +150,12 @@ class Engine(Registered):
     def offer(self, problem: Problem, evidence: Evidence, options: Options) -> str | None:
         """Return the option that asks for this method, and what it would cost, for the message of `TooWide`."""
         return None
+
+    def needs_draws(self, snapshot: Snapshot, target: str) -> bool:
+        """Tell whether exact answers about a target would take all that a row lacks together, so that predictions draw
+        it.
+        """
+        return False
 
     def answer(
         self, snapshot: Snapshot, evidence: Evidence, targets: Sequence[str], max_bytes: float

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
@@ -113,16 +113,10 @@ class SampledBounds(Engine):
 class BoundPlan(Plan):
     """Draws of some variables, and elimination of the others."""
 
-    problem: Problem
-    options: Options
     started: float
     drawn: Drawn
     draws: int
     bucket_cells: float
-    cells: float
-    clique: Sequence[str]
-    held_bytes: float
-    operations: float
     sampled: ClassVar[bool] = True
 
     @classmethod
@@ -145,11 +139,10 @@ class BoundPlan(Plan):
             most, each = MOST_FORWARD, CELLS_PER_FACTOR * len(problem.factors)
         draws = DRAWING * allowed / (each + drawn.order.total)
         draws = int(min(max(draws, FEWEST), most))
-        largest = drawn.order.largest
-        held = 32 * (bucket_cells + largest)
-        operations = draws * drawn.order.total
-        clique = drawn.order.clique
-        return cls(problem, options, started, drawn, draws, bucket_cells, largest, clique, held, operations)
+        order = drawn.order
+        held = 32 * (bucket_cells + order.largest)
+        cost = order.largest, order.clique, held, draws * order.total
+        return cls(problem, options, *cost, started, drawn, draws, bucket_cells)
 
     def draw_all(self) -> BoundPlan | None:
         """Return the plan to draw all variables; None where they are not all discrete."""
@@ -201,24 +194,19 @@ class BoundPlan(Plan):
         """Yield the solution of each row."""
         started = self.started
         for row in range(evidence.rows):
-            yield self._solve_row(row, evidence.take(slice(row, row + 1), 1), started)
+            case = evidence.take(slice(row, row + 1), 1)
+            sampler = _Sampler.of(self, case)
+            for part, values, log_probability, counts in sampler.draw(started):
+                sampler.sums.add_draws(part, values, log_probability, counts)
+            yield sampler.sums.solution(row, case)
             started = time.process_time()
 
-    def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]] | None:
-        """Return the values that are drawn, weighted by their importance."""
-        return self._weigh(case)
-
-    def _weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]]:
+    def weigh(self, case: Evidence) -> Iterator[tuple[Mapping[str, NDArray[Any]], Values]]:
+        """Yield the values that are drawn, weighted by their importance."""
         sampler = _Sampler.of(self, case)
         for part, values, log_probability, counts in sampler.draw(time.process_time()):
             logs = part.log_norm - log_probability + np.log(counts)
             yield {name: own[part.rows] for name, own in values.items()}, logs
-
-    def _solve_row(self, row: int, case: Evidence, started: float) -> Solution:
-        sampler = _Sampler.of(self, case)
-        for part, values, log_probability, counts in sampler.draw(started):
-            sampler.sums.add_draws(part, values, log_probability, counts)
-        return sampler.sums.solution(row, case)
 
 
 class _Sampler:

@@ -67,16 +67,8 @@ class Elimination(Engine):
         return EliminationPlan.of(problem, evidence, options)
 
 
-@dataclass
 class EliminationPlan(Plan):
     """The elimination of a problem's variables."""
-
-    problem: Problem
-    options: Options
-    cells: float
-    clique: Sequence[str]
-    held_bytes: float
-    operations: float
 
     @classmethod
     def of(cls, problem: Problem, evidence: Evidence, options: Options, *, grouped: bool = True) -> Self:
@@ -458,13 +450,8 @@ class RowPatterns(Engine):
 class PatternPlan(Plan):
     """A plan for each pattern, by the observed variables."""
 
-    problem: Problem
     names: Sequence[str]
     plans: dict[frozenset[str], Plan]
-    cells: float
-    clique: Sequence[str]
-    held_bytes: float
-    operations: float
 
     @classmethod
     def of(cls, problem: Problem, evidence: Evidence, options: Options) -> PatternPlan | None:
@@ -489,7 +476,7 @@ class PatternPlan(Plan):
                 return None
         widest = max(plans.values(), key=lambda plan: plan.held_bytes)
         operations = sum(plan.operations for plan in plans.values())
-        return cls(problem, names, plans, widest.cells, widest.clique, widest.held_bytes, operations)
+        return cls(problem, options, widest.cells, widest.clique, widest.held_bytes, operations, names, plans)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of each group of rows, with tables over the scopes of all rows."""

@@ -1,6 +1,6 @@
 """What depends on the hidden leaf of trees: leaves are looked up where a row's cells are known.
 
-Which leaves a row may be in is found for many rows at once, by one bit for each leaf. There are three kinds of target:
+Which leaves a row may be in is found for many rows at once, by one bit for each leaf. There are two kinds of target:
 
 * A class below `Boxes`, as in a random forest. Where all parents of the leaf are observed, the row's leaves are the
   whole answer, whatever the rest of the network is. Where cells are missing, the parents must be independent, or
@@ -11,8 +11,6 @@ Which leaves a row may be in is found for many rows at once, by one bit for each
   exact density is an integral over all of them together; with ``beyond="bound"`` they are drawn, together with whatever
   else is missing, from their joint distribution given what is known. The same quasi-random points serve every row, so
   that a row's answer does not depend on others.
-* A class below a leaf without parents, both above the attributes, as in naive Bayes trees and class clusters. The
-  probability of a row is a sum over its leaves; most leaves of a tree are impossible for it.
 """
 
 from __future__ import annotations
@@ -28,27 +26,22 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
-from hybridbn.inference.engines.naive_bayes import BlockAnswer, BlockPlan, NaiveBayesPlan, NaiveBayesTables
+from hybridbn.inference.engines.naive_bayes import BlockAnswer, BlockPlan, LeafIndex
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior, merge_near_parts
 from hybridbn.inference.queries import log_evidence_of
 from hybridbn.inference.relevance import Snapshot, ancestors
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.solutions import AnyNetwork
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials import Boxes, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["Leaves", "NaiveBayesMixture", "allow_draws", "mixture_of"]
+__all__ = ["Leaves"]
 
 _BITS = 2**23
 """Bits that are looked at together."""
-_PAIRS = 2**20
-"""Leaves and rows of a mixture of naive Bayes that are looked at together."""
-_TERMS = 2**18
-"""Terms of such a mixture that are looked up at a time, so that they stay in the cache."""
 DRAWS = 128
 """Of the missing cells of a row; a power of two, for which quasi-random points are most even."""
 NEAR = 0.25, 0.3
@@ -75,17 +68,9 @@ class Leaves(Engine):
         if not all(finding.plain for finding in findings.values()):
             return None
         snapshot, target = problem.snapshot, question.targets[0]
-        own = snapshot.by_name[target]
-        boxes, table = _find_boxes(snapshot, target), own.as_table()
+        boxes, table = _find_boxes(snapshot, target), snapshot.by_name[target].as_table()
         if boxes is None:
-            if evidence.single or problem.scopes != ((target,),):
-                return None
-            if not all(finding.codes_only for finding in findings.values()):
-                return None
-            mixture = mixture_of(snapshot, target)
-            if mixture is None or not findings.keys() <= mixture.logs.keys():
-                return None
-            return NaiveBayesPlan(problem, evidence, options, mixture)
+            return None
         if table is not None:
             return ClassPlan.of(problem, evidence, options, boxes, table)
         regression = BoxedRegression.of(snapshot, target, boxes)
@@ -96,17 +81,10 @@ class Leaves(Engine):
         plan = self.plan(problem, evidence, replace(options, beyond="bound"))
         return f"beyond='bound' ({DRAWS} draws of what is missing in a row)" if isinstance(plan, NumberPlan) else None
 
-
-def allow_draws(network: Network, target: str, options: Options) -> Options:
-    """Return options under which the numbers that the leaf above a target depends on are drawn where a row lacks them,
-    because an exact answer would take all of them together; the same options for any other target.
-    """
-    if target not in network:
-        return options
-    snapshot = Snapshot.of(network)
-    boxes = _find_boxes(snapshot, target)
-    drawn = boxes is not None and BoxedRegression.of(snapshot, target, boxes) is not None
-    return replace(options, beyond="bound") if drawn else options
+    def needs_draws(self, snapshot: Snapshot, target: str) -> bool:
+        """Tell whether the target is a regression below a leaf, which may depend on numbers that a row lacks."""
+        boxes = _find_boxes(snapshot, target)
+        return boxes is not None and BoxedRegression.of(snapshot, target, boxes) is not None
 
 
 def _find_boxes(snapshot: Snapshot, target: str) -> Boxes | None:
@@ -118,60 +96,6 @@ def _find_boxes(snapshot: Snapshot, target: str) -> Boxes | None:
 
 
 # -- which leaves a row may be in -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class LeafIndex:
-    """For each cell of attributes the leaves that it may be in, one bit each; the last cell is a missing one.
-
-    Attributes
-    ----------
-    leaves : int
-    cuts : mapping from attribute to the ends of its cells, None where a cell is a state
-    bits : mapping from attribute to ndarray (cells + 1, words)
-    """
-
-    leaves: int
-    cuts: Mapping[str, Values | None]
-    bits: Mapping[str, NDArray[np.uint64]]
-
-    @classmethod
-    def of(cls, leaves: int, attributes: Mapping[str, tuple[Values | None, NDArray[np.bool_]]]) -> LeafIndex:
-        """Make the index of the cuts of attributes and the leaves (cells, leaves) that their cells may be in."""
-        bits = {}
-        for name, (_, possible) in attributes.items():
-            packed = np.zeros((len(possible) + 1, -(-leaves // 64) * 8), np.uint8)
-            packed[:-1, : -(-leaves // 8)] = np.packbits(possible, axis=1)
-            packed[-1] = 255
-            bits[name] = packed.view(np.uint64)
-        return cls(leaves, {name: cuts for name, (cuts, _) in attributes.items()}, bits)
-
-    def find(
-        self, cells: Mapping[str, NDArray[Any]], rows: int, *, anywhere: bool = False
-    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Return the pairs of rows and leaves in which the row may be, in the order of the rows.
-
-        Parameters
-        ----------
-        cells : mapping from attribute to codes or numbers (rows,)
-        rows : int
-        anywhere : bool
-            Whether a row that can't be in any leaf may be in all of them, as `Boxes` has it.
-        """
-        known = [name for name in self.bits if name in cells]
-        if not known:
-            return np.repeat(np.arange(rows), self.leaves), np.tile(np.arange(self.leaves), rows)
-        words = np.full((rows, -(-self.leaves // 64)), np.iinfo(np.uint64).max, np.uint64)
-        for name in known:
-            own, cuts = cells[name], self.cuts[name]
-            if cuts is not None:
-                own = np.where(np.isnan(own), -1, np.searchsorted(cuts, own, side="right"))
-            words &= self.bits[name].take(own, axis=0, mode="wrap")
-        inside = np.unpackbits(words.view(np.uint8), axis=1, count=self.leaves)
-        if anywhere and (outside := ~words.any(axis=1)).any():
-            inside[outside] = 1
-        row, leaf = np.divmod(np.flatnonzero(inside.view(bool)), self.leaves)
-        return row, leaf
 
 
 _INDEXES: WeakKeyDictionary[Boxes, LeafIndex] = WeakKeyDictionary()
@@ -215,15 +139,13 @@ class ClassPlan(BlockPlan):
         target: Multinomial,
         densities: list[Potential],
     ) -> None:
-        self.problem: Problem = problem
-        self.options: Options = options
         self._boxes, self._target = boxes, target
         self._averages: _Averages | None = _Averages(boxes, densities, problem.snapshot) if densities else None
-        self.cells: float = float(len(boxes.child) * (len(target.child) + len(densities)))
-        self.clique: Sequence[str] = (boxes.child.name, target.child.name)
-        self.operations: float = float(len(boxes.child) / 64 * len(boxes.parents) * evidence.rows)
-        self.held_bytes: float = 8 * self.cells + _BITS + 8.0 * len(target.child) * evidence.rows
         self.block: int = max(_BITS // len(boxes.child), 1)
+        cells = float(len(boxes.child) * (len(target.child) + len(densities)))
+        held = 8 * cells + _BITS + 8.0 * len(target.child) * evidence.rows
+        operations = float(len(boxes.child) / 64 * len(boxes.parents) * evidence.rows)
+        super().__init__(problem, options, cells, (boxes.child.name, target.child.name), held, operations)
 
     @classmethod
     def of(
@@ -483,16 +405,15 @@ class NumberPlan(BlockPlan):
     """Looking up the leaves of all rows, in which everything needed is known."""
 
     def __init__(self, problem: Problem, evidence: Evidence, options: Options, target: BoxedRegression) -> None:
-        self.problem: Problem = problem
-        self.options: Options = options
         self.target: BoxedRegression = target
         leaves = len(target.boxes.child)
         self.parts: int = (target.boxes.overlap or leaves) * len(target.kind_shares)
-        self.cells: float = float(leaves * len(target.kind_shares) * (len(target.parents) + 2))
-        self.clique: Sequence[str] = (target.boxes.child.name, target.potential.child.name)
-        self.operations: float = float(self.parts * (len(target.parents) + 2) * evidence.rows)
-        self.held_bytes: float = 8.0 * (self.cells + PARTS * (len(target.parents) + 8))
         self.block: int = max(PARTS // self.parts, 1)
+        cells = float(leaves * len(target.kind_shares) * (len(target.parents) + 2))
+        held = 8.0 * (cells + PARTS * (len(target.parents) + 8))
+        operations = float(self.parts * (len(target.parents) + 2) * evidence.rows)
+        clique = target.boxes.child.name, target.potential.child.name
+        super().__init__(problem, options, cells, clique, held, operations)
 
     @classmethod
     def of(cls, problem: Problem, evidence: Evidence, options: Options, target: BoxedRegression) -> NumberPlan | None:
@@ -593,141 +514,3 @@ def _estimate_error(case: NDArray[np.intp], rows: int, weights: Values, means: V
     groups = case // (DRAWS // BATCHES)
     shares = np.bincount(groups, below, rows * BATCHES).reshape(rows, BATCHES) / (DRAWS // BATCHES)
     return np.asarray(shares.std(axis=1, ddof=1) / np.sqrt(BATCHES))
-
-
-# -- naive Bayes in leaves --------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NaiveBayesMixture(NaiveBayesTables):
-    """A mixture of naive Bayes networks in logarithms.
-
-    Attributes
-    ----------
-    target, variables : as of one naive Bayes network
-    prior : ndarray (leaves, classes)
-        Of leaf and class together.
-    logs : mapping from attribute to ndarray (leaves, classes, states)
-    """
-
-    @property
-    def leaves(self) -> int:
-        """How many naive Bayes networks are mixed."""
-        return len(self.prior)
-
-    def scores(self, codes: Mapping[str, NDArray[Any]], rows: int) -> Values:
-        """Return the log joint probabilities (classes, rows) of the classes with the observed cells.
-
-        Parameters
-        ----------
-        codes : mapping from attribute to integer array (rows,)
-            ``-1`` where a cell is missing.
-        rows : int
-
-        Examples
-        --------
-        >>> c, x = (Discrete(name, (0, 1)) for name in "cx")
-        >>> with np.errstate(divide="ignore"):
-        ...     logs = {"x": np.log([[[1.0, 0.0], [1.0, 0.0]], [[0.0, 1.0], [0.0, 1.0]]])}
-        >>> mixture = NaiveBayesMixture(c, np.log([[0.3, 0.2], [0.1, 0.4]]), {"x": x}, logs)
-        >>> np.exp(mixture.scores({"x": np.array([0, 1, -1])}, 3)).round(3)
-        array([[0.3, 0.1, 0.4],
-               [0.2, 0.4, 0.6]])
-        """
-        names = [name for name in self.logs if name in codes]
-        scores = np.full((len(self.target), rows), -np.inf)
-        terms = _LogTerms(self.prior, [self.logs[name] for name in names])
-        own = [codes[name] for name in names]
-        block = max(_PAIRS // self.leaves, 1)
-        for start in range(0, rows, block):
-            cells = {name: column[start : start + block] for name, column in zip(names, own, strict=True)}
-            row, leaf = self._index.find(cells, min(block, rows - start))
-            row += start
-            logs = terms.sums(own, row, leaf)
-            starts = np.flatnonzero(np.append(True, row[1:] != row[:-1])) if len(row) else row
-            scores[:, row[starts]] = logs if len(starts) == len(row) else _log_sums(logs, starts, row)
-        return scores
-
-    @cached_property
-    def _index(self) -> LeafIndex:
-        """Of the attributes some of whose states are impossible in some leaves."""
-        possible = {name: np.asarray((logs > -np.inf).any(axis=1)).T for name, logs in self.logs.items()}
-        return LeafIndex.of(self.leaves, {name: (None, own) for name, own in possible.items() if not own.all()})
-
-
-class _LogTerms:
-    """Logarithms of all tables in one array for each class, so that a row's terms are looked up together."""
-
-    def __init__(self, prior: Values, tables: list[Values]) -> None:
-        leaves, classes = prior.shape
-        # each table has one more state, for missing cells: it adds nothing
-        self._sizes = np.array([table.shape[2] + 1 for table in tables], dtype=np.intp)
-        self._starts = np.cumsum(self._sizes) - self._sizes
-        self._width = int(self._sizes.sum())
-        self._prior = prior.T.copy()
-        self._logs = np.zeros((classes, leaves, self._width))
-        for table, start in zip(tables, self._starts, strict=True):
-            self._logs[:, :, start : start + table.shape[2]] = table.transpose(1, 0, 2)
-
-    def sums(self, codes: list[NDArray[Any]], row: NDArray[np.intp], leaf: NDArray[np.intp]) -> Values:
-        """Return the sums (classes, entries) of the terms of rows in leaves."""
-        sums = self._prior[:, leaf]
-        block = max(_TERMS // max(len(codes), 1), 1)
-        logs = self._logs.reshape(len(sums), -1)
-        for start in range(0, len(row) if codes else 0, block):
-            part = slice(start, start + block)
-            own, first = row[part], leaf[part] * self._width
-            positions = np.empty((len(codes), len(own)), np.intp)
-            for line, column, size, begin in zip(positions, codes, self._sizes, self._starts, strict=True):
-                code = column.take(own)
-                np.add(code, first + begin, out=line)
-                if code.min(initial=0) < 0:
-                    line[code < 0] += size
-            for total, table in zip(sums, logs, strict=True):
-                total[part] += table.take(positions).sum(axis=0)
-        return sums
-
-
-def _log_sums(logs: Values, starts: NDArray[np.intp], row: NDArray[np.intp]) -> Values:
-    """Return the logarithms of sums of exponentials over runs of entries (classes, runs)."""
-    top = np.maximum.reduceat(logs, starts, axis=1)
-    top[top == -np.inf] = 0.0
-    lengths = np.diff(np.append(starts, len(row)))
-    with np.errstate(divide="ignore"):
-        return np.asarray(top + np.log(np.add.reduceat(np.exp(logs - np.repeat(top, lengths, axis=1)), starts, axis=1)))
-
-
-def mixture_of(network: AnyNetwork, target: str) -> NaiveBayesMixture | None:
-    """Return a network as a mixture of stars, or None where it is none.
-
-    Examples
-    --------
-    >>> from hybridbn.network import Network
-    >>> leaf, c, x = (Discrete(name, (0, 1)) for name in "lcx")
-    >>> potentials = [Multinomial(leaf, table=[0.5, 0.5]), Multinomial(c, (leaf,), table=[[0.9, 0.1], [0.3, 0.7]])]
-    >>> network = Network([*potentials, Multinomial(x, (leaf, c), table=np.full((2, 2, 2), 0.5))])
-    >>> np.exp(mixture_of(network, "c").prior).round(2)
-    array([[0.45, 0.05],
-           [0.15, 0.35]])
-    >>> mixture_of(network, "x")
-    """
-    own = network.potential(target).as_table()
-    if own is None or len(own.parents) != 1:
-        return None
-    hidden = own.parents[0]
-    root = network.potential(hidden.name).as_table()
-    if root is None or root.parents:
-        return None
-    tables = {}
-    for name in network:
-        if name in (target, hidden.name):
-            continue
-        potential = network.potential(name)
-        table = potential.as_table() if potential.scope == (hidden.name, target, name) else None
-        if table is None:
-            return None
-        tables[name] = table
-    with np.errstate(divide="ignore"):
-        logs = {name: np.log(table.table) for name, table in tables.items()}
-        variables = {name: table.child for name, table in tables.items()}
-        return NaiveBayesMixture(own.child, np.log(root.table[:, None] * own.table), variables, logs)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,15 +220,8 @@ def _pair_scopes(problem: Problem) -> list[tuple[str, tuple[str, ...]]]:
 class SlicePlan(Plan):
     """The elimination of a problem's variables in slices."""
 
-    problem: Problem
-    options: Options
     parts: Sequence[Part]
     work: float
-    cells: float
-    clique: Sequence[str]
-    held_bytes: float
-    operations: float
-    distinct: ClassVar[bool] = True
 
     @classmethod
     def of(cls, problem: Problem, evidence: Evidence, options: Options, *, search: bool = True) -> SlicePlan | None:
@@ -240,16 +233,9 @@ class SlicePlan(Plan):
         if work > options.cells_per_row:
             return None
         order = max((part.cut.order for part in parts), key=lambda order: order.largest)
-        return cls(
-            problem,
-            options,
-            parts,
-            work,
-            order.largest,
-            order.clique,
-            8 * WORKING_TABLES * order.largest,
-            sum(part.cut.total for part in parts) * evidence.rows,
-        )
+        held = 8 * WORKING_TABLES * order.largest
+        operations = sum(part.cut.total for part in parts) * evidence.rows
+        return cls(problem, options, order.largest, order.clique, held, operations, parts, work)
 
     @property
     def slices(self) -> float:

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.posteriors.joint import JointPosterior
-from hybridbn.inference.queries import check_targets, posterior
-from hybridbn.inference.solutions import empty_posterior, impossible_evidence
+from hybridbn.inference.queries import check_targets, impossible_evidence, posterior
+from hybridbn.inference.solutions import empty_posterior
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Rows, Table

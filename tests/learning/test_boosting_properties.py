@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.inference.engines.leaves import mixture_of
+from hybridbn.inference.engines.naive_bayes import mixture_of
 from hybridbn.inference.queries import posteriors
 from hybridbn.learning.ensemble import ClassScorer, LazyNetworks
 from hybridbn.structures import naive_bayes, nb_tree

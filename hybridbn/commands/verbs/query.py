@@ -52,7 +52,7 @@ A model is a network in .hbn .bif .elv .xmlbif .xdsl .net .uai.
         )
         from hybridbn.commands.model_options import find_node, parse_evidence, read_model
         from hybridbn.commands.table_input import forward_warnings
-        from hybridbn.inference.engines.leaves import allow_draws
+        from hybridbn.inference.queries import allow_draws
         from hybridbn.options import Options
 
         with forward_warnings(terminal):
