@@ -1,4 +1,4 @@
-"""Names that stand for things defined elsewhere: those that are registered, and those that a package's stub lists.
+"""Names that stand for things defined elsewhere: libraries, what is registered, and what a package's stub lists.
 
 Families of potentials, fitters, builders, formats of tables and of networks, databases, engines, backends, commands and
 adapters of frames are all registered by the same function, `Registry.register`. A module of a registry's package is
@@ -15,7 +15,7 @@ from importlib import import_module
 from pkgutil import get_data, iter_modules
 from typing import Any, ClassVar, Self, TypeVar
 
-__all__ = ["Registered", "Registry", "find_attribute", "read_stub"]
+__all__ = ["LazyModule", "Registered", "Registry", "find_attribute", "read_stub"]
 
 Value = TypeVar("Value")
 
@@ -146,6 +146,24 @@ class Registered:
         super().__init_subclass__(**options)
         if "registry" not in vars(cls):
             cls.registry.register_class(cls)
+
+
+class LazyModule:
+    """A module that is imported when something of it is first used.
+
+    Examples
+    --------
+    >>> json = LazyModule("json")
+    >>> json.dumps([1.5, None])
+    '[1.5, null]'
+    """
+
+    def __init__(self, name: str) -> None:
+        self.__name__ = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        # not kept: import_module looks the module up, and what it holds may be replaced
+        return getattr(import_module(self.__name__), attribute)
 
 
 @cache

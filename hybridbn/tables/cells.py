@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
+from hybridbn.registry import LazyModule
 from hybridbn.units import (
     DAY,
     PatternFinder,
@@ -58,6 +59,8 @@ __all__ = [
     "state_kind",
     "warn_of_ambiguity",
 ]
+
+pandas = LazyModule("pandas")
 
 Kind: TypeAlias = Literal["discrete", "continuous"]
 
@@ -219,11 +222,9 @@ def _convert_whole_numbers(name: str, states: list[Any]) -> list[Any]:
 
 def label_floats(name: str, values: NDArray[Any]) -> Cells:
     """Return a number column as discrete cells: each distinct number is a state, whole ones are integers."""
-    from pandas import factorize
-
     if values.dtype.kind == "f":
         check_numbers(name, values)
-    codes, states = factorize(values)
+    codes, states = pandas.factorize(values)
     return label_codes(name, codes, states.tolist())
 
 
@@ -374,12 +375,11 @@ def state_kind(state: Any) -> str:
 
 def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
     """Return the cells of an array of Python values; raise `TableError` for mixed and for unusable types."""
-    from pandas import factorize, isna
     from pandas.api.types import infer_dtype
 
     inferred = infer_dtype(values, skipna=True)
     if inferred in {"string", "boolean"}:
-        codes, states = factorize(values)
+        codes, states = pandas.factorize(values)
         return label_codes(name, codes, states)
     if inferred == "empty":
         if kind == "continuous":
@@ -387,10 +387,10 @@ def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
         return label_codes(name, np.full(len(values), -1), ())
     if inferred in {"integer", "floating", "mixed-integer-float", "decimal"}:
         if kind == "discrete" and inferred == "integer":
-            codes, states = factorize(values)
+            codes, states = pandas.factorize(values)
             return label_codes(name, codes, states)
         try:
-            floats = np.where(isna(values), math.nan, values).astype(np.float64)
+            floats = np.where(pandas.isna(values), math.nan, values).astype(np.float64)
         except OverflowError:
             raise TableError(f"column {name!r} holds an integer too large for a floating-point number") from None
         return (

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
 from hybridbn.options import list_items
-from hybridbn.registry import Registered, Registry
+from hybridbn.registry import LazyModule, Registered, Registry
 from hybridbn.tables.cells import (
     EXACT_INTEGERS,
     Cells,
@@ -64,6 +64,8 @@ __all__ = [
     "read_usable_columns",
     "warn_of_look_alikes",
 ]
+
+pandas = LazyModule("pandas")
 
 
 class ColumnSource(NamedTuple):
@@ -211,11 +213,10 @@ class Column:
             array: NDArray[Any] = column_adapter("numpy").write(self).astype(object)
             array[self.cells.missing] = None
             return array
-        from pandas import isna
 
         array = as_objects(column_adapter(source.kind).list_values(source.values))
         array = array if source.rows is None else array[source.rows]
-        array[isna(array)] = None
+        array[pandas.isna(array)] = None
         return array
 
     def holds_objects(self) -> bool:

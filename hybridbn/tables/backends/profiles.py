@@ -464,7 +464,7 @@ def make_variable(
     types = import_pyarrow().types
     listed = list(tally.counts)
     if len(listed) > most_states or tally.lost:
-        if declared is None and not types.is_dictionary(kind) and is_all_different(tally):
+        if listed and declared is None and not types.is_dictionary(kind) and is_all_different(tally):
             return Discrete(name, states=tuple(listed))
         listed = sorted(listed, key=lambda state: (-(tally.counts or {})[state], str(state)))[: most_states - 1]
         return Discrete(name, states=(*(_sort_states(name, listed, False).states or ()), REST))

@@ -15,6 +15,7 @@ import numpy as np
 
 from hybridbn.errors import FormatError, TableError, mask_secrets
 from hybridbn.options import list_items
+from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, find_backend
 from hybridbn.tables.backends.scans import Passes, Scan
@@ -33,6 +34,9 @@ from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
 __all__ = ["FileFragment", "FileTable", "is_scannable", "open_files", "scan", "suffix_of"]
+
+pyarrow = LazyModule("pyarrow")
+fs = LazyModule("pyarrow.fs")
 
 _FRAGMENT_ROWS = 1 << 20
 """Row groups of a file are read together until they have so many rows."""
@@ -86,7 +90,6 @@ class FileFragment(Fragment):
                     yield Batch(first + start, data)
 
     def _add_constants(self, batch: Any, columns: Sequence[str]) -> Any:
-        import pyarrow
 
         for name, value in self.constants.items():
             if name in columns:
@@ -148,8 +151,6 @@ class FileTable(Source):
     @property
     def schema(self) -> Any:
         """The columns, with those that folders name."""
-        import pyarrow
-
         constants = self._constants(self._files[0])
         types = {name: decode_type(kind) if self._spelled else kind for name, kind in self._types.items()}
         types |= {name: pyarrow.scalar(value).type for name, value in constants.items()}
@@ -225,8 +226,6 @@ class FileTable(Source):
 
 def decode_type(kind: Any) -> Any:
     """Return the Arrow type of the values of a dictionary, or the type itself."""
-    import pyarrow
-
     return kind.value_type if pyarrow.types.is_dictionary(kind) else kind
 
 
@@ -288,7 +287,6 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
 def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
     """Return the files of an object store: by pyarrow where it knows the scheme, else by fsspec."""
     import_pyarrow()
-    from pyarrow import fs
 
     try:
         store, path = fs.FileSystem.from_uri(address)

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.registry import Registered, Registry
+from hybridbn.registry import LazyModule, Registered, Registry
 from hybridbn.tables import Table
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType
 from hybridbn.tables.formats.files import StoredFile, is_packed, open_unpacked
@@ -53,6 +53,8 @@ __all__ = [
     "names",
     "suffixes",
 ]
+
+pyarrow = LazyModule("pyarrow")
 
 Kinds: TypeAlias = Mapping[str, DeclaredKind]
 """What the cells of columns are to be read as, where their type does not say so."""
@@ -189,8 +191,6 @@ class TableSource(ABC):
         ----------
         kinds : mapping from column to its declared kind
         """
-        import pyarrow
-
         types: dict[str, Any] = {}
         for block in self.blocks(ROWS_OF_BATCH):
             declared = {name: kind for name, kind in kinds.items() if name in self.names}
@@ -220,8 +220,6 @@ class TableSource(ABC):
         part : optional
             One of those that `divide` gives; by default all.
         """
-        import pyarrow
-
         declared: dict[str, Any] = {
             name: "continuous" if pyarrow.types.is_floating(kind) else "discrete"
             for name, kind in types.items()
@@ -280,15 +278,11 @@ def _as_arrow(cells: Mapping[str, Cells]) -> dict[str, Any]:
 
 def decode_column(column: Any) -> Any:
     """Return an Arrow column without a dictionary."""
-    import pyarrow
-
     return column.cast(column.type.value_type) if pyarrow.types.is_dictionary(column.type) else column
 
 
 def cast_column(column: Any, kind: Any) -> Any:
     """Return an Arrow column of another type."""
-    import pyarrow
-
     if column.type == kind:
         return column
     if pyarrow.types.is_dictionary(kind):
@@ -298,8 +292,6 @@ def cast_column(column: Any, kind: Any) -> Any:
 
 def _open_type(kind: Any, declared: Any) -> Any:
     """Return the type of a column that begins with cells of a type: whole numbers may go on with others."""
-    import pyarrow
-
     types = pyarrow.types
     if types.is_null(kind):
         return None

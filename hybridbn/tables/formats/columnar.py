@@ -17,6 +17,7 @@ from typing import IO, Any, ClassVar
 import numpy as np
 
 from hybridbn.errors import FormatError, NetworkError, TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, convert_cells, count_texts, recode_cells
 from hybridbn.tables.columns import ColumnSource, read_cells
@@ -58,6 +59,11 @@ __all__ = [
     "is_text",
     "read_notes",
 ]
+
+pyarrow = LazyModule("pyarrow")
+compute = LazyModule("pyarrow.compute")
+feather = LazyModule("pyarrow.feather")
+parquet = LazyModule("pyarrow.parquet")
 
 _KEY = b"hybridbn"
 _MOST_METADATA = 1 << 28
@@ -149,7 +155,6 @@ class Parquet(_Columnar):
     names: ClassVar[tuple[str, ...]] = ("parquet",)
 
     def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
-        from pyarrow import parquet
 
         schema = parquet.ParquetFile(data).schema_arrow
         names = _choose_columns(schema, wanted)
@@ -170,8 +175,6 @@ class Parquet(_Columnar):
     @contextlib.contextmanager
     def open_batches(self, data: Any, texts: Sequence[str] = ()) -> Iterator[Any]:
         """Open a file; a column is read piece by piece."""
-        from pyarrow import parquet
-
         with parquet.ParquetFile(data, read_dictionary=list(texts), pre_buffer=False, buffer_size=1 << 20) as file:
             yield file
 
@@ -192,14 +195,11 @@ class Parquet(_Columnar):
 
     def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the parts in row groups that are not too small."""
-        from pyarrow import parquet
-
         with parquet.ParquetWriter(file, schema) as out:
             for table in _group_parts(pyarrow, parts):
                 out.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def _write(self, table: Any, file: IO[bytes]) -> None:
-        from pyarrow import parquet
 
         parquet.write_table(table, file)
 
@@ -213,7 +213,6 @@ class Feather(_Columnar):
     names: ClassVar[tuple[str, ...]] = ("feather",)
 
     def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
-        from pyarrow import feather
 
         # not as a memory map: where another process cuts the file short, the system would end this one
         table = feather.read_table(data, memory_map=False)
@@ -222,8 +221,6 @@ class Feather(_Columnar):
     @contextlib.contextmanager
     def open_batches(self, data: Any, texts: Sequence[str] = ()) -> Iterator[Any]:
         """Open a file."""
-        import pyarrow
-
         with pyarrow.ipc.open_file(data) as file:
             yield file
 
@@ -245,7 +242,6 @@ class Feather(_Columnar):
                 out.write_batch(batch)
 
     def _write(self, table: Any, file: IO[bytes]) -> None:
-        from pyarrow import feather
 
         feather.write_feather(table, file)
 
@@ -594,8 +590,6 @@ class ArrowWriter(FileWriter):
 
     def _encode_states(self, table: Any) -> Any:
         """Give columns of states, where the file has them so, the dictionary of the whole table."""
-        from pyarrow import compute
-
         for number, field in enumerate(self.schema):
             if self.pyarrow.types.is_dictionary(field.type):
                 dictionary = self.pyarrow.array(self._states[field.name], field.type.value_type)
@@ -623,8 +617,6 @@ def _compression(pyarrow: Any) -> Any:
 
 def _read_batches(parts: Iterable[bytes]) -> Iterator[Any]:
     """Give the batches of parts that are Arrow files."""
-    import pyarrow
-
     for part in parts:
         with pyarrow.ipc.open_file(pyarrow.BufferReader(part)) as opened:
             for number in range(opened.num_record_batches):

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells
 from hybridbn.tables.columns import ColumnSource, read_cells
 from hybridbn.tables.formats.base import (
@@ -55,6 +56,10 @@ from hybridbn.tables.frames.arrow import decode_dictionary
 from hybridbn.units import Unit
 
 __all__ = ["MISSING", "Delimited", "DelimitedSource", "find_kinds", "suggest_delimiter"]
+
+pyarrow = LazyModule("pyarrow")
+compute = LazyModule("pyarrow.compute")
+csv = LazyModule("pyarrow.csv")
 
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 """The cells that count as missing unless the caller says otherwise; quoted, they are ordinary text."""
@@ -260,7 +265,6 @@ def _read_with_pyarrow(
     rules: _Rules,
     sample: Sequence[Sequence[str]],
 ) -> ReadColumns:
-    import pyarrow
 
     text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
     types = dict.fromkeys(names, text)
@@ -287,7 +291,6 @@ def _read_with_pyarrow(
 
 
 def _exceeds_floats(column: Any) -> bool:
-    import pyarrow.compute as compute
 
     ends = compute.min_max(column).as_py()
     return any(end is not None and abs(end) >= EXACT_INTEGERS for end in ends.values())
@@ -454,9 +457,6 @@ class DelimitedBlock(TextBlock):
 
     def read_as(self, types: Mapping[str, Any], kinds: Kinds) -> Any:
         """Return columns as an Arrow table of these types; raise `OtherKind` where a cell is of another kind."""
-        import pyarrow
-        from pyarrow import csv
-
         source, text = self.source, text_type()
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
             scanner = Scanner(check_text(source.header_with_line_end() + self.piece.data), source.delimiter)
@@ -477,8 +477,6 @@ class DelimitedBlock(TextBlock):
 
     def _type_column(self, name: str, column: Any, kind: Any, declared: DeclaredKind | None) -> Any:
         """Return a column of texts as one of another type, or one of dates without texts that are empty."""
-        import pyarrow
-
         codes, texts = decode_dictionary(column)
         if isinstance(declared, Unit):
             return pyarrow.array([text or None for text in texts], pyarrow.string()).take(_mask_codes(codes))
@@ -553,7 +551,6 @@ class DelimitedBlock(TextBlock):
 
 
 def _mask_codes(codes: NDArray[Any]) -> Any:
-    import pyarrow
 
     return pyarrow.array(codes, mask=codes < 0)
 

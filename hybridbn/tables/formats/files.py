@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any, cast
 
 from hybridbn.errors import FormatError
+from hybridbn.registry import LazyModule
 
 __all__ = [
     "NameTaken",
@@ -34,6 +35,8 @@ __all__ = [
     "write_atomically",
     "write_network_text",
 ]
+
+pyarrow = LazyModule("pyarrow")
 
 _LARGEST_NETWORK = 256 << 20
 """Files of networks with more bytes are refused; the largest of the public collections has 10 MB."""
@@ -74,8 +77,6 @@ class StoredFile:
         """Open the file for reading, and unpack it if it is packed with gzip, or by its suffix with bzip2 or zstd."""
         name = self.path.lower()
         if name.endswith(".zst"):
-            import pyarrow
-
             return cast(IO[bytes], pyarrow.CompressedInputStream(self.open_packed(), "zstd"))
         raw: Any = self.open_packed()
         mark = raw.read(2)

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables.cells import (
     EXACT_INTEGERS,
     Cells,
@@ -42,6 +43,9 @@ __all__ = [
     "type_objects",
     "type_texts",
 ]
+
+pyarrow = LazyModule("pyarrow")
+compute = LazyModule("pyarrow.compute")
 
 DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text"] | Unit
 """What a column is; a unit is that of dates or times, whose text pattern comes first where texts allow several."""
@@ -340,15 +344,11 @@ def replace_comma(text: str) -> str:
 
 def text_type() -> Any:
     """Return the type of columns of text, which take less than half of the time as dictionaries."""
-    import pyarrow
-
     return pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
 
 
 def guess_type(texts: Sequence[str], declared: DeclaredKind | None) -> Any:
     """Return the Arrow type of a column with these first texts, which all of its cells have to confirm."""
-    import pyarrow
-
     if declared is None or declared == "continuous":
         if all(map(NUMBER.fullmatch, texts)):
             return pyarrow.float64()
@@ -361,8 +361,6 @@ def guess_type(texts: Sequence[str], declared: DeclaredKind | None) -> Any:
 
 def type_of_states(states: Sequence[Any]) -> Any:
     """Return the Arrow type of states, all of which are texts, numbers or truth values."""
-    import pyarrow
-
     types = {bool: pyarrow.bool_(), int: pyarrow.int64(), float: pyarrow.float64()}
     kinds = set(map(type, states))
     if kinds == {int, float}:
@@ -386,9 +384,6 @@ class TextKind:
 
     def add(self, column: Any, file: Any, first: int) -> None:
         """Add some cells of a file, of which the first is in this row."""
-        import pyarrow
-        from pyarrow import compute
-
         codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
         spelled = pyarrow.array(texts, pyarrow.string())
         number = compute.match_substring_regex(spelled, f"^(?:{NUMBER.pattern})$").to_numpy(zero_copy_only=False)

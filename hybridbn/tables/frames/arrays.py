@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables.cells import (
     Cells,
     Kind,
@@ -40,6 +41,8 @@ from hybridbn.units import Unit
 from hybridbn.variables import Codes, is_missing
 
 __all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays", "insert_objects"]
+
+pandas = LazyModule("pandas")
 
 
 class ArrayColumns(ColumnAdapter):
@@ -103,9 +106,7 @@ class ArrayColumns(ColumnAdapter):
 
     def list_values(self, values: Any) -> Sequence[Any]:
         if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
-            from pandas import Series
-
-            values = Series(values)  # of which numpy would make plain integers
+            values = pandas.Series(values)  # of which numpy would make plain integers
         listed: list[Any] = values.tolist()
         return listed
 
@@ -230,14 +231,13 @@ def _find_shared_objects(values: NDArray[Any]) -> tuple[Codes, NDArray[Any]] | N
     """
     if len(values) < 2 * _PROBED:
         return None
-    from pandas import factorize
 
     step = len(values) // _PROBED
     if len(set(map(id, values[::step].tolist()))) > _PROBED // 2:
         return None
     values = np.ascontiguousarray(values)
     # an array of objects holds their addresses
-    codes, addresses = factorize(np.frombuffer(values, dtype=np.uintp))
+    codes, addresses = pandas.factorize(np.frombuffer(values, dtype=np.uintp))
     if len(addresses) > len(values) // 2:
         return None
     rows = np.empty(len(addresses), dtype=np.intp)

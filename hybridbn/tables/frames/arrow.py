@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables.cells import (
     Cells,
     Kind,
@@ -53,6 +54,9 @@ __all__ = [
     "validate",
 ]
 
+pyarrow = LazyModule("pyarrow")
+compute = LazyModule("pyarrow.compute")
+
 
 class ArrowColumns(ColumnAdapter):
     """Arrays and chunked arrays, which are immutable."""
@@ -66,8 +70,6 @@ class ArrowColumns(ColumnAdapter):
         return values
 
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-        import pyarrow
-        import pyarrow.compute as compute
 
         column = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
         types, dtype = pyarrow.types, column.type
@@ -93,7 +95,6 @@ class ArrowColumns(ColumnAdapter):
         raise make_type_error(name, dtype)
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-        import pyarrow
 
         types, dtype = pyarrow.types, values.type
         if not (types.is_string(dtype) or types.is_large_string(dtype)):
@@ -112,7 +113,6 @@ class ArrowColumns(ColumnAdapter):
         return codes
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
-        import pyarrow
 
         return values.take(pyarrow.array(rows))
 
@@ -121,12 +121,10 @@ class ArrowColumns(ColumnAdapter):
         return listed
 
     def holds_objects(self, values: Any) -> bool:
-        import pyarrow
 
         return bool(pyarrow.types.is_nested(values.type))
 
     def make(self, name: str, cells: Cells) -> Any:
-        import pyarrow
 
         form, values, missing = as_plain(cells)
         if form == "object":
@@ -151,8 +149,6 @@ class ArrowColumns(ColumnAdapter):
         return pyarrow.chunked_array([array])
 
     def read_moments(self, values: Any) -> TimeValues | None:
-        import pyarrow
-        import pyarrow.compute as compute
 
         types, dtype = pyarrow.types, values.type
         if not types.is_temporal(dtype) or types.is_interval(dtype):
@@ -170,7 +166,6 @@ class ArrowColumns(ColumnAdapter):
         )
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
-        import pyarrow
 
         missing = np.isnat(moments)
         code = np.datetime_data(moments.dtype)[0]
@@ -194,13 +189,10 @@ class ArrowColumns(ColumnAdapter):
         )
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
-        import pyarrow
 
         return pyarrow.chunked_array([pyarrow.array(values.tolist())])
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-        import pyarrow
-        import pyarrow.compute as compute
 
         if pyarrow.types.is_run_end_encoded(old.type):
             dense = self.restore_type(made, pyarrow.array([], old.type.value_type), cells)
@@ -211,8 +203,6 @@ class ArrowColumns(ColumnAdapter):
         return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
-        import pyarrow
-        import pyarrow.compute as compute
 
         if part.type != old.type or pyarrow.types.is_dictionary(old.type):
             return None
@@ -236,8 +226,6 @@ def replace_cells(column: Any, rows: NDArray[np.intp], part: Any) -> Any:
     >>> replace_cells(column, np.array([1]), part).to_pylist()
     [1, 2, 3]
     """
-    import pyarrow
-
     positions = np.arange(len(column))
     positions[rows] = len(column) + np.arange(len(rows))
     joined = pyarrow.chunked_array([*column.chunks, *part.chunks], column.type)
@@ -276,7 +264,6 @@ class _KnownText:
         """Write the codes of an Arrow array of text, -1 where a cell is missing; False where one is no state."""
         if not len(text):
             return True
-        import pyarrow
 
         width = np.int64 if pyarrow.types.is_large_string(text.type) else np.int32
         _, ends, characters = text.buffers()
@@ -333,8 +320,6 @@ def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = 
 
 def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
     """Return the codes of a dictionary-encoded pyarrow column, -1 where a cell is missing, and its distinct values."""
-    import pyarrow.compute as compute
-
     merged = _merge_chunks(column)
     codes = compute.fill_null(merged.indices, -1) if merged.indices.null_count else merged.indices
     return codes.to_numpy(), merged.dictionary.to_pylist()
@@ -342,8 +327,6 @@ def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
 
 def _merge_chunks(column: Any) -> Any:
     """Return a dictionary-encoded column as one array with one dictionary."""
-    import pyarrow
-
     if column.num_chunks == 1:
         return column.chunk(0)
     if column.num_chunks == 0:
@@ -353,8 +336,6 @@ def _merge_chunks(column: Any) -> Any:
 
 def _as_floats(column: Any) -> NDArray[np.float64]:
     """Return a column of doubles as an array, with a copy only where it has holes or several chunks."""
-    import pyarrow.compute as compute
-
     if not column.null_count:
         values: NDArray[np.float64] = column.to_numpy()
         return values
@@ -389,13 +370,11 @@ class ArrowFrames(FrameAdapter):
         return Frame(self.kind, columns, data.num_rows, labels=data.schema, data=data)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-        import pyarrow
 
         table = pyarrow.table({column.name: column_adapter("arrow").write(column) for column in columns})
         return table if like.labels is None else table.replace_schema_metadata(like.labels.metadata)
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
-        import pyarrow
 
         table = frame.data
         for name, column in columns.items():

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.registry import LazyModule
 from hybridbn.tables.cells import (
     Cells,
     Kind,
@@ -35,6 +36,8 @@ from hybridbn.units import Unit, find_zone
 
 __all__ = ["PandasColumns", "PandasFrames"]
 
+pandas = LazyModule("pandas")
+
 
 class PandasColumns(ColumnAdapter):
     """Series, indexes and extension arrays."""
@@ -48,12 +51,10 @@ class PandasColumns(ColumnAdapter):
         return isinstance(values, pandas.Series | pandas.Index) or type(values).__module__.partition(".")[0] == "pandas"
 
     def copy(self, name: str, values: Any) -> Any:
-        import pandas
 
         return pandas.Series(values, copy=True)
 
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-        import pandas
 
         dtype = values.dtype
         if isinstance(dtype, pandas.SparseDtype):
@@ -82,7 +83,6 @@ class PandasColumns(ColumnAdapter):
         return check_numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan), integer=code != "f")
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-        import pandas
 
         dtype, array = values.dtype, values.array if hasattr(values, "array") else values
         if isinstance(dtype, pandas.ArrowDtype) or getattr(dtype, "storage", None) == "pyarrow":
@@ -101,7 +101,6 @@ class PandasColumns(ColumnAdapter):
         return listed
 
     def holds_objects(self, values: Any) -> bool:
-        import pandas
 
         dtype = values.dtype
         if isinstance(dtype, pandas.CategoricalDtype):
@@ -109,12 +108,10 @@ class PandasColumns(ColumnAdapter):
         return not isinstance(dtype, pandas.StringDtype) and getattr(dtype, "kind", "O") == "O"
 
     def make(self, name: str, cells: Cells) -> Any:
-        import pandas
 
         return pandas.Series(_make_array(cells))
 
     def read_moments(self, values: Any) -> TimeValues | None:
-        import pandas
 
         dtype = values.dtype
         if isinstance(dtype, pandas.ArrowDtype):
@@ -124,7 +121,6 @@ class PandasColumns(ColumnAdapter):
         return TimeValues(values.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "mM" else None
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
-        import pandas
 
         dtype = None if old is None else old.dtype
         if isinstance(dtype, pandas.ArrowDtype):
@@ -144,12 +140,10 @@ class PandasColumns(ColumnAdapter):
         return zoned if dtype is None else zoned.astype(dtype)
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
-        import pandas
 
         return pandas.Series(pandas.array(values, dtype="Int64"))
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-        import pandas
 
         dtype = old.dtype
         if isinstance(dtype, pandas.CategoricalDtype):
@@ -166,7 +160,6 @@ class PandasColumns(ColumnAdapter):
             return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
-        import pandas
 
         if old.dtype == object:
             values = insert_objects(old.to_numpy(), rows, part.to_numpy(dtype=object))
@@ -179,13 +172,11 @@ class PandasColumns(ColumnAdapter):
 
 
 def _as_stamp(value: Any) -> Any:
-    import pandas
 
     return pandas.Timedelta(value) if isinstance(value, datetime.timedelta) else pandas.Timestamp(value)
 
 
 def _make_array(cells: Cells) -> Any:
-    import pandas
 
     form, values, missing = as_plain(cells)
     if form == "category":
@@ -204,8 +195,6 @@ def _make_array(cells: Cells) -> Any:
 
 def _make_categorical(cells: Cells, dtype: Any) -> Any:
     """Return cells as a categorical with the levels of a type, followed by the states that it does not have."""
-    import pandas
-
     cells = cells if cells.states is not None else column_adapter("numpy").read("", cells.array, "discrete")
     states = cells.states or ()
     occurring = [states[code] for code in np.unique(cells.array[cells.array >= 0])]
@@ -225,7 +214,6 @@ class PandasFrames(FrameAdapter):
         return pandas is not None and isinstance(data, pandas.DataFrame)
 
     def open(self, data: Any) -> Frame:
-        import pandas
 
         names = check_column_names(data.columns)
         # Where pandas copies on write, a shallow copy does not change with the user's frame.
@@ -236,7 +224,6 @@ class PandasFrames(FrameAdapter):
         return Frame(self.kind, columns, len(frame), frame.index, frame.columns, data, given=given)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-        import pandas
 
         index = pandas.RangeIndex(like.rows) if like.index is None else like.index
         written = [column_adapter("pandas").write(column) for column in columns]

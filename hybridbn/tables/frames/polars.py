@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.registry import LazyModule
 from hybridbn.tables.cells import (
     Cells,
     Kind,
@@ -33,6 +34,8 @@ from hybridbn.units import Unit
 
 __all__ = ["PolarsColumns", "PolarsFrames"]
 
+polars = LazyModule("polars")
+
 
 class PolarsColumns(ColumnAdapter):
     """Series."""
@@ -47,7 +50,6 @@ class PolarsColumns(ColumnAdapter):
         return values.clone()
 
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-        import polars
 
         dtype = values.dtype
         if dtype == polars.Boolean:
@@ -74,7 +76,6 @@ class PolarsColumns(ColumnAdapter):
         raise make_type_error(name, dtype)
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-        import polars
 
         if values.dtype != polars.String or not isinstance(states[0], str):
             return None
@@ -98,7 +99,6 @@ class PolarsColumns(ColumnAdapter):
         return super().write(column).alias(column.name)
 
     def make(self, name: str, cells: Cells) -> Any:
-        import polars
 
         form, values, missing = as_plain(cells)
         if form == "object":
@@ -116,7 +116,6 @@ class PolarsColumns(ColumnAdapter):
         return series.set(polars.Series(missing), None) if missing.any() else series
 
     def read_moments(self, values: Any) -> TimeValues | None:
-        import polars
 
         dtype = values.dtype
         if not dtype.is_temporal():
@@ -129,7 +128,6 @@ class PolarsColumns(ColumnAdapter):
         return TimeValues(ticks.astype(f"{letter}8[{code}]"), zone=getattr(dtype, "time_zone", None))
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
-        import polars
 
         if old is not None and old.dtype == polars.Object:
             return polars.Series(name, unit.list_moments(moments), dtype=polars.Object)
@@ -148,12 +146,10 @@ class PolarsColumns(ColumnAdapter):
         return series if old is None else series.cast(old.dtype)
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
-        import polars
 
         return polars.Series(name, list(values))
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-        import polars
 
         dtype = old.dtype
         if isinstance(dtype, polars.Enum) and cells.states is not None:
@@ -168,7 +164,6 @@ class PolarsColumns(ColumnAdapter):
             return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
-        import polars
 
         if part.dtype != old.dtype or not (old.dtype.is_numeric() or old.dtype.is_temporal()) or not len(rows):
             return None
@@ -193,12 +188,10 @@ class PolarsFrames(FrameAdapter):
         return Frame(self.kind, dict(zip(names, data.clone().get_columns(), strict=True)), data.height, data=data)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-        import polars
 
         return polars.DataFrame([column_adapter("polars").write(column) for column in columns])
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
-        import polars
 
         written = [column_adapter("polars").write(column) for column in columns.values()]
         return frame.data.with_columns(*written, *(polars.Series(name, values) for name, values in added.items()))
