@@ -98,7 +98,7 @@ class BatchReader:
         if coder is None or len(coder.states) > 2 * known + 2**16:
             # so that rare states don't pile up
             coder = self._coders[variable.name] = StateCoder(variable.states[:known])
-        codes = coder.encode(import_pyarrow(), column)
+        codes = coder.encode(column)
         if len(coder.states) == known:
             return codes
         strange = np.asarray(codes >= known)

@@ -331,7 +331,7 @@ class _CodedStates(_OpenColumn):
         return len(self.coder.states)
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
-        return self.coder.encode(import_pyarrow(), batch.data.column(self.name))
+        return self.coder.encode(batch.data.column(self.name))
 
     def count(self, codes: NDArray[Any], margin: Values | None) -> None:
         """Add the codes of a batch, and drop rare states where there are too many."""

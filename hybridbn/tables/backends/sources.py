@@ -90,7 +90,6 @@ class FileFragment(Fragment):
                     yield Batch(first + start, data)
 
     def _add_constants(self, batch: Any, columns: Sequence[str]) -> Any:
-
         for name, value in self.constants.items():
             if name in columns:
                 batch = batch.append_column(name, pyarrow.repeat(pyarrow.scalar(value), batch.num_rows))
@@ -130,7 +129,6 @@ class FileTable(Source):
                 f"{shown}: a scan reads files of one of the formats {shorten(list_suffixes(), 9)}, not"
                 f" {shorten(sorted(suffixes))}"
             )
-        import_pyarrow()
         first = self._files[0]
         alone = len(self._files) == 1 and filesystem is None and not self._constants(first)
         self.file = first.path if alone else None
@@ -286,7 +284,6 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
 
 def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
     """Return the files of an object store: by pyarrow where it knows the scheme, else by fsspec."""
-    import_pyarrow()
 
     try:
         store, path = fs.FileSystem.from_uri(address)
@@ -389,6 +386,7 @@ def scan(
     """
     if isinstance(data, Scan):
         raise TableError("this is a scan already; give what was scanned")
+    import_pyarrow()
     kinds = {
         name: kind
         for kind, names in (("discrete", discrete), ("continuous", continuous))
@@ -474,7 +472,6 @@ class ArrowTable(Source):
 
 def open_memory(data: Any) -> ArrowTable | None:
     """Return a frame, or a dataset of pyarrow, as a source; None for anything else."""
-    pyarrow = import_pyarrow()
     datasets = find_imported("pyarrow.dataset")
     if datasets is not None and isinstance(data, datasets.Dataset):
         pieces = [ArrowFragment(piece, number) for number, piece in enumerate(data.get_fragments())]

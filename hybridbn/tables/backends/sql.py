@@ -16,16 +16,19 @@ from urllib.parse import quote
 import numpy as np
 
 from hybridbn.errors import TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables.backends.base import BATCH_ROWS, Batch, Fragment, Source, Task
 from hybridbn.tables.backends.batches import can_be_coded
 from hybridbn.tables.backends.profiles import TRACKED, ColumnTally, Profile, ProfileTask
 from hybridbn.tables.cells import REST
 from hybridbn.tables.formats.database_base import QueryResult, database_of, quote_name
 from hybridbn.tables.formats.typed_columns import WantedColumns
-from hybridbn.tables.frames.arrow import import_pyarrow, kind_of_type
+from hybridbn.tables.frames.arrow import kind_of_type
 from hybridbn.variables import Discrete, Values, Variable
 
 __all__ = ["SQLSource", "open_database"]
+
+pyarrow = LazyModule("pyarrow")
 
 Names: TypeAlias = tuple[str, ...]
 
@@ -78,7 +81,7 @@ class SQLSource(Source):
 
     def _are_plain(self, names: Iterable[str]) -> bool:
         """Tell whether the values of columns come out of a query as their states."""
-        types = import_pyarrow().types
+        types = pyarrow.types
         kinds = [self.schema.field(name).type for name in names]
         return all((can_be_coded(kind) and not types.is_dictionary(kind)) or types.is_boolean(kind) for kind in kinds)
 
@@ -108,7 +111,7 @@ class SQLSource(Source):
                 yield names, [row[place] for place in places[names]], float(row[1])
 
     def _profile(self, task: ProfileTask) -> Profile | None:
-        types = import_pyarrow().types
+        types = pyarrow.types
         states, numbers = [], []
         for one in task.schema:
             held = kind_of_type(types, one.type)
@@ -160,7 +163,7 @@ class SQLSource(Source):
 
     def _ask_ranges(self, numbers: Sequence[str], weights: str | None) -> tuple[int, float, dict[str, ColumnTally]]:
         """Return the number of rows, their weight, and the ranges of columns of numbers."""
-        types = import_pyarrow().types
+        types = pyarrow.types
         parts = ["count(*)", "count(*)" if weights is None else f"sum({quote_name(weights)})"]
         for name in numbers:
             cell = own = quote_name(name)
@@ -264,7 +267,6 @@ class DatabaseTable(SQLSource):
             types = [
                 _choose_type(name, column, result, kinds.get(name)) for name, column in zip(names, columns, strict=True)
             ]
-        pyarrow = import_pyarrow()
         self.schema = pyarrow.schema([pyarrow.field(name, kind) for name, kind in zip(names, types, strict=True)])
 
     def fragments(self) -> Sequence[Fragment]:
@@ -297,7 +299,6 @@ class DatabaseTable(SQLSource):
 
 def _choose_type(name: str, column: Sequence[Any], result: QueryResult, kind: str | None) -> Any:
     """Return the Arrow type of a column from its first values, and from its declared type where these are missing."""
-    pyarrow = import_pyarrow()
     held = {type(value) for value in column if value is not None}
     declared = result.declared.get(name)
     told = "" if declared is None else str(declared.type).upper()
@@ -341,7 +342,6 @@ class _DatabaseFragment(Fragment):
                 yield Batch(first, self._convert(held, columns, places, first))
 
     def _convert(self, rows: Sequence[Sequence[Any]], columns: Sequence[str], places: Sequence[int], first: int) -> Any:
-        pyarrow = import_pyarrow()
         types = pyarrow.types
         arrays = []
         for name, place in zip(columns, places, strict=True):

@@ -24,11 +24,14 @@ from typing import Any, NoReturn, Self, TypeVar
 import hybridbn
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.jobs import check_jobs, run_in_executor
+from hybridbn.registry import LazyModule
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, Task, merge
 from hybridbn.tables.columns import find_imported
-from hybridbn.tables.frames.arrow import import_pyarrow, validate
+from hybridbn.tables.frames.arrow import validate
 
 __all__ = ["Dask", "Processes", "Spark", "hash_build", "open_pool", "refuse_other_build"]
+
+pyarrow = LazyModule("pyarrow")
 
 Result = TypeVar("Result")
 
@@ -464,7 +467,6 @@ class _Partition(Fragment):
 
 
 def _join(batches: Iterable[Any], rows: int) -> Iterator[Any]:
-    pyarrow = import_pyarrow()
     held: list[Any] = []
     for batch in itertools.chain(batches, [None]):
         if held and (batch is None or sum(one.num_rows for one in held) + batch.num_rows > rows):
@@ -539,7 +541,7 @@ def _run_on_rows(
     context: Any = TaskContext.get()
     number = context.partitionId()
     packed = call(item, _Partition(number, (batch.rename_columns(names) for batch in batches)))
-    yield import_pyarrow().record_batch({"number": [number], "packed": [packed]})
+    yield pyarrow.record_batch({"number": [number], "packed": [packed]})
 
 
 def _choose_group(result: tuple[int, bytes]) -> tuple[int, tuple[int, bytes]]:

@@ -81,17 +81,17 @@ class _Columnar(FileFormat):
 
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
         """Read a file. pandas' index columns are left out unless they are asked for by name."""
-        pyarrow = import_pyarrow()
+        import_pyarrow()
         # a missing file is reported as one, before pyarrow wraps it
         with (
             open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as data,
             report_damage(self.title),
         ):
-            table, original = self._read_table(pyarrow, data, wanted)
-            return _type_columns(pyarrow, validate(table), original, wanted, read_notes(original.metadata))
+            table, original = self._read_table(data, wanted)
+            return _type_columns(validate(table), original, wanted, read_notes(original.metadata))
 
     @abstractmethod
-    def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
+    def _read_table(self, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         """Return the wanted columns as an Arrow table, and the schema of the file."""
 
     @abstractmethod
@@ -117,12 +117,12 @@ class _Columnar(FileFormat):
         return ArrowWriter(fields, counter, origin, self)
 
     @abstractmethod
-    def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
+    def join(self, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write parts into one file."""
 
     def write(self, table: Table, file: IO[bytes], suffix: str) -> None:  # type: ignore[override]
         """Write a table, and note what its columns are."""
-        pyarrow = import_pyarrow()
+        import_pyarrow()
         fields_of(table, self.title, mixed=self.mixed)  # which refuses what can't be held
         notes = {}
         for name in table.names:
@@ -154,8 +154,7 @@ class Parquet(_Columnar):
     suffixes: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
     names: ClassVar[tuple[str, ...]] = ("parquet",)
 
-    def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
-
+    def _read_table(self, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         schema = parquet.ParquetFile(data).schema_arrow
         names = _choose_columns(schema, wanted)
         types = pyarrow.types
@@ -167,7 +166,7 @@ class Parquet(_Columnar):
         notes = read_notes(schema.metadata)
         kinds = {name: schema.field(name).type for name in names}
         coded = {name: kind for name, kind in kinds.items() if _is_coded(types, kind, name, wanted, notes)}
-        columns = read_coded_columns(pyarrow, opened, coded) if coded else {}
+        columns = read_coded_columns(opened, coded) if coded else {}
         rest = [name for name in names if name not in columns]
         table = opened.read(columns=rest) if rest else pyarrow.table(columns)
         return pyarrow.table({name: columns[name] if name in columns else table[name] for name in names}), schema
@@ -193,14 +192,13 @@ class Parquet(_Columnar):
         groups = list(range(file.num_row_groups)) if part is None else list(part)
         yield from file.iter_batches(rows, row_groups=groups, columns=names, use_threads=False)
 
-    def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
+    def join(self, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the parts in row groups that are not too small."""
         with parquet.ParquetWriter(file, schema) as out:
-            for table in _group_parts(pyarrow, parts):
+            for table in _group_parts(parts):
                 out.write_table(table, row_group_size=max(table.num_rows, 1))
 
     def _write(self, table: Any, file: IO[bytes]) -> None:
-
         parquet.write_table(table, file)
 
 
@@ -212,8 +210,7 @@ class Feather(_Columnar):
     suffixes: ClassVar[tuple[str, ...]] = (".feather", ".arrow")
     names: ClassVar[tuple[str, ...]] = ("feather",)
 
-    def _read_table(self, pyarrow: Any, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
-
+    def _read_table(self, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         # not as a memory map: where another process cuts the file short, the system would end this one
         table = feather.read_table(data, memory_map=False)
         return table.select(_choose_columns(table.schema, wanted)), table.schema
@@ -235,20 +232,19 @@ class Feather(_Columnar):
             for start in range(0, max(whole.num_rows, 1), rows):
                 yield whole.slice(start, rows)
 
-    def join(self, pyarrow: Any, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
+    def join(self, schema: Any, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the batches of all parts."""
-        with pyarrow.ipc.new_file(file, schema, options=_compression(pyarrow)) as out:
-            for batch in _read_batches(parts):
-                out.write_batch(batch)
+        with pyarrow.ipc.new_file(file, schema, options=_compression()) as out:
+            for table in _read_parts(parts):
+                out.write_table(table)
 
     def _write(self, table: Any, file: IO[bytes]) -> None:
-
         feather.write_feather(table, file)
 
 
 def is_text(kind: Any) -> bool:
     """Tell whether an Arrow type is one of text."""
-    types = import_pyarrow().types
+    types = pyarrow.types
     return bool(types.is_string(kind) or types.is_large_string(kind))
 
 
@@ -256,13 +252,13 @@ def is_text(kind: Any) -> bool:
 
 
 def _type_columns(
-    pyarrow: Any, table: Any, original: Any, wanted: WantedColumns, noted: Mapping[str, Mapping[str, Any]]
+    table: Any, original: Any, wanted: WantedColumns, noted: Mapping[str, Mapping[str, Any]]
 ) -> ReadColumns:
     cells: dict[str, Cells] = {}
     sources: dict[str, ColumnSource] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
         kind, note = original.field(name).type, noted.get(name)
-        cells[name], source = _type_column(pyarrow, name, column, kind, wanted, note, whole=True)
+        cells[name], source = _type_column(name, column, kind, wanted, note, whole=True)
         if source is not None:
             sources[name] = source
     return ReadColumns(cells, sources)
@@ -286,7 +282,6 @@ def index_columns(metadata: Mapping[bytes, bytes] | None) -> set[str]:
 
 
 def _type_column(
-    pyarrow: Any,
     name: str,
     column: Any,
     original: Any,
@@ -385,18 +380,18 @@ class ArrowSource(FileSource):
     """
 
     form: _Columnar
-    pyarrow: Any
 
     def __init__(self, form: _Columnar, file: Path | StoredFile, shown: str) -> None:
         super().__init__(file, shown)
-        self.form, self.pyarrow = form, import_pyarrow()
+        import_pyarrow()
+        self.form = form
         with self._open() as opened:
             self.schema: Any = opened.schema_arrow if isinstance(form, Parquet) else opened.schema
         self.names: list[str] = WantedColumns().names(list(self.schema.names))
         # pandas' index stands beside the data
         self.frame_index: frozenset[str] = frozenset(index_columns(self.schema.metadata))
         self.index: frozenset[str] = self.frame_index
-        types = self.pyarrow.types
+        types = pyarrow.types
         self.fields: Mapping[str, Field] = {
             f.name: Field(f.name, kind_of_type(types, f.type), limits=limits_of_type(f.type)) for f in self.schema
         }
@@ -406,7 +401,7 @@ class ArrowSource(FileSource):
         path, filesystem = self.file.path, self.file.filesystem
         with (
             report_damage(self.form.title),
-            self.pyarrow.OSFile(path) if filesystem is None else filesystem.open_input_file(path) as data,
+            pyarrow.OSFile(path) if filesystem is None else filesystem.open_input_file(path) as data,
             self.form.open_batches(data, texts) as file,
         ):
             yield file
@@ -431,7 +426,7 @@ class ArrowSource(FileSource):
         for start, batch in self._read_part(list(types), rows, part, texts):
             with shift_lines_in_errors(-1, start, "row"):
                 for name, column in zip(types, batch.columns, strict=True):
-                    if self.pyarrow.types.is_floating(column.type):
+                    if pyarrow.types.is_floating(column.type):
                         read_cells(name, column)  # which refuses infinite numbers
             yield start, batch
 
@@ -458,12 +453,12 @@ class ArrowSource(FileSource):
                 held.append(batch.slice(begin, size - count))
                 count, begin = count + held[-1].num_rows, begin + held[-1].num_rows
                 if count == size:
-                    yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.notes)
+                    yield ArrowBlock(pyarrow.Table.from_batches(held), start, self.notes)
                     start, count, held = start + size, 0, []
             if start >= self.span.stop:
                 return
         if count:
-            yield ArrowBlock(self.pyarrow.Table.from_batches(held), start, self.notes)
+            yield ArrowBlock(pyarrow.Table.from_batches(held), start, self.notes)
 
 
 class ArrowBlock(TableBlock):
@@ -479,12 +474,12 @@ class ArrowBlock(TableBlock):
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
-        cells, wanted, pyarrow = {}, WantedColumns(dict(kinds)), import_pyarrow()
+        cells, wanted = {}, WantedColumns(dict(kinds))
         with shift_lines_in_errors(-1, self.start, "row"):
             for name in names:
                 column = self.table.column(name)
                 note = self.noted.get(name) if name not in kinds else None
-                cells[name], _ = _type_column(pyarrow, name, column, column.type, wanted, note)
+                cells[name], _ = _type_column(name, column, column.type, wanted, note)
         return cells
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -513,23 +508,22 @@ class ArrowWriter(FileWriter):
     """Makes parts that are Arrow files; blocks of an Arrow source keep the types of their columns."""
 
     form: _Columnar
-    pyarrow: Any
 
     def __init__(
         self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar
     ) -> None:
         super().__init__(fields, counter)
-        self.form, self.pyarrow = form, import_pyarrow()
+        import_pyarrow()
+        self.form = form
         self.origin: ArrowSource | None = origin if isinstance(origin, ArrowSource) else None
         self.splices: bool = self.origin is not None
         self._states = {field.name: field.states for field in fields if field.states is not None}
         schema = self._plain_schema(fields) if self.origin is None else self._own_schema(self.origin.schema, fields)
         if counter is not None:
-            schema = schema.insert(0, self.pyarrow.field(counter, self.pyarrow.int32()))
+            schema = schema.insert(0, pyarrow.field(counter, pyarrow.int32()))
         self.schema = schema
 
     def _plain_schema(self, fields: Sequence[Field]) -> Any:
-        pyarrow = self.pyarrow
         types = {
             "integer": pyarrow.int64(),
             "float": pyarrow.float64(),
@@ -545,7 +539,7 @@ class ArrowWriter(FileWriter):
 
     def _own_schema(self, schema: Any, fields: Sequence[Field]) -> Any:
         """Return a schema with one dictionary for all parts, whose codes may need more bits."""
-        pyarrow, typed = self.pyarrow, {field.name for field in fields if field.states is not None}
+        typed = {field.name for field in fields if field.states is not None}
         for number, field in enumerate(schema):
             if pyarrow.types.is_dictionary(field.type):
                 text = pyarrow.dictionary(pyarrow.int32(), field.type.value_type, ordered=field.type.ordered)
@@ -555,7 +549,7 @@ class ArrowWriter(FileWriter):
 
     def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as an Arrow file."""
-        pyarrow, arrays = self.pyarrow, []
+        arrays = []
         for field in self.schema:
             values = columns[field.name]
             if pyarrow.types.is_string(field.type):
@@ -571,12 +565,12 @@ class ArrowWriter(FileWriter):
         for name, (rows, values) in fills.items():
             table = self._fill_column(table, name, rows, values)
         if self.counter is not None:
-            count = self.pyarrow.array(np.full(table.num_rows, draw + 1, dtype=np.int32))
+            count = pyarrow.array(np.full(table.num_rows, draw + 1, dtype=np.int32))
             table = table.add_column(0, self.counter, count)
         return self._write_bytes(self._encode_states(table))
 
     def _fill_column(self, table: Any, name: str, rows: Any, values: list[Any]) -> Any:
-        pyarrow, number = self.pyarrow, table.column_names.index(name)
+        number = table.column_names.index(name)
         column = table.column(number)
         kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
         if pyarrow.types.is_integer(kind):
@@ -591,44 +585,42 @@ class ArrowWriter(FileWriter):
     def _encode_states(self, table: Any) -> Any:
         """Give columns of states, where the file has them so, the dictionary of the whole table."""
         for number, field in enumerate(self.schema):
-            if self.pyarrow.types.is_dictionary(field.type):
-                dictionary = self.pyarrow.array(self._states[field.name], field.type.value_type)
+            if pyarrow.types.is_dictionary(field.type):
+                dictionary = pyarrow.array(self._states[field.name], field.type.value_type)
                 dense = table.column(number).cast(field.type.value_type).combine_chunks()
-                codes = compute.index_in(dense, value_set=dictionary).cast(self.pyarrow.int32())
-                coded = self.pyarrow.DictionaryArray.from_arrays(codes, dictionary, ordered=field.type.ordered)
+                codes = compute.index_in(dense, value_set=dictionary).cast(pyarrow.int32())
+                coded = pyarrow.DictionaryArray.from_arrays(codes, dictionary, ordered=field.type.ordered)
                 table = table.set_column(number, field, coded)
         return table
 
     def _write_bytes(self, table: Any) -> bytes:
         table = table.cast(self.schema)
         sink = io.BytesIO()
-        with self.pyarrow.ipc.new_file(sink, table.schema, options=_compression(self.pyarrow)) as file:
+        with pyarrow.ipc.new_file(sink, table.schema, options=_compression()) as file:
             file.write_table(table)
         return sink.getvalue()
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the whole file."""
-        self.form.join(self.pyarrow, self.schema, parts, file)
+        self.form.join(self.schema, parts, file)
 
 
-def _compression(pyarrow: Any) -> Any:
+def _compression() -> Any:
     return pyarrow.ipc.IpcWriteOptions(compression="lz4" if pyarrow.Codec.is_available("lz4") else None)
 
 
-def _read_batches(parts: Iterable[bytes]) -> Iterator[Any]:
-    """Give the batches of parts that are Arrow files."""
+def _read_parts(parts: Iterable[bytes]) -> Iterator[Any]:
+    """Give the tables of parts that are Arrow files."""
     for part in parts:
         with pyarrow.ipc.open_file(pyarrow.BufferReader(part)) as opened:
-            for number in range(opened.num_record_batches):
-                yield validate(opened.get_batch(number))
+            yield validate(opened.read_all())
 
 
-def _group_parts(pyarrow: Any, parts: Iterable[bytes]) -> Iterator[Any]:
+def _group_parts(parts: Iterable[bytes]) -> Iterator[Any]:
     """Give tables of many parts each: row groups that are not too small."""
     held: list[Any] = []
-    for part in parts:
-        with pyarrow.ipc.open_file(pyarrow.BufferReader(part)) as opened:
-            held.append(validate(opened.read_all()))
+    for table in _read_parts(parts):
+        held.append(table)
         if sum(t.num_rows for t in held) >= _GROUP or sum(t.nbytes for t in held) >= _GROUP_BYTES:
             yield pyarrow.concat_tables(held)
             held = []

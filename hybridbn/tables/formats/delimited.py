@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, cast
 
@@ -150,11 +151,11 @@ def _read(
     header, sample, whole = scanner.read_beginning(_SAMPLE)
     names = _choose_names(wanted, header, separator, guessed)
     rules = _Rules(wanted, markers, REMEDY, decimal)
-    arrow = _pyarrow_csv() if engine is None and not (whole and not sample) else None
+    by_scanner = engine is not None or (whole and not sample) or find_spec("pyarrow") is None
     try:
-        if arrow is None:
+        if by_scanner:
             return _read_with_scanner(scanner, header, names, rules)
-        return _read_with_pyarrow(arrow, scanner, header, names, rules, sample)
+        return _read_with_pyarrow(scanner, header, names, rules, sample)
     except TableError as error:
         # Rows are counted over records; only the way to an error looks for their lines.
         raise name_lines_for_rows(error, scanner.line_of) from None
@@ -207,14 +208,6 @@ def suggest_delimiter(header: Sequence[str], separator: str) -> str:
     return "" if other is None else f" (is {other!r} the delimiter? then give delimiter={other!r})"
 
 
-def _pyarrow_csv() -> Any:
-    try:
-        from pyarrow import csv
-    except ModuleNotFoundError:
-        return None
-    return csv
-
-
 # --- our own scanner --------------------------------------------------------------------------------------------------
 
 
@@ -258,7 +251,6 @@ def _add_typed_column(
 
 
 def _read_with_pyarrow(
-    csv: Any,
     scanner: Scanner,
     header: Sequence[str],
     names: Sequence[str],
@@ -273,7 +265,7 @@ def _read_with_pyarrow(
         number = rules.decimal == "." and rules.wanted.kinds.get(name) not in ("discrete", "text")
         if number and _are_numbers((row[index] for row in sample), rules.markers):
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
-    table = _convert(csv, pyarrow, scanner, header, names, types, rules.markers)
+    table = _convert(scanner, header, names, types, rules.markers)
     cells: dict[str, Cells] = {}
     sources: dict[str, ColumnSource] = {}
     for name, column in zip(table.column_names, table.columns, strict=True):
@@ -303,8 +295,6 @@ def _are_numbers(texts: Iterable[str], markers: frozenset[str]) -> bool:
 
 
 def _convert(
-    csv: Any,
-    pyarrow: Any,
     scanner: Scanner,
     header: Sequence[str],
     names: Sequence[str],
@@ -328,10 +318,10 @@ def _convert(
         )
         parse = csv.ParseOptions(delimiter=scanner.delimiter, newlines_in_values=newlines)
         try:
-            with pyarrow.BufferReader(scanner.buffer(pyarrow)) as stream:
+            with pyarrow.BufferReader(scanner.closed_bytes()) as stream:
                 table = csv.read_csv(stream, reading, parse_options=parse, convert_options=options)
         except pyarrow.ArrowInvalid as error:
-            if _widen(pyarrow, str(error), header, types):
+            if _widen(str(error), header, types):
                 continue
             scanner.validate(None)
             if newlines or not scanner.quotes:
@@ -353,7 +343,7 @@ def _convert(
         return pyarrow.table(columns, names=list(names))
 
 
-def _widen(pyarrow: Any, message: str, header: Sequence[str], types: dict[str, Any]) -> bool:
+def _widen(message: str, header: Sequence[str], types: dict[str, Any]) -> bool:
     """Give the column that a conversion failed at the next wider type; tell whether there was one."""
     match = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)", message)
     text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
@@ -463,7 +453,7 @@ class DelimitedBlock(TextBlock):
             number = pyarrow.types.is_floating if source.decimal == "." else lambda _: False
             parsed = {name: kind if number(kind) else text for name, kind in types.items()}
             markers = frozenset(source.missing)
-            table = _convert(csv, pyarrow, scanner, source.names, list(types), parsed, markers, _BLOCK >> 1)
+            table = _convert(scanner, source.names, list(types), parsed, markers, _BLOCK >> 1)
             try:
                 for place, (name, kind) in enumerate(types.items()):
                     column = table.column(place)

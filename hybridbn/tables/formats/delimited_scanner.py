@@ -91,12 +91,12 @@ class Scanner:
             rf'(?:"((?:[^"]|"")*+)"|((?:[^{sign}\r\n"][^{sign}\r\n]*+)?))({sign}|\r\n|\n|\r|\Z)'
         )
 
-    def buffer(self, pyarrow: Any) -> Any:
-        """Return the bytes as a pyarrow buffer, without a copy."""
+    def closed_bytes(self) -> Any:
+        """Return the bytes for pyarrow, with a line end behind an empty last cell."""
         if self.quotes and self.data[-1:] == self.delimiter.encode():
             # pyarrow takes an empty cell at the very end for a quoted one if the cell before it is.
-            return pyarrow.py_buffer(bytes(self.data) + b"\n")
-        return pyarrow.py_buffer(self.data)
+            return bytes(self.data) + b"\n"
+        return self.data
 
     def text(self, size: int | None = None) -> str:
         """Return the text, or about its first `size` bytes."""

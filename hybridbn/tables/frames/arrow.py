@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -70,7 +69,6 @@ class ArrowColumns(ColumnAdapter):
         return values
 
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-
         column = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
         types, dtype = pyarrow.types, column.type
         if types.is_run_end_encoded(dtype):
@@ -95,25 +93,20 @@ class ArrowColumns(ColumnAdapter):
         raise make_type_error(name, dtype)
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-
         types, dtype = pyarrow.types, values.type
-        if not (types.is_string(dtype) or types.is_large_string(dtype)):
+        textual = types.is_string(dtype) or types.is_large_string(dtype)
+        if not textual or not all(isinstance(state, str) for state in states):
             return None
-        if sys.byteorder != "little" or not all(isinstance(state, str) for state in states):
+        try:
+            codes = compute.index_in(values, value_set=pyarrow.array(states, dtype))
+        except UnicodeEncodeError:
             return None
-        known = _KnownText([state.encode(errors="surrogatepass") for state in states])
-        if not known.usable:
+        if codes.null_count > values.null_count:
             return None
-        chunks = values.chunks if isinstance(values, pyarrow.ChunkedArray) else [values]
-        codes, start = np.empty(len(values), dtype=np.intp), 0
-        for chunk in chunks:
-            if not known.encode(chunk, codes[start : start + len(chunk)]):
-                return None
-            start += len(chunk)
-        return codes
+        encoded: NDArray[np.intp] = codes.fill_null(-1).to_numpy().astype(np.intp)
+        return encoded
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
-
         return values.take(pyarrow.array(rows))
 
     def list_values(self, values: Any) -> Sequence[Any]:
@@ -121,11 +114,9 @@ class ArrowColumns(ColumnAdapter):
         return listed
 
     def holds_objects(self, values: Any) -> bool:
-
         return bool(pyarrow.types.is_nested(values.type))
 
     def make(self, name: str, cells: Cells) -> Any:
-
         form, values, missing = as_plain(cells)
         if form == "object":
             try:
@@ -149,7 +140,6 @@ class ArrowColumns(ColumnAdapter):
         return pyarrow.chunked_array([array])
 
     def read_moments(self, values: Any) -> TimeValues | None:
-
         types, dtype = pyarrow.types, values.type
         if not types.is_temporal(dtype) or types.is_interval(dtype):
             return None
@@ -166,7 +156,6 @@ class ArrowColumns(ColumnAdapter):
         )
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
-
         missing = np.isnat(moments)
         code = np.datetime_data(moments.dtype)[0]
         if code not in ("s", "ms", "us", "ns") and (code != "D" or unit.kind != "date"):
@@ -189,11 +178,9 @@ class ArrowColumns(ColumnAdapter):
         )
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
-
         return pyarrow.chunked_array([pyarrow.array(values.tolist())])
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-
         if pyarrow.types.is_run_end_encoded(old.type):
             dense = self.restore_type(made, pyarrow.array([], old.type.value_type), cells)
             return compute.run_end_encode(dense, run_end_type=old.type.run_end_type)
@@ -203,7 +190,6 @@ class ArrowColumns(ColumnAdapter):
         return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
-
         if part.type != old.type or pyarrow.types.is_dictionary(old.type):
             return None
         if pyarrow.types.is_run_end_encoded(old.type):
@@ -230,83 +216,6 @@ def replace_cells(column: Any, rows: NDArray[np.intp], part: Any) -> Any:
     positions[rows] = len(column) + np.arange(len(rows))
     joined = pyarrow.chunked_array([*column.chunks, *part.chunks], column.type)
     return joined.combine_chunks().take(pyarrow.array(positions)) if len(joined) else column
-
-
-_ROWS = 2**14
-"""Rows of text that are looked up at a time, so that what is computed of them stays in the cache."""
-_HASH_BITS = 10
-
-
-class _KnownText:
-    """Known states of text, none longer than two words of eight bytes, with a hash that tells them apart.
-
-    Text of up to sixteen bytes is known by its length, its first and its last eight bytes. So a cell is looked up by a
-    hash of these, and compared with the only state that it can be: two to three times faster than a dictionary.
-    """
-
-    def __init__(self, states: Sequence[bytes]) -> None:
-        lengths = np.array([len(state) for state in states])
-        self.usable, self._two_words = False, bool(lengths.max() > 8)
-        if lengths.max() > 16:
-            return
-        characters = np.frombuffer(b"".join(states) + bytes(8), np.uint8)
-        self._lengths, self._first, self._last = lengths, *self._read_words(characters, np.cumsum(lengths), lengths)
-        for factor in range(1, 128, 2):
-            self._factor = np.uint64(0x9E3779B97F4A7C15 * factor % 2**64)
-            slots = self._hash(self._first, self._last)
-            if len(set(slots.tolist())) == len(states):
-                self._codes = np.zeros(2**_HASH_BITS, dtype=np.intp)
-                self._codes[slots] = np.arange(len(states))
-                self.usable = True
-                return
-
-    def encode(self, text: Any, codes: NDArray[np.intp]) -> bool:
-        """Write the codes of an Arrow array of text, -1 where a cell is missing; False where one is no state."""
-        if not len(text):
-            return True
-
-        width = np.int64 if pyarrow.types.is_large_string(text.type) else np.int32
-        _, ends, characters = text.buffers()
-        edges = np.frombuffer(ends, width)[text.offset : text.offset + len(text) + 1]
-        every = np.frombuffer(characters if characters is not None else b"", np.uint8)
-        holes = text.is_null().to_numpy(zero_copy_only=False) if text.null_count else None
-        for start in range(0, len(text), _ROWS):
-            part = slice(start, start + _ROWS)
-            own = edges[start : start + _ROWS + 1].astype(np.intp)
-            used = np.concatenate([every[own[0] : own[-1]], np.zeros(8, np.uint8)])
-            lengths = np.diff(own)
-            first, last = self._read_words(used, own[1:] - own[0], lengths)
-            found = self._codes.take(self._hash(first, last))
-            same = (self._first.take(found) == first) & (self._lengths.take(found) == lengths)
-            if self._two_words:
-                same &= self._last.take(found) == last
-            if holes is not None:
-                same |= holes[part]
-                found[holes[part]] = -1
-            if not same.all():
-                return False
-            codes[part] = found
-        return True
-
-    def _read_words(
-        self, characters: NDArray[np.uint8], ends: NDArray[np.intp], lengths: NDArray[np.intp]
-    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
-        """Return the first and the last eight bytes of each text as numbers, zeros standing for those it lacks."""
-        words = np.ndarray((len(characters) - 7,), np.uint64, characters, strides=(1,))
-        masks = np.array([2 ** (8 * size) - 1 for size in range(9)], dtype=np.uint64)
-        mask = masks.take(lengths, mode="clip")
-        starts = ends - lengths
-        first = words.take(starts)
-        first &= mask
-        return first, words.take(np.maximum(ends - 8, starts)) & mask if self._two_words else first
-
-    def _hash(self, first: NDArray[np.uint64], last: NDArray[np.uint64]) -> NDArray[np.intp]:
-        mixed = first * self._factor
-        if self._two_words:
-            mixed ^= last
-            mixed *= self._factor
-        mixed >>= np.uint64(64 - _HASH_BITS)
-        return mixed.view(np.intp)
 
 
 def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = False) -> Cells:
@@ -370,12 +279,10 @@ class ArrowFrames(FrameAdapter):
         return Frame(self.kind, columns, data.num_rows, labels=data.schema, data=data)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-
         table = pyarrow.table({column.name: column_adapter("arrow").write(column) for column in columns})
         return table if like.labels is None else table.replace_schema_metadata(like.labels.metadata)
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
-
         table = frame.data
         for name, column in columns.items():
             table = table.set_column(table.column_names.index(name), name, column_adapter("arrow").write(column))
@@ -432,7 +339,7 @@ def import_pyarrow() -> Any:
 @contextlib.contextmanager
 def report_damage(title: str) -> Iterator[None]:
     """Turn what pyarrow raises about a damaged file into `FormatError`."""
-    pyarrow = import_pyarrow()
+    import_pyarrow()
     try:
         yield
     except HybridBNError:
@@ -468,7 +375,7 @@ _NEW = -2
 _TYPES = (np.int8, np.int16, np.int32, np.int64)
 
 
-def read_coded_columns(pyarrow: Any, file: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
+def read_coded_columns(file: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
     """Return columns of text or integers of an opened Parquet file as Arrow columns with one dictionary each.
 
     Parameters
@@ -481,9 +388,9 @@ def read_coded_columns(pyarrow: Any, file: Any, kinds: Mapping[str, Any]) -> dic
     for batch in file.iter_batches(_BATCH, columns=list(kinds), use_threads=False):
         validate(batch)
         for name, column in columns.items():
-            column.add(pyarrow, start, batch.column(name))
+            column.add(start, batch.column(name))
         start += batch.num_rows
-    return {name: columns[name].finish(pyarrow, kind) for name, kind in kinds.items()}
+    return {name: columns[name].finish(kind) for name, kind in kinds.items()}
 
 
 class _CodedColumn:
@@ -493,14 +400,14 @@ class _CodedColumn:
         self._codes: NDArray[Any] = np.empty(rows, np.int8)
         self._coder = StateCoder()
 
-    def add(self, pyarrow: Any, start: int, column: Any) -> None:
+    def add(self, start: int, column: Any) -> None:
         """Code a batch, whose first row has this number."""
-        codes = self._coder.encode(pyarrow, column)
+        codes = self._coder.encode(column)
         if codes.dtype.itemsize > self._codes.itemsize:
             self._codes = self._codes.astype(codes.dtype)
         self._codes[start : start + len(codes)] = codes
 
-    def finish(self, pyarrow: Any, kind: Any) -> Any:
+    def finish(self, kind: Any) -> Any:
         """Return the column as an Arrow column."""
         states, ordered = list(self._coder.states), False
         if pyarrow.types.is_dictionary(kind):
@@ -534,7 +441,7 @@ class StateCoder:
     --------
     >>> import pyarrow
     >>> coder = StateCoder(["b"])
-    >>> [coder.encode(pyarrow, pyarrow.array(batch)).tolist() for batch in (["a", "b"], [None, "c"])]
+    >>> [coder.encode(pyarrow.array(batch)).tolist() for batch in (["a", "b"], [None, "c"])]
     [[1, 0], [-1, 2]]
     >>> list(coder.states)
     ['b', 'a', 'c']
@@ -550,7 +457,7 @@ class StateCoder:
         self._is_identity = False
         self._number(states)
 
-    def encode(self, pyarrow: Any, column: Any) -> NDArray[Any]:
+    def encode(self, column: Any) -> NDArray[Any]:
         """Return the codes of an Arrow array of text, of integers or of a dictionary, -1 where a cell is missing."""
         if pyarrow.types.is_integer(column.type):
             looked_up = None if column.null_count else self._look_up_integers(column.to_numpy())

@@ -51,11 +51,9 @@ class PandasColumns(ColumnAdapter):
         return isinstance(values, pandas.Series | pandas.Index) or type(values).__module__.partition(".")[0] == "pandas"
 
     def copy(self, name: str, values: Any) -> Any:
-
         return pandas.Series(values, copy=True)
 
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-
         dtype = values.dtype
         if isinstance(dtype, pandas.SparseDtype):
             dense = values.array.to_dense() if hasattr(values.array, "to_dense") else values
@@ -83,7 +81,6 @@ class PandasColumns(ColumnAdapter):
         return check_numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan), integer=code != "f")
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-
         dtype, array = values.dtype, values.array if hasattr(values, "array") else values
         if isinstance(dtype, pandas.ArrowDtype) or getattr(dtype, "storage", None) == "pyarrow":
             return column_adapter("arrow").encode(array.__arrow_array__(), states)
@@ -101,18 +98,15 @@ class PandasColumns(ColumnAdapter):
         return listed
 
     def holds_objects(self, values: Any) -> bool:
-
         dtype = values.dtype
         if isinstance(dtype, pandas.CategoricalDtype):
             dtype = dtype.categories.dtype
         return not isinstance(dtype, pandas.StringDtype) and getattr(dtype, "kind", "O") == "O"
 
     def make(self, name: str, cells: Cells) -> Any:
-
         return pandas.Series(_make_array(cells))
 
     def read_moments(self, values: Any) -> TimeValues | None:
-
         dtype = values.dtype
         if isinstance(dtype, pandas.ArrowDtype):
             return column_adapter("arrow").read_moments(values.array.__arrow_array__())
@@ -121,7 +115,6 @@ class PandasColumns(ColumnAdapter):
         return TimeValues(values.to_numpy()) if isinstance(dtype, np.dtype) and dtype.kind in "mM" else None
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
-
         dtype = None if old is None else old.dtype
         if isinstance(dtype, pandas.ArrowDtype):
             made = column_adapter("arrow").make_moments(name, moments, unit, old.array.__arrow_array__())
@@ -140,11 +133,9 @@ class PandasColumns(ColumnAdapter):
         return zoned if dtype is None else zoned.astype(dtype)
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
-
         return pandas.Series(pandas.array(values, dtype="Int64"))
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-
         dtype = old.dtype
         if isinstance(dtype, pandas.CategoricalDtype):
             return pandas.Series(_make_categorical(cells, dtype))
@@ -160,7 +151,6 @@ class PandasColumns(ColumnAdapter):
             return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
-
         if old.dtype == object:
             values = insert_objects(old.to_numpy(), rows, part.to_numpy(dtype=object))
             return pandas.Series(values, dtype=object)
@@ -214,7 +204,6 @@ class PandasFrames(FrameAdapter):
         return pandas is not None and isinstance(data, pandas.DataFrame)
 
     def open(self, data: Any) -> Frame:
-
         names = check_column_names(data.columns)
         # Where pandas copies on write, a shallow copy does not change with the user's frame.
         copies_on_write = int(pandas.__version__.split(".")[0]) >= 3
@@ -224,7 +213,6 @@ class PandasFrames(FrameAdapter):
         return Frame(self.kind, columns, len(frame), frame.index, frame.columns, data, given=given)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-
         index = pandas.RangeIndex(like.rows) if like.index is None else like.index
         written = [column_adapter("pandas").write(column) for column in columns]
         aligned = [series if series.index.equals(index) else series.set_axis(index) for series in written]

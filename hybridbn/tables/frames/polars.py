@@ -50,7 +50,6 @@ class PolarsColumns(ColumnAdapter):
         return values.clone()
 
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-
         dtype = values.dtype
         if dtype == polars.Boolean:
             return label_codes(name, values.cast(polars.Int8).fill_null(-1).to_numpy(), (False, True), declared=True)
@@ -76,7 +75,6 @@ class PolarsColumns(ColumnAdapter):
         raise make_type_error(name, dtype)
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
-
         if values.dtype != polars.String or not isinstance(states[0], str):
             return None
         codes = values.cast(polars.Enum(states), strict=False).to_physical()
@@ -99,7 +97,6 @@ class PolarsColumns(ColumnAdapter):
         return super().write(column).alias(column.name)
 
     def make(self, name: str, cells: Cells) -> Any:
-
         form, values, missing = as_plain(cells)
         if form == "object":
             try:
@@ -116,7 +113,6 @@ class PolarsColumns(ColumnAdapter):
         return series.set(polars.Series(missing), None) if missing.any() else series
 
     def read_moments(self, values: Any) -> TimeValues | None:
-
         dtype = values.dtype
         if not dtype.is_temporal():
             return None
@@ -128,7 +124,6 @@ class PolarsColumns(ColumnAdapter):
         return TimeValues(ticks.astype(f"{letter}8[{code}]"), zone=getattr(dtype, "time_zone", None))
 
     def make_moments(self, name: str, moments: NDArray[Any], unit: Unit, old: Any) -> Any:
-
         if old is not None and old.dtype == polars.Object:
             return polars.Series(name, unit.list_moments(moments), dtype=polars.Object)
         if moments.dtype in (np.dtype("M8[h]"), np.dtype("M8[m]"), np.dtype("M8[s]")):
@@ -146,11 +141,9 @@ class PolarsColumns(ColumnAdapter):
         return series if old is None else series.cast(old.dtype)
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
-
         return polars.Series(name, list(values))
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-
         dtype = old.dtype
         if isinstance(dtype, polars.Enum) and cells.states is not None:
             levels = dtype.categories.to_list()
@@ -164,7 +157,6 @@ class PolarsColumns(ColumnAdapter):
             return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
-
         if part.dtype != old.dtype or not (old.dtype.is_numeric() or old.dtype.is_temporal()) or not len(rows):
             return None
         positions = np.zeros(len(old), dtype=np.intp)
@@ -188,10 +180,8 @@ class PolarsFrames(FrameAdapter):
         return Frame(self.kind, dict(zip(names, data.clone().get_columns(), strict=True)), data.height, data=data)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
-
         return polars.DataFrame([column_adapter("polars").write(column) for column in columns])
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
-
         written = [column_adapter("polars").write(column) for column in columns.values()]
         return frame.data.with_columns(*written, *(polars.Series(name, values) for name, values in added.items()))
