@@ -284,7 +284,6 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
 
 def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
     """Return the files of an object store: by pyarrow where it knows the scheme, else by fsspec."""
-
     try:
         store, path = fs.FileSystem.from_uri(address)
     except Exception as error:
