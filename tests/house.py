@@ -29,7 +29,7 @@ LAYERS = (
     {"estimators", "explorer", "commands", "datasets", "__main__"},
 )
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
-KNOWS_VERSION = ("hybridbn.exchange.hbn.archive", "hybridbn.tables.backends.workers")
+KNOWS_VERSION = ("hybridbn.exchange.hbn", "hybridbn.tables.backends.workers")
 """Modules that write the version, or compare it with that of other processes."""
 CONVENIENT = {
     "FileFormat": "hybridbn.tables.formats.base",  # tables of Elvira are read as Elvira's networks are

@@ -100,7 +100,7 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
         ``.hbn`` are packed if ``.gz`` stands behind.
     **options
         Options of the format's writer. All but ``.hbn`` have ``bins``, which cuts continuous variables into bins and
-        warns how far that is from the network; see `hybridbn.exchange.binning.discretize`.
+        warns how far that is from the network; see `hybridbn.exchange.discrete_networks.discretize`.
 
     Raises
     ------

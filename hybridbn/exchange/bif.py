@@ -24,7 +24,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
 from itertools import chain, product
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,12 +33,10 @@ from hybridbn.errors import FormatError
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import Bins, bin_network, build_network, format_states, table_of
 from hybridbn.exchange.parsing import RowNormalizer, SourceText, decode_source, read_source
+from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
 from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Discrete, Values, shorten
-
-if TYPE_CHECKING:
-    from hybridbn.network import Network
 
 __all__ = [
     "bif_properties_of",
@@ -159,8 +157,7 @@ class _BifParser:
         missing = [self._unmask(key) for key in self.variables if key not in self.potentials]
         if missing:
             raise FormatError(f"{name}: no probability block for {shorten(missing)}; is the file complete?")
-        self.rows.warn()
-        return build_network(self.potentials, self.variables, name)
+        return build_network(self.potentials, self.variables, self.rows)
 
     # -- text ------------------------------------------------------------------------------------------------------
 
@@ -354,7 +351,7 @@ def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut continuous variables into bins; see `hybridbn.exchange.binning.discretize`. A warning reports the
+        Cut continuous variables into bins; see `hybridbn.exchange.discrete_networks.discretize`. A warning reports the
         error.
 
     Raises

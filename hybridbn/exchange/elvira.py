@@ -11,7 +11,8 @@ import math
 import os
 import re
 from collections.abc import Hashable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,16 @@ from hybridbn.exchange.elvira_syntax import (
     ElviraTree,
     parse_syntax,
 )
-from hybridbn.exchange.parsing import NUMBER, RowNormalizer, SourceText, decode_source, parse_probabilities, read_source
+from hybridbn.exchange.parsing import (
+    NUMBER,
+    RowNormalizer,
+    SourceText,
+    check_scope,
+    decode_source,
+    parse_probabilities,
+    read_source,
+)
+from hybridbn.network import Network
 from hybridbn.potentials import MTE, Multinomial, Piece
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte.conversions import repair_mixture
@@ -47,9 +57,6 @@ from hybridbn.potentials.mte.pieces import coefficient_at_zero
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
-
-if TYPE_CHECKING:
-    from hybridbn.network import Network
 
 __all__ = [
     "discrete_of",
@@ -153,10 +160,7 @@ def discrete_of(node: ElviraNode, source: SourceText, default: list[str] | None)
     if node.count is not None and node.count != str(len(states)):
         source.fail(node.at, f"{node.name!r} is declared with {node.count[:20]} states, but {len(states)} are listed")
     properties = {f"hybridbn_{key}": value for key, value in _read_comment(node).items()}
-    try:
-        return restore_variable(node.name, states, properties)
-    except ValueError as error:
-        source.fail(node.at, describe_fault(node.name, error))
+    return restore_variable(node.name, states, properties, partial(source.fail, node.at))
 
 
 class _ElviraReader:
@@ -188,7 +192,7 @@ class _ElviraReader:
                 }
         potentials = {name: self._make_potential(relations[name]) for name in self.variables}
         self._report_repairs()
-        return build_network(potentials, self.variables, self.source.name)
+        return build_network(potentials, self.variables, self.rows)
 
     def _report_repairs(self) -> None:
         if self.bare is not None:
@@ -199,7 +203,6 @@ class _ElviraReader:
         if self.repairs:
             more = f"; and {len(self.repairs) - 4} other repairs" if len(self.repairs) > 4 else ""
             warn_user(f"{self.source.name}: {'; '.join(self.repairs[-4:])}{more}")
-        self.rows.warn()
 
     # -- nodes and relations -----------------------------------------------------------------------------------------
 
@@ -211,14 +214,9 @@ class _ElviraReader:
         for relation in self.syntax.relations:
             if not relation.names:
                 self.source.fail(relation.at, "a relation without a variable")
-            for name in relation.names:
-                if name not in nodes:
-                    self.source.fail(relation.at, f"a relation mentions {name[:60]!r}, which is no node")
+            fail = partial(self.source.fail, relation.at)
+            check_scope(relation.names, nodes, relations, "relation", fail)
             child = relation.names[0]
-            if len(set(relation.names)) < len(relation.names):
-                self.source.fail(relation.at, f"the relation of {child!r} mentions a variable twice")
-            if child in relations:
-                self.source.fail(relation.at, f"a second relation for {child!r}")
             if relation.table is None and relation.tree is None:
                 self.source.fail(relation.at, f"the relation of {child!r} has no `values`")
             relations[child] = relation
@@ -274,17 +272,11 @@ class _ElviraReader:
             self.source.fail(relation.at, f"the table of {child.name!r} would have {math.prod(sizes):.3g} numbers")
         if relation.table is not None:
             at = self.source.text.find(relation.table, relation.at)
-            table = parse_probabilities(
-                relation.table,
-                math.prod(sizes),
-                lambda offset, reason: self.source.fail(max(at, relation.at) + max(offset, 0), reason),
-                child.name,
-            ).reshape(sizes)
+            fail = self.source.fail_within(max(at, relation.at))
+            table = parse_probabilities(relation.table, math.prod(sizes), fail, child.name).reshape(sizes)
         else:
             table = self._fill_table(relation, [v.name for v in discrete], sizes)
-        table = self.rows.normalize_rows(
-            np.moveaxis(table, 0, -1), child.name, lambda reason: self.source.fail(relation.at, reason)
-        )
+        table = self.rows.normalize_rows(np.moveaxis(table, 0, -1), child.name, partial(self.source.fail, relation.at))
         return Multinomial(discrete[0], parents=discrete[1:], table=np.ascontiguousarray(table))
 
     def _fill_table(self, relation: ElviraRelation, names: list[str], sizes: list[int]) -> Values:
@@ -465,7 +457,7 @@ def write_elvira(
     network : Network
     path : str or path
     bins : int or mapping, optional
-        Cut the continuous variables into bins; see `hybridbn.exchange.binning.discretize`. Needed where a
+        Cut the continuous variables into bins; see `hybridbn.exchange.discrete_networks.discretize`. Needed where a
         potential is neither a table nor an MTE.
     beyond_doubles : bool, optional
         In Elvira a term is ``c exp(b X)``, so ``c`` may lie beyond the range of doubles where ``X`` is far from zero.

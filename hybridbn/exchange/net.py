@@ -18,9 +18,8 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, NoReturn
-from urllib.parse import unquote
+from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -31,11 +30,11 @@ from hybridbn.exchange.discrete_networks import (
     bin_network,
     build_network,
     convert_potentials,
-    describe_fault,
     encode_properties,
     format_mean,
     format_states,
     name_nodes,
+    restore_name,
     restore_variable,
     table_or_regression,
 )
@@ -44,17 +43,15 @@ from hybridbn.exchange.parsing import (
     SourceText,
     Token,
     Tokens,
+    check_scope,
     decode_source,
-    parse_probabilities,
     read_source,
 )
+from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Continuous, Discrete, Values, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.network import Network
 
 __all__ = ["format_net", "parse_net", "read_net", "write_net"]
 
@@ -72,15 +69,6 @@ _NO_WORDS = r"[^;\"{}%/a-df-zA-DF-Z]*+"
 _DATA = re.compile(rf"{_NO_WORDS}(?:(?:%|//)[^\n]*+{_NO_WORDS})*+(?=;)")
 _DEEPEST = 60
 """Parentheses that are nested deeper are refused, before Python's own limit of recursion is reached."""
-
-
-@dataclass
-class _NetNode:
-    name: str
-    at: int
-    continuous: bool
-    states: list[str] | None = None
-    properties: dict[str, str] = field(default_factory=dict)
 
 
 class _NetNormal(NamedTuple):
@@ -122,7 +110,7 @@ class _NetParser:
     def __init__(self, source: SourceText, normalize: bool) -> None:
         self.source, self.tokens = source, Tokens(source, _TOKEN)
         self.rows = RowNormalizer(source.name, normalize)
-        self.nodes: dict[str, _NetNode] = {}
+        self.variables: dict[str, Variable] = {}
         self.potentials: list[_NetPotential] = []
 
     # -- syntax ----------------------------------------------------------------------------------------------------
@@ -176,12 +164,18 @@ class _NetParser:
 
     def parse_node(self, continuous: bool) -> None:
         name = self.take_word("a node's name")
-        if name.text in self.nodes:
+        if name.text in self.variables:
             self.source.fail(name.at, f"a second node named {name.text[:60]!r}")
         attributes = self.take_attributes()
-        node = _NetNode(name.text, name.at, continuous, attributes.get("states"))
-        node.properties = {key: words[0] for key, words in attributes.items() if key.startswith("hybridbn_") and words}
-        self.nodes[name.text] = node
+        properties = {key: words[0] for key, words in attributes.items() if key.startswith("hybridbn_") and words}
+        if continuous:
+            self.variables[name.text] = Continuous(restore_name(name.text, properties))
+            return
+        states = attributes.get("states")
+        if not states:
+            self.source.fail(name.at, f"{name.text!r} has no states")
+        fail = partial(self.source.fail, name.at)
+        self.variables[name.text] = restore_variable(name.text, states, properties, fail)
 
     def parse_potential(self, at: int) -> None:
         self.tokens.expect("(", after="after potential")
@@ -261,36 +255,13 @@ class _NetParser:
     # -- meaning ---------------------------------------------------------------------------------------------------
 
     def build(self) -> Network:
-        variables: dict[str, Variable] = {}
-        for node in self.nodes.values():
-            variables[node.name] = self.make_variable(node)
-        if len({variable.name for variable in variables.values()}) < len(variables):
-            self.source.fail(0, "two nodes have the same name")
         potentials: dict[str, Potential] = {}
         for potential in self.potentials:
-            child = potential.scope[0]
-            for name in potential.scope:
-                if name not in variables:
-                    self.source.fail(potential.at, f"a potential mentions {name[:60]!r}, which is no node")
-            if len(set(potential.scope)) < len(potential.scope):
-                self.source.fail(potential.at, f"the potential of {child!r} mentions a variable twice")
-            if variables[child].name in potentials:
-                self.source.fail(potential.at, f"a second potential for {child!r}")
-            child_variable, *parents = (variables[name] for name in potential.scope)
-            potentials[child_variable.name] = self.make_potential(potential, child_variable, parents)
-        network = build_network(potentials, [variable.name for variable in variables.values()], self.source.name)
-        self.rows.warn()
-        return network
-
-    def make_variable(self, node: _NetNode) -> Variable:
-        if node.continuous:
-            return Continuous(unquote(node.properties.get("hybridbn_name", "")) or node.name)
-        if not node.states:
-            self.source.fail(node.at, f"{node.name!r} has no states")
-        try:
-            return restore_variable(node.name, node.states, node.properties)
-        except ValueError as error:
-            self.source.fail(node.at, describe_fault(node.name, error))
+            fail = partial(self.source.fail, potential.at)
+            check_scope(potential.scope, self.variables, potentials, "potential", fail)
+            child, *parents = (self.variables[name] for name in potential.scope)
+            potentials[potential.scope[0]] = self.make_potential(potential, child, parents)
+        return build_network(potentials, self.variables, self.rows)
 
     def make_potential(self, potential: _NetPotential, child: Variable, parents: Sequence[Variable]) -> Potential:
         discrete = [v for v in parents if isinstance(v, Discrete)]
@@ -305,17 +276,10 @@ class _NetParser:
         # Comments become spaces, so that the positions of numbers stay.
         plain = re.sub(r"%[^\n]*|//[^\n]*", lambda comment: " " * len(comment[0]), text)
         plain = plain.replace("(", " ").replace(")", " ")
-
-        def fail(offset: int, reason: str) -> NoReturn:
-            self.source.fail(start + max(offset, 0), reason)
-
-        def refuse(reason: str) -> NoReturn:
-            self.source.fail(potential.at, reason)
-
         if text.count("(") != text.count(")"):
-            refuse(f"the parentheses in the data of {child.name!r} don't match")
-        values = parse_probabilities(plain, math.prod(sizes), fail, child.name)
-        return Multinomial(child, parents=discrete, table=self.rows.arrange_rows(values, sizes, child.name, refuse))
+            self.source.fail(potential.at, f"the parentheses in the data of {child.name!r} don't match")
+        table = self.rows.parse_table(plain, sizes, child.name, self.source.fail_within(start))
+        return Multinomial(child, parents=discrete, table=table)
 
     def make_gaussian(
         self, potential: _NetPotential, child: Continuous, parents: Sequence[Variable], sizes: list[int]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import math
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, NoReturn
+from collections.abc import Callable, Container, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, TypeAlias
 from xml.parsers import expat
 
 import numpy as np
@@ -17,17 +19,18 @@ from hybridbn.variables import Values
 
 __all__ = [
     "NUMBER",
-    "SUM_LIMIT",
-    "SUM_TOLERANCE",
     "Element",
+    "Fail",
     "RowNormalizer",
     "SourceText",
     "Token",
     "Tokens",
+    "check_scope",
     "decode_source",
     "parse_probabilities",
     "parse_xml",
     "read_source",
+    "reverse_parents",
 ]
 
 NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
@@ -36,6 +39,10 @@ SUM_TOLERANCE = 1e-6
 """Rows whose sum is nearer to 1 are normalized without a warning: the digits that programs print explain that much."""
 SUM_LIMIT = 1e-2
 """Rows whose sum is further from 1 are refused: rounding does not explain that."""
+
+
+Fail: TypeAlias = Callable[[int, str], NoReturn]
+"""What refuses a file at an offset in a part of it, for a reason."""
 
 
 class SourceText(NamedTuple):
@@ -47,6 +54,14 @@ class SourceText(NamedTuple):
     def fail(self, position: int, reason: str) -> NoReturn:
         """Refuse the file, naming the line of this position."""
         raise FormatError(f"{self.name}, line {self.text.count(chr(10), 0, position) + 1}: {reason}")
+
+    def fail_within(self, start: int) -> Fail:
+        """Return what refuses the file at an offset from a position."""
+
+        def fail(offset: int, reason: str) -> NoReturn:
+            self.fail(start + max(offset, 0), reason)
+
+        return fail
 
 
 def decode_source(data: bytes, source: str, encoding: str | None) -> SourceText:
@@ -100,9 +115,6 @@ class Tokens:
         White space and comments are matched before the groups; text that matches the group ``odd`` is refused.
     """
 
-    source: SourceText
-    now: Token
-
     def __init__(self, source: SourceText, pattern: re.Pattern[str], at: int = 0) -> None:
         self.source, self._match = source, pattern.match
         self.jump(at)
@@ -151,9 +163,7 @@ class Tokens:
         return self.take()
 
 
-def parse_probabilities(
-    text: str, wanted: int, fail: Callable[[int, str], NoReturn], owner: str, *, most: float = 1.0
-) -> Values:
+def parse_probabilities(text: str, wanted: int, fail: Fail, owner: str, *, most: float = 1.0) -> Values:
     """Return the probabilities in a text, separated by white space or commas.
 
     Parameters
@@ -161,7 +171,7 @@ def parse_probabilities(
     text : str
     wanted : int
         The number of probabilities.
-    fail : function of an offset in the text and a reason
+    fail : Fail
     owner : str
         The variable, for messages.
     most : float, optional
@@ -189,11 +199,34 @@ def parse_probabilities(
     return values
 
 
+def check_scope(
+    scope: Sequence[str], declared: Container[str], defined: Container[str], what: str, fail: Callable[[str], NoReturn]
+) -> None:
+    """Refuse what defines a variable, the first of its scope, where one is not declared or occurs twice."""
+    for name in scope:
+        if name not in declared:
+            fail(f"a {what} mentions {name[:60]!r}, which is not declared")
+    if len(set(scope)) < len(scope):
+        fail(f"the {what} of {scope[0]!r} mentions a variable twice")
+    if scope[0] in defined:
+        fail(f"a second {what} for {scope[0]!r}")
+
+
+def reverse_parents(values: Values, sizes: Sequence[int]) -> Values:
+    """Return the numbers of a table whose first parent runs fastest among the parents, as pyAgrum writes it, in our
+    order.
+
+    Examples
+    --------
+    >>> reverse_parents(np.arange(8), (2, 2, 2))
+    array([0, 1, 4, 5, 2, 3, 6, 7])
+    """
+    parents = len(sizes) - 1
+    return values.reshape([*sizes[-2::-1], sizes[-1]]).transpose([*reversed(range(parents)), parents]).ravel()
+
+
 class RowNormalizer:
     """Normalizes the rows of all tables of a file, and reports the worst deviation in one warning."""
-
-    source: str
-    normalize: bool
 
     def __init__(self, source: str, normalize: bool) -> None:
         self.source, self.normalize = source, normalize
@@ -241,6 +274,14 @@ class RowNormalizer:
                 table = np.ascontiguousarray(other)
         return self.normalize_rows(table, owner, fail)
 
+    def parse_table(self, text: str, sizes: Sequence[int], owner: str, fail: Fail, *, reverse: bool = False) -> Values:
+        """Return a table (parents, states) from its numbers, the states running fastest, then the last parent, or the
+        first one in a file that lists them in `reverse`.
+        """
+        values = parse_probabilities(text, math.prod(sizes), fail, owner)
+        values = reverse_parents(values, sizes) if reverse else values
+        return self.arrange_rows(values, sizes, owner, partial(fail, 0))
+
     def warn(self) -> None:
         """Warn if the sum of a row was further from 1 than printed digits explain."""
         if self.worst[0] > SUM_TOLERANCE:
@@ -262,9 +303,6 @@ class Element:
     """An element of a source: its tag, attributes, children, text (without that of the children), and line."""
 
     __slots__ = ("attributes", "children", "line", "parts", "source", "tag")
-    tag: str
-    attributes: dict[str, str]
-    line: int
 
     def __init__(self, source: str, tag: str, attributes: dict[str, str], line: int) -> None:
         self.source, self.tag, self.attributes, self.line = source, tag, attributes, line

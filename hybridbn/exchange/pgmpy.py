@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.exchange.bif import bif_properties_of
-from hybridbn.exchange.binning import discretize
-from hybridbn.exchange.discrete_networks import Bins, refuse_factors
+from hybridbn.exchange.discrete_networks import Bins, discretize, refuse_factors
+from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, shorten
-
-if TYPE_CHECKING:
-    from hybridbn.network import Network
 
 __all__ = ["from_pgmpy", "to_pgmpy"]
 
@@ -39,7 +36,7 @@ def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
     pgmpy.models.DiscreteBayesianNetwork
         If all variables are discrete (states keep their names and types), or `bins` is given. The states of a binned
         variable are named after the bins, and the model has an attribute ``binning``
-        (`hybridbn.exchange.binning.Binning`: the cut points, and how far the binned model may be from the
+        (`hybridbn.exchange.discrete_networks.Binning`: the cut points, and how far the binned model may be from the
         network).
     pgmpy.models.LinearGaussianBayesianNetwork
         If all variables are continuous and all potentials linear Gaussian. pgmpy takes standard deviations, the square
@@ -120,8 +117,6 @@ def from_pgmpy(model: Any, *, normalize: bool = False) -> Network:
     >>> from_pgmpy(model).potential("y")
     <LinearGaussian y | x: N(0.5 + 3 x, 1)>
     """
-    from hybridbn.network import Network
-
     models, _ = _import_pgmpy()
     if not isinstance(model, models.DiscreteBayesianNetwork | models.LinearGaussianBayesianNetwork):
         raise NetworkError(

@@ -14,9 +14,10 @@ import json
 import math
 import os
 import re
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,16 +30,20 @@ from hybridbn.exchange.discrete_networks import (
     collect_tables,
     format_states,
     parse_states,
+)
+from hybridbn.exchange.parsing import (
+    RowNormalizer,
+    SourceText,
+    decode_source,
+    parse_probabilities,
+    read_source,
     reverse_parents,
 )
-from hybridbn.exchange.parsing import RowNormalizer, SourceText, decode_source, parse_probabilities, read_source
+from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import write_atomically, write_network_text
 from hybridbn.variables import Discrete, Values
-
-if TYPE_CHECKING:
-    from hybridbn.network import Network
 
 __all__ = ["format_uai", "parse_uai", "read_uai", "read_uai_evidence", "write_uai"]
 
@@ -190,9 +195,7 @@ class _UaiReader:
         for scope in scopes:
             potentials[variables[scope[-1]].name] = self._parse_table(scope, [sizes[i] for i in scope], variables)
         self._expect_end()
-        network = build_network(potentials, [variable.name for variable in variables], self.source.name)
-        self.rows.warn()
-        return network
+        return build_network(potentials, {variable.name: variable for variable in variables}, self.rows)
 
     def _expect_end(self) -> None:
         match = _WORD.match(self.source.text, self.at)
@@ -223,7 +226,7 @@ class _UaiReader:
             potentials[name] = Multinomial(Discrete(name, (0, 1)), parents, table=np.stack([1 - share, share], axis=-1))
             factors.append(name)
         self._expect_end()
-        network = build_network(potentials, potentials, self.source.name)
+        network = build_network(potentials, {name: p.child for name, p in potentials.items()}, self.rows)
         network.graph.update(factors=tuple(factors), evidence=dict.fromkeys(factors, 1), log_constant=log_constant)
         return network
 
@@ -242,9 +245,6 @@ class _UaiReader:
         owner = variables[scope[-1]]
         values = self._parse_values(sizes, owner.name, 1.0)
 
-        def refuse(reason: str) -> NoReturn:
-            self.source.fail(self.start, reason)
-
         if self.backwards:
             values = reverse_parents(values, sizes)
         elif len(sizes) > 1 and not _sums_to_one(values.reshape(-1, sizes[-1])):
@@ -252,7 +252,7 @@ class _UaiReader:
             child_slowest = values.reshape([sizes[-1], *sizes[-2::-1]])
             if _sums_to_one(child_slowest.reshape(sizes[-1], -1).T):
                 values = child_slowest.transpose().ravel()
-        table = self.rows.arrange_rows(values, sizes, owner.name, refuse)
+        table = self.rows.arrange_rows(values, sizes, owner.name, partial(self.source.fail, self.start))
         return Multinomial(owner, parents=[variables[i] for i in scope[:-1]], table=table)
 
     def _parse_values(self, sizes: list[int], owner: str, most: float) -> Values:

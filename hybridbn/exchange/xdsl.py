@@ -12,8 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
+from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import networkx as nx
@@ -32,18 +31,16 @@ from hybridbn.exchange.discrete_networks import (
     format_states,
     make_words,
     name_nodes,
+    restore_name,
     restore_variable,
-    reverse_parents,
     table_or_regression,
 )
-from hybridbn.exchange.parsing import Element, RowNormalizer, parse_probabilities, parse_xml
+from hybridbn.exchange.parsing import Element, RowNormalizer, parse_xml, reverse_parents
+from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import read_network_bytes, write_network_text
 from hybridbn.variables import Continuous, Discrete, Values, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.network import Network
 
 __all__ = [
     "LinearRule",
@@ -115,13 +112,8 @@ class _XdslReader:
                 element.fail(f"a second node with the id {name[:60]!r}")
             elements[name] = element
             self.variables[name] = self._make_variable(name, element)
-        if len({variable.name for variable in self.variables.values()}) < len(self.variables):
-            nodes.fail("two nodes have the same name")
-        potentials: dict[str, Potential] = {}
-        for name, element in elements.items():
-            potentials[self.variables[name].name] = self._make_potential(name, element)
-        network = build_network(potentials, [variable.name for variable in self.variables.values()], self.source)
-        self.rows.warn()
+        potentials = {name: self._make_potential(name, element) for name, element in elements.items()}
+        network = build_network(potentials, self.variables, self.rows)
         if self.backwards and any(len(potential.parents) > 1 for potential in potentials.values()):
             warn_user(
                 f"{self.source}: the file was written by pyAgrum, whose tables list the parents backwards; it was"
@@ -149,21 +141,15 @@ class _XdslReader:
                     " <equation> can be read",
                 )
 
-    def _properties_of(self, element: Element) -> dict[str, str]:
-        return {child.attributes.get("id", ""): child.text for child in element.all("property")}
-
     def _make_variable(self, name: str, element: Element) -> Variable:
-        properties = self._properties_of(element)
+        properties = {child.attributes.get("id", ""): child.text for child in element.all("property")}
         if element.tag.lower() == "equation":
-            return Continuous(unquote(properties.get("hybridbn_name", "")) or name)
+            return Continuous(restore_name(name, properties))
         states = [state.attributes.get("id", "") for state in element.all("state")]
         if not states or "" in states:
             element.fail(f"{name!r} has {'a state without an id' if states else 'no states'}")
         self.labels[name] = states
-        try:
-            return restore_variable(name, states, properties)
-        except ValueError as error:
-            element.fail(describe_fault(name, error))
+        return restore_variable(name, states, properties, element.fail)
 
     # -- potentials ------------------------------------------------------------------------------------------------
 
@@ -193,11 +179,7 @@ class _XdslReader:
         probabilities = element.first("probabilities")
         if probabilities is None:
             element.fail(f"{name!r} has no <probabilities>")
-        values = parse_probabilities(probabilities.text, math.prod(sizes), probabilities.fail_at, name)
-        return self.rows.arrange_rows(self._order_parents(values, sizes), sizes, name, probabilities.fail)
-
-    def _order_parents(self, values: Values, sizes: list[int]) -> Values:
-        return reverse_parents(values, sizes) if self.backwards else values
+        return self.rows.parse_table(probabilities.text, sizes, name, probabilities.fail_at, reverse=self.backwards)
 
     def _parse_results(self, name: str, element: Element, sizes: list[int]) -> Values:
         states = element.first("resultingstates")
@@ -211,7 +193,7 @@ class _XdslReader:
             if word not in codes:
                 element.fail(f"{name!r} has no state {word[:40]!r}")
             table[row, codes[word]] = 1.0
-        return self._order_parents(table.ravel(), sizes).reshape(sizes)
+        return (reverse_parents(table.ravel(), sizes) if self.backwards else table).reshape(sizes)
 
     def _parse_equation(self, name: str, element: Element, parents: Sequence[str]) -> LinearGaussian:
         definition = element.first("definition")

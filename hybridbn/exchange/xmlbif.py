@@ -6,9 +6,7 @@ discretized numbers are kept as properties, which other programs skip.
 
 from __future__ import annotations
 
-import math
 import os
-from typing import TYPE_CHECKING
 from xml.sax.saxutils import escape
 
 from hybridbn.errors import FormatError
@@ -18,19 +16,16 @@ from hybridbn.exchange.discrete_networks import (
     bin_network,
     build_network,
     collect_tables,
-    describe_fault,
     encode_properties,
     format_states,
     restore_variable,
 )
-from hybridbn.exchange.parsing import RowNormalizer, parse_probabilities, parse_xml
+from hybridbn.exchange.parsing import RowNormalizer, check_scope, parse_xml
+from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import read_network_bytes, write_network_text
 from hybridbn.variables import Discrete
-
-if TYPE_CHECKING:
-    from hybridbn.network import Network
 
 __all__ = ["format_xmlbif", "parse_xmlbif", "read_xmlbif", "write_xmlbif"]
 
@@ -70,42 +65,28 @@ def parse_xmlbif(
         kind = element.attributes.get("TYPE", "nature")
         if kind != "nature":
             element.fail(f"{name.text[:60]!r} is of the type {kind[:20]!r}; only chance nodes (nature) can be read")
+        states = [outcome.text for outcome in element.all("outcome", "value")]
         properties = [p.text.partition("=") for p in element.all("property")]
-        try:
-            states = [outcome.text for outcome in element.all("outcome", "value")]
-            variables[name.text] = restore_variable(
-                name.text, states, {key.strip(): text.strip() for key, _, text in properties}
-            )
-        except ValueError as error:
-            element.fail(describe_fault(name.text, error))
+        stripped = {key.strip(): text.strip() for key, _, text in properties}
+        variables[name.text] = restore_variable(name.text, states, stripped, element.fail)
     rows = RowNormalizer(source, normalize)
     potentials: dict[str, Potential] = {}
     for element in network.all("definition", "probability"):
         owners = [child.text for child in element.all("for")]
-        scope = [*(child.text for child in element.all("given")), *owners]
         if len(owners) != 1:
             element.fail(f"a definition for {len(owners)} variables; expected one <FOR>")
-        for scope_name in scope:
-            if scope_name not in variables:
-                element.fail(f"a definition mentions {scope_name[:60]!r}, which is not declared")
-        owner = owners[0]
-        if owner in potentials:
-            element.fail(f"a second definition for {owner!r}")
-        if len(set(scope)) < len(scope):
-            element.fail(f"the definition of {owner!r} mentions a variable twice")
+        owner, *parents = scope = [*owners, *(child.text for child in element.all("given"))]
+        check_scope(scope, variables, potentials, "definition", element.fail)
         table = element.first("table")
         if table is None:
             element.fail(f"the definition of {owner!r} has no <TABLE>")
-        sizes = [len(variables[scope_name]) for scope_name in scope]
-        probabilities = rows.arrange_rows(
-            parse_probabilities(table.text, math.prod(sizes), table.fail_at, owner), sizes, owner, table.fail
-        )
+        sizes = [len(variables[name]) for name in (*parents, owner)]
         potentials[owner] = Multinomial(
-            variables[owner], parents=[variables[p] for p in scope[:-1]], table=probabilities
+            variables[owner],
+            parents=[variables[parent] for parent in parents],
+            table=rows.parse_table(table.text, sizes, owner, table.fail_at),
         )
-    read = build_network(potentials, variables, source)
-    rows.warn()
-    return read
+    return build_network(potentials, variables, rows)
 
 
 def write_xmlbif(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:

@@ -13,7 +13,7 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.exchange.bif import parse_bif
-from hybridbn.exchange.binning import discretize
+from hybridbn.exchange.discrete_networks import discretize
 
 pgmpy = pytest.importorskip("pgmpy", reason="pgmpy is not installed (pip install 'hybridbn[pgmpy]')")
 

@@ -627,7 +627,7 @@ class FileFormat(TableFormat, Registered, ABC):
     options: ClassVar[tuple[str, ...]] = ()
     unwritable: ClassVar[str] = ""
     registry: ClassVar[Registry[FileFormat]] = Registry(
-        "suffix", "hybridbn.tables.formats", "suffixes", instances=True, others=("hybridbn.exchange.dbc",)
+        "suffix", "hybridbn.tables.formats", "suffixes", instances=True, others=("hybridbn.exchange.elvira_syntax",)
     )
 
     @abstractmethod
