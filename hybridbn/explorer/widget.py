@@ -9,9 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from hybridbn.errors import HybridBNError, TableError
-from hybridbn.explorer.cases import list_findings, read_case
 from hybridbn.explorer.page import read_module
-from hybridbn.explorer.responder import Responder
+from hybridbn.explorer.responder import Responder, list_findings, read_case
 from hybridbn.network import Network
 from hybridbn.pictures.html import draw_network
 

@@ -209,11 +209,6 @@ class _Painter:
             for column, text in enumerate(texts):
                 middle = (mark.x[column] + mark.x[column + 1]) / 2, (mark.y[row] + mark.y[row + 1]) / 2
                 self.draw_text(Text(*middle, text))
-        if mark.label:
-            bar = self.ax.figure.colorbar(image, ax=self.ax)
-            bar.set_label(_write(mark.label), size=SMALL, color=self.color("dim"))
-            bar.ax.tick_params(labelsize=SMALL, colors=self.color("dim"))
-            bar.outline.set_visible(False)
         return image
 
     def draw_frame(self, mark: Frame) -> Any:

@@ -22,9 +22,8 @@ from hybridbn.network import Network
 from hybridbn.network_description import as_html, as_line
 from hybridbn.options import Options
 from hybridbn.pictures.chart import Axis, Chart, Rectangles
-from hybridbn.pictures.evidence import chart_explanation
 from hybridbn.pictures.networks import chart_network
-from hybridbn.pictures.posteriors import chart_posterior
+from hybridbn.pictures.posteriors import chart_explanation, chart_posterior
 from hybridbn.tables import Rows
 
 if TYPE_CHECKING:

@@ -26,8 +26,7 @@ from hybridbn.learning.ensemble import Ensemble, weights_of_evidence
 from hybridbn.network import Network
 from hybridbn.options import check_count
 from hybridbn.pictures.chart import LETTER, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text, check_kind
-from hybridbn.pictures.evidence import write_weight
-from hybridbn.pictures.posteriors import PROBABILITY
+from hybridbn.pictures.posteriors import PROBABILITY, write_weight
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import read_rows

@@ -19,10 +19,8 @@ from scipy.integrate import trapezoid
 import hybridbn as hb
 from hybridbn.commands.cli import run
 from hybridbn.explorer import page as pages
-from hybridbn.explorer.cases import list_findings, read_case
-from hybridbn.explorer.page import make_page, read_module
-from hybridbn.explorer.responder import Responder
-from hybridbn.explorer.server import MOST_BYTES, ExplorerServer
+from hybridbn.explorer.page import MOST_BODY, ExplorerServer, make_page, read_module
+from hybridbn.explorer.responder import Responder, list_findings, read_case
 from hybridbn.pictures.chart import SERIES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -313,7 +311,7 @@ def test_server_answers_who_knows_the_token(server: ExplorerServer) -> None:
         ("POST", "*/other", QUESTION, {}, 404),
         ("POST", "*/ask", QUESTION, {"Content_Type": "text/plain"}, 415),
         ("POST", "*/ask", QUESTION, {"Content_Type": None}, 415),
-        ("POST", "*/ask", b"", {"Content_Length": str(MOST_BYTES + 1)}, 413),
+        ("POST", "*/ask", b"", {"Content_Length": str(MOST_BODY + 1)}, 413),
         ("POST", "*/ask", b"", {"Content_Length": "9" * 40}, 413),
         ("POST", "*/ask", b"", {"Content_Length": "-1"}, 411),
         ("POST", "*/ask", b"0\r\n\r\n", {"Content_Length": None, "Transfer_Encoding": "chunked"}, 411),

@@ -23,9 +23,8 @@ import pytest
 from explorer_browser import Browser, Page, find_tools, start_browser
 
 import hybridbn as hb
-from hybridbn.explorer.page import make_page
+from hybridbn.explorer.page import ExplorerServer, make_page
 from hybridbn.explorer.responder import Responder
-from hybridbn.explorer.server import ExplorerServer
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 import hybridbn as hb
 from hybridbn.pictures.layout import lay_out
-from hybridbn.pictures.svg import draw_svg
 from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
 from hybridbn.structures import naive_bayes
 from hybridbn.units import Unit
@@ -158,18 +157,18 @@ def test_charts_are_svg_with_words_for_those_who_do_not_see_them() -> None:
         chart_patterns([], {}, 5, 4),
     ]
     for chart in charts:
-        svg = parse(draw_svg(chart))
+        svg = parse(chart.to_svg())
         assert svg.attrib["role"] == "img"
         assert svg.attrib["aria-label"] == chart.description != ""
         width, height = float(svg.attrib["width"]), float(svg.attrib["height"])
         for text in svg.iter("text"):
             assert 0 <= float(text.attrib["x"]) <= width
             assert -5 <= float(text.attrib["y"]) <= height
-    shares = parse(draw_svg(charts[3]))
+    shares = parse(charts[3].to_svg())
     bars = [float(rect.attrib["width"]) for rect in shares.iter("rect") if len(rect)]
     assert bars == pytest.approx([bars[0], bars[0] / 3, bars[0] / 0.75], rel=1e-3)
     assert "75.0%" in "".join(shares.itertext())
-    ticks = "".join(parse(draw_svg(charts[2])).itertext())
+    ticks = "".join(parse(charts[2].to_svg()).itertext())
     assert "2022-03" in ticks
 
 
@@ -177,7 +176,7 @@ def test_notebooks_and_reports_need_no_matplotlib(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "hybridbn.pictures.axes", raising=False)
     assert "<svg" in chain(3)._repr_html_()
-    assert "<svg" in draw_svg(chart_shares("c", ["a", "b"], [3, 1], [1, 0]))
+    assert "<svg" in chart_shares("c", ["a", "b"], [3, 1], [1, 0]).to_svg()
     with pytest.raises(hb.HybridBNError, match=r"pip install 'hybridbn\[plot\]'"):
         chain(3).plot()
 

@@ -10,7 +10,7 @@ from scipy.integrate import trapezoid
 from scipy.stats import norm
 
 import hybridbn as hb
-from hybridbn.explorer.cases import describe_belief
+from hybridbn.explorer.responder import describe_belief
 from hybridbn.pictures.posteriors import _draw_heat
 from hybridbn.potentials import Atoms
 
