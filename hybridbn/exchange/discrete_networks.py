@@ -293,15 +293,13 @@ def build_network(
     potentials: Mapping[str, Potential], variables: Mapping[str, Variable], rows: RowNormalizer
 ) -> Network:
     """Return the network of a file from the potentials and variables by their names in it, refusing nodes without a
-    potential or of the same name, and cycles; warn where rows were normalized.
+    potential and cycles; warn where rows were normalized.
     """
     if not variables:
         raise FormatError(f"{rows.source}: there are no variables; is the file complete?")
     missing = [name for name in variables if name not in potentials]
     if missing:
         raise FormatError(f"{rows.source}: no probabilities for {shorten(missing)}; is the file complete?")
-    if len({variable.name for variable in variables.values()}) < len(variables):
-        raise FormatError(f"{rows.source}: two nodes have the same name")
     try:
         network = Network([potentials[name] for name in variables])
     except NetworkError as error:

@@ -255,6 +255,8 @@ class _NetParser:
     # -- meaning ---------------------------------------------------------------------------------------------------
 
     def build(self) -> Network:
+        if len({variable.name for variable in self.variables.values()}) < len(self.variables):
+            self.source.fail(0, "two nodes have the same name")
         potentials: dict[str, Potential] = {}
         for potential in self.potentials:
             fail = partial(self.source.fail, potential.at)

@@ -112,6 +112,8 @@ class _XdslReader:
                 element.fail(f"a second node with the id {name[:60]!r}")
             elements[name] = element
             self.variables[name] = self._make_variable(name, element)
+        if len({variable.name for variable in self.variables.values()}) < len(self.variables):
+            nodes.fail("two nodes have the same name")
         potentials = {name: self._make_potential(name, element) for name, element in elements.items()}
         network = build_network(potentials, self.variables, self.rows)
         if self.backwards and any(len(potential.parents) > 1 for potential in potentials.values()):

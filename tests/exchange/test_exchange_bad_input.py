@@ -189,7 +189,7 @@ BAD = [
     (".net", '("x" "y" "z")', "()", "line 3: 'b' has no states"),
     (".net", '("x" "y" "z");', '("x" "y" "z")', "line 3: expected `;` after the value of 'states', found '}'"),
     (".net", '"z"', '"z', "line 3: the quoted text that starts here is not closed"),
-    (".net", "(b | a)", "(b | q)", "line 7: a potential mentions 'q', which is no node"),
+    (".net", "(b | a)", "(b | q)", "line 7: a potential mentions 'q', which is not declared"),
     (".net", "(b | a)", "(b | b)", "line 7: the potential of 'b' mentions a variable twice"),
     (".net", "(b | a)", "(a | b)", "line 7: a second potential for 'a'"),
     (".net", "(b | a)", "(b a)", "line 7: expected `|` or `\\)`; only conditional"),
