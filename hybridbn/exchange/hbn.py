@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 __all__ = ["load", "load_network", "save", "save_ensemble"]
 
 VERSION = 2
-
+_OURS = ("variable", "potential")
 _MANIFEST = "manifest.json"
 _NETWORK = "network.json"
 _MAX_MANIFEST = 64 << 10
@@ -507,7 +507,7 @@ def _parse_array(name: str, data: bytes, entry: Mapping[str, Any]) -> NDArray[An
     return np.frombuffer(data, np.dtype(dtype), offset=start)
 
 
-_OURS = ("variable", "potential")
+# -- networks and ensembles -------------------------------------------------------------------------------------------
 
 
 def save(network: Network, path: str | os.PathLike[str]) -> None:
@@ -539,7 +539,6 @@ def save(network: Network, path: str | os.PathLike[str]) -> None:
     ...     load(f"{folder}/model.hbn")
     <Network: 1 node (1 discrete), 0 arcs>
     """
-    network.check()
     packer = Packer()
     content = pack_network(network, packer)
     write_archive(check_path(path), content, packer.join_arrays(), _version_of([network]))
@@ -596,16 +595,16 @@ def load_network(path: str | os.PathLike[str]) -> Network:
     return loaded
 
 
-# -- writing ------------------------------------------------------------------------------------------------------
-
-
 def pack_network(network: Network, packer: Packer) -> dict[str, Any]:
-    """Return the description of a network for a file; the arrays go to the packer."""
-    content: dict[str, Any] = {"nodes": [_pack_node(network, name, packer) for name in network]}
-    content["arcs"] = [
-        [start, end, packer.pack(attributes, f"the arc {start!r} -> {end!r}")] if attributes else [start, end]
-        for start, end, attributes in network.edges(data=True)
-    ]
+    """Return the description of a network for a file, once it is checked; the arrays go to the packer."""
+    network.check()
+    content: dict[str, Any] = {
+        "nodes": [_pack_node(network, name, packer) for name in network],
+        "arcs": [
+            [start, end, packer.pack(attributes, f"the arc {start!r} -> {end!r}")] if attributes else [start, end]
+            for start, end, attributes in network.edges(data=True)
+        ],
+    }
     if network.graph:
         content["attributes"] = packer.pack(network.graph, "the network's attributes")
     return content
@@ -641,9 +640,6 @@ def _pack_node(network: Network, name: str, packer: Packer) -> dict[str, Any]:
     if attributes:
         node["attributes"] = packer.pack(attributes, f"node {name!r}, its attributes")
     return node
-
-
-# -- reading ------------------------------------------------------------------------------------------------------
 
 
 def unpack_network(content: Any, unpacker: Unpacker) -> Network:
@@ -769,17 +765,14 @@ def save_ensemble(ensemble: Ensemble, path: str | os.PathLike[str]) -> None:
     <Ensemble of 1 network for 'c': AdaBoost.M1>
     """
     packer = Packer()
-    content: dict[str, Any] = {
+    content = {
         "target": ensemble.target,
         "algorithm": ensemble.algorithm,
         "restarts": ensemble.restarts,
         "votes": packer.pack(ensemble.votes, "the votes"),
         "errors": packer.pack(ensemble.errors, "the errors"),
-        "networks": [],
+        "networks": [pack_network(network, packer) for network in ensemble.networks],
     }
-    for network in ensemble.networks:
-        network.check()
-        content["networks"].append(pack_network(network, packer))
     write_archive(check_path(path), {"ensemble": content}, packer.join_arrays(), _version_of(ensemble.networks))
 
 
