@@ -40,12 +40,12 @@ from hybridbn.learning import expectation_maximization as expectation_maximizati
 from hybridbn.learning import impute as impute
 from hybridbn.learning import pool as pool
 from hybridbn.learning import structural_em as structural_em
+from hybridbn.learning.arc_comparison import Bootstrap as Bootstrap
+from hybridbn.learning.arc_comparison import Comparison as Comparison
+from hybridbn.learning.arc_comparison import bootstrap as bootstrap
+from hybridbn.learning.arc_comparison import compare as compare
 from hybridbn.learning.bias_variance import bias_variance as bias_variance
 from hybridbn.learning.boosting import boost as boost
-from hybridbn.learning.bootstrap import Bootstrap as Bootstrap
-from hybridbn.learning.bootstrap import bootstrap as bootstrap
-from hybridbn.learning.compare import Comparison as Comparison
-from hybridbn.learning.compare import compare as compare
 from hybridbn.learning.ensemble import Ensemble as Ensemble
 from hybridbn.learning.stacking import stack as stack
 from hybridbn.network import Network as Network

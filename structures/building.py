@@ -27,9 +27,8 @@ from hybridbn.estimation.available_cases import (
     read_as_declared,
     structure_of,
 )
-from hybridbn.estimation.completion import Completion
+from hybridbn.estimation.completion import Completion, RowLevels, alternate, fill_table, find_holes
 from hybridbn.estimation.em import expectation_maximization, is_exact, log_likelihood
-from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.network_description import is_arc_text
@@ -553,7 +552,7 @@ def structural_em(
         return converged or len(history) > rounds
 
     def complete(network: Network) -> Table:
-        levels = draw_levels(rng, copies, network)
+        levels = RowLevels.draw(rng, copies, network).of(copies, 0)
         cells = Completion.of(network, copies, options).draw(copies, levels)
         return fill_table(copies, {**draw_alone(copies, alone, levels, network), **cells})
 

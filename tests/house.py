@@ -42,7 +42,7 @@ CONVENIENT = {
     "Explanation": "hybridbn.inference.information",
     "Effect": "hybridbn.inference.interventions",
     "Sensitivity": "hybridbn.inference.sensitivity",
-    "Bootstrap": "hybridbn.learning.bootstrap",
+    "Bootstrap": "hybridbn.learning.arc_comparison",
     "History": "hybridbn.learning.augmentation",
 }
 """Classes whose methods may import higher layers, as a convenience, and their modules."""

@@ -29,7 +29,7 @@ from hybridbn.commands.table_input import (
 )
 from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.estimation.holes import seed_of
+from hybridbn.estimation.completion import seed_of
 from hybridbn.exchange.hbn import load_network, save
 from hybridbn.fitting.fitter_choice import check_spec
 from hybridbn.jobs import track

@@ -14,8 +14,7 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import NetworkError, warn_user
-from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import Cells, Levels, RowLevels, find_holes
+from hybridbn.estimation.completion import Cells, Completion, Levels, RowLevels, find_holes
 from hybridbn.fitting import Fitter, fitter_of, roles
 from hybridbn.fitting.base import prepare_families
 from hybridbn.fitting.fitter_choice import Potentials, spec_of

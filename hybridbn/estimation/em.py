@@ -1,8 +1,14 @@
-"""`fit`, the potentials of a network whose arcs are given, and expectation maximization from tables with holes."""
+"""`fit`, the potentials of a network whose arcs are given, and expectation maximization from tables with holes.
+
+Of tables of probabilities and linear Gaussians the expected sufficient statistics are exact, all families in one pass:
+a junction tree over the hidden discrete variables gives, for each row with holes, the joint posterior of what each
+family needs; hidden numbers come in closed form given these. Rows are the last axis of every array, as in the engine.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -19,21 +25,30 @@ from hybridbn.estimation.available_cases import (
     read_as_declared,
     structure_of,
 )
-from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.expected_statistics import expect_statistics
-from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes
-from hybridbn.fitting import Dirichlet, Fitter, MEstimate, Statistics, fitter_of
+from hybridbn.estimation.completion import Completion, RowLevels, alternate, fill_table, find_holes, find_open_rows
+from hybridbn.fitting import (
+    Dirichlet,
+    Fitter,
+    GaussianStatistics,
+    MEstimate,
+    MultinomialStatistics,
+    Statistics,
+    fitter_of,
+)
+from hybridbn.fitting.counting import encode_configurations, sum_by_group
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice, moments_suffice, spec_of
+from hybridbn.inference.compilation import Problem, Question, problem_of
+from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
 from hybridbn.inference.queries import impossible_evidence
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
-from hybridbn.options import Options, make_generator
+from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["Learned", "expectation_maximization", "fit", "log_likelihood"]
+__all__ = ["Learned", "expect_statistics", "expectation_maximization", "fit", "log_likelihood"]
 
 _NOISE = 1e-3
 """Least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
@@ -217,69 +232,49 @@ def expectation_maximization(
     rows = read_as_declared(leave_unusable(data, graph), graph, weights, keep_numbers=True)
     first = _check_start(graph, start, rows) if start is not None else _choose_start(graph, rows, potentials, rng)
     families = _list_families(first, graph, potentials)
-    is_exact_family = all(
-        moments_suffice(family.fitter) or counts_suffice(family.fitter) for family in families.values()
-    )
+    is_exact_family = all(moments_suffice(fitter) or counts_suffice(fitter) for fitter, *_ in families.values())
     if not is_exact_family:
         rows = rows.sample(purpose="parameters of simulated expectations")
     divider = _RowDivider(families, first, options)
     variables = [first.variable(name) for name in first if name in rows]
-    try:
-        known = rows.learn(partial(_sum_complete, divider), variables)
-        if known is None:
-            raise TableError("the table has 0 rows of positive weight; at least 1 is needed")
-        if not known.open_rows:
-            network = _maximize(families, known.statistics)
-            likelihood = rows.learn(partial(_expect_rows, divider, network), variables).log_likelihood
-            priors = _find_priors(families, known.statistics)
-            return Learned(network, np.array([likelihood + _log_prior(network, priors)]), True, np.array([likelihood]))
+    known = rows.learn(divider.sum_complete, variables)
+    if known is None:
+        raise TableError("the table has 0 rows of positive weight; at least 1 is needed")
+    if not known.open_rows:
+        network = _maximize(families, known.statistics)
+        likelihood = rows.learn(partial(divider.expect, network), variables).log_likelihood
+        priors = _find_priors(families, known.statistics)
+        return Learned(network, np.array([likelihood + _log_prior(network, priors)]), True, np.array([likelihood]))
 
-        def expect_exactly(network: Network) -> tuple[Mapping[str, Statistics], float]:
-            expected = rows.learn(partial(_expect_rows, divider, network), variables)
-            return expected.statistics, expected.log_likelihood
+    def expect_exactly(network: Network) -> tuple[Mapping[str, Statistics], float]:
+        expected = rows.learn(partial(divider.expect, network), variables)
+        return expected.statistics, expected.log_likelihood
 
-        expect: Expectation = expect_exactly
-        patience = None
-        if not is_exact_family:
-            read = _read_table(first, rows.sample())
-            expect, patience = _simulate_expectation(read, families, draws, rng, options), _PATIENCE
-        learned = _iterate(
-            first, families, known.statistics, expect, rows.total_weight, tolerance, max_iterations, patience
-        )
-    finally:
-        rows.remembered.pop(divider.key, None)
-    return _warn_of_divergence(learned, max_iterations)
-
-
-def _warn_of_divergence(found: Learned, max_iterations: int) -> Learned:
-    if not found.converged:
+    expect: Expectation = expect_exactly
+    patience = None
+    if not is_exact_family:
+        read = _read_table(first, rows.sample())
+        expect, patience = _simulate_expectation(read, families, draws, rng, options), _PATIENCE
+    learned = _iterate(
+        first, families, known.statistics, expect, rows.total_weight, tolerance, max_iterations, patience
+    )
+    if not learned.converged:
         warn_user(
             f"expectation maximization has not converged in {max_iterations} iterations: what it maximizes still"
-            f" changes by {float(np.diff(found.history)[-1]):.2g}; raise max_iterations or tolerance",
+            f" changes by {float(np.diff(learned.history)[-1]):.2g}; raise max_iterations or tolerance",
         )
-    return found
+    return learned
 
 
-@dataclass(frozen=True)
-class _FamilyFitter:
-    """A node with its parents, and what learns its potential."""
-
-    child: Variable
-    parents: tuple[Variable, ...]
-    fitter: Fitter
-
-    @property
-    def variables(self) -> tuple[Variable, tuple[Variable, ...]]:
-        return self.child, self.parents
-
-
+Families: TypeAlias = Mapping[str, tuple[Fitter, Variable, tuple[Variable, ...]]]
+"""For each node what learns its potential, the node's variable and those of its parents."""
 Expectation: TypeAlias = Callable[[Network], tuple[Mapping[str, Statistics], float]]
 """From a network to the expected statistics of the rows with holes, and the log-likelihood of all rows."""
 
 
 def _iterate(
     first: Network,
-    families: Mapping[str, _FamilyFitter],
+    families: Families,
     known: Mapping[str, Statistics],
     expect: Expectation,
     rows: float,
@@ -327,11 +322,11 @@ def _add(known: Mapping[str, Statistics], expected: Mapping[str, Statistics]) ->
     return {name: known[name] + statistics if name in known else statistics for name, statistics in expected.items()}
 
 
-def _find_priors(families: Mapping[str, _FamilyFitter], statistics: Mapping[str, Statistics]) -> dict[str, Values]:
+def _find_priors(families: Families, statistics: Mapping[str, Statistics]) -> dict[str, Values]:
     """Return what the estimate of each table adds to its counts, where it says so."""
     priors = {}
-    for name, family in families.items():
-        estimate = getattr(family.fitter, "estimate", None)
+    for name, (fitter, *_) in families.items():
+        estimate = getattr(fitter, "estimate", None)
         if isinstance(estimate, Dirichlet | MEstimate):
             priors[name] = estimate.prior_counts(statistics[name].counts)  # type: ignore[attr-defined]
     return priors
@@ -347,14 +342,14 @@ def _log_prior(network: Network, priors: Mapping[str, Values]) -> float:
 
 
 def _maximize(
-    families: Mapping[str, _FamilyFitter],
+    families: Families,
     statistics: Mapping[str, Statistics],
     priors: Mapping[str, Values] | None = None,
 ) -> Network:
     """Learn every potential, tables with the priors that are given instead of their own."""
     potentials = []
     for name, family in families.items():
-        fitter: Any = family.fitter
+        fitter: Any = family[0]
         if priors is not None and name in priors:
             fitter = replace(fitter, estimate=partial(_add_prior, priors[name]))
         potentials.append(fitter.potential(statistics[name]))
@@ -425,7 +420,7 @@ class _DividedRows:
         return cls(complete, evidence, weights, rows)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _RowDivider:
     """Tells complete rows from those with holes.
 
@@ -437,64 +432,54 @@ class _RowDivider:
     options : Options
     """
 
-    families: Mapping[str, _FamilyFitter]
+    families: Families
     first: Network
     options: Options
 
-    @property
-    def key(self) -> tuple[str, tuple[Variable, ...]]:
-        """What divided rows are remembered by."""
-        return "rows divided by holes", self.first.variables
-
     def divide(self, batch: Table) -> _DividedRows:
         """Return the complete rows of a batch, and the others, which are divided once where the batch stays."""
-        divided: _DividedRows | None = batch.remembered.get(self.key)
-        if divided is None:
-            divided = batch.remembered[self.key] = _DividedRows.of(self.first, batch)
-        return divided
+        return batch.keep(self, partial(_DividedRows.of, self.first, batch))
+
+    def sum_complete(self, batch: Table, first: int) -> Expected | None:
+        """Return the statistics of complete rows, and how many others there are; None without any row of weight."""
+        divided = self.divide(batch)
+        if not len(divided.complete):
+            return Expected({}, open_rows=len(divided.rows)) if len(divided.rows) else None
+        return Expected(_sum_up(self.families, divided.complete), open_rows=len(divided.rows))
+
+    def expect(self, network: Network, batch: Table, first: int) -> Expected:
+        """Return exact expectations over the rows with holes, and the log-likelihood of all rows."""
+        divided = self.divide(batch)
+        likelihood = log_likelihood(network, divided.complete, self.options) if len(divided.complete) else 0.0
+        if not len(divided.rows):
+            return Expected({}, likelihood)
+        try:
+            statistics, logs = expect_statistics(network, divided.evidence, divided.weights, self.options)
+        except ImpossibleEvidence as problem:
+            raise problem.renumber(first + divided.rows, lambda rows: str(impossible_evidence(rows, False))) from None
+        return Expected(statistics, float(divided.weights @ logs) + likelihood)
 
 
-def _sum_complete(divider: _RowDivider, batch: Table, first: int) -> Expected | None:
-    """Return the statistics of complete rows, and how many others there are; None without any row of weight."""
-    divided, families = divider.divide(batch), divider.families
-    if not len(divided.complete):
-        return Expected({}, open_rows=len(divided.rows)) if len(divided.rows) else None
-    statistics = {
-        name: family.fitter.statistics(divided.complete, *family.variables) for name, family in families.items()
-    }
-    return Expected(statistics, open_rows=len(divided.rows))
-
-
-def _expect_rows(divider: _RowDivider, network: Network, batch: Table, first: int) -> Expected:
-    """Return exact expectations over the rows with holes, and the log-likelihood of all rows."""
-    divided = divider.divide(batch)
-    likelihood = log_likelihood(network, divided.complete, divider.options) if len(divided.complete) else 0.0
-    if not len(divided.rows):
-        return Expected({}, likelihood)
-    try:
-        found = expect_statistics(network, divided.evidence, divided.weights, divider.options)
-    except ImpossibleEvidence as problem:
-        raise problem.renumber(first + divided.rows, lambda rows: str(impossible_evidence(rows, False))) from None
-    return Expected(found.statistics, float(divided.weights @ found.log_likelihood) + likelihood)
+def _sum_up(families: Families, table: Table) -> dict[str, Statistics]:
+    """Return the statistics of complete rows."""
+    return {name: fitter.statistics(table, child, parents) for name, (fitter, child, parents) in families.items()}
 
 
 def _simulate_expectation(
     table: Table,
-    families: Mapping[str, _FamilyFitter],
+    families: Families,
     draws: int,
     rng: np.random.Generator,
     options: Options,
 ) -> Expectation:
     """Return what averages over completions drawn with the same random numbers every time."""
-    rows = np.flatnonzero(np.any([*find_holes(table).values()], axis=0))
-    repeated = np.repeat(rows, draws)
+    repeated = np.repeat(find_open_rows(table), draws)
     copies = table.take(repeated).with_weights(np.asarray(table.weights[repeated]) / draws)
-    levels = draw_levels(rng, copies)
+    levels = RowLevels.draw(rng, copies).of(copies, 0)
 
     def expect(network: Network) -> tuple[Mapping[str, Statistics], float]:
         drawn = fill_table(copies, Completion.of(network, copies, options).draw(copies, levels))
-        statistics = {name: family.fitter.statistics(drawn, *family.variables) for name, family in families.items()}
-        return statistics, log_likelihood(network, table, options)
+        return _sum_up(families, drawn), log_likelihood(network, table, options)
 
     return expect
 
@@ -505,9 +490,8 @@ def _simulate_expectation(
 def _check_arguments(tolerance: float, max_iterations: int, draws: int) -> None:
     if not 0 < tolerance < np.inf:
         raise NetworkError(f"tolerance must be a positive number, not {tolerance!r}")
-    for name, number in (("max_iterations", max_iterations), ("draws", draws)):
-        if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
-            raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
+    check_count(max_iterations, "max_iterations", 1, NetworkError)
+    check_count(draws, "draws", 1, NetworkError)
 
 
 def _choose_start(structure: Network, table: Rows, potentials: Potentials, rng: np.random.Generator) -> Network:
@@ -539,7 +523,7 @@ def _check_start(structure: Network, start: Network, table: Rows) -> Network:
     return start
 
 
-def _list_families(start: Network, structure: Network, potentials: Potentials) -> dict[str, _FamilyFitter]:
+def _list_families(start: Network, structure: Network, potentials: Potentials) -> Families:
     """Return each node's family; nodes of a network keep their kind of potential where nothing else was asked for."""
     families = {}
     for name in start:
@@ -549,9 +533,8 @@ def _list_families(start: Network, structure: Network, potentials: Potentials) -
             own = structure.nodes[name].get("potential") if name in structure else None
             kept = own if isinstance(own, Potential) else potential
             spec = spec_of(kept) or kept.family
-        families[name] = _FamilyFitter(
-            potential.child, potential.parents, fitter_of(spec, potential.child, potential.parents)
-        )
+        child, parents = potential.child, potential.parents
+        families[name] = fitter_of(spec, child, parents), child, parents
     return families
 
 
@@ -613,3 +596,200 @@ def _numbers_in(state: Any) -> bool:
         return all(map(_numbers_in, state.values() if isinstance(state, dict) else state))
     array = np.asarray(state) if isinstance(state, float | np.ndarray) else np.zeros(0)
     return array.dtype.kind != "f" or not np.isnan(array).any()
+
+
+_NUMBERS = 1 << 22
+"""Numbers in the posteriors of a block of rows, about."""
+
+
+# -- exact expectations -------------------------------------------------------------------------------------------
+
+
+def expect_statistics(
+    network: Network, evidence: Evidence, weights: Values, options: Options
+) -> tuple[dict[str, Statistics], Values]:
+    r"""Return the expected statistics of all families of a conditional linear Gaussian network, and the log density of
+    what is observed in each row.
+
+    Parameters
+    ----------
+    network : Network
+        Of tables of probabilities and linear Gaussians.
+    evidence : Evidence
+        Rows with nothing but observed and missing values.
+    weights : ndarray (rows,)
+    options : Options
+
+    Notes
+    -----
+    For a table of probabilities these are :math:`\sum_i w_i P(c, d \mid \text{row } i)`; for a linear Gaussian weight,
+    mean and centered products of child and continuous parents in each configuration d of the discrete parents, where
+    :math:`E[v v'] = E[v] E[v]' + \mathrm{Cov}[v]` given the row and the hidden configurations.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> from hybridbn.inference.evidence import EvidenceReader
+    >>> a, b = hb.Discrete("a", ("n", "y")), hb.Discrete("b", ("n", "y"))
+    >>> net = hb.Network([
+    ...     hb.Multinomial(a, table=[0.8, 0.2]), hb.Multinomial(b, parents=(a,), table=[[0.9, 0.1], [0.4, 0.6]])
+    ... ])
+    >>> known = EvidenceReader(net, hb.Table({"a": [None, "y"], "b": ["y", None]}, variables=(a, b))).evidence()
+    >>> statistics, log_likelihood = expect_statistics(net, known, np.ones(2), Options())
+    >>> statistics["b"].counts, log_likelihood.round(3)
+    (array([[0. , 0.4],
+           [0.4, 1.2]]), array([-1.609, -1.609]))
+    """
+    findings = evidence.findings
+    hidden = [name for name in network if name not in findings or not findings[name].hard]
+    question = Question(tuple(hidden), all_of=True)
+    problem = problem_of(network, question, evidence)
+    families = {name: _FamilyStatistics(network.potential(name), problem) for name in network}
+    scopes = [scope for scope in dict.fromkeys(family.scope for family in families.values()) if scope] or [()]
+    sizes = {name: axis.size for name, axis in problem.axes.items()}
+    question = replace(question, over=tuple(scopes))
+    problem = problem_of(network, question, evidence)
+    cells = sum(math.prod(sizes[name] for name in scope) for scope in scopes)
+    block = int(min(max(_NUMBERS / max(cells, 1), 256), evidence.rows))
+    logs, impossible = np.empty(evidence.rows), []
+    for start in range(0, evidence.rows, block):
+        stop = min(start + block, evidence.rows)
+        part = evidence.take(slice(start, stop), stop - start)
+        for found in choose_plan(problem, part, options).solve(part):
+            rows = start + found.rows
+            logs[rows] = found.log_norm
+            if np.isneginf(found.log_norm).any():
+                impossible += rows[np.isneginf(found.log_norm)].tolist()
+                continue
+            tables = {(): np.ones(len(rows)), **dict(zip(scopes, found.tables, strict=True))}
+            for family in families.values():
+                family.add(tables[family.scope], found, weights[rows])
+    if impossible:
+        raise ImpossibleEvidence("some rows have probability zero under the network", tuple(impossible))
+    return {name: family.statistics for name, family in families.items()}, logs
+
+
+class _FamilyStatistics:
+    """A child with its parents, and what has been added up of its rows."""
+
+    def __init__(self, potential: Potential, problem: Problem) -> None:
+        self.child, self.parents = potential.child, potential.parents
+        self.problem = problem
+        members = [v for v in potential.variables if isinstance(v, Discrete)]
+        self.known = [v for v in members if v.name in problem.hard]
+        self.open = [v for v in members if v.name not in problem.hard]
+        self.numbers = [v.name for v in (self.child, *self.parents) if isinstance(v, Continuous)]
+        needed = dict.fromkeys(v.name for v in self.open)
+        for name in self.numbers:
+            if name in problem.component_of:
+                needed.update(dict.fromkeys(problem.component_of[name].names))
+        self.scope = tuple(needed)
+        # one dimension for each discrete member: the known ones, then the open ones
+        self.order = [v.name for v in (*self.known, *self.open)]
+        self.shape = [len(v) for v in (*self.known, *self.open)]
+        self.statistics: Any = None
+
+    def add(self, table: Values, found: Solution, weights: Values) -> None:
+        """Add some rows; the table is their posterior over the scope."""
+        groups = _ObservedConfigurations(self.known, found, weights)
+        fresh = self._count(table, groups) if not self.numbers else self._compute_moments(table, found, groups)
+        self.statistics = fresh if self.statistics is None else self.statistics + fresh
+
+    def _count(self, table: Values, groups: _ObservedConfigurations) -> Statistics:
+        counts = self._arrange(groups.sum(self._sum_out(table)), [v.name for v in (*self.parents, self.child)])
+        return MultinomialStatistics(
+            child=self.child, parents=self.parents, total=float(groups.weights.sum()), counts=counts
+        )
+
+    def _compute_moments(self, table: Values, found: Solution, groups: _ObservedConfigurations) -> Statistics:
+        values, spreads = self._expect_numbers(found)
+        weights = groups.sum(self._sum_out(table))
+        safe = np.where(weights > 0, weights, 1.0)
+        means, centered = [], []
+        for value in values:
+            mean = groups.sum(self._sum_out(table * value)) / safe
+            gap = value - self._look_up(mean, groups)
+            # the second pass removes what rounding of the first left in the mean
+            shift = groups.sum(self._sum_out(table * gap)) / safe
+            means.append(mean + shift)
+            centered.append(gap - self._look_up(shift, groups))
+        count = len(values)
+        products = np.empty((count, count, *weights.shape))
+        for i in range(count):
+            for j in range(i + 1):
+                inner = centered[i] * centered[j] + spreads[i, j] if (i, j) in spreads else centered[i] * centered[j]
+                products[i, j] = products[j, i] = groups.sum(self._sum_out(table * inner))
+        order = [v.name for v in self.parents if isinstance(v, Discrete)]
+        return GaussianStatistics(
+            child=self.child,
+            parents=self.parents,
+            total=float(groups.weights.sum()),
+            weights=self._arrange(weights, order).ravel(),
+            means=np.stack([self._arrange(mean, order).ravel() for mean in means], axis=-1),
+            products=np.stack(
+                [np.stack([self._arrange(cell, order).ravel() for cell in row], axis=-1) for row in products], axis=-2
+            ),
+        )
+
+    def _expect_numbers(self, found: Solution) -> tuple[list[Values], dict[tuple[int, int], Values]]:
+        """Return the expectation of each number over the scope and the rows, and the covariances of those hidden."""
+        values: list[Values] = [np.empty(0)] * len(self.numbers)
+        spreads: dict[tuple[int, int], Values] = {}
+        for place, name in enumerate(self.numbers):
+            component = self.problem.component_of.get(name)
+            if component is None:
+                values[place] = np.broadcast_to(
+                    found.evidence.findings[name].values, [1] * len(self.scope) + [found.evidence.rows]
+                )
+                continue
+            together = [other for other in self.numbers if self.problem.component_of.get(other) is component]
+            if name != together[0]:
+                continue
+            moments = component.moments(together, found.axes, found.evidence)
+            places = [self.numbers.index(other) for other in together]
+            for i, first in enumerate(places):
+                values[first] = _align(moments.mean[i], component.names, self.scope)
+                for j, second in enumerate(places):
+                    spreads[first, second] = _align(moments.covariance[i, j], component.names, self.scope)
+        return values, spreads
+
+    def _sum_out(self, table: Values) -> Values:
+        """Sum out what is no discrete member of the family: (cells of the open members, rows)."""
+        names = [v.name for v in self.open]
+        over = tuple(i for i, name in enumerate(self.scope) if name not in names)
+        kept = [name for name in self.scope if name in names]
+        result = table.sum(axis=over) if over else table
+        result = np.transpose(result, [*(kept.index(name) for name in names), len(names)])
+        return result.reshape(-1, table.shape[-1])
+
+    def _look_up(self, array: Values, groups: _ObservedConfigurations) -> Values:
+        """Return a value of each configuration (known cells, open cells) for each row, over the scope."""
+        rows = array[groups.cells]
+        shaped = rows.T.reshape([*(len(v) for v in self.open), len(rows)])
+        return _align(shaped, [v.name for v in self.open], self.scope)
+
+    def _arrange(self, array: Values, names: Sequence[str]) -> Values:
+        """Turn (known cells, open cells) into one dimension a name."""
+        return array.reshape(self.shape).transpose([self.order.index(name) for name in names])
+
+
+class _ObservedConfigurations:
+    """The configuration of those of a family's members that are observed in all rows."""
+
+    def __init__(self, known: Sequence[Discrete], found: Solution, weights: Values) -> None:
+        self.weights = weights
+        self.count = math.prod(len(v) for v in known)
+        observed = [found.evidence.findings[variable.name].values for variable in known]
+        self.cells = encode_configurations(observed, [len(variable) for variable in known], len(weights))
+
+    def sum(self, table: Values) -> Values:
+        """Return the weighted sums of an array (cells, rows) in each configuration (configurations, cells)."""
+        return sum_by_group(self.cells, self.count, table, self.weights)
+
+
+def _align(array: Values, names: Sequence[str], scope: Sequence[str]) -> Values:
+    """Turn an array over some of the scope's names (rows last) so that it broadcasts against the scope."""
+    order = sorted(range(len(names)), key=lambda i: scope.index(names[i]))
+    turned = np.transpose(array, [*order, len(names)])
+    sizes = iter(turned.shape[:-1])
+    return turned.reshape([next(sizes) if name in names else 1 for name in scope] + [turned.shape[-1]])

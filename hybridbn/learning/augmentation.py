@@ -11,9 +11,8 @@ import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import draw_alone, fill_at_random
-from hybridbn.estimation.completion import Completion
+from hybridbn.estimation.completion import Completion, RowLevels, alternate
 from hybridbn.estimation.em import log_likelihood
-from hybridbn.estimation.holes import RowLevels, alternate
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network

@@ -540,7 +540,7 @@ class LazyNetworks(Sequence[Network]):
     """
 
     def __init__(self, networks: Iterable[LazyNetwork]) -> None:
-        self._networks = [network if isinstance(network, _LazyCell) else _LazyCell(network) for network in networks]
+        self._networks = list(networks)
 
     def __len__(self) -> int:
         return len(self._networks)
@@ -548,10 +548,14 @@ class LazyNetworks(Sequence[Network]):
     @overload
     def __getitem__(self, key: int) -> Network: ...
     @overload
-    def __getitem__(self, key: slice) -> Self: ...
-    def __getitem__(self, key: int | slice) -> Network | Self:
-        # a slice shares the networks that are made later
-        return type(self)(self._networks[key]) if isinstance(key, slice) else self._networks[key].network()
+    def __getitem__(self, key: slice) -> tuple[Network, ...]: ...
+    def __getitem__(self, key: int | slice) -> Network | tuple[Network, ...]:
+        if isinstance(key, slice):
+            return tuple(self[place] for place in range(len(self))[key])
+        network = self._networks[key]
+        if not isinstance(network, Network):
+            network = self._networks[key] = network()
+        return network
 
     def __eq__(self, other: Any) -> bool:
         if not isinstance(other, LazyNetworks | tuple | list):
@@ -565,21 +569,6 @@ class LazyNetworks(Sequence[Network]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), (list(self),)
-
-
-class _LazyCell:
-    """One network, or the function that makes it."""
-
-    def __init__(self, source: LazyNetwork) -> None:
-        self._source = source
-
-    def __call__(self) -> Network:
-        return self.network()
-
-    def network(self) -> Network:
-        if not isinstance(self._source, Network):
-            self._source = self._source()
-        return self._source
 
 
 def sum_tables(weighted_tables: Iterable[tuple[float, NaiveBayesTables]]) -> NaiveBayesTables:

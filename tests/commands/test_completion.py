@@ -7,8 +7,15 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence
 from hybridbn.estimation import completion as completion_module
-from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import alternate, draw_levels, fill_table, find_holes, hash_identifiers, levels_of
+from hybridbn.estimation.completion import (
+    Completion,
+    RowLevels,
+    alternate,
+    fill_table,
+    find_holes,
+    hash_identifiers,
+    levels_of,
+)
 from hybridbn.options import Options
 
 C, X, Y = hb.Discrete("c", ("a", "b")), hb.Continuous("x"), hb.Continuous("y")
@@ -106,7 +113,7 @@ def test_errors_of_parts_are_those_of_the_whole_and_pickled() -> None:
 
 def test_levels_belong_to_rows() -> None:
     table = holes(8)
-    asked = draw_levels(np.random.default_rng(0), table, hb.Network([*GAUSSIAN.potentials]))
+    asked = RowLevels.draw(np.random.default_rng(0), table, hb.Network([*GAUSSIAN.potentials])).of(table, 0)
     np.testing.assert_array_equal(asked(0, np.array([3, 5]))["x"], asked(4, np.arange(8))["x"][[3, 5]])
 
 

@@ -10,8 +10,7 @@ import pytest
 from scipy import stats
 
 import hybridbn as hb
-from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import draw_levels, fill_table, find_holes
+from hybridbn.estimation.completion import Completion, RowLevels, fill_table, find_holes
 from hybridbn.fitting import MTEFitter, fit
 from hybridbn.learning.augmentation import History, Step, augment
 from hybridbn.options import Options
@@ -157,7 +156,9 @@ def test_simulated_cells_follow_the_exact_conditionals() -> None:
     frame = regression_data(3000, seed=5)
     table = hb.Table(with_holes(frame, 0.4))
     network = fit([("y", "u"), ("u", "v"), ("y", "c")], frame, "mte")
-    cells = Completion(network, OPTIONS).draw_separately(table, draw_levels(np.random.default_rng(2), table))
+    cells = Completion(network, OPTIONS).draw_separately(
+        table, RowLevels.draw(np.random.default_rng(2), table).of(table, 0)
+    )
     drawn = {name: cells[name][missing] for name, missing in find_holes(table).items()}
     for name in ("u", "y"):
         rows = np.flatnonzero(find_holes(table)[name])[:400]
@@ -177,7 +178,7 @@ def test_filling_a_row_does_not_depend_on_the_others() -> None:
     network = fit([("y", "u"), ("u", "v"), ("y", "v")], frame[["u", "v", "y"]], "gaussian")
     for count in (50, 400):
         holes = hb.Table(frame[["u", "v", "y"]][:count])
-        levels, completion = draw_levels(np.random.default_rng(0), holes), Completion(network, OPTIONS)
+        levels, completion = RowLevels.draw(np.random.default_rng(0), holes).of(holes, 0), Completion(network, OPTIONS)
         for fill in (completion.draw, completion.draw_separately):
             table = fill_table(holes, fill(holes, levels)).to_pandas()[:50]
             if count == 50:
@@ -203,7 +204,9 @@ def drift(joint: bool, sweeps: int = 25) -> tuple[float, float]:
     network, slopes, tables = truth, [], []
     for _sweep in range(sweeps):
         completion = Completion(network, OPTIONS)
-        cells = (completion.draw if joint else completion.draw_separately)(table, draw_levels(rng, table))
+        cells = (completion.draw if joint else completion.draw_separately)(
+            table, RowLevels.draw(rng, table).of(table, 0)
+        )
         network = fit(list(truth.edges), fill_table(table, cells), "gaussian")
         slopes.append(network.potential("y").coefficients.ravel())
         tables.append(network.potential("b").table[:, 0])
@@ -232,7 +235,7 @@ def test_joint_draws_keep_correlation() -> None:
         hb.LinearGaussian(y, parents=(x,), intercept=0, coefficients=[0.9], variance=0.19),
     ])  # fmt: skip
     table = hb.Table({"x": [None] * 2000 + [0.0], "y": [None] * 2000 + [0.0]})
-    levels, completion = draw_levels(np.random.default_rng(0), table), Completion(network, OPTIONS)
+    levels, completion = RowLevels.draw(np.random.default_rng(0), table).of(table, 0), Completion(network, OPTIONS)
     drawn = completion.draw(table, levels)
     assert np.corrcoef(drawn["x"], drawn["y"])[0, 1] == pytest.approx(0.9, abs=0.02)
     apart = completion.draw_separately(table, levels)
@@ -445,7 +448,7 @@ def test_rows_without_any_value_and_impossible_rows() -> None:
     table, completion = hb.Table({"a": [0, None, None], "b": [None, 0, 1]}, variables=(a, b)), Completion(copy, OPTIONS)
     for fill in (completion.draw, completion.draw_separately):
         with pytest.raises(hb.ImpossibleEvidence, match="row 2 have probability zero") as caught:
-            fill(table, draw_levels(np.random.default_rng(0), table))
+            fill(table, RowLevels.draw(np.random.default_rng(0), table).of(table, 0))
         assert caught.value.rows == (2,)
 
 

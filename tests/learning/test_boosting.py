@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 import hybridbn as hb
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.multinomial import MaximumLikelihood
-from hybridbn.learning.boosting import counts, sample_weights, weak_learners
+from hybridbn.learning import sample_weights, weak_learners
 from hybridbn.structures import class_clusters, naive_bayes, nb_tree, tan
 
 
@@ -74,7 +74,7 @@ def test_weights_votes_and_networks_are_those_of_the_reference(build: Any, class
 def test_the_floor_of_weights(floor: float, rounds: int, weighted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     # 1e-8 takes very good networks for many rounds, so it is put higher as well
     monkeypatch.setattr(reference, "FLOOR", floor)
-    for module in (counts, sample_weights, weak_learners):
+    for module in (sample_weights, weak_learners):
         monkeypatch.setattr(module, "FLOOR", floor)
     table, x, y, sizes = made(200, 2, noise=0.05)
     own = np.random.default_rng(0).uniform(0.5, 2, 200) if weighted else None

@@ -16,7 +16,7 @@ from scipy.special import expit
 import hybridbn as hb
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.multinomial import MaximumLikelihood
-from hybridbn.learning.boosting.rounds import PERFECT, MarginSums, line_search, measure_margins
+from hybridbn.learning.weak_learners import PERFECT, MarginSums, line_search, measure_margins
 from hybridbn.structures import naive_bayes, selective_naive_bayes, tan
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from inference_tools import SHARED, needs_shared
 
 import hybridbn as hb
-from hybridbn.learning.bootstrap import find_strength_threshold
+from hybridbn.learning.arc_comparison import find_strength_threshold
 from hybridbn.structures import builder, chow_liu, hill_climb, naive_bayes
 from hybridbn.structures.building import BUILDERS
 from hybridbn.structures.equivalence import find_essential_graph, matrix_of, structural_distance

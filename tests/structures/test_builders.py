@@ -19,7 +19,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.commands.cli import run
 from hybridbn.learning.boosting import boost
-from hybridbn.learning.boosting.counts import CountedLearner
+from hybridbn.learning.weak_learners import CountedLearner
 from hybridbn.structures import automatic, builder, class_clusters, naive_bayes, tan
 from hybridbn.structures.building import BUILDERS, Build, Built, declaration_of
 from hybridbn.structures.heldout import HeldOutClasses

@@ -15,7 +15,7 @@ from test_scans import make_data, names_of, same, write
 
 import hybridbn as hb
 from hybridbn.fitting.cross_validation import deal_numbered_rows
-from hybridbn.learning.boosting import counts, sample_weights, weak_learners
+from hybridbn.learning import sample_weights, weak_learners
 from hybridbn.structures import class_clusters, mixture, nb_tree
 from hybridbn.structures.column_splits import GainRatio, Utility
 from hybridbn.tables.backends import sources
@@ -255,7 +255,7 @@ def test_weights_are_computed_anew_where_none_are_noted(
 ) -> None:
     data = make_votes(300, 4)
     table, pattern = hb.Table(data, discrete=["k"]), write(tmp_path, data)
-    for module in (counts, sample_weights, weak_learners):
+    for module in (sample_weights, weak_learners):
         monkeypatch.setattr(module, "FLOOR", floor)
     for options in (VOTING["counted"], {"rounds": 2, "algorithm": "real"}):
         known = hb.boost(table, "y", **options)
@@ -293,7 +293,7 @@ def test_ensembles_do_not_depend_on_batches(
 ) -> None:
     data = make_votes(500, seed)
     with pytest.MonkeyPatch.context() as patch, ThreadPoolExecutor(2) as pool:
-        for module in (counts, sample_weights, weak_learners):
+        for module in (sample_weights, weak_learners):
             patch.setattr(module, "FLOOR", floor)
         table = hb.Table(data, discrete=["k"])
         known = hb.boost(table, "y", **options, random_state=seed, max_restarts=4)

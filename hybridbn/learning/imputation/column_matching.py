@@ -16,31 +16,125 @@ come in few combinations. Rows that a tree has not seen choose: what counts is t
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.ridge import MOST_LEVERAGE, Ridges, fit_ridges
 from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
-from hybridbn.learning.imputation.curves import KNOTS, PART_PRICE, Curves, choose_curves
 from hybridbn.learning.imputation.rules import has_spikes
 from hybridbn.variables import Codes, Values
 
 __all__ = [
+    "PART_PRICE",
     "ColumnMatcher",
     "DonorRule",
-    "Leaves",
     "StackedFit",
     "StackedRegression",
-    "TrainingPredictions",
+    "choose_curves",
     "choose_donors",
     "fit_stacked_regression",
     "match_numbers",
 ]
+
+PART_PRICE = 5.0
+"""The gain in log-likelihood that curves or a forest need: where lines are straight, these flatten their ends."""
+_KNOTS = (0.05, 0.35, 0.65, 0.95)
+"""The knots of a spline are these quantiles."""
+_ROWS_PER_BEND = 10
+"""There is at most one spline or product for so many rows, as more would follow single rows; the columns with the
+greatest slopes come first."""
+_MOST_CURVED = 20
+"""So many columns get splines and squares."""
+_LIMIT = 6.0
+"""Before they are multiplied, columns are limited to so many standard deviations, as outliers would decide else."""
+_MOST_MULTIPLIED = 8
+"""So many columns are multiplied with each other."""
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """Cubic splines of some columns, straight beyond their outermost knots, and squares and products of columns.
+
+    Attributes
+    ----------
+    center, scale : ndarray (columns,)
+        Columns are standardized with these first.
+    curved : ndarray (splines,)
+        The columns that have splines.
+    knots : ndarray (splines, knots)
+        In standardized units.
+    pairs : ndarray (pairs, 2)
+        The columns that are multiplied, some with themselves.
+    """
+
+    center: Values
+    scale: Values
+    curved: Codes
+    knots: Values
+    pairs: Codes
+
+    def expand(self, columns: Values) -> Values:
+        """Return the splines and the products of rows (rows, splines * (knots - 2) + pairs).
+
+        Examples
+        --------
+        >>> one = Curves(np.zeros(2), np.ones(2), np.array([0]), np.array([[0.0, 1.0, 2.0]]), np.array([[0, 1]]))
+        >>> one.expand(np.array([[0.0, 2.0], [1.0, 2.0], [2.0, 2.0], [3.0, 2.0]]))
+        array([[0.  , 0.  ],
+               [0.25, 2.  ],
+               [1.5 , 4.  ],
+               [3.  , 6.  ]])
+        """
+        standard = (columns - self.center) / self.scale
+        limited = np.clip(standard, -_LIMIT, _LIMIT)
+        first, second = self.pairs.T
+        products = limited[:, first] * limited[:, second]
+        beyond = np.maximum(standard[:, self.curved, None] - self.knots, 0.0)
+        beyond = beyond * beyond * beyond
+        inner, before_last, last = self.knots[:, :-2], self.knots[:, -2:-1], self.knots[:, -1:]
+        width = last - before_last
+        # natural cubic splines: beyond the last knot the cubes cancel
+        bent = (
+            beyond[..., :-2]
+            - beyond[..., -2:-1] * (last - inner) / width
+            + beyond[..., -1:] * (before_last - inner) / width
+        ) / (last - self.knots[:, :1]) ** 2
+        return np.concatenate([bent.reshape(len(columns), inner.size), products], axis=1)
+
+
+def choose_curves(columns: Values, line: Ridges, targets: Values) -> Curves:
+    """Return the splines and the products of the columns that matter most."""
+    most = len(columns) // _ROWS_PER_BEND
+    scale = np.where(line.scale > 0, line.scale, 1.0)
+    deviations = np.maximum(targets.std(axis=0), 1e-300)
+    importance = np.argsort(-np.abs(line.slopes * scale[:, None] / deviations).max(axis=1), kind="stable")
+    standard = (columns - line.center) / scale
+    curved, knots = [], []
+    # a square, and the knots less two
+    for column in importance[: min(_MOST_CURVED, most // (len(_KNOTS) - 1))].tolist():
+        own = np.quantile(standard[:, column], _KNOTS) if len(columns) else np.zeros(len(_KNOTS))
+        if np.diff(own).min() > 1e-3:
+            curved.append(column)
+            knots.append(own)
+    # squares go on where splines are straight; that of an indicator is the indicator
+    pairs = [(column, column) for column in curved]
+    room = most - len(curved) * (len(_KNOTS) - 1)
+    multiplied = max((k for k in range(1, _MOST_MULTIPLIED + 1) if k * (k - 1) // 2 <= room), default=1)
+    pairs += itertools.combinations(sorted(importance[:multiplied].tolist()), 2)
+    return Curves(
+        line.center,
+        scale,
+        np.array(curved, dtype=np.intp),
+        np.array(knots).reshape(len(curved), len(_KNOTS)),
+        np.array(pairs, dtype=np.intp).reshape(-1, 2),
+    )
+
 
 _WIDTHS = (0.2, 1.0)
 """Candidates for the standard deviation of a curve's slopes, relative to that of straight ones."""
@@ -62,8 +156,6 @@ _HELD_OUT = 300
 """So many rows choose between donors."""
 _LEAST_ERRORS = 3.0
 """Leaves need a gain of so many standard errors."""
-_SIDES: tuple[Literal["left"], Literal["right"]] = ("left", "right")
-"""The two sides on which `numpy.searchsorted` inserts a number."""
 _BEYOND = 2.0
 """Numbers lie beyond the observed ones by at most this multiple of their range: curves that end earlier bend slopes."""
 _DISTANT = 0.1
@@ -142,9 +234,7 @@ class StackedRegression:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the content for a file: numbers and arrays."""
-        content = {attribute.name: getattr(self, attribute.name) for attribute in fields(self)}
-        forest = {attribute.name: getattr(self.forest, attribute.name) for attribute in fields(Forest)}
-        return {**content, "curves": self.curves.to_dict(), "forest": forest}
+        return {**vars(self), "curves": dict(vars(self.curves)), "forest": dict(vars(self.forest))}
 
     @classmethod
     def from_dict(cls, content: dict[str, Any]) -> Self:
@@ -154,10 +244,10 @@ class StackedRegression:
             others = content["others"]
             center, slopes = content["center"][others], content["slopes"][others]
             none = np.zeros(0, dtype=np.intp)
-            straight = Curves(center, np.ones(len(others)), none, np.zeros((0, len(KNOTS))), none.reshape(0, 2))
+            straight = Curves(center, np.ones(len(others)), none, np.zeros((0, len(_KNOTS))), none.reshape(0, 2))
             content = {
                 **{name: content[name] for name in ("constant", "others", "share", "forest")},
-                **{"slopes": slopes, "curves": straight.to_dict(), "bends": np.zeros(0)},
+                **{"slopes": slopes, "curves": dict(vars(straight)), "bends": np.zeros(0)},
             }
         forest = Forest(**content["forest"])
         if content["slopes"].ndim == 1:
@@ -176,7 +266,6 @@ def fit_stacked_regression(
     targets: Sequence[int],
     weights: Values,
     rng: np.random.Generator,
-    excluded: Sequence[int] = (),
 ) -> StackedFit:
     """Learn to predict some features from the others.
 
@@ -187,8 +276,6 @@ def fit_stacked_regression(
         The indices of the predicted features.
     weights : ndarray (rows,)
         How often each row counts.
-    excluded : sequence of int
-        Features that do not predict, besides the predicted ones.
 
     Examples
     --------
@@ -199,7 +286,7 @@ def fit_stacked_regression(
     >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.training.residuals.std() < 0.12)
     (array([[2.]]), True)
     """
-    others = _choose_others(features, targets, weights, excluded)
+    others = _choose_others(features, targets, weights)
     columns, own = features[:, others], features[:, list(targets)]
     mean = np.average(own, axis=0, weights=weights)
     centered = own - mean
@@ -294,16 +381,8 @@ class StackedFit:
         if self.shares[2].any():
             counts = self.counts * weights[self.seen, None]
             forest = forest.reweigh(_asked(columns[self.seen]), (own - mean)[self.seen], counts)
-        return replace(
-            self,
-            columns=columns,
-            targets=own,
-            mean=mean,
-            weights=weights,
-            line=line,
-            curve=curve,
-            forest=forest,
-        )
+        fitted = replace(self, line=line, curve=curve, forest=forest)
+        return replace(fitted, columns=columns, targets=own, mean=mean, weights=weights)
 
     @cached_property
     def _out_of_bag(self) -> Values:
@@ -366,9 +445,9 @@ class StackedFit:
         return TrainingPredictions(predictions, (self.targets[:, 0] - predictions) / np.sqrt(kept))
 
 
-def _choose_others(features: Values, targets: Sequence[int], weights: Values, excluded: Sequence[int]) -> Codes:
+def _choose_others(features: Values, targets: Sequence[int], weights: Values) -> Codes:
     """Return the features that predict some: all others, or those with the greatest correlations."""
-    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), [*targets, *excluded])
+    others: Codes = np.delete(np.arange(features.shape[1], dtype=np.intp), list(targets))
     if len(others) <= _MOST_FEATURES:
         return others
     centered = features - np.average(features, axis=0, weights=weights)
@@ -477,10 +556,6 @@ class Leaves:
         weights[~weights.any(axis=1)] = 1.0
         return np.asarray(np.cumsum(weights, axis=1))
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the content for a file."""
-        return dict(vars(self))
-
 
 @dataclass(frozen=True, eq=False)
 class ColumnMatcher:
@@ -549,6 +624,10 @@ class ColumnMatcher:
         """Whether some numbers are frequent."""
         return bool(np.isinf(self.tolerance))
 
+    def expect(self, features: Values) -> Values:
+        """Return the number that is expected in each row."""
+        return np.clip(self.regression.predict(features)[:, 0], self.low, self.high)
+
     def _draw_block(self, features: Values, uniforms: Values, low: Values, high: Values) -> Values:
         drawn, pending = np.full(len(features), np.nan), np.arange(len(features))
         if self.leaves is None:
@@ -583,7 +662,8 @@ class ColumnMatcher:
 
     def _window(self, predicted: Values) -> tuple[Codes, Codes]:
         """Return the first place of a near prediction and that behind the last one for each row."""
-        left, right = (np.searchsorted(self.predictions, predicted, side) for side in _SIDES)
+        left = np.searchsorted(self.predictions, predicted, "left")
+        right = np.searchsorted(self.predictions, predicted, "right")
         first = np.clip((left + right - self.near) // 2, 0, len(self.values) - self.near)
         # all rows with the same prediction are equally near
         return np.minimum(first, left), np.maximum(first + self.near, right)
@@ -607,7 +687,7 @@ class ColumnMatcher:
             "residuals": self.residuals,
             "tolerance": self.tolerance if np.isfinite(self.tolerance) else None,
             "range": [self.low, self.high],
-            "leaves": None if self.leaves is None else self.leaves.to_dict(),
+            "leaves": None if self.leaves is None else dict(vars(self.leaves)),
         }
 
     @classmethod

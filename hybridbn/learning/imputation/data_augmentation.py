@@ -25,13 +25,14 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.estimation.available_cases import fit_available, fit_families
-from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import (
+from hybridbn.estimation.completion import (
     Cells,
+    Completion,
     Keys,
     collect_observed_numbers,
     fill_table,
     find_holes,
+    find_open_rows,
     hash_identifiers,
     levels_of,
     seed_of,
@@ -67,7 +68,6 @@ __all__ = [
     "Filler",
     "FittedImputation",
     "Settings",
-    "find_open_rows",
     "fit_imputation",
     "has_drift",
     "use_network",
@@ -343,8 +343,8 @@ class DataAugmentation:
 
     def _stack(self, tables: list[Table]) -> Table:
         """Return one table with the incomplete rows of several completed tables; complete rows occur once."""
-        has_holes = np.any([*self._holes.values()], axis=0)
-        complete_rows, incomplete_rows = np.flatnonzero(~has_holes), np.flatnonzero(has_holes)
+        incomplete_rows = find_open_rows(self.table)
+        complete_rows = np.delete(np.arange(len(self.table)), incomplete_rows)
         stacked = self.table.take(np.concatenate([complete_rows, np.tile(incomplete_rows, len(tables))]))
         for name in self._holes:
             column = np.concatenate(
@@ -500,11 +500,6 @@ class Filler:
         rows = self.read(open_frame(table.take(open_rows)))
         fills = self.fill(rows, hash_identifiers(open_rows + first, len(open_rows)), draw)
         return {name: (open_rows[rows.holes[name]], values.tolist()) for name, values in fills.items()}
-
-
-def find_open_rows(table: Table) -> NDArray[np.intp]:
-    """Return the rows with a missing cell."""
-    return np.flatnonzero(np.any([table.cells(name).missing for name in table.names], axis=0))
 
 
 def fit_imputation(

@@ -11,7 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.estimation.holes import Keys, count_repeats, hash_cells, hash_identifiers, hash_rows, tell_apart
+from hybridbn.estimation.completion import (
+    Keys,
+    count_repeats,
+    find_open_rows,
+    hash_cells,
+    hash_identifiers,
+    hash_rows,
+    tell_apart,
+)
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
@@ -20,7 +28,6 @@ from hybridbn.learning.imputation.data_augmentation import (
     Filler,
     FittedImputation,
     Settings,
-    find_open_rows,
     fit_imputation,
     use_network,
 )

@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, HybridBNError, NetworkError, TableError, warn_user
-from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import Cells, Keys, draw_uniforms, levels_of
+from hybridbn.estimation.completion import Cells, Completion, Keys, draw_uniforms, levels_of
 from hybridbn.learning.imputation.columns import (
     Bounds,
     ModelColumns,

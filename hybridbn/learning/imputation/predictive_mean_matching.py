@@ -31,24 +31,32 @@ from typing import Any, ClassVar, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.estimation.completion import Completion
-from hybridbn.estimation.holes import Levels, find_holes
+from hybridbn.estimation.completion import Completion, Levels, find_holes
+from hybridbn.fitting.ridge import fit_ridges
 from hybridbn.inference.sampling import ConditionalGaussian
 from hybridbn.learning.imputation.column_matching import (
+    PART_PRICE,
     ColumnMatcher,
     DonorRule,
     StackedFit,
     StackedRegression,
+    choose_curves,
     choose_donors,
     fit_stacked_regression,
     match_numbers,
 )
-from hybridbn.learning.imputation.curves import find_curvature
 from hybridbn.learning.imputation.rules import Rules, has_spikes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["LearnedMatching", "MatchedCompletion", "PredictiveMeanMatching", "add_matching", "fit_matching"]
+__all__ = [
+    "LearnedMatching",
+    "MatchedCompletion",
+    "PredictiveMeanMatching",
+    "_has_curves",
+    "add_matching",
+    "fit_matching",
+]
 
 _MATCHED = -2
 """The number of the attempt at which the levels of the first sweep are asked for; those before it are of later ones."""
@@ -106,7 +114,7 @@ class StateMatcher:
         """Whether anything but straight lines predicts."""
         return any(regression.is_curved for _, regression in self.regressions)
 
-    def probabilities(self, features: Values) -> Values:
+    def expect(self, features: Values) -> Values:
         """Return the probabilities of the states in each row of the features (rows, states)."""
         result = np.zeros((len(features), self.size))
         for codes, regression in self.regressions:
@@ -115,11 +123,15 @@ class StateMatcher:
         result[:, self.rest] = np.maximum(1 - total, 0.0)
         return np.asarray(result / np.maximum(total, 1.0)[:, None])
 
-    def draw(self, features: Values, uniforms: Values) -> Codes:
-        """Draw a state for each row of the features, given uniform numbers."""
-        cumulated = np.cumsum(self.probabilities(features), axis=1)
+    def draw(self, features: Values, uniforms: Values, low: Values | float, high: Values | float) -> Codes:
+        """Draw a state for each row of the features, given uniform numbers; limits are for numbers."""
+        cumulated = np.cumsum(self.expect(features), axis=1)
         codes: Codes = (uniforms[:, None] * cumulated[:, -1:] >= cumulated).sum(axis=1).astype(np.intp)
         return np.minimum(codes, self.size - 1)
+
+    def choose(self, features: Values) -> Codes:
+        """Return the most probable state in each row of the features."""
+        return np.asarray(self.expect(features).argmax(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,13 +184,10 @@ class PredictiveMeanMatching:
         for sweep in itertools.count():
             levels = uniforms(sweep) if missing else {}
             for name, rows in missing.items():
-                matcher, column = self.matchers[name], np.array(current[name])
-                if isinstance(matcher, StateMatcher):
-                    column[rows] = matcher.draw(features[rows], levels[name][rows])
-                else:
-                    low, high = (ends[rows] for ends in limits(name, current))
-                    numbers = matcher.draw(features[rows], levels[name][rows], low, high)
-                    column[rows] = np.where(np.isnan(numbers), np.clip(column[rows], low, high), numbers)
+                column = np.array(current[name])
+                low, high = (ends[rows] for ends in limits(name, current))
+                drawn = self.matchers[name].draw(features[rows], levels[name][rows], low, high)
+                column[rows] = np.where(np.isnan(drawn), np.clip(column[rows], low, high), drawn)
                 # later columns are matched given what is new in this one
                 current[name] = column
                 _update_features(self.columns, features, name, column)
@@ -201,12 +210,9 @@ class PredictiveMeanMatching:
             if name not in holes:
                 continue
             rows, column = np.flatnonzero(holes[name]), np.array(cells[name])
-            if isinstance(matcher, StateMatcher):
-                column[rows] = matcher.probabilities(features[rows]).argmax(axis=1)
-            else:
-                low, high = (ends[rows] for ends in limits(name, current))
-                numbers = matcher.choose(features[rows])
-                column[rows] = np.where((numbers >= low) & (numbers <= high), numbers, column[rows])
+            low, high = (ends[rows] for ends in limits(name, current))
+            chosen = matcher.choose(features[rows])
+            column[rows] = np.where((chosen >= low) & (chosen <= high), chosen, column[rows])
             current[name] = column
             _update_features(self.columns, features, name, column)
         return {name: current[name] for name in self.matchers if name in holes}
@@ -233,14 +239,11 @@ class PredictiveMeanMatching:
             if name not in holes:
                 continue
             rows = np.flatnonzero(holes[name])
-            if isinstance(matcher, StateMatcher):
-                expected[name] = np.zeros((len(features), matcher.size))
-                expected[name][rows] = matcher.probabilities(features[rows])
-            else:
-                low, high = (ends[rows] for ends in limits(name, cells))
-                expected[name] = np.zeros(len(features))
-                predicted = np.clip(matcher.regression.predict(features[rows])[:, 0], matcher.low, matcher.high)
-                expected[name][rows] = np.clip(predicted, low, high)
+            low, high = (ends[rows] for ends in limits(name, cells))
+            # the last axis of what is turned are the rows, of numbers as of probabilities
+            own = np.clip(matcher.expect(features[rows]).T, low, high).T
+            expected[name] = np.zeros((len(features), *own.shape[1:]))
+            expected[name][rows] = own
         return expected
 
     def to_dict(self) -> dict[str, Any]:
@@ -512,10 +515,7 @@ class _MatchingInTurn:
         missing = self.holes[name]
         column = np.array(self.table.column(name))
         own, uniforms = self.features[missing], self.rng.random(int(missing.sum()))
-        if isinstance(matcher, StateMatcher):
-            column[missing] = matcher.draw(own, uniforms)
-        else:
-            column[missing] = matcher.draw(own, uniforms, -np.inf, np.inf)
+        column[missing] = matcher.draw(own, uniforms, -np.inf, np.inf)
         _update_features(self.columns, self.features, name, column)
 
 
@@ -593,10 +593,35 @@ def _has_structure(residuals: Values, others: Values) -> bool:
     )
 
 
-def _has_curves(others: Values, target: Values, residuals: Values) -> bool:
+def _has_curves(columns: Values, target: Values, residuals: Values) -> bool:
+    """Return whether splines and products of columns tell what lines leave of a target.
+
+    Parameters
+    ----------
+    columns : ndarray (rows, columns)
+    target, residuals : ndarray (rows,)
+
+    Examples
+    --------
+    >>> x, noise = np.random.default_rng(0).normal(size=(2, 300))
+    >>> [_has_curves(x[:, None], y, y - x) for y in (x + noise, x + np.sin(3 * x) + noise)]
+    [False, True]
+    """
+    if not columns.shape[1]:
+        return False
     # evenly spread rows say as much as all
     part = slice(None, None, -(-len(target) // _CURVED_ROWS))
-    return others.shape[1] > 0 and find_curvature(others[part], target[part], residuals[part])
+    columns, target, residuals = columns[part], target[part], residuals[part]
+    weights = np.ones(len(target))
+    centered = (target - target.mean())[:, None]
+    line = fit_ridges(columns, centered, weights)
+    curves = choose_curves(columns, line, centered)
+    # what lines say of these rows, and what the network's lines leave, which may depend on categories, too
+    told = line.explain(columns, weights, 0)[0] + residuals
+    told = (told - told.mean())[:, None]
+    line, bent = fit_ridges(columns, told, weights), fit_ridges(columns, told, weights, curves)
+    squares = [np.square(told - one.leave_out(columns, told, weights)).sum() + 1e-300 for one in (line, bent)]
+    return bool(0.5 * len(told) * np.log(squares[0] / squares[1]) > PART_PRICE)
 
 
 def _standardize(values: Values) -> Values:

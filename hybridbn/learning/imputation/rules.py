@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
-from hybridbn.estimation.holes import Cells, find_holes
+from hybridbn.estimation.completion import Cells, find_holes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values, Variable
 

@@ -7,6 +7,7 @@ rows: with them where they stay in memory, else in a folder that processes of on
 
 from __future__ import annotations
 
+import itertools
 import os
 import pickle
 import tempfile
@@ -20,20 +21,76 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.learning.boosting.rounds import FLOOR, Exponent, Factors, count_draws, draw_bootstrap_weights
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed
 
-__all__ = ["Margins", "SampleWeights", "Step", "initial_weights"]
+__all__ = [
+    "FLOOR",
+    "Exponent",
+    "Factors",
+    "Margins",
+    "SampleWeights",
+    "Step",
+    "count_draws",
+    "draw_bootstrap_weights",
+    "initial_weights",
+]
 
+FLOOR = 1e-8
+"""The least weight of a row, as a multiple of its initial weight (Ting and Zheng, section 2)."""
+_BLOCK = 2**16
+"""A bootstrap sample is drawn in blocks of this many rows, to save memory."""
 Margins: TypeAlias = Callable[[Table], Values]
 """A function from rows to the margins of a network, or their signs; the sign bit tells that the network is wrong."""
-
 _NOTED = "weights and margins of boosted rows"
 _MOST_TRIES = 100
 """So many bootstrap samples are drawn for one in which each column is observed somewhere."""
 _RARELY_OBSERVED = 50
 """A bootstrap sample of rows of equal weight has some of so many rows, but for one in 1e21."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    r"""How weights change in AdaBoost.M1: eqs. 2 and 3 of Ting and Zheng (2003).
+
+    .. math:: w_{t+1} = w_t / (2 \epsilon) \text{ where wrong, else } w_t / (2 (1 - \epsilon))
+
+    Examples
+    --------
+    >>> Factors.of(0.25)(np.ones(4), np.array([-1.0, 1.0, 1.0, 1.0]))
+    array([2.        , 0.66666667, 0.66666667, 0.66666667])
+    """
+
+    up: float
+    down: float
+
+    @classmethod
+    def of(cls, error: float) -> Factors:
+        """Return the factors that the share of the weight that a network gets wrong leads to."""
+        return cls(1 / (2 * error), 1 / (2 * (1 - error)))
+
+    def __call__(self, weights: Values, outcome: Values) -> Values:
+        """Return the next weights, given numbers with a sign bit where the network is wrong."""
+        return np.asarray(weights * np.where(np.signbit(outcome), self.up, self.down))
+
+
+@dataclass(frozen=True)
+class Exponent:
+    r"""How weights change in Real AdaBoost: :math:`w_{t+1} = w_t e^{-\alpha_t y h_t / 2 - c}`.
+
+    Examples
+    --------
+    >>> Exponent(np.log(3), np.log(3) / 2)(np.ones(2), np.array([-1.0, 1.0])).round(3)
+    array([1.   , 0.333])
+    """
+
+    vote: float
+    constant: float
+
+    def __call__(self, weights: Values, outcome: Values) -> Values:
+        """Return the next weights, given the margins."""
+        # more than this have rows without weight only
+        return np.asarray(weights * np.exp(np.minimum(-self.vote / 2 * outcome - self.constant, 700.0)))
 
 
 def initial_weights(batch: Table) -> Values:
@@ -78,6 +135,35 @@ class Step:
         if self.share != 1.0:
             following *= self.share
         return following
+
+
+def draw_bootstrap_weights(rng: np.random.Generator, rows: int, base: Values | None) -> Values:
+    """Return the weights of a bootstrap sample: how often each row is drawn, scaled to the sum of the initial weights.
+
+    Examples
+    --------
+    >>> draw_bootstrap_weights(np.random.default_rng(0), 5, None)
+    array([0., 2., 1., 1., 1.])
+    """
+    if base is None:
+        return count_draws(rng, rows).astype(float)
+    if (base == base[0]).all():
+        return np.asarray(count_draws(rng, rows) * base[0])
+    counts, cumulative = np.zeros(rows), np.cumsum(base)
+    for start in range(0, rows, _BLOCK):
+        drawn = rng.random(min(_BLOCK, rows - start)) * cumulative[-1]
+        rows_drawn = np.minimum(np.searchsorted(cumulative, drawn, side="right"), rows - 1)
+        np.add.at(counts, rows_drawn, 1.0)
+    counts *= cumulative[-1] / rows
+    return counts
+
+
+def count_draws(rng: np.random.Generator, rows: int) -> NDArray[np.uint8]:
+    """Return how often each row is drawn in a bootstrap sample of rows of equal weight, in a byte a row."""
+    counts = np.zeros(rows, np.uint8)
+    for start in range(0, rows, _BLOCK):
+        np.add.at(counts, rng.integers(0, rows, min(_BLOCK, rows - start)), np.uint8(1))
+    return counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,20 +221,6 @@ def _draw_again(
     # of this program's own making
     rng.bit_generator.state = pickle.loads(state)
     return BootstrapSample.draw(rng, rows, None, None if places is None else dict(places))
-
-
-@dataclass(frozen=True)
-class RowArrays:
-    """An array of each batch, by the place of its first row."""
-
-    parts: Mapping[int, NDArray[Any]]
-
-    def __add__(self, other: RowArrays) -> RowArrays:
-        return RowArrays({**self.parts, **other.parts})
-
-    def join(self) -> NDArray[Any]:
-        """Return the arrays in the order of the rows, as one."""
-        return np.concatenate([self.parts[first] for first in sorted(self.parts)])
 
 
 @dataclass(frozen=True)
@@ -275,7 +347,7 @@ class SampleWeights:
 
     def list_all(self, rows: Rows) -> Values:
         """Return the weights of all rows."""
-        return np.array(rows.learn(partial(_list_weights, self)).join())
+        return np.concatenate(list(rows.answer(self)))
 
 
 def forget_weights(rows: Rows) -> None:
@@ -287,16 +359,12 @@ def _sum_weights(weights: SampleWeights, batch: Table, first: int) -> float:
     return float(weights(batch, first).sum())
 
 
-def _list_weights(weights: SampleWeights, batch: Table, first: int) -> RowArrays:
-    return RowArrays({first: weights(batch, first)})
-
-
-def _list_sizes(batch: Table, first: int) -> RowArrays:
-    return RowArrays({first: np.array([len(batch)])})
-
-
 def _find_places(rows: Rows) -> dict[int, int]:
     """Return the place of each batch among the rows, by that which it tells of its first row."""
-    sizes = rows.learn(_list_sizes).parts
-    ends = np.cumsum([int(sizes[first][0]) for first in sorted(sizes)])
-    return dict(zip(sorted(sizes), [0, *ends.tolist()], strict=False))
+    parts = list(rows.answer(_tell_place))
+    starts = itertools.accumulate((size for _, size in parts), initial=0)
+    return {first: start for (first, _), start in zip(parts, starts, strict=False)}
+
+
+def _tell_place(batch: Table, first: int) -> tuple[int, int]:
+    return first, len(batch)

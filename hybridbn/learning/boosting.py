@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
-from hybridbn.fitting import MultinomialFitter, Role, fitter_of, roles
+from hybridbn.errors import TableError, warn_user
+from hybridbn.fitting import Role, fitter_of, roles
 from hybridbn.fitting.counters import RowCounter, count_columns
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.jobs import progress_if, track
-from hybridbn.learning.boosting.counts import CountedLearner
-from hybridbn.learning.boosting.rounds import BoostingRun, EarlyStopping, Round
-from hybridbn.learning.boosting.sample_weights import SampleWeights
-from hybridbn.learning.boosting.weak_learners import BuiltLearner, WeakLearner, run_rounds
-from hybridbn.learning.ensemble import ClassScorer, Ensemble, vote_scores
+from hybridbn.learning.ensemble import ClassScorer, Ensemble, LazyNetwork, LazyNetworks, vote_scores
+from hybridbn.learning.sample_weights import SampleWeights
+from hybridbn.learning.weak_learners import BuiltLearner, CountedLearner
 from hybridbn.network import Network
-from hybridbn.options import Options, PrecisionKeywords, make_generator, resolve_options
+from hybridbn.options import Options, PrecisionKeywords, check_count, make_generator, resolve_options
 from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = ["boost"]
+__all__ = ["Round", "boost"]
 
 
 def boost(
@@ -154,10 +152,9 @@ def boost(
     filtered = rows.weighted or rows.count_missing(target) > 0
     rows = _keep_usable_rows(rows, variable)
     if validation is not None:
-        held_out = _hold_out(rows.sample(), variable, validation, rng)
-        scorer = _HeldOutScorer(target, held_out.table, precision, algorithm == "real")
-        run.stopping = EarlyStopping(scorer, held_out.table.column(target), held_out.table.weights, patience)
-        rows = rows if held_out.kept is None else rows.sample().take(held_out.kept)
+        held_out, kept = _hold_out(rows.sample(), variable, validation, rng)
+        run.stopping = EarlyStopping(ClassScorer(target, held_out, precision), algorithm == "real", held_out, patience)
+        rows = rows if kept is None else rows.sample().take(kept)
     _require_two_classes(rows, variable)
     # what is remembered of these rows is boosting's own
     rows = rows.with_weights(_initial_weights(rows, variable, priors))
@@ -167,7 +164,7 @@ def boost(
         rows.open_notes() as folder,
     ):
         roles_of_columns = None if families is None else roles(rows, target, families)
-        learner: WeakLearner | None = None
+        learner: CountedLearner | BuiltLearner | None = None
         if roles_of_columns is not None and not refit_cuts:
             rows = rows.with_variables([role.variable for role in roles_of_columns.values()])
             if algorithm == "m1" and builder.is_naive_bayes(target, list(roles_of_columns)):
@@ -179,22 +176,29 @@ def boost(
                 learn = partial(_cut_and_learn, learn=learn, target=target, potentials=families)
             learner = BuiltLearner(rows, target, learn, precision, algorithm == "real")
         run_rounds(rows, learner, SampleWeights.of(rows, folder, filtered), run, rng)
-        return _ensemble(run, target, algorithm)
+        networks, votes, errors = run.finish()
+        return Ensemble(networks, np.array(votes), target, algorithm, np.array(errors), run.restarts)
 
 
-def _ensemble(run: BoostingRun, target: str, algorithm: Literal["m1", "real"]) -> Ensemble:
-    networks, votes, errors = run.finish()
-    return Ensemble(networks, np.array(votes), target, algorithm, np.array(errors), run.restarts)
-
-
-class _HeldOutScorer:
-    """Computes what a network adds to the scores of held-out rows."""
-
-    def __init__(self, target: str, table: Table, options: Options, real: bool) -> None:
-        self.scorer, self.real = ClassScorer(target, table, options), real
-
-    def __call__(self, network: Network, vote: float) -> Values:
-        return vote_scores(self.scorer.log_joint(network), vote, self.real)
+def run_rounds(
+    rows: Rows,
+    learner: CountedLearner | BuiltLearner,
+    weights: SampleWeights,
+    run: BoostingRun,
+    rng: np.random.Generator,
+) -> None:
+    """Run AdaBoost; `run` gets the networks."""
+    while run.has_more:
+        outcome = learner.learn(weights)
+        network, error, vote = outcome.network, outcome.error, outcome.vote
+        if vote <= 0:
+            run.reject(network, error)
+            weights = weights.restart(rows, rng)
+            continue
+        if outcome.weights is None:
+            run.restart()
+        weights = weights.restart(rows, rng) if outcome.weights is None else outcome.weights
+        run.add(network, error, vote, partial(weights.list_all, rows))
 
 
 def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Potentials) -> Network:
@@ -203,38 +207,153 @@ def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Pot
     return learn(table.with_variables([role.variable for role in columns]))
 
 
-# --- checks and preparations -----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Round:
+    """The state of boosting after a round, for progress callbacks.
+
+    Attributes
+    ----------
+    number, rounds : int
+        The number of the round, from 1, and the number of rounds in all.
+    network : Network
+    error : float
+        The weighted share of rows that the network classifies wrongly.
+    vote : float
+    restarts : int
+        The number of restarts so far.
+    held_out : float or None
+        The ensemble's error on the held-out rows, where there are any.
+    """
+
+    number: int
+    rounds: int
+    network: Network
+    error: float
+    vote: float
+    restarts: int
+    held_out: float | None
+    _weights: Callable[[], Values] = field(repr=False)
+
+    @property
+    def weights(self) -> Values:
+        """The weights with which the next network is learned; rows that don't count have none."""
+        return self._weights()
+
+
+@dataclass
+class EarlyStopping:
+    """The ensemble's error on held-out rows after each network, for early stopping."""
+
+    scorer: ClassScorer
+    real: bool
+    rows: Table
+    patience: int
+    total: Values | None = None
+    errors: list[float] = field(default_factory=list)
+
+    def add(self, network: Network, vote: float) -> float:
+        """Add a network's scores and return the error."""
+        scores = vote_scores(self.scorer.log_joint(network), vote, self.real)
+        self.total = scores if self.total is None else self.total + scores
+        wrong = self.total.argmax(axis=0) != self.rows.column(self.scorer.target)
+        self.errors.append(float(np.average(wrong, weights=self.rows.weights)))
+        return self.errors[-1]
+
+    @property
+    def best(self) -> int:
+        """The number of networks with the least error."""
+        return int(np.argmin(self.errors)) + 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the error has not fallen for as many rounds as `patience` allows."""
+        return bool(self.errors) and len(self.errors) - self.best >= self.patience
+
+
+@dataclass
+class BoostingRun:
+    """The networks, votes and errors of a run so far."""
+
+    rounds: int
+    max_restarts: int
+    progress: Callable[[Round], Any] | None = None
+    stopping: EarlyStopping | None = None
+    networks: list[LazyNetwork] = field(default_factory=list)
+    votes: list[float] = field(default_factory=list)
+    errors: list[float] = field(default_factory=list)
+    restarts: int = 0
+    first_rejected: tuple[LazyNetwork, float] | None = None
+    ran_out_of_restarts: bool = False
+    report: Callable[[int, str], None] | None = None
+
+    @property
+    def has_more(self) -> bool:
+        """Whether another round follows."""
+        full = len(self.networks) >= self.rounds or (self.stopping is not None and self.stopping.is_over)
+        return not full and not self.ran_out_of_restarts
+
+    def add(self, network: LazyNetwork, error: float, vote: float, weights: Callable[[], Values]) -> None:
+        """Add a network, or a function that makes it."""
+        if not isinstance(network, Network) and (self.stopping or self.progress):
+            network = network()
+        self.networks.append(network)
+        self.votes.append(vote)
+        self.errors.append(error)
+        if self.report is not None:
+            self.report(len(self.networks), f"error {error:.4f}")
+        if isinstance(network, Network):
+            held_out = None if self.stopping is None else self.stopping.add(network, vote)
+            if self.progress is not None:
+                number = len(self.networks)
+                self.progress(Round(number, self.rounds, network, error, vote, self.restarts, held_out, weights))
+
+    def reject(self, network: LazyNetwork, error: float) -> None:
+        """Discard a network and restart; the very first one is kept in case that no other follows."""
+        if self.first_rejected is None:
+            self.first_rejected = (network, error)
+        self.restart()
+
+    def restart(self) -> None:
+        """Count a restart from a bootstrap sample; too many of them end the run."""
+        if self.restarts >= self.max_restarts:
+            self.ran_out_of_restarts = True
+        else:
+            self.restarts += 1
+
+    def finish(self) -> tuple[LazyNetworks, list[float], list[float]]:
+        """Return networks, votes and errors; warn if the restarts were not enough."""
+        if self.ran_out_of_restarts:
+            warn_user(
+                f"boosting ended after {len(self.networks)} of {self.rounds} rounds, as "
+                f"max_restarts={self.max_restarts} restarts "
+                "were not enough: networks err on half of the weight or more, or never"
+                + ("" if self.networks else "; the ensemble is the first network alone, with a vote of 1"),
+            )
+        if not self.networks and self.first_rejected is not None:
+            network, error = self.first_rejected
+            return LazyNetworks([network]), [1.0], [error]
+        count = len(self.networks) if self.stopping is None else self.stopping.best
+        return LazyNetworks(self.networks[:count]), self.votes[:count], self.errors[:count]
+
+
+# -- checks and preparations ------------------------------------------------------------------------------------------
 
 
 def _make_counted_learner(
     rows: Rows, roles_of_columns: Mapping[str, Role], target: str, options: Options
 ) -> CountedLearner | None:
     """Return what learns naive Bayes from counts alone; None where it takes more than tables of discrete columns."""
-    fitters = _fitters_of_counts(roles_of_columns, target)
-    if fitters is None:
-        return None
-    variables = {name: _discrete_variable(role) for name, role in roles_of_columns.items()}
-    variable = variables.pop(target)
-    return CountedLearner(rows, variables, variable, fitters, options.jobs)
-
-
-def _fitters_of_counts(roles_of_columns: Mapping[str, Role], target: str) -> dict[str, MultinomialFitter] | None:
-    """Return the fitters of naive Bayes where they need nothing but counts of discrete columns, else None."""
-    if len(roles_of_columns) < 2 or not all(isinstance(role.variable, Discrete) for role in roles_of_columns.values()):
+    variables = {name: r.variable for name, r in roles_of_columns.items() if isinstance(r.variable, Discrete)}
+    if len(variables) < max(len(roles_of_columns), 2):
         return None
     fitters = {}
     for name, role in roles_of_columns.items():
-        parents = () if name == target else (roles_of_columns[target].variable,)
-        fitter = fitter_of(role.fitter, role.variable, parents)
+        fitter = fitter_of(role.fitter, role.variable, () if name == target else (variables[target],))
         if not counts_suffice(fitter):
             return None
         fitters[name] = fitter
-    return fitters
-
-
-def _discrete_variable(role: Role) -> Discrete:
-    assert isinstance(role.variable, Discrete)
-    return role.variable
+    variable = variables.pop(target)
+    return CountedLearner(rows, variables, variable, fitters, options.jobs)
 
 
 def _keep_usable_rows(rows: Rows, target: Discrete) -> Rows:
@@ -253,15 +372,10 @@ def _require_two_classes(rows: Rows, target: Discrete) -> None:
         )
 
 
-@dataclass(frozen=True)
-class _HeldOut:
-    """Rows for early stopping, and the indices of the other rows; None for all rows."""
-
-    table: Table
-    kept: NDArray[np.intp] | None
-
-
-def _hold_out(table: Table, variable: Discrete, validation: Any, rng: np.random.Generator) -> _HeldOut:
+def _hold_out(
+    table: Table, variable: Discrete, validation: Any, rng: np.random.Generator
+) -> tuple[Table, NDArray[np.intp] | None]:
+    """Return rows for early stopping, and the indices of the other rows; None for all rows."""
     target = variable.name
     if isinstance(validation, bool) or not isinstance(validation, float | int | np.number):
         variables = [table.variable(name) for name in table.names]
@@ -271,7 +385,7 @@ def _hold_out(table: Table, variable: Discrete, validation: Any, rng: np.random.
                 f"validation: the held-out rows have no column {target!r}; its columns are "
                 f"{shorten(validation_table.names)}"
             )
-        return _HeldOut(_keep_usable_rows(validation_table, variable).sample(), None)
+        return _keep_usable_rows(validation_table, variable).sample(), None
     if not 0 < validation < 1:
         raise TableError(f"validation must be a table, or a share of the rows between 0 and 1, not {validation!r}")
     codes = table.column(target)
@@ -282,7 +396,7 @@ def _hold_out(table: Table, variable: Discrete, validation: Any, rng: np.random.
     is_held_out = np.floor(positions) > np.floor(positions - float(validation))
     if not is_held_out.any() or is_held_out.all():
         raise TableError(f"validation={validation!r} of {len(table)} rows leaves no row on one side")
-    return _HeldOut(table.take(np.sort(order[is_held_out])), np.sort(order[~is_held_out]))
+    return table.take(np.sort(order[is_held_out])), np.sort(order[~is_held_out])
 
 
 def _initial_weights(rows: Rows, variable: Discrete, priors: Mapping[Any, float] | None) -> Values | None:
@@ -327,13 +441,8 @@ def _check_target(rows: Rows, target: Any, algorithm: str) -> Discrete:
 def _check(rounds: Any, algorithm: Any, patience: Any, max_restarts: Any, progress: Any) -> None:
     if algorithm not in ("m1", "real"):
         raise TableError(f"algorithm must be 'm1' or 'real', not {algorithm!r}")
-    least = {
-        "rounds": (rounds, 1),
-        "patience": (patience, 1),
-        "max_restarts": (0 if max_restarts is None else max_restarts, 0),
-    }
-    for name, (number, lowest) in least.items():
-        if isinstance(number, bool) or not isinstance(number, int | np.integer) or number < lowest:
-            raise TableError(f"{name} must be a whole number of at least {lowest}, not {number!r}")
+    check_count(rounds, "rounds", 1)
+    check_count(patience, "patience", 1)
+    check_count(0 if max_restarts is None else max_restarts, "max_restarts")
     if not isinstance(progress, bool) and not callable(progress):
         raise TableError(f"progress must be a function of a Round, or True for a bar, not {progress!r}")
