@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -24,6 +24,7 @@ __all__ = [
     "Discrete",
     "Values",
     "Variable",
+    "encode_configurations",
     "find_observed",
     "is_missing",
     "plain_state",
@@ -52,6 +53,23 @@ def shorten(items: Iterable[object], most: int = 8) -> str:
 def plain_state(value: Any) -> Any:
     """Return a numpy scalar as the Python value it stands for, anything else as it is."""
     return value.item() if isinstance(value, np.generic) and not isinstance(value, np.datetime64) else value
+
+
+def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
+    """Return each row's joint configuration as one number, the last column running fastest; zeros without columns.
+
+    Examples
+    --------
+    >>> encode_configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
+    array([2, 3, 4])
+    """
+    if not len(codes):
+        return np.zeros(rows, np.intp)
+    mixed: Codes = codes[0].astype(np.intp, copy=False)
+    for column, size in zip(codes[1:], sizes[1:], strict=True):
+        mixed = mixed * size
+        mixed += column
+    return mixed
 
 
 def find_observed(column: Codes | Values) -> NDArray[np.bool_]:

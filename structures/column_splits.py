@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.counters import NumpyCounter, Occurring, Tallies
-from hybridbn.fitting.counting import Groups
+from hybridbn.fitting.counting import Groups, NumpyCounter, Occurring, Tallies
 from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.fitting.trees.growth import Levels, LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.jobs import get_jobs, run_in_threads

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import Fitter, SoftmaxFitter
-from hybridbn.fitting.counting import Counter, Moments
+from hybridbn.fitting.counting import Moments, RowCounter
 from hybridbn.fitting.cross_validation import evaluate_rows
 from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.jobs import advance, share_passes, track, track_items
@@ -365,7 +365,7 @@ class IndependenceTests:
         self.names: list[str] = list(data.roles)
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
         self.data: TrainingData = self._replace_numbers(data)
-        self.counter: Counter = self.data.counter(self.names).persist()
+        self.counter: RowCounter = self.data.counter(self.names).persist()
         self._outcomes: dict[tuple[frozenset[str], frozenset[str]], Outcome | None] = {}
         self._moments: dict[tuple[str, ...], Moments] = {}
 

@@ -21,8 +21,7 @@ import numpy as np
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import GaussianStatistics, equal_frequency, fitter_of
 from hybridbn.fitting.base import prepare_families, split_by_kind
-from hybridbn.fitting.counters import RowCounter
-from hybridbn.fitting.counting import Counter
+from hybridbn.fitting.counting import RowCounter
 from hybridbn.fitting.cross_validation import evaluate_rows
 from hybridbn.fitting.fitter_choice import Potentials, moments_suffice
 from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
@@ -228,7 +227,7 @@ class Dependence:
                 information[pair] = measure_occurring(*counter.occurring((*given, first, second)), shape) / self._total
         return information
 
-    def _count_by_target_cells(self, target: str) -> Counter:
+    def _count_by_target_cells(self, target: str) -> RowCounter:
         """Return a counter in which a continuous target is cut into cells that hold equally many rows."""
         data = self.data
         values, _, weights = data.rows.points(data.variable(target))

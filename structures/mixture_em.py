@@ -21,7 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.counting import effective_size
+from hybridbn.fitting.base import effective_size
 from hybridbn.structures.mixture_statistics import (
     Cells,
     MixtureStatistics,

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import Fitter, SoftmaxFitter
-from hybridbn.fitting.counting import Counter, Moments
+from hybridbn.fitting.counting import Moments, RowCounter
 from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
 from hybridbn.fitting.fitter_choice import counts_suffice, moments_suffice
 from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
@@ -199,7 +199,7 @@ class FamilyScores:
         return float(likelihood) * self.total / weight - self._penalty(size * (states - 1))
 
     @cached_property
-    def _counter(self) -> Counter:
+    def _counter(self) -> RowCounter:
         """A counter that has learned in one pass what families of at most one parent take, unless that is too much."""
         counter = self.data.counter(self.names).persist()
         counted, sizes = self._crossed

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.fitting import Fitter, MultinomialStatistics, Role, fitter_of, roles
 from hybridbn.fitting.base import prepare_families
-from hybridbn.fitting.counters import RowCounter, count_columns
-from hybridbn.fitting.counting import Counter, Counts
+from hybridbn.fitting.counting import Counts, RowCounter, count_columns
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -94,7 +93,7 @@ class TrainingData:
         """Return a column as codes or values of its variable."""
         return self.table.coded(self.variable(name))
 
-    def counter(self, names: Sequence[str]) -> Counter:
+    def counter(self, names: Sequence[str]) -> RowCounter:
         """Return a counter of some columns."""
         return RowCounter(self.rows, map(self.variable, names))
 
@@ -266,7 +265,7 @@ def check_threshold(threshold: Any) -> float:
 def fit_network(
     data: TrainingData,
     parents: Mapping[str, Sequence[str]],
-    counter: Counter | None = None,
+    counter: RowCounter | None = None,
     potentials: Mapping[tuple[str, ...], Potential] | None = None,
 ) -> Network:
     """Return the network with these parents, its potentials learned from the data.
@@ -276,7 +275,7 @@ def fit_network(
     data : TrainingData
     parents : mapping from column to its parents
         Columns that are not keys are left out of the network.
-    counter : Counter, optional
+    counter : RowCounter, optional
         A counter that has cached some tables.
     potentials : mapping, optional
         Potentials that are fitted already, by child and parents in their order.
@@ -316,7 +315,7 @@ def fit_network(
 
 
 def count_families(
-    data: TrainingData, parents: Mapping[str, Sequence[str]], counter: Counter | None = None
+    data: TrainingData, parents: Mapping[str, Sequence[str]], counter: RowCounter | None = None
 ) -> dict[str, MultinomialStatistics]:
     """Return the counts of the families whose fitters need nothing but counts, in one request.
 

@@ -18,7 +18,7 @@ from hybridbn.commands.table_input import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
 from hybridbn.exchange import write_network
-from hybridbn.fitting.counters import count_columns
+from hybridbn.fitting.counting import count_columns
 from hybridbn.network import Network
 from hybridbn.network_description import as_line
 from hybridbn.structures.building import Build

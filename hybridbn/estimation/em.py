@@ -35,7 +35,6 @@ from hybridbn.fitting import (
     Statistics,
     fitter_of,
 )
-from hybridbn.fitting.counting import encode_configurations, sum_by_group
 from hybridbn.fitting.fitter_choice import Potentials, counts_suffice, moments_suffice, spec_of
 from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Solution, choose_plan
@@ -46,7 +45,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
 __all__ = ["Learned", "expect_statistics", "expectation_maximization", "fit", "log_likelihood"]
 
@@ -784,7 +783,13 @@ class _ObservedConfigurations:
 
     def sum(self, table: Values) -> Values:
         """Return the weighted sums of an array (cells, rows) in each configuration (configurations, cells)."""
-        return sum_by_group(self.cells, self.count, table, self.weights)
+        from scipy import sparse
+
+        if self.count == 1:
+            return np.asarray(table @ self.weights)[None]
+        rows = len(self.weights)
+        chosen = sparse.csr_array((self.weights, (self.cells, np.arange(rows))), shape=(self.count, rows))
+        return np.asarray(chosen @ table.T)
 
 
 def _align(array: Values, names: Sequence[str], scope: Sequence[str]) -> Values:

@@ -8,9 +8,9 @@ from hybridbn.fitting.base import Fitter as Fitter
 from hybridbn.fitting.base import Observed as Observed
 from hybridbn.fitting.base import Statistics as Statistics
 from hybridbn.fitting.base import observed as observed
-from hybridbn.fitting.counting import joint_counts as joint_counts
-from hybridbn.fitting.counting import pair_counts as pair_counts
-from hybridbn.fitting.counting import single_counts as single_counts
+from hybridbn.fitting.contingency_tables import joint_counts as joint_counts
+from hybridbn.fitting.contingency_tables import pair_counts as pair_counts
+from hybridbn.fitting.contingency_tables import single_counts as single_counts
 from hybridbn.fitting.discretize import equal_frequency as equal_frequency
 from hybridbn.fitting.discretize import equal_width as equal_width
 from hybridbn.fitting.discretize import mdl as mdl

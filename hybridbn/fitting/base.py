@@ -6,7 +6,7 @@ Statistics of disjoint sets of rows add up, so streaming, weights, boosting and 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeGuard, TypeVar
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeGuard, Ty
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.counters import RowCounter
-from hybridbn.fitting.counting import Names, select_complete_rows
+from hybridbn.errors import NetworkError, TableError, TooWide
+from hybridbn.fitting.contingency_tables import select_complete_rows
+from hybridbn.fitting.counting import Names, RowCounter
 from hybridbn.potentials.base import PointCells, Potential, check_parents
 from hybridbn.registry import Registered, Registry
 from hybridbn.variables import Continuous, Discrete, Values, Variable
@@ -374,3 +374,36 @@ def learns_as(fitter: Fitter, kind: type[F]) -> TypeGuard[F]:
     """Tell whether a fitter learns as those of a kind do; a subclass may read more, or learn otherwise."""
     own = type(fitter)
     return isinstance(fitter, kind) and own.statistics is kind.statistics and own.potential is kind.potential
+
+
+def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, max_bytes: int, what: str) -> None:
+    """Raise `TooWide` where a family's arrays would need more memory than allowed, before any is allocated.
+
+    Examples
+    --------
+    >>> from hybridbn.variables import Discrete
+    >>> many = [Discrete(f"d{i}", tuple(range(50))) for i in range(6)]
+    >>> refuse_too_wide(many[0], many[1:], 50**6, 2**31, "table")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TooWide: 'd0' given 'd1', 'd2', 'd3', 'd4', 'd5': the table would have 1.56e+10 numbers (116 GiB),
+    more than max_bytes=2147483648 allows; give the node fewer parents, or merge states
+    """
+    if 8 * cells > max_bytes:
+        given = f" given {', '.join(repr(parent.name) for parent in parents)}" if parents else ""
+        raise TooWide(
+            f"{child.name!r}{given}: the {what} would have {float(cells):.3g} numbers ({8 * cells / 2**30:.3g} GiB),"
+            f" more than max_bytes={max_bytes} allows; give the node fewer parents, or merge states"
+        )
+
+
+def effective_size(weights: Values) -> float:
+    """Return how many equally weighted rows are worth as much as these (Kish): the n of h = c / sqrt(n).
+
+    Examples
+    --------
+    >>> effective_size(np.array([2.0, 2.0, 2.0])), effective_size(np.array([1.0, 0.0, 1.0]))
+    (3.0, 2.0)
+    """
+    shares = weights / weights.max()
+    return float(shares.sum() ** 2 / (shares @ shares))

@@ -1,8 +1,9 @@
-"""What is counted, asked in one way: joint counts, counts with a target, pairs, counts by group, and moments.
+"""Who counts rows, asked in one way: joint counts, counts with a target, pairs, counts by group, and moments.
 
 Whoever learns from counts asks a `Counter` and never the rows. One request carries many tables, so that a pass over the
 rows answers it: all pairs of columns, all families that a search compares, a level of a tree, a round of boosting. What
-comes back adds up: the counts of two sets of rows are those of both.
+comes back adds up: the counts of two sets of rows are those of both. `NumpyCounter` counts columns in memory, and
+`RowCounter` rows that are read in passes, whose counts it remembers.
 
 A missing cell either leaves its row out of a table (available cases), or is one more state of its column, the last.
 """
@@ -14,28 +15,31 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from functools import cached_property, partial
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TooWide
-from hybridbn.fitting.column_groups import (
-    MOST_CELLS,
-    ROWS,
-    Block,
-    Column,
+from hybridbn.fitting.contingency_tables import (
     ColumnGroups,
+    CrossedColumns,
     PaddedColumn,
-    combine_codes,
+    PairBlock,
+    central_moments,
     count_codes,
-    drop_padding,
-    group_columns,
-    indicate_states,
-    sum_to_pairs,
+    count_occurring,
+    list_occurring,
+    plan_pairs,
+    refuse_too_many_cells,
+    select_complete_rows,
 )
-from hybridbn.jobs import run_in_threads
-from hybridbn.variables import Codes, Values, Variable, find_observed
+from hybridbn.jobs import get_jobs, run_in_threads
+from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations, find_observed
+
+if TYPE_CHECKING:
+    from hybridbn.tables import Rows, Table
 
 __all__ = [
     "Counter",
@@ -43,21 +47,27 @@ __all__ = [
     "Groups",
     "Moments",
     "Names",
-    "Part",
-    "central_moments",
-    "count_occurring",
-    "effective_size",
-    "encode_configurations",
-    "joint_counts",
-    "list_occurring",
-    "pair_count_batches",
-    "pair_counts",
-    "refuse_too_many_cells",
-    "refuse_too_wide",
-    "select_complete_rows",
-    "single_counts",
-    "sum_by_group",
+    "NumpyCounter",
+    "Occurring",
+    "RowCounter",
+    "Tallies",
+    "count_columns",
 ]
+
+_PICKED = 2**18
+"""Codes of all families together that are picked at a time."""
+_BLOCK = 32768
+"""Rows of a block that is counted by group: its codes stay in the second-level cache."""
+_BATCH_CELLS = 2**21
+"""Most cells of the grouped tables of pairs that are held at a time (16 MiB)."""
+_PASS_CELLS = 2**22
+"""Most cells of the tables of pairs that one pass counts (32 MiB)."""
+_REMEMBERED_CELLS, _CELLS_OF_A_NAME = 2**22, 64
+"""Tables are remembered while they have at most so many cells together (32 MiB), and the memory of so many cells that a
+table takes beside its own.
+"""
+_LARGE_TABLE = 2**18
+"""Tables of more cells are not remembered: there are few of them."""
 
 Names: TypeAlias = tuple[str, ...]
 """Columns in the order of a table's dimensions."""
@@ -65,7 +75,7 @@ Part: TypeAlias = "slice | NDArray[np.intp]"
 """Which rows of a pass: a block of them, or some."""
 
 
-class Counts(Mapping[Names, Values]):
+class Counts(dict[Names, Values]):
     """Tables of counts by the names of their dimensions; ``a + b`` are those of the rows of both.
 
     Examples
@@ -74,18 +84,6 @@ class Counts(Mapping[Names, Values]):
     >>> (one + one)["a",]
     array([2., 4.])
     """
-
-    def __init__(self, tables: Mapping[Names, Values]) -> None:
-        self._tables = dict(tables)
-
-    def __getitem__(self, names: Names) -> Values:
-        return self._tables[names]
-
-    def __iter__(self) -> Iterator[Names]:
-        return iter(self._tables)
-
-    def __len__(self) -> int:
-        return len(self._tables)
 
     def __add__(self, other: Counts) -> Counts:
         return Counts({names: table + other[names] for names, table in self.items()})
@@ -106,7 +104,6 @@ class Moments:
 
     Examples
     --------
-    >>> from hybridbn.fitting.counters import NumpyCounter
     >>> counter = NumpyCounter({"x": np.array([1.0, 3.0, 8.0])}, {})
     >>> counter.moments(("x",)).products
     array([[[26.]]])
@@ -151,7 +148,6 @@ class Groups:
 
     Examples
     --------
-    >>> from hybridbn.fitting.counters import NumpyCounter
     >>> counter = NumpyCounter({"a": np.array([0, 1, -1, 1])}, {"a": 2})
     >>> counter.by_group(Groups.of(np.array([0, 0, 1, 1]), 2), [("a",)])[0]
     array([[1., 1., 0.],
@@ -169,6 +165,33 @@ class Groups:
     ) -> Groups:
         """Return the groups that arrays tell."""
         return cls(size, lambda part, *_: (groups[part], None if weights is None else weights[part]), (), rows)
+
+
+@dataclass(frozen=True)
+class Tallies:
+    """The results of several requests, which add up one by one."""
+
+    results: tuple[Any, ...]
+
+    def __add__(self, other: Tallies) -> Tallies:
+        return Tallies(tuple(mine + yours for mine, yours in zip(self.results, other.results, strict=True)))
+
+
+@dataclass(frozen=True)
+class Occurring:
+    """Configurations that occur, as ascending numbers, and their weights."""
+
+    keys: Codes
+    weights: Values
+
+    @classmethod
+    def of(cls, keys: Codes, weights: Values) -> Occurring:
+        """Return what occurs among configurations in any order."""
+        distinct, place = np.unique(keys, return_inverse=True)
+        return cls(distinct, np.bincount(place, weights, len(distinct)).astype(float))
+
+    def __add__(self, other: Occurring) -> Occurring:
+        return Occurring.of(np.concatenate([self.keys, other.keys]), np.concatenate([self.weights, other.weights]))
 
 
 class Counter(ABC):
@@ -218,391 +241,560 @@ class Counter(ABC):
         """Return the table of every two columns with the same others, which come first."""
         return self.count([(*given, *pair) for pair in itertools.combinations(names, 2)])
 
-    def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
-        """Yield the tables of `pairs`, some at a time, so that there need not be room for all of them."""
-        batch: list[Names] = []
-        cells = 0
-        for pair in itertools.combinations(names, 2):
-            size = math.prod(self.shape((*given, *pair)))
-            if batch and cells + size > _BATCH_CELLS:
-                yield self.count(batch)
-                batch, cells = [], 0
-            batch.append((*given, *pair))
-            cells += size
-        if batch:
-            yield self.count(batch)
-
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Return which joint configurations occur, as ascending numbers in mixed radix, and the weight of each."""
         return list_occurring(self.joint(names))
-
-    def prepare(self, families: Iterable[Names], moments: Iterable[tuple[Names, Names]]) -> None:
-        """Learn beforehand what `count` and `moments` will be asked for, where each request would take a pass."""
-        return
-
-    def persist(self) -> Counter:
-        """Return a counter for many requests, which may keep what they share."""
-        return self
 
     def shape(self, names: Names, *, holes: bool = False) -> tuple[int, ...]:
         """Return the shape of a table."""
         return tuple(self.sizes[name] + (holes and name in self.incomplete) for name in names)
 
 
-_PAIR_CELLS = 2**18
-"""Most cells of a grouped table of pairs: a bincount of more cells than the cache holds costs more than it saves."""
-_SINGLE_CELLS = 2**15
-"""Most cells of a grouped table of single columns."""
-
-_SPARSE = 4
-"""A table with so many times more cells than rows is counted by sorting the rows."""
-_BATCH_CELLS = 2**21
-"""Most cells of the tables of a batch of pairs (16 MiB), of which there is a pass over the rows each."""
-_FEW_CELLS = 2**12
-"""A grouped table of pairs may have so many cells, however few rows there are."""
-
-
-def joint_counts(
-    codes: Sequence[Column | PaddedColumn], sizes: Sequence[int], weights: Values | None = None, jobs: int = 1
-) -> Values:
-    """Return the weight of each joint configuration of some columns.
+class NumpyCounter(Counter):
+    """Counts columns in memory.
 
     Parameters
     ----------
-    codes : sequence of integer arrays (rows,)
-        State codes; rows in which one is ``-1`` (missing) are left out.
-    sizes : sequence of int
-        The number of states of each column.
+    columns : mapping from column to ndarray (rows,)
+        Codes of discrete columns, -1 where a cell is missing; numbers, NaN where one is.
+    sizes : mapping from each discrete column to the number of its states
     weights : ndarray (rows,), optional
-        Without them every row counts once, and the counts are exact.
-    jobs : int
-        Threads that share the pass, with the same sums.
-
-    Returns
-    -------
-    ndarray
-        One dimension for each column.
-
-    Examples
-    --------
-    >>> joint_counts([np.array([0, 1, 1, 1]), np.array([0, 0, 1, -1])], (2, 2))
-    array([[1., 0.],
-           [1., 1.]])
-    """
-    columns = [PaddedColumn.of(column, size) for column, size in zip(codes, sizes, strict=True)]
-    padded = tuple(column.size for column in columns)
-    size = math.prod(padded)
-    rows = len(columns[0].codes) if columns else 0
-    # A bincount starts from zeros, so a large table wants large blocks.
-    block = max(ROWS, 4 * size)
-    kind = np.int32 if size <= ROWS else np.intp
-
-    def count(start: int) -> Values:
-        part = slice(start, start + block)
-        keys = combine_codes([column.block(part, kind) for column in columns], padded)
-        own = None if weights is None else weights[part]
-        if own is None and size > len(keys):
-            own = np.ones(len(keys))  # a table of floats is not converted to one
-        return count_codes(keys, own, size)
-
-    counts: Values | None = None
-    for table in run_in_threads(count, range(0, rows, block), jobs):
-        if counts is None:
-            counts = table
-        else:
-            counts += table
-    return drop_padding((np.zeros(size) if counts is None else counts).reshape(padded), sizes)
-
-
-def encode_configurations(codes: Sequence[Codes], sizes: Sequence[int], rows: int) -> Codes:
-    """Return each row's joint configuration as one number, the last column running fastest; zeros without columns.
-
-    Examples
-    --------
-    >>> encode_configurations([np.array([0, 1, 1]), np.array([2, 0, 1])], (2, 3), 3)
-    array([2, 3, 4])
-    """
-    if not len(codes):
-        return np.zeros(rows, np.intp)
-    return combine_codes([codes[0].astype(np.intp, copy=False), *codes[1:]], sizes)
-
-
-def single_counts(
-    codes: Sequence[Column | PaddedColumn],
-    sizes: Sequence[int],
-    target_codes: Column | PaddedColumn,
-    target_size: int,
-    weights: Values | None = None,
-    jobs: int = 1,
-) -> list[Values]:
-    """Return the table of each column with a target, in one pass: what naive Bayes learns from.
-
-    A row counts in each table whose two cells are both observed.
-
-    Parameters
-    ----------
-    codes, sizes, weights, jobs : as in `joint_counts`
-    target_codes : integer array (rows,)
-    target_size : int
-
-    Returns
-    -------
-    list of ndarray (target_size, size)
-
-    Examples
-    --------
-    >>> columns, y = [np.array([0, 1, 1]), np.array([2, -1, 0])], np.array([0, 0, 1])
-    >>> [table.tolist() for table in single_counts(columns, (2, 3), y, 2)]
-    [[[1.0, 1.0], [0.0, 1.0]], [[0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]]
-    """
-    tables: list[Values] = [np.zeros(0)] * len(codes)
-    counted = ColumnGroups(codes, sizes, target_codes, target_size, weights, jobs)
-    groups = list(group_columns([column.size for column in counted.columns], _SINGLE_CELLS // counted.target.size))
-    for group, table in zip(groups, counted.tables([(group,) for group in groups]), strict=True):
-        for place, column in enumerate(group):
-            others = tuple(1 + other for other in range(len(group)) if other != place)
-            margin = table.sum(axis=others) if others else table
-            tables[column] = drop_padding(margin, (target_size, sizes[column]))
-    return tables
-
-
-def pair_counts(
-    codes: Sequence[Column],
-    sizes: Sequence[int],
-    target_codes: Column | None = None,
-    target_size: int = 1,
-    weights: Values | None = None,
-) -> dict[tuple[int, int], Values]:
-    """Return the table of every two columns with a target, in one pass: what TAN learns from.
-
-    A row counts in each table whose three cells are all observed. Without a target the tables are those of pairs.
-
-    Parameters
-    ----------
-    codes, sizes, weights : as in `joint_counts`
-    target_codes : integer array (rows,), optional
-    target_size : int
-
-    Returns
-    -------
-    dict from (i, j), i < j, to ndarray (target_size, sizes[i], sizes[j])
-        The first dimension is left out where there is no target.
-
-    Notes
-    -----
-    Columns are put into small groups, and each two groups are counted jointly with the target: with pairs as groups,
-    one bincount gives four tables and those of the groups themselves come for nothing, so that twenty columns take 45
-    bincounts, not 190.
-
-    Examples
-    --------
-    >>> columns, y = [np.array([0, 1, 1]), np.array([0, 0, 1])], np.array([0, 0, 1])
-    >>> pair_counts(columns, (2, 2), y, 2)[0, 1].tolist()
-    [[[1.0, 0.0], [1.0, 0.0]], [[0.0, 0.0], [0.0, 1.0]]]
-    >>> pair_counts(columns, (2, 2))[0, 1].tolist()
-    [[1.0, 0.0], [1.0, 1.0]]
-    """
-    batches = pair_count_batches(codes, sizes, target_codes, target_size, weights, MOST_CELLS)
-    return dict(sorted(item for batch in batches for item in batch.items()))
-
-
-def pair_count_batches(
-    codes: Sequence[Column | PaddedColumn],
-    sizes: Sequence[int],
-    target_codes: Column | PaddedColumn | None,
-    target_size: int,
-    weights: Values | None,
-    most_cells: int = _BATCH_CELLS,
-    jobs: int = 1,
-) -> Iterator[dict[tuple[int, int], Values]]:
-    """Yield the tables of `pair_counts`, some at a time, each batch from a pass over the rows.
-
-    Parameters
-    ----------
-    codes, sizes, target_codes, target_size, weights : as in `pair_counts`
-    most_cells : int
-        Of the grouped tables that are held at a time.
     jobs : int
         Threads that share a pass, with the same sums.
+    persistent : bool
+        Keep joint codes of columns for the next request.
+    incomplete : set of str, optional
+        The columns with missing cells, where these are some rows of a table with more.
 
     Examples
     --------
-    >>> columns = [np.array([0, 1, 1]), np.array([0, 0, 1]), np.array([1, 0, 1])]
-    >>> [sorted(batch) for batch in pair_count_batches(columns, (2, 2, 2), None, 1, None)]
-    [[(0, 1), (0, 2), (1, 2)]]
+    >>> counter = NumpyCounter({"a": np.array([0, 1, 1]), "b": np.array([0, 0, -1])}, {"a": 2, "b": 2})
+    >>> counter.joint(("a", "b"))
+    array([[1., 0.],
+           [1., 0.]])
+    >>> counter.joint(("a", "b"), holes=True)
+    array([[1., 0., 0.],
+           [1., 0., 1.]])
     """
-    counted = ColumnGroups(codes, sizes, target_codes, target_size, weights, jobs)
-    # tables of more cells than rows are mostly empty
-    most = math.isqrt(min(_PAIR_CELLS, max(counted.rows, _FEW_CELLS)) // counted.target.size)
-    groups = list(group_columns([column.size for column in counted.columns], most, most_columns=3))
-    blocks: list[Block] = list(itertools.combinations(groups, 2)) or [(g,) for g in groups]
-    indicators = {
-        group: indicate_states([counted.columns[i].size for i in group]) for group in groups if len(group) > 1
-    }
-    known: set[tuple[int, int]] = set()
-    for batch in counted.batches(blocks, most_cells):
-        pairs: dict[tuple[int, int], Values] = {}
-        for block, table in zip(batch, counted.tables(batch), strict=True):
-            for key, margin in sum_to_pairs(table, block, indicators, known):
-                trimmed = drop_padding(margin, (target_size, sizes[key[0]], sizes[key[1]]))
-                pairs[key] = trimmed if target_codes is not None else trimmed[0]
-        yield pairs
 
+    sizes: dict[str, int]
 
-def list_occurring(table: Values) -> tuple[Codes, Values]:
-    """Return which configurations of a table occur, as ascending numbers in mixed radix, and the weight of each.
+    def __init__(
+        self,
+        columns: Mapping[str, NDArray[Any]],
+        sizes: Mapping[str, int],
+        weights: Values | None = None,
+        jobs: int = 1,
+        persistent: bool = False,
+        incomplete: frozenset[str] | None = None,
+    ) -> None:
+        if incomplete is not None:
+            vars(self)["incomplete"] = incomplete
+        self.columns, self.sizes, self.weights = dict(columns), dict(sizes), weights
+        self._jobs, self._persistent = jobs, persistent
+        self._crossed: dict[Names, CrossedColumns] = {}
+        self._joined: dict[Names, NDArray[Any]] = {}
 
-    Examples
-    --------
-    >>> list_occurring(np.array([[0.0, 2.0], [1.0, 0.0]]))
-    (array([1, 2]), array([2., 1.]))
-    """
-    counts = table.ravel()
-    keys = np.flatnonzero(counts)
-    return keys, counts[keys]
+    @classmethod
+    def of(
+        cls, table: Table, variables: Iterable[Variable], jobs: int = 1, incomplete: frozenset[str] | None = None
+    ) -> NumpyCounter:
+        """Return a counter of a table's columns, read as codes or values of these variables.
 
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> table = hb.Table({"c": ["a", "b", "b", None]}, weights=[1, 2, 1, 1])
+        >>> NumpyCounter.of(table, table.variables).joint(("c",))
+        array([1., 3.])
+        """
+        counter = cls({}, {}, table.weights if table.weighted else None, jobs, incomplete=incomplete)
+        counter.read(table, variables)
+        return counter
 
-def count_occurring(configuration: Codes, weights: Values | None, size: int) -> tuple[Codes, Values]:
-    """Return which of `size` configurations occur, in ascending order, and the weight of each.
+    def read(self, table: Table, variables: Iterable[Variable]) -> None:
+        """Read the columns of a table that were not read before."""
+        for variable in variables:
+            if variable.name not in self.columns:
+                self.columns[variable.name] = table.coded(variable, compact=True)
+                if isinstance(variable, Discrete):
+                    self.sizes[variable.name] = len(variable)
 
-    Examples
-    --------
-    >>> count_occurring(np.array([7, 2, 7]), None, 10)
-    (array([2, 7]), array([1., 2.]))
-    """
-    if size > _SPARSE * max(len(configuration), 256):
-        keys, inverse = np.unique(configuration, return_inverse=True)
-        return keys, count_codes(inverse.reshape(-1), weights, len(keys))
-    return list_occurring(count_codes(configuration, weights, size))
+    def persist(self) -> NumpyCounter:
+        """Return a counter that keeps joint codes of columns."""
+        return NumpyCounter(self.columns, self.sizes, self.weights, self._jobs, True, vars(self).get("incomplete"))
 
+    @cached_property
+    def incomplete(self) -> frozenset[str]:
+        """The columns with missing cells."""
+        return frozenset(name for name, column in self.columns.items() if not find_observed(column).all())
 
-def select_complete_rows(columns: Sequence[Column], weights: Values | None) -> tuple[list[Column], Values | None]:
-    """Return columns of codes or numbers, and weights, without the rows where a cell is missing or the weight zero.
-
-    The arrays are those given, not copies, where all rows stay.
-
-    Examples
-    --------
-    >>> select_complete_rows([np.array([0, -1, 1]), np.array([1.0, 2.0, np.nan])], None)
-    ([array([0]), array([1.])], None)
-    """
-    kept = np.ones(len(columns[0]), dtype=bool) if weights is None else weights > 0
-    for column in columns:
-        np.logical_and(kept, find_observed(column), out=kept)
-    if kept.all():
-        return list(columns), weights
-    return [column[kept] for column in columns], None if weights is None else weights[kept]
-
-
-def central_moments(
-    values: Sequence[Values], cells: Codes, size: int, weights: Values | None, jobs: int = 1
-) -> tuple[Values, Values, Values]:
-    """Return weight, means (cells, columns) and centered products (cells, columns, columns) of each cell."""
-    n = count_codes(cells, weights, size)
-    safe = np.where(n > 0, n, 1.0)
-
-    def sums(numbers: Values) -> Values:
-        return count_codes(cells, numbers if weights is None else numbers * weights, size)
-
-    # in place, because memory that is new for each column would take longer than the numbers
-    centered = np.empty((len(values), len(cells)))
-
-    def subtract(mean: Values, column: int) -> Values:
-        rest: Values = centered[column]
-        np.subtract(values[column], mean if size == 1 else np.take(mean, cells, out=rest, mode="clip"), out=rest)
-        return rest
-
-    def center(column: int) -> Values:
-        # the second pass removes what rounding of the first left in the mean
-        mean = sums(values[column]) / safe
-        mean += sums(subtract(mean, column)) / safe
-        subtract(mean, column)
-        return np.where(n > 0, mean, 0.0)
-
-    means = np.empty((size, len(values)))
-    for column, mean in enumerate(run_in_threads(center, range(len(values)), jobs)):
-        means[:, column] = mean
-    products = np.empty((size, len(values), len(values)))
-    if size <= len(values):
-        # few cells of many columns: a product of matrices for each
-        scaled = centered if weights is None else centered * weights
-        for cell in range(size):
-            rows = slice(None) if size == 1 else cells == cell
-            within = scaled[:, rows] @ centered[:, rows].T
-            products[cell] = (within + within.T) / 2
-        return n, means, products
-    pairs = list(itertools.combinations_with_replacement(range(len(values)), 2))
-    own = run_in_threads(lambda pair: sums(centered[pair[0]] * centered[pair[1]]), pairs, jobs)
-    for (i, j), total in zip(pairs, own, strict=True):
-        products[:, i, j] = products[:, j, i] = total
-    return n, means, products
-
-
-def effective_size(weights: Values) -> float:
-    """Return how many equally weighted rows are worth as much as these (Kish): the n of h = c / sqrt(n).
-
-    Examples
-    --------
-    >>> effective_size(np.array([2.0, 2.0, 2.0])), effective_size(np.array([1.0, 0.0, 1.0]))
-    (3.0, 2.0)
-    """
-    shares = weights / weights.max()
-    return float(shares.sum() ** 2 / (shares @ shares))
-
-
-def sum_by_group(groups: Codes, size: int, values: Values, weights: Values) -> Values:
-    """Return the weighted sums of arrays (arrays, rows) in each group (groups, arrays): expected counts, for example.
-
-    Examples
-    --------
-    >>> sum_by_group(np.array([0, 1, 1]), 2, np.array([[0.5, 0.25, 1.0]]), np.array([1.0, 2.0, 1.0]))
-    array([[0.5],
-           [1.5]])
-    """
-    from scipy import sparse
-
-    if size == 1:
-        return np.asarray(values @ weights)[None]
-    rows = len(weights)
-    chosen = sparse.csr_array((weights, (groups, np.arange(rows))), shape=(size, rows))
-    return np.asarray(chosen @ values.T)
-
-
-def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, max_bytes: int, what: str) -> None:
-    """Raise `TooWide` where a family's arrays would need more memory than allowed, before any is allocated.
-
-    Examples
-    --------
-    >>> from hybridbn.variables import Discrete
-    >>> many = [Discrete(f"d{i}", tuple(range(50))) for i in range(6)]
-    >>> refuse_too_wide(many[0], many[1:], 50**6, 2**31, "table")
-    Traceback (most recent call last):
-        ...
-    hybridbn.errors.TooWide: 'd0' given 'd1', 'd2', 'd3', 'd4', 'd5': the table would have 1.56e+10 numbers (116 GiB),
-    more than max_bytes=2147483648 allows; give the node fewer parents, or merge states
-    """
-    if 8 * cells > max_bytes:
-        given = f" given {', '.join(repr(parent.name) for parent in parents)}" if parents else ""
-        raise TooWide(
-            f"{child.name!r}{given}: the {what} would have {float(cells):.3g} numbers ({8 * cells / 2**30:.3g} GiB),"
-            f" more than max_bytes={max_bytes} allows; give the node fewer parents, or merge states"
+    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
+        """Count the families that differ in their last column together, in groups of columns."""
+        families = list(families)
+        by_target: dict[Names, list[str]] = {}
+        for *target, name in [] if holes else filter(None, families):
+            by_target.setdefault(tuple(target), []).append(name)
+        tables: dict[Names, Values] = {}
+        for given, names in by_target.items():
+            tables |= self._count_together(names, given) if given and len(names) > 1 else {}
+        return Counts(
+            {names: tables[names] if names in tables else self._count_one(names, holes) for names in families}
         )
 
+    def with_target(self, names: Iterable[str], target: Names) -> Counts:
+        """Count groups of columns with the target, whose margins are the tables; joint codes of them may be kept."""
+        return self._count_crossed(tuple(names), target) if self._persistent else self._count_together(names, target)
 
-def refuse_too_many_cells(cells: int, sizes: Mapping[str, int]) -> None:
-    """Raise `TooWide` where tables that are counted together would not fit into memory.
+    def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
+        """Count groups of columns with each other, whose margins are the tables, some at a time."""
+        grouped = self._group(names, given)
+        tables = Counts()
+        for blocks in plan_pairs(grouped.sizes, grouped.target_size, grouped.rows, _BATCH_CELLS):
+            tables.update(self.count_pairs(names, given, blocks))
+        return tables
+
+    def count_pairs(self, names: Sequence[str], given: Names, blocks: Sequence[PairBlock]) -> Counts:
+        """Count the pairs of columns that some blocks of groups tell of."""
+        shape = self.shape(given)
+        return Counts(
+            {
+                (*given, names[i], names[j]): table.reshape(*shape, *table.shape[1:])
+                for (i, j), table in self._group(names, given).count_pairs(blocks)
+            }
+        )
+
+    def occurring(self, names: Names) -> tuple[Codes, Values]:
+        """Sort the rows by their configuration where the table would be far larger than they are many."""
+        (columns, weights), sizes = self._select_complete(names), self.shape(names)
+        return count_occurring(encode_configurations(columns, sizes, len(columns[0])), weights, math.prod(sizes))
+
+    def moments(self, numbers: Names, given: Names = ()) -> Moments:
+        """Return means and products about them, in two passes."""
+        columns, weights = self._select_complete((*numbers, *given))
+        values, sizes = columns[: len(numbers)], self.shape(given)
+        cells = encode_configurations(columns[len(numbers) :], sizes, len(values[0]))
+        total = float(len(values[0])) if weights is None else float(weights.sum())
+        return Moments(total, *central_moments(values, cells, math.prod(sizes), weights, self._jobs))
+
+    def by_group(self, groups: Groups, families: Sequence[Names]) -> list[Values]:
+        """Count in blocks of rows, which are added up in their order."""
+        sizes = [math.prod(self.shape(names, holes=True)) for names in families]
+        joined = [self._join(names) for names in families]
+        read = [self._join((name,)) for name in groups.reads]
+        rows = self._rows if groups.rows is None else len(groups.rows)
+
+        def count(start: int) -> Iterator[Values]:
+            part = slice(start, min(start + block, rows))
+            picked = part if groups.rows is None else groups.rows[part]
+            codes = [column[picked].astype(np.intp) for column in joined]
+            keys, weights = groups.assign(part, codes, [column[picked].astype(np.intp) for column in read])
+            if weights is None and self.weights is not None:
+                weights = self.weights[picked]
+            for code, size in zip(codes, sizes, strict=True):
+                code += keys * size
+                yield count_codes(code, weights, groups.size * size)
+
+        # a bincount starts from zeros, so large tables of picked rows want large blocks
+        block = (
+            _BLOCK
+            if groups.rows is None
+            else max(_PICKED // max(len(families), 1), 4 * groups.size * max(sizes, default=1))
+        )
+        totals = [np.zeros(groups.size * size) for size in sizes]
+        # one thread holds one table of a block at a time
+        work = count if self._jobs == 1 else lambda start: list(count(start))
+        for tables in run_in_threads(work, range(0, rows, block), self._jobs):
+            for total, table in zip(totals, tables, strict=True):
+                total += table
+        return [total.reshape(groups.size, -1) for total in totals]
+
+    @property
+    def _rows(self) -> int:
+        return len(next(iter(self.columns.values()), ()))
+
+    def _select_complete(self, names: Names) -> tuple[list[NDArray[Any]], Values | None]:
+        columns = [self.columns[name] for name in names]
+        if self.weights is None and self.incomplete.isdisjoint(names):
+            return columns, None
+        return select_complete_rows(columns, self.weights)
+
+    def _count_one(self, names: Names, holes: bool) -> Values:
+        shape = self.shape(names, holes=holes)
+        columns, weights = [self.columns[name] for name in names], self.weights
+        if not holes:
+            columns, weights = self._select_complete(names)
+        padded = [
+            PaddedColumn(column, self.sizes[name], holes and name in self.incomplete)
+            for name, column in zip(names, columns, strict=True)
+        ]
+        return ColumnGroups(padded, None, weights, self._jobs).count_together().reshape(shape)
+
+    def _group(self, names: Iterable[str], target: Names) -> ColumnGroups:
+        columns = [self._pad((name,)) for name in names]
+        return ColumnGroups(columns, self._pad(target) if target else None, self.weights, self._jobs)
+
+    def _pad(self, names: Names) -> PaddedColumn:
+        """Return the joint configurations of some columns as one."""
+        return PaddedColumn(self._encode(names), math.prod(self.shape(names)), not self.incomplete.isdisjoint(names))
+
+    def _encode(self, names: Names) -> Codes:
+        """Return each row's joint configuration of some columns, -1 where a cell is missing."""
+        if len(names) == 1:
+            return self.columns[names[0]]
+        codes = [self.columns[name].astype(np.intp, copy=False) for name in names]
+        mixed = encode_configurations(codes, self.shape(names), self._rows)
+        for name, column in zip(names, codes, strict=True):
+            if name in self.incomplete:
+                mixed[column < 0] = -1
+        return mixed
+
+    def _count_together(self, names: Iterable[str], target: Names) -> Counts:
+        """Count in one pass."""
+        chosen, shape = list(names), self.shape(target)
+        tables = self._group(chosen, target).count_each()
+        return Counts({(*target, name): table.reshape(*shape, -1) for name, table in zip(chosen, tables, strict=True)})
+
+    def _count_crossed(self, names: Names, target: Names) -> Counts:
+        """Count with joint codes of the columns that are kept."""
+        if names not in self._crossed:
+            columns = [self._pad((name,)) for name in names]
+            self._crossed[names] = CrossedColumns(columns, self.weights, self._jobs)
+        shape, configuration, rows = self.shape(target), self._encode(target).astype(np.intp, copy=False), None
+        if not self.incomplete.isdisjoint(target):
+            rows = np.flatnonzero(configuration >= 0)
+            configuration = configuration[rows]
+        tables = self._crossed[names].tables(configuration, math.prod(shape), rows)
+        return Counts({(*target, name): table.reshape(*shape, -1) for name, table in zip(names, tables, strict=True)})
+
+    def _join(self, names: Names) -> NDArray[Any]:
+        """Return each row's joint configuration in as few bytes as it takes, missing cells being states."""
+        if len(names) == 1 and names[0] not in self.incomplete and not self._persistent:
+            return self.columns[names[0]]
+        if names in self._joined:
+            return self._joined[names]
+        shape = self.shape(names, holes=True)
+        joint = np.empty(self._rows, np.min_scalar_type(math.prod(shape)))
+        for start in range(0, self._rows, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            columns = [self.columns[name][part].astype(np.intp, copy=False) for name in names]
+            codes = [np.where(own < 0, size - 1, own) for own, size in zip(columns, shape, strict=True)]
+            joint[part] = encode_configurations(codes, shape, len(joint[part]))
+        if self._persistent:
+            self._joined[names] = joint
+        return joint
+
+
+def count_columns(
+    columns: Mapping[str, NDArray[Any]], sizes: Mapping[str, int], weights: Values | None, families: Sequence[Names]
+) -> Counts:
+    """Return the counts of some families of columns.
 
     Examples
     --------
-    >>> refuse_too_many_cells(2**40, {"a": 2, "id": 1000000})
-    Traceback (most recent call last):
-        ...
-    hybridbn.errors.TooWide: the tables of counts would have 1.1e+12 cells (8.19e+03 GiB); the column 'id' with 1000000
-    states is among them: leave it out, or merge states
+    >>> count_columns({"a": np.array([0, 1, 1])}, {"a": 2}, None, [("a",)])["a",]
+    array([1., 2.])
     """
-    if cells > MOST_CELLS:
-        widest = max(sizes, key=sizes.__getitem__)
-        raise TooWide(
-            f"the tables of counts would have {float(cells):.3g} cells ({8 * cells / 2**30:.3g} GiB); the column"
-            f" {widest!r} with {sizes[widest]} states is among them: leave it out, or merge states"
-        )
+    return NumpyCounter(columns, sizes, weights).count(families)
+
+
+Request: TypeAlias = Callable[["NumpyCounter"], Any]
+"""What a counter of some rows is asked for; it can be pickled."""
+
+
+class _Owner:
+    """Whom a counter of a batch is kept for; in another process it is another one."""
+
+
+@dataclass(frozen=True)
+class CountTask:
+    """Asks a counter of each batch of rows, which counts all of its columns.
+
+    Attributes
+    ----------
+    requests : tuple of Request
+    incomplete : frozenset of str
+        The columns of all rows that have missing cells.
+    jobs : int
+    owner : _Owner, optional
+        For whom joint codes of columns are kept, as long as the rows are in memory.
+    """
+
+    requests: tuple[Request, ...]
+    incomplete: frozenset[str]
+    jobs: int = 1
+    owner: _Owner | None = None
+
+    def __call__(self, table: Table, first: int) -> Tallies:
+        """Return the answers of a counter of some rows."""
+        make = partial(NumpyCounter.of, table, table.variables, self.jobs, self.incomplete)
+        if self.owner is None:
+            counter = make()
+        else:
+            counter = table.keep(self.owner, lambda: make().persist())
+            counter.read(table, table.variables)
+        return Tallies(tuple(request(counter) for request in self.requests))
+
+
+def _count_occurring(names: Names, counter: NumpyCounter) -> Occurring:
+    return Occurring(*counter.occurring(names))
+
+
+class _KnownTable(NamedTuple):
+    """A table that was counted, the names of its dimensions, and what columns were read as."""
+
+    names: Names
+    variables: Mapping[str, Variable]
+    table: Values
+
+    def arrange(self, names: Names) -> Values:
+        """Return the table with its dimensions in another order."""
+        return np.ascontiguousarray(self.table.transpose([self.names.index(name) for name in names]))
+
+
+class _Memory:
+    """Tables and moments of some rows that were counted before.
+
+    Tables stand under the names of all but one of their columns, by the name of that one; so those that have the same
+    columns but one are together, and so are those of which a table is a margin.
+    """
+
+    def __init__(self) -> None:
+        self.tables: dict[frozenset[str], dict[str, _KnownTable]] = {}
+        self.moments: dict[tuple[Names, Names], tuple[Mapping[str, Variable], frozenset[str], Moments]] = {}
+        self.cells = 0
+
+    def has_room(self, size: int) -> bool:
+        """Tell whether so many cells more are held."""
+        if size > min(_REMEMBERED_CELLS - self.cells, _LARGE_TABLE):
+            return False
+        self.cells += size
+        return True
+
+    def add_table(self, variables: Mapping[str, Variable], names: Names, table: Values) -> None:
+        """Remember a table, which is found by any of its columns."""
+        if self.has_room(table.size + _CELLS_OF_A_NAME):
+            table.setflags(write=False)
+            for name in names:
+                known = self.tables.setdefault(frozenset(names) - {name}, {})
+                known[name] = _KnownTable(names, variables, table)
+
+    def add_crossed(self, variables: Mapping[str, Variable], target: Names, counts: Counts) -> None:
+        """Remember the tables of many columns with the same target, found by these columns only."""
+        if self.has_room(sum(table.size for table in counts.values())):
+            known = self.tables.setdefault(frozenset(target), {})
+            known |= {names[-1]: _KnownTable(names, variables, table) for names, table in counts.items()}
+
+
+class RowCounter(Counter):
+    """Counts rows in passes, of which there is one in memory; what is asked again, and its margins, needs no other.
+
+    Parameters
+    ----------
+    rows : Rows
+    variables : iterable of Variable
+        What the columns are read as.
+    jobs : int, optional
+        Threads that may share a pass, by default `get_jobs`.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> scan = hb.scan({"a": ["x", "y", "y"], "b": ["u", "u", None]})
+    >>> counter = RowCounter(scan, scan.variables)
+    >>> counter.pairs(("a", "b"))["a", "b"]
+    array([[1.],
+           [1.]])
+    """
+
+    variables: dict[str, Variable]
+
+    def __init__(self, rows: Rows, variables: Iterable[Variable], jobs: int | None = None) -> None:
+        self.rows, self.jobs = rows, get_jobs() if jobs is None else jobs
+        self.variables = {variable.name: variable for variable in variables}
+        self.sizes = {name: len(one) for name, one in self.variables.items() if isinstance(one, Discrete)}
+        self._memory: _Memory = rows.remembered.setdefault(_Memory, _Memory())
+        self._owner: _Owner | None = None
+
+    def persist(self) -> RowCounter:
+        """Return a counter that keeps joint codes of columns, too."""
+        counter = RowCounter(self.rows, self.variables.values(), self.jobs)
+        counter._owner = _Owner()
+        return counter
+
+    @cached_property
+    def incomplete(self) -> frozenset[str]:
+        """The columns with missing cells."""
+        return frozenset(name for name in self.variables if self.rows.count_missing(name))
+
+    def count(self, families: Iterable[Names], *, holes: bool = False) -> Counts:
+        """Count what is not known, in one pass."""
+        families = list(families)
+        if holes:
+            return Counts(self._ask(methodcaller("count", families, holes=True), families))
+        known, unknown = self._look_up(families)
+        if unknown:
+            self._refuse_too_many_cells(unknown)
+            counts = self._ask(methodcaller("count", unknown), unknown)
+            self._remember(counts)
+            known |= counts
+        return Counts({names: known[names] for names in families})
+
+    def with_target(self, names: Iterable[str], target: Names) -> Counts:
+        """Count all columns where joint codes of them are kept, else those that are not known."""
+        chosen = tuple(names)
+        if self._owner is None:
+            return super().with_target(chosen, target)
+        known = self._find_all([(*target, name) for name in chosen])
+        if known is not None:
+            return known
+        tables: Counts = self._ask(methodcaller("with_target", chosen, target), [(*target, *chosen)])
+        self._memory.add_crossed(self.variables, target, tables)
+        return tables
+
+    def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
+        """Count all pairs in one pass."""
+        wanted = [(*given, *pair) for pair in itertools.combinations(names, 2)]
+        known = self._find_all(wanted)
+        if known is not None:
+            return known
+        self._refuse_too_many_cells(wanted)
+        counts = self._ask(methodcaller("pairs", tuple(names), tuple(given)), wanted)
+        self._remember(counts)
+        return Counts({family: counts[family] for family in wanted})
+
+    def pair_batches(self, names: Sequence[str], given: Names = ()) -> Iterator[Counts]:
+        """Count all pairs in one pass if their tables are small together, else in several."""
+        sizes, shape = self.shape(tuple(names)), self.shape(given)
+        # the sum of the products of all pairs
+        cells = math.prod(shape) * (sum(sizes) ** 2 - sum(size**2 for size in sizes)) // 2
+        if cells <= _PASS_CELLS:
+            yield self.pairs(names, given)
+            return
+        target = math.prod(shape) + (not self.incomplete.isdisjoint(given))
+        for blocks in plan_pairs(self.shape(tuple(names), holes=True), target, len(self.rows), _PASS_CELLS):
+            yield self._ask(methodcaller("count_pairs", tuple(names), tuple(given), blocks), [(*given, *names)])
+
+    def occurring(self, names: Names) -> tuple[Codes, Values]:
+        """Count the configurations that occur where a table of all would be large."""
+        table = self._find(names)
+        if table is None and math.prod(self.shape(names)) <= _CELLS_OF_A_NAME:
+            table = self.joint(names)
+        if table is not None:
+            return list_occurring(table)
+        occurring = self._ask(partial(_count_occurring, names), [names])
+        return occurring.keys, occurring.weights
+
+    def moments(self, numbers: Names, given: Names = ()) -> Moments:
+        """Return moments that are known, or make a pass."""
+        known = self._find_moments(numbers, given)
+        if known is None:
+            known = self._ask(methodcaller("moments", numbers, given), [(*numbers, *given)])
+            self._remember_moments(numbers, given, known)
+        return known
+
+    def prepare(self, families: Iterable[Names], moments: Iterable[tuple[Names, Names]]) -> None:
+        """Learn in one pass what will be asked."""
+        _, unknown = self._look_up(families)
+        complete: dict[Names, list[str]] = {}
+        asked: list[tuple[Names, Names]] = []
+        for numbers, given in moments:
+            if self._find_moments(numbers, given) is not None:
+                continue
+            if self.incomplete.isdisjoint((*numbers, *given)):
+                # from the products of all numbers those of any follow
+                complete.setdefault(given, []).extend(numbers)
+            else:
+                asked.append((numbers, given))
+        asked += [(tuple(dict.fromkeys(listed)), given) for given, listed in complete.items()]
+        requests = [methodcaller("moments", *one) for one in asked]
+        if unknown:
+            requests.append(methodcaller("count", unknown))
+        if not requests:
+            return
+        results = self._pass(requests, [*unknown, *((*numbers, *given) for numbers, given in asked)])
+        for (numbers, given), result in zip(asked, results, strict=False):
+            self._remember_moments(numbers, given, result)
+        for counts in results[len(asked) :]:
+            self._remember(counts)
+
+    # -- passes, and what is remembered of them ---------------------------------------------------------------------
+
+    def _ask(self, request: Request, used: Iterable[Names]) -> Any:
+        return self._pass([request], used)[0]
+
+    def _pass(self, requests: Sequence[Request], used: Iterable[Names]) -> tuple[Any, ...]:
+        names = dict.fromkeys(name for family in used for name in family)
+        task = CountTask(tuple(requests), self.incomplete, self.jobs, self._owner)
+        return self.rows.learn(task, [self.variables[name] for name in names]).results
+
+    def _refuse_too_many_cells(self, families: Iterable[Names]) -> None:
+        widest = max(self.sizes, key=self.sizes.__getitem__)
+        cells = sum(math.prod(self.shape(names)) for names in families)
+        refuse_too_many_cells(cells, f"the column {widest!r} with {self.sizes[widest]} states")
+
+    def _look_up(self, families: Iterable[Names]) -> tuple[dict[Names, Values], list[Names]]:
+        """Return the tables that are known, or that the rows tell without a pass, and the families of the others."""
+        found = {names: self._find(names) for names in families}
+        known = {names: table for names, table in found.items() if table is not None}
+        told = self.rows.count_families([n for n in found if n not in known and not _repeats(n)], self.variables)
+        self._remember(told)
+        known |= told
+        return known, [names for names in found if names not in known]
+
+    def _remember(self, counts: Mapping[Names, Values]) -> None:
+        for names, table in counts.items():
+            if not _repeats(names):
+                self._memory.add_table(self.variables, names, table)
+
+    def _find(self, names: Names) -> Values | None:
+        """Return a table that is known, or is a margin of one."""
+        if _repeats(names):
+            return None
+        key, tables = frozenset(names), self._memory.tables
+        for name in names:
+            known = tables.get(key - {name}, {}).get(name)
+            if known is not None and self._has_same(known.variables, names):
+                return known.arrange(names)
+        for name, known in list(tables.get(key, {}).items()):
+            wider = (*names, name)
+            # a row that lacks this cell is not in the table, but is in that of the others
+            if name not in self.incomplete.union(key) and self._has_same(known.variables, wider):
+                return np.asarray(known.arrange(wider).sum(axis=-1))
+        return None
+
+    def _find_all(self, families: Iterable[Names]) -> Counts | None:
+        """Return the tables of all families if none is unknown, looking no further than the first that is."""
+        tables = Counts()
+        for names in families:
+            table = self._find(names)
+            if table is None:
+                return None
+            tables[names] = table
+        return tables
+
+    def _has_same(self, variables: Mapping[str, Variable], names: Iterable[str]) -> bool:
+        """Tell whether columns were read as they are here."""
+        own = ((variables[name], self.variables.get(name)) for name in names)
+        return all(one is other or one == other for one, other in own)
+
+    def _remember_moments(self, numbers: Names, given: Names, moments: Moments) -> None:
+        if self._memory.has_room(moments.products.size + _CELLS_OF_A_NAME):
+            incomplete = self.incomplete.intersection((*numbers, *given))
+            self._memory.moments[numbers, given] = self.variables, incomplete, moments
+
+    def _find_moments(self, numbers: Names, given: Names) -> Moments | None:
+        for (held, by), (variables, incomplete, moments) in list(self._memory.moments.items()):
+            # of the other columns, which these rows may lack, only missing cells matter
+            if by != given or not set(numbers) <= set(held) or incomplete.intersection(held).difference(numbers):
+                continue
+            if self._has_same(variables, (*numbers, *given)):
+                places = [held.index(name) for name in numbers]
+                chosen = np.ix_(range(len(moments.weights)), places, places)
+                return Moments(moments.total, moments.weights, moments.means[:, places], moments.products[chosen])
+        return None
+
+
+def _repeats(names: Names) -> bool:
+    """Tell whether a column is named twice, whose counts are not remembered."""
+    return len(set(names)) < len(names)

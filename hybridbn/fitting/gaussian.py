@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, learns_as, refuse_empty, split_by_kind
-from hybridbn.fitting.counters import RowCounter
-from hybridbn.fitting.counting import Moments, Names, refuse_too_wide
+from hybridbn.fitting.base import Fitter, Statistics, learns_as, refuse_empty, refuse_too_wide, split_by_kind
+from hybridbn.fitting.counting import Moments, Names, RowCounter
 from hybridbn.fitting.ridge import regress_directions
 from hybridbn.potentials import LinearGaussian
 from hybridbn.potentials.base import check_parents, freeze

@@ -13,7 +13,7 @@ from hybridbn.fitting.gaussian import GaussianFitter
 from hybridbn.options import check_count
 from hybridbn.potentials import LinearGaussianMixture
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Values, Variable
+from hybridbn.variables import Values, Variable, encode_configurations
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
@@ -90,9 +90,7 @@ class LinearGaussianMixtureFitter(Fitter):
         for number, predictor in enumerate(continuous):
             predictors[:, number] = columns[predictor.name]
         weights = np.ones(len(response)) if statistics.weights is None else statistics.weights
-        groups = np.zeros(len(response), dtype=np.intp)
-        for parent in discrete:
-            groups = groups * len(parent) + columns[parent.name]
+        groups = encode_configurations([columns[parent.name] for parent in discrete], shape, len(response))
         order = np.argsort(groups, kind="stable")
         ends = np.searchsorted(groups[order], np.arange(size + 1))
         own = [

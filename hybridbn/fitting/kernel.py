@@ -13,12 +13,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
-from hybridbn.fitting.counting import effective_size, refuse_too_wide
+from hybridbn.fitting.base import (
+    Fitter,
+    Statistics,
+    effective_size,
+    has_numbers,
+    observed,
+    refuse_empty,
+    refuse_too_wide,
+    split_by_kind,
+)
 from hybridbn.fitting.kernel_bandwidths import search_constants
 from hybridbn.potentials import Kernel
 from hybridbn.potentials.base import freeze
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
@@ -192,13 +200,10 @@ class KernelFitter(Fitter):
             statistics.codes[:, -1] if isinstance(child, Discrete) else np.zeros(len(statistics.points), dtype=np.intp)
         )
         outer = sizes[: len(sizes) - isinstance(child, Discrete)]
-        groups = np.zeros(len(own), dtype=np.intp)
-        for column, size in zip(statistics.codes.T, outer, strict=False):
-            groups = groups * size + column
         kernels = GroupedPoints(
             values=_scale_points(numbers, statistics.points, statistics.ranges),
             weights=statistics.weights,
-            groups=groups,
+            groups=encode_configurations(statistics.codes.T[: len(outer)], outer, len(own)),
             states=own,
             shape=(math.prod(outer), of_child),
             search=self._search,

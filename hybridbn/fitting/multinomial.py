@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty
-from hybridbn.fitting.counters import RowCounter
-from hybridbn.fitting.counting import Names, refuse_too_wide
+from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty, refuse_too_wide
+from hybridbn.fitting.counting import Names, RowCounter
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import check_parents, freeze
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable

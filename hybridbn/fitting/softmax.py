@@ -10,12 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.base import Fitter, Statistics, has_numbers, observed, refuse_empty, split_by_kind
-from hybridbn.fitting.counting import encode_configurations, refuse_too_wide
+from hybridbn.fitting.base import (
+    Fitter,
+    Statistics,
+    has_numbers,
+    observed,
+    refuse_empty,
+    refuse_too_wide,
+    split_by_kind,
+)
 from hybridbn.fitting.ridge import ROUNDING, regress_classes
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import freeze
-from hybridbn.variables import Codes, Discrete, Values, Variable
+from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows

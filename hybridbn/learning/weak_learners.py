@@ -24,8 +24,7 @@ import numpy as np
 
 from hybridbn.fitting import MultinomialFitter, MultinomialStatistics
 from hybridbn.fitting.base import refuse_empty
-from hybridbn.fitting.counters import NumpyCounter, RowCounter
-from hybridbn.fitting.counting import Groups
+from hybridbn.fitting.counting import Groups, NumpyCounter, RowCounter
 from hybridbn.learning.ensemble import ClassScorer, LazyNetwork
 from hybridbn.learning.sample_weights import FLOOR, Exponent, Factors, Margins, SampleWeights, Step, initial_weights
 from hybridbn.network import Network

@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.fitting import column_groups, counting
-from hybridbn.fitting.counters import NumpyCounter
-from hybridbn.fitting.counting import Groups
+from hybridbn.fitting import contingency_tables
+from hybridbn.fitting.counting import Groups, NumpyCounter
 from hybridbn.inference.engines import elimination
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.jobs import get_jobs, share_passes
@@ -31,8 +30,7 @@ ROWS = 40_000
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch):
     """Tables of some blocks."""
-    for module in (column_groups, counting):
-        monkeypatch.setattr(module, "ROWS", 2**15)
+    monkeypatch.setattr(contingency_tables, "ROWS", 2**15)
 
 
 def make_data(holes, weighted):
@@ -135,12 +133,12 @@ def test_counts_are_those_of_numpy(weighted):
         codes = rng.integers(0, size, rows).astype(kind)
         weights = rng.random(rows) if weighted else None
         expected = np.bincount(codes, weights, size)
-        assert np.allclose(column_groups.count_codes(codes, weights, size), expected, rtol=1e-13, atol=0)
+        assert np.allclose(contingency_tables.count_codes(codes, weights, size), expected, rtol=1e-13, atol=0)
 
 
 def test_two_threads_count_at_the_same_time(monkeypatch):
     table = make_data(False, False)[0]
-    both, combine = threading.Barrier(2), column_groups.combine_codes
+    both, combine = threading.Barrier(2), contingency_tables.combine_codes
 
     def wait_for_the_other(*arguments):
         if threading.current_thread() is not threading.main_thread() and not both.broken and not met:
@@ -149,7 +147,7 @@ def test_two_threads_count_at_the_same_time(monkeypatch):
         return combine(*arguments)
 
     met: list[int] = []
-    monkeypatch.setattr(column_groups, "combine_codes", wait_for_the_other)
+    monkeypatch.setattr(contingency_tables, "combine_codes", wait_for_the_other)
     naive_bayes(table, "c0", n_jobs=2)
     assert len(set(met)) == 2
 

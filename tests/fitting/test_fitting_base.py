@@ -15,14 +15,13 @@ from hybridbn.fitting import (
     GaussianFitter,
     MultinomialFitter,
     SoftmaxFitter,
-    column_groups,
-    counting,
+    contingency_tables,
     equal_width,
     fitter_of,
     observed,
     roles,
 )
-from hybridbn.fitting.counting import joint_counts, pair_counts, single_counts
+from hybridbn.fitting.contingency_tables import joint_counts, pair_counts, single_counts
 
 C = hb.Discrete("c", states=("a", "b", "z"))
 D = hb.Discrete("d", states=(0, 1))
@@ -177,9 +176,9 @@ def coded_columns(draw):
 @given(coded_columns(), st.sampled_from([4, 30, 2**18]))
 def test_grouped_counts_equal_plain_ones(drawn, cells):
     columns, sizes, target, weights = drawn
-    kept = counting._PAIR_CELLS, counting._SINGLE_CELLS, counting.ROWS
-    counting._PAIR_CELLS = counting._SINGLE_CELLS = cells
-    counting.ROWS = column_groups.ROWS = 7
+    kept = contingency_tables._PAIR_CELLS, contingency_tables._SINGLE_CELLS, contingency_tables.ROWS
+    contingency_tables._PAIR_CELLS = contingency_tables._SINGLE_CELLS = cells
+    contingency_tables.ROWS = 7
     try:
         pairs, singles = (
             pair_counts(columns, sizes, target, 3, weights),
@@ -188,8 +187,7 @@ def test_grouped_counts_equal_plain_ones(drawn, cells):
         without = pair_counts(columns, sizes, weights=weights)
         joint = joint_counts(columns, sizes, weights)
     finally:
-        counting._PAIR_CELLS, counting._SINGLE_CELLS, counting.ROWS = kept
-        column_groups.ROWS = counting.ROWS
+        contingency_tables._PAIR_CELLS, contingency_tables._SINGLE_CELLS, contingency_tables.ROWS = kept
     same = np.testing.assert_array_equal if weights is None else np.testing.assert_allclose
     assert list(pairs) == list(itertools.combinations(range(len(columns)), 2)) == list(without)
     for i, j in pairs:

@@ -8,7 +8,7 @@ import pytest
 from scipy.special import logsumexp
 
 from hybridbn.fitting import kernel_bandwidths
-from hybridbn.fitting.counting import effective_size
+from hybridbn.fitting.base import effective_size
 from hybridbn.fitting.kernel_bandwidths import (
     PAPER,
     has_many_repeats,

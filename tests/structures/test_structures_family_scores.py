@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.fitting.counters import CrossedColumns
+from hybridbn.fitting.contingency_tables import CrossedColumns, PaddedColumn
 from hybridbn.structures import hill_climb
 from hybridbn.structures import scores as family_scores
 from hybridbn.structures.scores import FamilyScores
@@ -114,15 +114,15 @@ def test_counts_with_a_configuration_are_those_of_each_column(holes):
     rows = np.flatnonzero(rng.random(500) < 0.7)
     for kept in (None, rows):
         for given in (None, weights):
-            crossed = CrossedColumns(codes, sizes, given)
+            crossed = CrossedColumns([PaddedColumn.check(*column) for column in zip(codes, sizes, strict=True)], given)
             part = slice(None) if kept is None else kept
             found = crossed.tables(configuration[part], 6, kept)
-            for start, size, column in zip(crossed.starts, sizes, codes, strict=True):
+            for table, size, column in zip(found, sizes, codes, strict=True):
                 mass = (np.ones(500) if given is None else given)[part]
                 expected = np.zeros((6, size))
                 seen = column[part] >= 0
                 np.add.at(expected, (configuration[part][seen], column[part][seen]), mass[seen])
-                np.testing.assert_allclose(found[:, start : start + size], expected, atol=1e-12)
+                np.testing.assert_allclose(table, expected, atol=1e-12)
 
 
 def test_a_gain_counts_as_much_as_the_rows_that_tell_of_it():

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, observed, refuse_empty
-from hybridbn.fitting.counting import encode_configurations
 from hybridbn.fitting.mte.pieces import (
     ExponentialPieces,
     Scale,
@@ -61,7 +60,7 @@ from hybridbn.fitting.trees.likelihood_splits import (
 from hybridbn.potentials import MTE
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, find_observed
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations, find_observed
 
 __all__ = [
     "CellGain",

@@ -25,7 +25,7 @@ import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.fitting import GaussianFitter, GaussianStatistics
-from hybridbn.fitting.counters import NumpyCounter
+from hybridbn.fitting.counting import NumpyCounter
 from hybridbn.fitting.ridge import LEAST_RESIDUAL, MarginalLikelihood, Spectrum
 from hybridbn.potentials import LinearGaussian
 from hybridbn.tables import Table
