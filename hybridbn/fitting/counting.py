@@ -313,12 +313,11 @@ class NumpyCounter(Counter):
         return counter
 
     def read(self, table: Table, variables: Iterable[Variable]) -> None:
-        """Read the columns of a table that were not read before."""
+        """Read columns of a table."""
         for variable in variables:
-            if variable.name not in self.columns:
-                self.columns[variable.name] = table.coded(variable, compact=True)
-                if isinstance(variable, Discrete):
-                    self.sizes[variable.name] = len(variable)
+            self.columns[variable.name] = table.coded(variable, compact=True)
+            if isinstance(variable, Discrete):
+                self.sizes[variable.name] = len(variable)
 
     def persist(self) -> NumpyCounter:
         """Return a counter that keeps joint codes of columns."""
@@ -349,20 +348,19 @@ class NumpyCounter(Counter):
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count groups of columns with each other, whose margins are the tables, some at a time."""
         grouped = self._group(names, given)
-        tables = Counts()
-        for blocks in plan_pairs(grouped.sizes, grouped.target_size, grouped.rows, _BATCH_CELLS):
-            tables.update(self.count_pairs(names, given, blocks))
-        return tables
+        plan = plan_pairs(grouped.sizes, grouped.target_size, grouped.rows, _BATCH_CELLS)
+        return self._name_pairs(names, given, (pair for blocks in plan for pair in grouped.count_pairs(blocks)))
 
     def count_pairs(self, names: Sequence[str], given: Names, blocks: Sequence[PairBlock]) -> Counts:
         """Count the pairs of columns that some blocks of groups tell of."""
+        return self._name_pairs(names, given, self._group(names, given).count_pairs(blocks))
+
+    def _name_pairs(
+        self, names: Sequence[str], given: Names, pairs: Iterable[tuple[tuple[int, int], Values]]
+    ) -> Counts:
         shape = self.shape(given)
-        return Counts(
-            {
-                (*given, names[i], names[j]): table.reshape(*shape, *table.shape[1:])
-                for (i, j), table in self._group(names, given).count_pairs(blocks)
-            }
-        )
+        tables = (((*given, names[i], names[j]), table.reshape(*shape, *table.shape[1:])) for (i, j), table in pairs)
+        return Counts(tables)
 
     def occurring(self, names: Names) -> tuple[Codes, Values]:
         """Sort the rows by their configuration where the table would be far larger than they are many."""
@@ -532,7 +530,7 @@ class CountTask:
             counter = make()
         else:
             counter = table.keep(self.owner, lambda: make().persist())
-            counter.read(table, table.variables)
+            counter.read(table, [table.variable(name) for name in table.names if name not in counter.columns])
         return Tallies(tuple(request(counter) for request in self.requests))
 
 
