@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.counting import Groups, NumpyCounter, Occurring, Tallies
 from hybridbn.fitting.cross_validation import deal_numbered_rows
-from hybridbn.fitting.trees.growth import Levels, LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
+from hybridbn.fitting.trees.growth import LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
@@ -306,7 +306,7 @@ def grow_by_tests(
     binary : whether intervals of numbers are cut in two; else each interval, like each state, is a branch
     """
     tests = CandidateTests(view, binary, branch, max(branch, LEAST_SHARE * least))
-    return grow([Route()], _ColumnSplits(view, tests, criterion, depth, least), Levels())[0]
+    return grow([Route()], _ColumnSplits(view, tests, criterion, depth, least))[0]
 
 
 @dataclass(frozen=True, eq=False)

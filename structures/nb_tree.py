@@ -507,7 +507,7 @@ def _estimate_mass(leaf: TreeNode[Values]) -> float:
     probability, node = 1.0, leaf
     while node.parent is not None and node.parent.split is not None:
         split = node.parent.split
-        mass, share = split.masses[node.branch], split.shares()[node.branch]
+        mass, share = split.masses[node.route.branch], split.shares()[node.route.branch]
         known = float(np.cumsum(split.masses)[-1])
         probability *= float((mass + 2 * (0.5 * share + 0.5 / len(split.masses))) / (known + 2))
         node = node.parent

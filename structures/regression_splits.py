@@ -15,7 +15,7 @@ import numpy as np
 from scipy import sparse
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
-from hybridbn.fitting.trees.growth import Levels, LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
+from hybridbn.fitting.trees.growth import LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.variables import Codes, Values, Variable
 
 if TYPE_CHECKING:
@@ -246,7 +246,7 @@ def grow_regressions(
     [[0.0, -1.0], [0.0, 1.0]]
     """
     roots = [Route(branch=number) for number in range(trees)]
-    nodes = grow(roots, PenalizedSquares(view, growth, rng), Levels())
+    nodes = grow(roots, PenalizedSquares(view, growth, rng))
     for node in nodes:
         # trees are kept, and their sums are not needed any more
         node.statistics.moments = np.empty(0)

@@ -10,7 +10,7 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.fitting.ridge import GeneralizedCrossValidation, MarginalLikelihood, Spectrum, regress_towards
-from hybridbn.fitting.trees.growth import BestFirst, Levels, LocatedRows, Route, Sample, Split, grow, leaves
+from hybridbn.fitting.trees.growth import BestFirst, LocatedRows, Route, Sample, Split, grow, leaves
 from hybridbn.fitting.trees.likelihood_splits import grow_cells, make_class_models
 from hybridbn.structures.column_splits import ColumnReader, ColumnView, GainRatio, Utility, grow_by_tests, mass_of
 
@@ -66,7 +66,7 @@ def test_every_order_grows_the_same_tree_whose_leaves_share_out_the_rows(holes):
     columns, target, weights = data(holes=holes)
     criterion = LeastSquares(columns, target, weights)
     locate = criterion.located.locate
-    orders = (Levels(), BestFirst(10**6, lambda split: True))
+    orders = (list, BestFirst(10**6, lambda split: True))
     trees = [grow([Route()], criterion, order) for order in orders]
     assert described(trees[0][0], criterion.located) == described(trees[1][0], criterion.located)
     assert len(leaves(trees[0][0])) > 5

@@ -2,8 +2,8 @@
 
 Rows are known by coded columns: states, or intervals of numbers. What differs between trees is the `Criterion`: which
 statistics a node has (sums over its rows, so that those of several batches of rows add up), and which split gains most
-by them, if one is worth its price. Which node is split next is up to an `GrowthOrder`: whole levels, whose nodes are
-counted in one pass, one after the other, or the best first. A node knows the way to it, a `Route`, by which the rows of
+by them, if one is worth its price. Whole levels are split, whose nodes are counted in one pass,
+one after the other, or the best node first (`BestFirst`). A node knows the way to it, a `Route`, by which the rows of
 each batch are divided; those of rows in memory once.
 """
 
@@ -12,10 +12,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 __all__ = [
     "BestFirst",
     "Criterion",
-    "GrowthOrder",
-    "Levels",
     "LocatedRows",
     "Route",
     "Sample",
@@ -211,20 +209,19 @@ class TreeRows(Generic[B]):
             One that can be pickled, where the rows are read by other processes.
         routes : sequence of Route
         """
-        return self.rows.learn(_AtNodes(self.read, function, tuple(routes)), self.variables)
+        task = partial(_apply_at_nodes, read=self.read, function=function, routes=tuple(routes))
+        return self.rows.learn(task, self.variables)
 
 
-@dataclass(frozen=True)
-class _AtNodes(Generic[B, Result]):
-    """Applies a function to a batch and to its rows at some nodes; see `TreeRows`."""
-
-    read: Callable[[Table, int], B]
-    function: Callable[[B, Sequence[Sample]], Result]
-    routes: tuple[Route, ...]
-
-    def __call__(self, table: Table, first: int) -> Result:
-        """Return the function of the rows of a batch, the first of which has this place among all."""
-        return self.function(*locate_rows(self.read, table, first, self.routes))
+def _apply_at_nodes(
+    table: Table,
+    first: int,
+    read: Callable[[Table, int], B],
+    function: Callable[[B, Sequence[Sample]], Result],
+    routes: Sequence[Route],
+) -> Result:
+    """Apply a function to a batch and to its rows at some nodes; see `TreeRows`."""
+    return function(*locate_rows(read, table, first, routes))
 
 
 def locate_rows(
@@ -246,8 +243,6 @@ class TreeNode(Generic[S]):
     statistics
         What its criterion knows about them.
     parent : Node, None of the root
-    branch : int
-        Which child of the parent it is.
     level : int
         The number of tests on the way to it.
     boxes : for each column tested on the way, the codes that come here
@@ -258,7 +253,6 @@ class TreeNode(Generic[S]):
     route: Route
     statistics: S
     parent: TreeNode[S] | None = None
-    branch: int = 0
     level: int = 0
     boxes: dict[int, Codes] = field(default_factory=dict)
     split: Split[S] | None = None
@@ -275,34 +269,8 @@ class Criterion(Protocol[S]):
         """Return the best split of each node, None where a stopping rule holds or no split is worth its price."""
 
 
-class GrowthOrder(ABC, Generic[S]):
-    """Which nodes are split next."""
-
-    def __init__(self) -> None:
-        self.waiting: list[TreeNode[S]] = []
-
-    def add(self, nodes: Sequence[TreeNode[S]], criterion: Criterion[S]) -> None:
-        """Take in new leaves."""
-        self.waiting += nodes
-
-    @abstractmethod
-    def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
-        """Return some nodes with their splits; none when the tree is finished."""
-
-
-class Levels(GrowthOrder[S]):
-    """All nodes of a level at once."""
-
-    def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
-        """Return the nodes of the next level that are worth splitting."""
-        nodes = self.waiting.copy()
-        self.waiting.clear()
-        splits = criterion.best(nodes)
-        return [(node, split) for node, split in zip(nodes, splits, strict=True) if split is not None]
-
-
-class BestFirst(GrowthOrder[S]):
-    """The node first whose split gains most, until there are too many leaves.
+class BestFirst(Generic[S]):
+    """Chooses the node whose split gains most, until there are too many leaves.
 
     Parameters
     ----------
@@ -316,42 +284,51 @@ class BestFirst(GrowthOrder[S]):
     permits: Callable[[Split[S]], bool]
 
     def __init__(self, most: int, permits: Callable[[Split[S]], bool]) -> None:
-        super().__init__()
         self.most, self.permits = most, permits
         self.leaves: int = 1
         self.queue: list[tuple[float, int, TreeNode[S], Split[S]]] = []
         self.number: Iterator[int] = itertools.count()
 
-    def add(self, nodes: Sequence[TreeNode[S]], criterion: Criterion[S]) -> None:
-        """Take in new leaves."""
-        self.leaves += len(nodes) - 1
-        for node, split in zip(nodes, criterion.best(nodes), strict=True):
-            if split is not None:
-                heapq.heappush(self.queue, (-split.gain, next(self.number), node, split))
-
-    def take(self, criterion: Criterion[S]) -> list[tuple[TreeNode[S], Split[S]]]:
-        """Return the node with the best split that is permitted."""
+    def __call__(self, candidates: Sequence[tuple[TreeNode[S], Split[S]]]) -> list[tuple[TreeNode[S], Split[S]]]:
+        """Return the best node of these and of those before them, with its split; none when the tree is finished."""
+        for node, split in candidates:
+            heapq.heappush(self.queue, (-split.gain, next(self.number), node, split))
         while self.queue and self.leaves < self.most:
             _, _, node, split = heapq.heappop(self.queue)
             if self.permits(split):
+                self.leaves += len(split.masses) - 1
                 return [(node, split)]
         return []
 
 
-def grow(roots: Sequence[Route], criterion: Criterion[S], order: GrowthOrder[S]) -> list[TreeNode[S]]:
+def grow(
+    roots: Sequence[Route],
+    criterion: Criterion[S],
+    choose: Callable[[Sequence[tuple[TreeNode[S], Split[S]]]], Sequence[tuple[TreeNode[S], Split[S]]]] = list,
+) -> list[TreeNode[S]]:
     """Grow trees from some roots, all at the same time; return their nodes, the roots first, every one after its
     parent.
+
+    Parameters
+    ----------
+    roots : sequence of Route
+    criterion : Criterion
+    choose : callable
+        Which nodes are split next, from new leaves that are worth splitting, with their splits; by default all of them,
+        a level at once.
     """
     nodes = [TreeNode(route, statistics) for route, statistics in zip(roots, criterion.measure(roots), strict=True)]
-    order.add(nodes, criterion)
-    while batch := order.take(criterion):
+    new = nodes.copy()
+    while True:
+        splits = zip(new, criterion.best(new), strict=True)
+        batch = choose([(node, split) for node, split in splits if split is not None])
+        if not batch:
+            return nodes
         routes = [route for node, split in batch for route in node.route.divide(split)]
         known = [statistics for _, split in batch for statistics in split.statistics]
         measured = iter(zip(routes, known or criterion.measure(routes), strict=True))
-        children = [child for node, split in batch for child in _attach(node, split, measured)]
-        nodes += children
-        order.add(children, criterion)
-    return nodes
+        new = [child for node, split in batch for child in _attach(node, split, measured)]
+        nodes += new
 
 
 def _attach(node: TreeNode[S], split: Split[S], measured: Iterator[tuple[Route, S]]) -> list[TreeNode[S]]:
@@ -362,7 +339,7 @@ def _attach(node: TreeNode[S], split: Split[S], measured: Iterator[tuple[Route, 
     branches = split.branches[allowed]
     for number, (route, statistics) in enumerate(itertools.islice(measured, len(split.masses))):
         boxes = {**node.boxes, column: allowed[branches == number]}
-        node.children.append(TreeNode(route, statistics, node, number, node.level + 1, boxes))
+        node.children.append(TreeNode(route, statistics, node, node.level + 1, boxes))
     return node.children
 
 
