@@ -14,7 +14,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.fitting.fitter_choice import Potentials
-from hybridbn.fitting.trees.growth import TreeNode, describe_interval, find_interval, leaves, make_boxes, make_distinct
+from hybridbn.fitting.trees.growth import TreeNode, leaves, make_boxes, make_distinct
 from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
@@ -37,6 +37,7 @@ from hybridbn.structures.regression import (
 )
 from hybridbn.structures.regression_splits import (
     LEAST_VARIANCE,
+    ColumnTest,
     Growth,
     NodeRegression,
     RegressionRows,
@@ -44,7 +45,7 @@ from hybridbn.structures.regression_splits import (
     grow_regressions,
     predict_by_depth,
 )
-from hybridbn.variables import Continuous, Discrete, Values, Variable
+from hybridbn.variables import Continuous, Discrete, Values
 
 __all__ = ["model_tree"]
 
@@ -180,43 +181,6 @@ _HeldOut: TypeAlias = tuple[Values, Values, NDArray[np.intp]]
 """Means and variances that models predict for rows they have not seen, and the rows."""
 
 
-class _ColumnTest(NamedTuple):
-    """What can be tested of a column: intervals of numbers, or states in the order of the target's means.
-
-    The codes `left_out` are those that rows would have if the order had been found without them.
-    """
-
-    column: str
-    variable: Variable
-    cuts: tuple[float, ...]
-    order: NDArray[np.intp]
-    codes: NDArray[np.intp]
-    left_out: NDArray[np.intp]
-    holes: bool
-
-    @property
-    def size(self) -> int:
-        return max(len(self.cuts) + 1, len(self.order))
-
-    def find_codes(self, filled: Values) -> NDArray[np.intp]:
-        """Return the codes of numbers (rows, 1) or shares of states (rows, states)."""
-        if isinstance(self.variable, Discrete):
-            return np.asarray(np.argsort(self.order)[np.argmax(filled, axis=1)])
-        return np.searchsorted(np.array(self.cuts), filled[:, 0], side="right")
-
-    def decode(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Return the intervals or states that codes stand for."""
-        return np.sort(self.order[codes]) if isinstance(self.variable, Discrete) else codes
-
-    def describe(self, codes: NDArray[np.intp]) -> str:
-        """Say what codes stand for."""
-        if isinstance(self.variable, Discrete):
-            return f"{self.column}: {', '.join(str(self.variable.states[i]) for i in self.decode(codes))}"
-        low, high = find_interval(self.cuts, codes)
-        is_between = math.isfinite(low) and math.isfinite(high)
-        return f"{self.column}{':' if is_between else ''} {describe_interval(low, high, 6)}"
-
-
 class _TunedForest(NamedTuple):
     """Trees, how deep they are best, what they predict for rows they have not seen (means, variances and rows), how
     far off that is, how much each row was trusted, and what tells that of other rows.
@@ -237,7 +201,7 @@ class _Group(NamedTuple):
 
     trees: Sequence[TreeNode[NodeRegression]]
     depth: int
-    tests: Sequence[_ColumnTest]
+    tests: Sequence[ColumnTest]
 
 
 class _Forest:
@@ -258,7 +222,7 @@ class _Forest:
 
     def build(self, name: str) -> Built:
         """Return the network, with what trees that have not seen it predict for each row."""
-        if not self.depth or not self.tests or not self.regressors.names:
+        if not self.depth or not self.tests or not self.regressors.encoding.names:
             return build_regression_network(self.regressors)
         rows = self._read_rows()
         choices = self._list_choices(rows)
@@ -372,7 +336,7 @@ class _Forest:
         """Return the rows with all tests."""
         codes = np.stack([test.codes for test in self.tests], axis=1)
         sizes = tuple(test.size for test in self.tests)
-        return RegressionRows(self.regressors.numbers, self.target, codes, sizes, self.regressors.ridge)
+        return RegressionRows(self.regressors.numbers, self.target, codes, sizes, self.regressors.encoding.ridge)
 
     def _list_choices(self, rows: RegressionRows) -> list[list[int]]:
         """Return the tests of the columns that lower the squared error most: few of them, and more if there are any."""
@@ -478,7 +442,7 @@ class _Forest:
     def _join_leaves(self, groups: Sequence[_Group], noise: ResidualMixture, name: str) -> Network:
         """Put the leaves of all trees into one node."""
         trees = [(tree, group) for group in groups for tree in group.trees]
-        joined, parts, tests = [], [], dict[str, _ColumnTest]()
+        joined, parts, tests = [], [], dict[str, ColumnTest]()
         for number, (tree, group) in enumerate(trees):
             for node in leaves(tree, group.depth):
                 joined.append((number, node))
@@ -495,7 +459,7 @@ class _Forest:
                     places[row, test.decode(part[test.column])] = True
         columns = [(test.variable, test.cuts, places) for test, places in zip(used, inside, strict=True)]
         leaf = make_boxes(Discrete(name, make_distinct(labels)), columns)
-        coefficients = np.zeros((len(joined), 1 + len(self.regressors.names)))
+        coefficients = np.zeros((len(joined), 1 + len(self.regressors.encoding.names)))
         for own, (_, node) in zip(coefficients, joined, strict=True):
             own[: len(node.statistics.coefficients)] = node.statistics.coefficients
         variances = np.array([node.statistics.variance for _, node in joined])
@@ -529,13 +493,13 @@ def _measure_tails(regressors: Regressors) -> Values:
     return np.asarray(np.maximum(moments / NORMAL_KURTOSIS, 1.0))
 
 
-def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
+def _choose_cuts(regressors: Regressors, name: str) -> ColumnTest:
     data, filled = regressors.data, regressors.filled[name]
     variable, none, holes = data.variable(name), np.empty(0, dtype=np.intp), bool(data.rows.missing[name])
     if not isinstance(variable, Discrete):
         weights = data.table.weights if data.rows.weighted else None
         cuts = equal_frequency(filled[:, 0], None, weights, bins=INTERVALS)
-        test = _ColumnTest(name, variable, cuts, none, none, none, holes)
+        test = ColumnTest(name, variable, cuts, none, none, none, holes)
         codes = test.find_codes(filled)
         return test._replace(codes=codes, left_out=codes)
     mass, mean = regressors.weights @ filled, regressors.weights @ regressors.target / regressors.weights.sum()
@@ -543,7 +507,7 @@ def _choose_cuts(regressors: Regressors, name: str) -> _ColumnTest:
     sums = own @ filled
     means = (sums + PRIOR_ROWS * mean) / (mass + PRIOR_ROWS)
     order = np.argsort(means, kind="stable")
-    test = _ColumnTest(name, variable, (), order, none, none, holes)
+    test = ColumnTest(name, variable, (), order, none, none, holes)
     states, codes = np.argmax(filled, axis=1), test.find_codes(filled)
     # where a state stands among the others, without the row
     rest = np.maximum(mass[states] - regressors.weights, 0.0) + PRIOR_ROWS

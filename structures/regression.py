@@ -7,9 +7,9 @@ coefficients.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,7 @@ from hybridbn.structures.heldout import (
 )
 from hybridbn.structures.regression_splits import (
     LEAST_VARIANCE,
+    ColumnTest,
     Growth,
     NodeRegression,
     RegressionBatch,
@@ -44,14 +45,14 @@ from hybridbn.structures.regression_splits import (
 )
 from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_target
 from hybridbn.tables import Table
-from hybridbn.variables import Codes, Continuous, Discrete, Values, find_observed
+from hybridbn.variables import Continuous, Discrete, Values, find_observed
 
 __all__ = [
+    "Encoding",
     "Regressors",
     "RowTrust",
     "build_linear_network",
     "build_regression_network",
-    "fill_column",
     "judge_left_out",
     "learn_regressors",
     "predict_left_out",
@@ -141,7 +142,7 @@ def predict_left_out(
     """Return what models that were not learned from a row predict for the target in it, in the target's own unit."""
     variable = regressors.data.variable(regressors.data.target or "")
     assert isinstance(variable, Continuous)
-    unit, wide = regressors.unit, (SHARE, *_describe_target(regressors))
+    unit, wide = regressors.encoding.unit, (SHARE, *_describe_target(regressors))
     return HeldOutNumbers(variable, noise, unit * means, unit**2 * variances, rows, regressors.used, wide)
 
 
@@ -157,6 +158,58 @@ LEAST_SPREAD = 1e-4
 
 
 @dataclass(frozen=True)
+class Encoding:
+    """How attributes become regressors: standardized numbers, one for each column with an influence.
+
+    Attributes
+    ----------
+    potentials : tuple of Potential
+        The attributes' own densities, in the table's order.
+    names : tuple of str
+        The columns with an influence.
+    unit : float
+        The unit of the target, about its standard deviation.
+    effects : mapping from discrete columns to ndarray (states,)
+        The amount that each state adds to the target, in its unit.
+    ridge : ndarray (regressors,)
+        The penalties of the squares of slopes.
+    centers, scales : ndarray (regressors,)
+    """
+
+    potentials: tuple[Potential, ...]
+    names: tuple[str, ...]
+    unit: float
+    effects: Mapping[str, Values]
+    ridge: Values
+    centers: Values | float = 0.0
+    scales: Values | float = 1.0
+
+    def encode(
+        self, filled: Mapping[str, Values], spreads: Mapping[str, Values], rows: int
+    ) -> tuple[Values, Values | None]:
+        """Return the regressors (rows, regressors), and the variances of those that were filled, None if none was.
+
+        Parameters
+        ----------
+        filled, spreads : as returned by `fill_columns`
+        rows : int
+            Their number.
+        """
+        numbers, variances = np.empty((rows, len(self.names))), np.zeros((rows, len(self.names)))
+        for place, name in enumerate(self.names):
+            if name not in self.effects:
+                numbers[:, place] = filled[name][:, 0]
+                variances[:, place] = spreads.get(name, 0.0)
+                continue
+            numbers[:, place] = filled[name] @ self.effects[name]
+            if name in spreads:
+                variances[:, place] = filled[name] @ self.effects[name] ** 2 - numbers[:, place] ** 2
+        numbers -= self.centers
+        numbers /= self.scales
+        return numbers, variances / self.scales**2 if spreads.keys() & self.names else None
+
+
+@dataclass(frozen=True)
 class Regressors:
     """Training data of a regression: filled cells and standardized regressors.
 
@@ -164,19 +217,11 @@ class Regressors:
     ----------
     data : TrainingData
         The rows of positive weight with an observed target; of a sample, where there is a `source`.
-    potentials : tuple of Potential
-        The attributes' own densities, in the table's order.
-    names : tuple of str
-        The columns with an influence, one regressor each.
-    unit : float
-        The unit of the target, about its standard deviation.
-    effects : mapping from discrete columns to ndarray (states,)
-        The amount that each state adds to the target, in its unit.
+    encoding : Encoding
     numbers : ndarray (rows, regressors)
         Standardized values; missing cells are filled with their expectation given the other attributes.
-    centers, scales : ndarray (regressors,)
-    slopes, ridge : ndarray (regressors,)
-        The slopes of the regression on all rows, and the penalties of their squares.
+    slopes : ndarray (regressors,)
+        Of the regression on all rows.
     whole : Ridge
         This regression, with a column for each state.
     filled : mapping from columns to numbers (rows, 1) or shares of states (rows, states)
@@ -194,15 +239,9 @@ class Regressors:
     """
 
     data: TrainingData
-    potentials: tuple[Potential, ...]
-    names: tuple[str, ...]
-    unit: float
-    effects: Mapping[str, Values]
+    encoding: Encoding
     numbers: Values
-    centers: Values
-    scales: Values
     slopes: Values
-    ridge: Values
     whole: Ridge
     filled: Mapping[str, Values]
     spread: Values | None
@@ -215,7 +254,7 @@ class Regressors:
     def target(self) -> Values:
         """The target of each row, in its unit."""
         assert self.data.target is not None
-        return np.asarray(self.data.codes(self.data.target) / self.unit, dtype=np.float64)
+        return np.asarray(self.data.codes(self.data.target) / self.encoding.unit, dtype=np.float64)
 
     @property
     def weights(self) -> Values:
@@ -266,11 +305,12 @@ def read_for_regression(
 
 def learn_regressors(data: TrainingData, used: NDArray[np.bool_], source: TrainingData | None = None) -> Regressors:
     """Learn the densities of the attributes and the effects of states from what `read_for_regression` returns."""
-    potentials, filled, spreads = _learn_attributes(data, source)
+    potentials = _learn_attributes(data, source)
+    filled, spreads = fill_columns(potentials, data, data.attributes)
     assert data.target is not None
     target = data.codes(data.target)
     # a power of two, so that dividing by it rounds nothing
-    unit = 2.0 ** np.round(np.log2(np.std(target / np.abs(target).max())) + np.log2(np.abs(target).max()))
+    unit = float(2.0 ** np.round(np.log2(np.std(target / np.abs(target).max())) + np.log2(np.abs(target).max())))
     weights = data.table.weights / data.table.weights.sum()
     groups: list[int] = []
     names: list[str] = []
@@ -283,8 +323,11 @@ def learn_regressors(data: TrainingData, used: NDArray[np.bool_], source: Traini
     columns = _join_columns(data, {name: filled[name] for name in names}, weights)
     whole, robust = _fit_robust_ridge(columns, target / unit, data.table.weights, np.array(groups, dtype=np.intp))
     del columns
-    regressors = _standardize_columns(data, potentials, filled, spreads, tuple(names), whole, float(unit), used)
-    return replace(regressors, robust=robust, source=source)
+    encoding, slopes, changes = _choose_encoding(data, {name: filled[name] for name in names}, whole)
+    encoding = _standardize(replace(encoding, potentials=potentials, unit=unit), filled, spreads, weights)
+    numbers, variances = encoding.encode(filled, spreads, len(weights))
+    left_out = numbers + changes / encoding.scales if encoding.effects else None
+    return Regressors(data, encoding, numbers, slopes, whole, filled, variances, left_out, used, robust, source)
 
 
 MOST_ROBUST_STEPS = 5
@@ -334,77 +377,46 @@ def _join_columns(data: TrainingData, filled: Mapping[str, Values], weights: Val
     return columns
 
 
-def _standardize_columns(
-    data: TrainingData,
-    potentials: tuple[Potential, ...],
-    filled: Mapping[str, Values],
-    spreads: Mapping[str, Values],
-    with_influence: tuple[str, ...],
-    whole: Ridge,
-    unit: float,
-    used: NDArray[np.bool_],
-) -> Regressors:
-    """Return the regressors: one standardized number for each column with an influence."""
+def _choose_encoding(data: TrainingData, filled: Mapping[str, Values], whole: Ridge) -> tuple[Encoding, Values, Values]:
+    """Return how columns are encoded, without centers and scales; their slopes (regressors,); and by how much each
+    row's regressors would differ if the effects of states had been learned without it (rows, regressors).
+    """
     weights, start = data.table.weights / data.table.weights.sum(), 0
     effects: dict[str, Values] = {}
-    numbers, slopes, penalties, names = [], [], [], []
-    variances: list[Values] = []
-    changes: list[Values] = []
+    slopes: dict[str, float] = {}
+    penalties: list[float] = []
+    changes: list[Values] = [np.zeros((len(weights), 0))]
     least = 1e-6 * float(np.sqrt(np.mean(whole.residuals**2)))
-    none = np.zeros(len(weights))
-    for name in with_influence:
-        block = filled[name]
+    for name, block in filled.items():
         columns = slice(start, start + block.shape[1])
         start = columns.stop
-        number, slope, penalty = block[:, 0], whole.slopes[columns.start], whole.penalties[columns.start]
-        variance, change = spreads.get(name, none), none
+        own, slope, penalty = whole.slopes[columns], whole.slopes[columns.start], whole.penalties[columns.start]
+        change = np.zeros(len(weights))
         if isinstance(data.variable(name), Discrete):
-            effect = whole.slopes[columns] - weights @ block @ whole.slopes[columns]
-            number = block @ effect
-            scale = np.sqrt(weights @ number**2)
-            if not scale > least:
+            effect = own - weights @ block @ own
+            slope = np.sqrt(weights @ (block @ effect) ** 2)
+            if not slope > least:
                 continue
-            effects[name], slope = effect, scale
-            states = np.argmax(block, axis=1)
-            variance = block @ effect**2 - number**2 if name in spreads else none
-            moved = (
-                data.table.weights * whole.residuals / (data.table.weights @ block + whole.penalties[columns])[states]
-            )
-            change = _leave_out_effects(effect, weights @ block, states, moved)
+            effects[name], states = effect, np.argmax(block, axis=1)
+            rest = (data.table.weights @ block + whole.penalties[columns])[states]
+            change = _leave_out_effects(effect, weights @ block, states, data.table.weights * whole.residuals / rest)
             # the penalty of the slopes of all states, as a function of their common factor
-            penalty = float(penalty * (whole.slopes[columns] @ whole.slopes[columns]) / scale**2)
-        names.append(name)
-        variances.append(variance)
-        changes.append(change)
-        numbers.append(number)
-        slopes.append(slope)
+            penalty = float(penalty * (own @ own) / slope**2)
+        slopes[name] = slope
         penalties.append(penalty)
-    matrix = np.stack(numbers, axis=1) if numbers else np.empty((len(weights), 0))
-    centers = weights @ matrix
-    matrix -= centers
-    scales = np.sqrt([weights @ column**2 for column in matrix.T])
-    matrix /= scales
-    spread = np.stack(variances, axis=1) / scales**2 if any(name in spreads for name in names) else None
-    left_out = matrix + np.stack(changes, axis=1) / scales if effects else None
-    return Regressors(
-        data,
-        potentials,
-        tuple(names),
-        unit,
-        effects,
-        matrix,
-        centers,
-        scales,
-        np.array(slopes),
-        np.array(penalties),
-        whole,
-        filled,
-        spread,
-        left_out,
-        used,
-        False,
-        None,
-    )
+        changes.append(change[:, None])
+    encoding = Encoding((), tuple(slopes), 1.0, effects, np.array(penalties))
+    return encoding, np.array([*slopes.values()]), np.concatenate(changes, axis=1)
+
+
+def _standardize(
+    encoding: Encoding, filled: Mapping[str, Values], spreads: Mapping[str, Values], weights: Values
+) -> Encoding:
+    """Return an encoding with the centers and the scales of these rows, whose weights add up to one."""
+    numbers, _ = encoding.encode(filled, spreads, len(weights))
+    centers = weights @ numbers
+    numbers -= centers
+    return replace(encoding, centers=centers, scales=np.sqrt([weights @ column**2 for column in numbers.T]))
 
 
 def _leave_out_effects(effects: Values, shares: Values, states: NDArray[np.intp], moved: Values) -> Values:
@@ -437,36 +449,69 @@ def _leave_out_effects(effects: Values, shares: Values, states: NDArray[np.intp]
     return np.asarray(np.clip((own - moved * (1 - share)) / slope - own, -most, most))
 
 
-def _learn_attributes(
-    data: TrainingData, source: TrainingData | None
-) -> tuple[tuple[Potential, ...], dict[str, Values], dict[str, Values]]:
-    """Learn the densities of the attributes and fill their columns: numbers (rows, 1) or shares of states (rows,
-    states).
+def _learn_attributes(data: TrainingData, source: TrainingData | None) -> tuple[Potential, ...]:
+    """Learn the densities of the attributes, from all rows that have a target, in passes too.
 
-    Returned are also the variances of columns that have been filled (rows,).
-
-    Numbers form one tree and categories another, so that normal densities of numbers given numbers stay linear. They
-    are learned from all rows that have a target, in passes too.
+    Numbers form one tree and categories another, so that normal densities of numbers given numbers stay linear.
     """
     assert data.target is not None
-    table = data.rows if source is None else source.rows
-    if source is not None and table.count_missing(data.target):
-        table = table.keep_rows(data.variable(data.target))
+    rows = data.rows if source is None else source.rows
+    if source is not None and rows.count_missing(data.target):
+        rows = rows.keep_rows(data.variable(data.target))
+    everything = replace(data, rows=rows, target=None)
     potentials: dict[str, Potential] = {}
-    filled: dict[str, Values] = {}
-    spreads: dict[str, Values] = {}
     for discrete in (False, True):
         names = [name for name in data.attributes if isinstance(data.variable(name), Discrete) == discrete]
-        if not names:
-            continue
-        network = build_tree(TrainingData(table.select(names), {name: data.roles[name] for name in names}, None))
-        for name in names:
-            potentials[name] = network.potential(name)
-            filled[name], spread = fill_column(network, data, name, names)
-            if spread is not None:
-                spreads[name] = spread
-    attributes = data.attributes
-    return tuple(potentials[name] for name in attributes), {name: filled[name] for name in attributes}, spreads
+        if names:
+            network = build_tree(everything.select(names))
+            potentials |= {name: network.potential(name) for name in names}
+    return tuple(potentials[name] for name in data.attributes)
+
+
+def fill_columns(
+    potentials: Sequence[Potential], data: TrainingData, names: Iterable[str]
+) -> tuple[dict[str, Values], dict[str, Values]]:
+    """Return columns as numbers (rows, 1) or shares of states (rows, states), missing cells being expectations given
+    the other attributes; and the variances of columns that have been filled (rows,).
+
+    Parameters
+    ----------
+    potentials : sequence of Potential
+        The attributes' own densities.
+    data : TrainingData
+    names : iterable of str
+    """
+    networks = {
+        discrete: Network([own for own in potentials if isinstance(own.child, Discrete) == discrete])
+        for discrete in (False, True)
+    }
+    filled: dict[str, Values] = {}
+    spreads: dict[str, Values] = {}
+    for name in names:
+        filled[name], spread = _fill_column(networks[isinstance(data.variable(name), Discrete)], data, name)
+        if spread is not None:
+            spreads[name] = spread
+    return filled, spreads
+
+
+def _fill_column(network: Network, data: TrainingData, name: str) -> tuple[Values, Values | None]:
+    """Return a column, its missing cells filled from the other columns of a network; see `fill_columns`."""
+    variable, cells = data.variable(name), data.codes(name)
+    holes = np.flatnonzero(~find_observed(cells))
+    if isinstance(variable, Discrete):
+        filled = (cells[:, None] == np.arange(len(variable))).astype(np.float64)
+    else:
+        filled = np.array(cells, dtype=np.float64)[:, None] if len(holes) else cells[:, None]
+    if not len(holes):
+        return np.asarray(filled), None
+    names = [other for other in data.attributes if other in network]
+    posterior = network.posterior(name, data.table.select(names).take(holes), options=COARSE)
+    spread = np.zeros(len(cells))
+    if isinstance(posterior, DiscretePosterior):
+        filled[holes] = posterior.probabilities
+    else:
+        filled[holes], spread[holes] = posterior.mean()[:, None], posterior.var()
+    return np.asarray(filled), spread
 
 
 def _leave_points(role: Role) -> Role:
@@ -520,25 +565,25 @@ def build_linear_network(
     leaf : Boxes, optional
         The node of leaves; by default there is a single leaf and no node.
     """
-    data = regressors.data
+    data, encoding = regressors.data, regressors.encoding
     assert data.target is not None
     target = data.variable(data.target)
     assert isinstance(target, Continuous)
-    effects = np.array([name in regressors.effects for name in regressors.names], dtype=bool)
+    effects = np.array([name in encoding.effects for name in encoding.names], dtype=bool)
     # effects are in the target's unit already
-    slopes = coefficients[:, 1:] / regressors.scales * np.where(effects, 1.0, regressors.unit)
-    centers = np.where(effects, regressors.unit, 1.0) * regressors.centers
-    intercept = coefficients[:, 0] * regressors.unit - slopes @ centers
+    slopes = coefficients[:, 1:] / encoding.scales * np.where(effects, 1.0, encoding.unit)
+    centers = np.where(effects, encoding.unit, 1.0) * encoding.centers
+    intercept = coefficients[:, 0] * encoding.unit - slopes @ centers
     names = set(data.roles) | ({leaf.child.name} if leaf is not None else set())
     useful = np.abs(slopes).max(axis=0, initial=0.0) > 0
-    total = regressors.unit**2 * variances[:, None] * noise.factors
+    total = encoding.unit**2 * variances[:, None] * noise.factors
     center, deviation = _describe_target(regressors)
     shares = np.append((1 - SHARE) * noise.shares, SHARE)
     parents: list[Continuous] = []
-    potentials: list[Potential] = list(regressors.potentials)
+    potentials: list[Potential] = list(encoding.potentials)
     effect_variances = np.zeros(len(variances))
-    effect_count = max(len(regressors.effects), 1)
-    for index, name in enumerate(regressors.names):
+    effect_count = max(len(encoding.effects), 1)
+    for index, name in enumerate(encoding.names):
         variable = data.variable(name)
         if not useful[index]:
             continue
@@ -550,7 +595,7 @@ def build_linear_network(
         squares = slopes[:, index] ** 2
         variance = EFFECT_SHARE / effect_count * float((total.min(axis=1)[squares > 0] / squares[squares > 0]).min())
         effect_variances += squares * variance
-        effect = regressors.effects[name] * regressors.unit
+        effect = encoding.effects[name] * encoding.unit
         potentials.append(LinearGaussian(node, (variable,), intercept=effect, variance=np.full(len(effect), variance)))
         parents.append(node)
     hidden: list[Discrete] = []
@@ -587,22 +632,7 @@ def _describe_target(regressors: Regressors) -> tuple[float, float]:
     shares = regressors.weights / regressors.weights.sum()
     center = float(shares @ regressors.target)
     spread = SPREAD * float(np.sqrt(shares @ (regressors.target - center) ** 2))
-    return center * regressors.unit, spread * regressors.unit
-
-
-class ColumnCodes(Protocol):
-    """What is tested of a column."""
-
-    @property
-    def column(self) -> str:
-        """Its name."""
-
-    @property
-    def size(self) -> int:
-        """The number of codes."""
-
-    def find_codes(self, filled: Values) -> Codes:
-        """Return the code of each row of a filled column."""
+    return center * regressors.encoding.unit, spread * regressors.encoding.unit
 
 
 @dataclass(frozen=True)
@@ -638,21 +668,15 @@ class _RegressorReader:
     ----------
     roles : mapping from column to Role
     target : str
-    potentials, names, effects, centers, scales, unit, ridge : as in `Regressors`
-    tests : sequence of ColumnCodes
+    encoding : Encoding
+    tests : sequence of ColumnTest
     trust : RowTrust, optional
     """
 
     roles: Mapping[str, Role]
     target: str
-    potentials: Sequence[Potential]
-    names: Sequence[str]
-    effects: Mapping[str, Values]
-    centers: Values
-    scales: Values
-    unit: float
-    ridge: Values
-    tests: Sequence[ColumnCodes]
+    encoding: Encoding
+    tests: Sequence[ColumnTest]
     trust: RowTrust | None
 
     def __call__(self, table: Table, first: int) -> RegressionBatch:
@@ -661,49 +685,27 @@ class _RegressorReader:
         labeled = data.find_labeled()
         if len(labeled) < len(table):
             data = data.take(labeled)
-        rows = self._read_rows(data)
+        names = dict.fromkeys([*self.encoding.names, *(test.column for test in self.tests)])
+        filled, spreads = fill_columns(self.encoding.potentials, data, names)
+        numbers, spread = self.encoding.encode(filled, spreads, len(data.rows))
+        codes = [test.find_codes(filled[test.column])[:, None] for test in self.tests]
+        rows = RegressionRows(
+            numbers,
+            data.codes(self.target) / self.encoding.unit,
+            np.concatenate([np.empty((len(numbers), 0), np.intp), *codes], axis=1),
+            tuple(test.size for test in self.tests),
+            self.encoding.ridge,
+            spread,
+        )
         weights = data.table.weights[None]
         if self.trust is not None:
             weights = weights * self.trust.weigh_rows(rows)
         return RegressionBatch(rows, weights)
 
-    def _read_rows(self, data: TrainingData) -> RegressionRows:
-        networks: dict[bool, tuple[Network, list[str]]] = {}
-        for discrete in (False, True):
-            own = [potential for potential in self.potentials if isinstance(potential.child, Discrete) == discrete]
-            networks[discrete] = Network(own), [potential.child.name for potential in own]
-        read = dict.fromkeys([*self.names, *(test.column for test in self.tests)])
-        filled: dict[str, Values] = {}
-        numbers, variances = np.empty((len(data.rows), len(self.names))), np.zeros((len(data.rows), len(self.names)))
-        spreads: dict[str, Values] = {}
-        for name in read:
-            network, names = networks[isinstance(data.variable(name), Discrete)]
-            filled[name], spread = fill_column(network, data, name, names)
-            if spread is not None:
-                spreads[name] = spread
-        for place, name in enumerate(self.names):
-            if name not in self.effects:
-                numbers[:, place] = filled[name][:, 0]
-                variances[:, place] = spreads.get(name, 0.0)
-                continue
-            numbers[:, place] = filled[name] @ self.effects[name]
-            if name in spreads:
-                variances[:, place] = filled[name] @ self.effects[name] ** 2 - numbers[:, place] ** 2
-        numbers = (numbers - self.centers) / self.scales
-        codes = [test.find_codes(filled[test.column]) for test in self.tests]
-        return RegressionRows(
-            numbers,
-            data.codes(self.target) / self.unit,
-            np.stack(codes, axis=1) if codes else np.empty((len(numbers), 0), np.intp),
-            tuple(test.size for test in self.tests),
-            self.ridge,
-            variances / self.scales**2 if spreads else None,
-        )
-
 
 def view_all_rows(
     regressors: Regressors,
-    tests: Sequence[ColumnCodes] = (),
+    tests: Sequence[ColumnTest] = (),
     trust: RowTrust | None = None,
 ) -> RegressionView:
     """Return all rows, with the regressors of a sample of them.
@@ -711,47 +713,13 @@ def view_all_rows(
     Parameters
     ----------
     regressors : Regressors
-    tests : sequence of ColumnCodes
+    tests : sequence of ColumnTest
     trust : RowTrust, optional
         By default all rows count as the table's weights say.
     """
     source = regressors.source
     assert source is not None
     assert source.target is not None
-    reader = _RegressorReader(
-        source.roles,
-        source.target,
-        regressors.potentials,
-        regressors.names,
-        regressors.effects,
-        regressors.centers,
-        regressors.scales,
-        regressors.unit,
-        regressors.ridge,
-        tuple(tests),
-        trust,
-    )
-    variables = [source.variable(name) for name in source.roles]
+    reader = _RegressorReader(source.roles, source.target, regressors.encoding, tuple(tests), trust)
     sizes, variance = tuple(test.size for test in tests), float(np.var(regressors.target))
-    return RegressionView(source.rows, reader, variables, sizes, regressors.ridge, variance)
-
-
-def fill_column(network: Network, data: TrainingData, name: str, names: Sequence[str]) -> tuple[Values, Values | None]:
-    """Return a column as numbers (rows, 1) or shares of states (rows, states), missing cells being expectations given
-    the other columns of a network; and the variances of these (rows,), None if there are none.
-    """
-    variable, cells = data.variable(name), data.codes(name)
-    holes = np.flatnonzero(~find_observed(cells))
-    if isinstance(variable, Discrete):
-        filled = (cells[:, None] == np.arange(len(variable))).astype(np.float64)
-    else:
-        filled = np.array(cells, dtype=np.float64)[:, None] if len(holes) else cells[:, None]
-    if not len(holes):
-        return np.asarray(filled), None
-    posterior = network.posterior(name, data.table.select(names).take(holes), options=COARSE)
-    spread = np.zeros(len(cells))
-    if isinstance(posterior, DiscretePosterior):
-        filled[holes] = posterior.probabilities
-    else:
-        filled[holes], spread[holes] = posterior.mean()[:, None], posterior.var()
-    return np.asarray(filled), spread
+    return RegressionView(source.rows, reader, source.variables, sizes, regressors.encoding.ridge, variance)

@@ -7,21 +7,34 @@ pass sums up for a whole level of all trees.
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import sparse
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
-from hybridbn.fitting.trees.growth import LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
-from hybridbn.variables import Codes, Values, Variable
+from hybridbn.fitting.trees.growth import (
+    LocatedRows,
+    Route,
+    Sample,
+    Split,
+    TreeNode,
+    TreeRows,
+    describe_interval,
+    find_interval,
+    grow,
+)
+from hybridbn.variables import Codes, Discrete, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
 __all__ = [
+    "ColumnTest",
     "Growth",
     "NodeRegression",
     "RegressionBatch",
@@ -39,6 +52,44 @@ _NUMBERS = 1 << 20
 """Numbers in the largest temporary arrays, about."""
 _SUMS, _MOST_NUMBERS = 4, 1 << 23
 """Sums may have so many numbers for each row, and so many at most."""
+
+
+class ColumnTest(NamedTuple):
+    """What can be tested of a column: intervals of numbers, or states in the order of the target's means.
+
+    The codes `left_out` are those that rows would have if the order had been found without them.
+    """
+
+    column: str
+    variable: Variable
+    cuts: tuple[float, ...]
+    order: NDArray[np.intp]
+    codes: NDArray[np.intp]
+    left_out: NDArray[np.intp]
+    holes: bool
+
+    @property
+    def size(self) -> int:
+        """The number of codes."""
+        return max(len(self.cuts) + 1, len(self.order))
+
+    def find_codes(self, filled: Values) -> NDArray[np.intp]:
+        """Return the codes of numbers (rows, 1) or shares of states (rows, states)."""
+        if isinstance(self.variable, Discrete):
+            return np.asarray(np.argsort(self.order)[np.argmax(filled, axis=1)])
+        return np.searchsorted(np.array(self.cuts), filled[:, 0], side="right")
+
+    def decode(self, codes: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Return the intervals or states that codes stand for."""
+        return np.sort(self.order[codes]) if isinstance(self.variable, Discrete) else codes
+
+    def describe(self, codes: NDArray[np.intp]) -> str:
+        """Say what codes stand for."""
+        if isinstance(self.variable, Discrete):
+            return f"{self.column}: {', '.join(str(self.variable.states[i]) for i in self.decode(codes))}"
+        low, high = find_interval(self.cuts, codes)
+        is_between = math.isfinite(low) and math.isfinite(high)
+        return f"{self.column}{':' if is_between else ''} {describe_interval(low, high, 6)}"
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,10 @@
 """Ridge regressions: in closed form from moments, many at once, the penalty given or chosen by a criterion.
 
-`Spectrum` takes normal equations apart into eigenvectors, where all penalties cost as much as one; a `PenaltyCriterion`
-says which penalty is best. Where rows are to be left out exactly (`fit_sparse_ridge`), the rows themselves are
-decomposed, as squaring them first would lose digits. Thousands of regressions with a penalty for each column
-(`regress_towards`) are solved directly. Several targets of the same columns, and of functions of these, share their
-moments (`fit_ridges`). Logistic regressions of classes (`regress_classes`) take Newton steps.
+`Spectrum` takes normal equations apart into eigenvectors, where all penalties cost as much as one, and judges them.
+Where rows are to be left out exactly (`fit_sparse_ridge`), the rows themselves are decomposed, as squaring them first
+would lose digits. Thousands of regressions with a penalty for each column (`regress_towards`) are solved directly.
+Several targets of the same columns, and of functions of these, share their moments (`fit_ridges`). Logistic regressions
+of classes (`regress_classes`) take Newton steps.
 """
 
 from __future__ import annotations
@@ -27,9 +27,6 @@ __all__ = [
     "MOST_LEVERAGE",
     "ROUNDING",
     "Basis",
-    "GeneralizedCrossValidation",
-    "MarginalLikelihood",
-    "PenaltyCriterion",
     "Ridge",
     "Ridges",
     "Spectrum",
@@ -115,58 +112,35 @@ class Spectrum(NamedTuple):
         """Return how many free coefficients the regression amounts to at a penalty: the trace of its hat matrix."""
         return float((self.values / (self.values + penalty)).sum())
 
-    def best_penalty(self, own: float, penalties: Values, criterion: PenaltyCriterion) -> float:
-        """Return the penalty of the least loss; `own` is the target's sum of squares."""
-        return float(penalties[np.argmin(criterion.losses(self, own, penalties))])
+    def cross_validation_losses(self, own: float, penalties: Values, rows: float) -> Values:
+        """Return the loss of each penalty by generalized cross-validation (Golub, Heath & Wahba 1979): the squared
+        error over the square of what rows are left beside the coefficients.
 
+        Parameters
+        ----------
+        own : float
+            The target's sum of squares.
+        penalties : ndarray (penalties,)
+        rows : float
+            The sum of their weights.
+        """
+        damped = self.values + penalties[:, None]
+        squares = own - (self.along**2 * (self.values + 2 * penalties[:, None]) / damped**2).sum(axis=1)
+        free = 1 + (self.values / damped).sum(axis=1)
+        return np.asarray(squares / np.maximum(rows - free, 1.0) ** 2)
 
-class PenaltyCriterion(Protocol):
-    """Judges the penalties of a ridge regression."""
+    def negative_log_evidence(self, own: float, penalties: Values, rows: float) -> Values:
+        """Return less the log marginal likelihood of the target at each penalty, up to what all have in common.
 
-    def losses(self, spectrum: Spectrum, own: float, penalties: Values) -> Values:
-        """Return the loss of each penalty, up to what all have in common."""
+        Slopes are normal around zero then, with the residual variance over the penalty as theirs (MacKay 1992).
 
-
-@dataclass(frozen=True)
-class GeneralizedCrossValidation:
-    """The squared error over the square of what rows are left beside the coefficients (Golub, Heath & Wahba 1979).
-
-    Attributes
-    ----------
-    rows : float
-        The sum of their weights.
-    """
-
-    rows: float
-
-    def losses(self, spectrum: Spectrum, own: float, penalties: Values) -> Values:
-        """Return the loss of each penalty."""
-        values, along = spectrum.values, spectrum.along
-        damped = values + penalties[:, None]
-        squares = own - (along**2 * (values + 2 * penalties[:, None]) / damped**2).sum(axis=1)
-        free = 1 + (values / damped).sum(axis=1)
-        return np.asarray(squares / np.maximum(self.rows - free, 1.0) ** 2)
-
-
-@dataclass(frozen=True)
-class MarginalLikelihood:
-    """Less the log-likelihood of the target where slopes are normal around zero (MacKay 1992).
-
-    Their variance is the residual variance over the penalty.
-
-    Attributes
-    ----------
-    rows : float
-        The sum of their weights.
-    """
-
-    rows: float
-
-    def losses(self, spectrum: Spectrum, own: float, penalties: Values) -> Values:
-        """Return the loss of each penalty."""
-        damped = spectrum.values + penalties[:, None]
-        rest = np.maximum(own - (spectrum.along**2 / damped).sum(axis=1), LEAST_RESIDUAL * own)
-        return np.asarray(0.5 * self.rows * np.log(rest) + 0.5 * np.log(damped / penalties[:, None]).sum(axis=1))
+        Parameters
+        ----------
+        own, penalties, rows : as in `cross_validation_losses`
+        """
+        damped = self.values + penalties[:, None]
+        rest = np.maximum(own - (self.along**2 / damped).sum(axis=1), LEAST_RESIDUAL * own)
+        return np.asarray(0.5 * rows * np.log(rest) + 0.5 * np.log(damped / penalties[:, None]).sum(axis=1))
 
 
 def regress_directions(
@@ -495,11 +469,10 @@ def fit_ridges(
     moments = _Moments.of(columns, targets, weights, basis)
     scales = [np.where(moments.deviation > 0, moments.deviation, 1.0) / width for width in widths]
     spectra = [moments.spectrum(own, slice(None)) for own in scales]
-    criterion = GeneralizedCrossValidation(moments.total)
     penalties = []
     for target, square in enumerate(moments.squares.tolist()):
         own = [spectrum._replace(along=spectrum.along[:, target]) for spectrum in spectra]
-        losses = np.array([criterion.losses(spectrum, square, RIDGES) for spectrum in own])
+        losses = np.array([spectrum.cross_validation_losses(square, RIDGES, moments.total) for spectrum in own])
         best, place = np.unravel_index(np.argmin(losses), losses.shape)
         penalties.append((scales[best], float(RIDGES[place])))
     return _solve_ridges(moments, penalties, basis)
@@ -555,7 +528,7 @@ def regress_classes(
     from scipy.optimize import minimize
 
     minimum = minimize(
-        problem.objective,
+        lambda flat: problem.evaluate(flat)[:2],
         (start if first is None else first).ravel(),
         jac=True,
         method="L-BFGS-B",
@@ -593,11 +566,6 @@ class _ClassRegression:
         shares /= total
         return logits, shares, np.log(total)
 
-    def objective(self, flat: Values) -> tuple[float, Values]:
-        """Return value and gradient."""
-        value, gradient, _ = self.evaluate(flat)
-        return value, gradient
-
     def evaluate(self, flat: Values) -> tuple[float, Values, Values]:
         """Return value, gradient and probabilities.
 
@@ -629,11 +597,9 @@ class _ClassRegression:
         """Return the problem of every so many-th row, each of which stands for so many."""
         return _ClassRegression(self.design[:, ::step].copy(), step * self.targets[:, ::step], self.start, self.ridge)
 
-    def curvature(self, flat: Values, shares: Values | None = None) -> Values:
-        """Return the matrix of second derivatives; the probabilities need not be computed again if they are given."""
+    def curvature(self, shares: Values) -> Values:
+        """Return the matrix of second derivatives where states have these probabilities (states, rows)."""
         k, p = self.start.shape
-        if shares is None:
-            shares = self.probabilities(flat.reshape(self.start.shape))[1]
         pairs = list(itertools.combinations(range(k), 2))
         states, others = [c for c, _ in pairs], [d for _, d in pairs]
         products = np.zeros((len(pairs) * p, p))
@@ -666,7 +632,7 @@ def _minimize_by_newton(problem: _ClassRegression, first: Values | None, enough:
     value, gradient, shares = problem.evaluate(flat)
     before = math.inf
     for _ in range(_MOST_NEWTON_STEPS):
-        step = -np.linalg.solve(problem.curvature(flat, shares), gradient)
+        step = -np.linalg.solve(problem.curvature(shares), gradient)
         promised = -float(gradient @ step)
         # the sums have as many terms as there is weight, and so much rounding even where they are small
         size = abs(value) + float(problem.weights.sum())

@@ -175,9 +175,10 @@ def test_gradient_and_curvature_are_derivatives():
     rng = np.random.default_rng(0)
     problem = module._ClassRegression(rng.normal(size=(3, 20)), rng.random((4, 20)), rng.normal(size=(4, 3)), 0.7)
     at = rng.normal(size=12)
-    gradient, curvature = problem.objective(at)[1], problem.curvature(at)
+    _, gradient, shares = problem.evaluate(at)
+    curvature = problem.curvature(shares)
     for i, step in enumerate(1e-5 * np.eye(12)):
-        up, down = problem.objective(at + step), problem.objective(at - step)
+        up, down = problem.evaluate(at + step), problem.evaluate(at - step)
         np.testing.assert_allclose((up[0] - down[0]) / 2e-5, gradient[i], rtol=1e-7, atol=1e-7)
         np.testing.assert_allclose((up[1] - down[1]) / 2e-5, curvature[i], rtol=1e-7, atol=1e-7)
 

@@ -93,7 +93,7 @@ def test_a_level_by_a_pass_is_that_of_rows_in_memory(tmp_path: Path) -> None:
     batch = view.read(table.with_variables(view.variables), 0)
     block, ((_, weights),) = batch.rows, batch.roots
     seen = [row for row in range(700) if data["y"][row] is not None and data["w"][row] > 0]
-    np.testing.assert_allclose(block.target * regressors.unit, [data["y"][row] for row in seen])
+    np.testing.assert_allclose(block.target * regressors.encoding.unit, [data["y"][row] for row in seen])
     known = grow_regressions(RegressionView.of(block, weights[None], table), 1, growth, np.random.default_rng(0))
     for (test, coefficients), (other, expected) in zip(describe(trees), describe(known), strict=True):
         assert test == other

@@ -26,7 +26,7 @@ import numpy as np
 from hybridbn.errors import TableError
 from hybridbn.fitting import GaussianFitter, GaussianStatistics
 from hybridbn.fitting.counting import NumpyCounter
-from hybridbn.fitting.ridge import LEAST_RESIDUAL, MarginalLikelihood, Spectrum
+from hybridbn.fitting.ridge import LEAST_RESIDUAL, Spectrum
 from hybridbn.potentials import LinearGaussian
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
@@ -415,7 +415,7 @@ def _fit_additive(statistics: GaussianStatistics, fitted: LinearGaussian) -> lis
     gram = np.block([[effects.T @ weighted, across[:, 1:]], [across[:, 1:].T, products[1:, 1:]]])
     target = np.concatenate([across[:, 0], products[1:, 0]])
     spectrum, square = Spectrum.of(gram, target), float(products[0, 0])
-    ridge = spectrum.best_penalty(square, _RIDGES, MarginalLikelihood(total))
+    ridge = float(_RIDGES[np.argmin(spectrum.negative_log_evidence(square, _RIDGES, total))])
     solution = spectrum.slopes(ridge)
     # the effects of each parent's states sum to zero
     free = min(spectrum.coefficients(ridge), len(target) - len(sizes))
