@@ -211,14 +211,14 @@ def compare_candidates(
     folds, effort = check_count(folds, "folds", 2, NetworkError), check_count(effort, "effort", 1, NetworkError)
     _check_seconds(seconds)
     training_data = read_data_with_target(data, target, potentials, weights, "automatically chosen networks")
+    discrete = isinstance(training_data.variable(target), Discrete)
     if candidates is None:
-        listed = _list_candidates(training_data, target, potentials, effort)
-    else:
-        listed = [_read_candidate(candidate, potentials) for candidate in candidates]
+        list_candidates = _list_class_candidates if discrete else _list_number_candidates
+        candidates = list_candidates(training_data, potentials, effort)
+    listed = [_read_candidate(candidate, potentials) for candidate in candidates]
     distinct = {describe_candidate(*candidate): candidate for candidate in listed}
     if not distinct:
         raise NetworkError("candidates must hold a builder at least")
-    discrete = isinstance(training_data.variable(target), Discrete)
     loss = loss or (log_loss if discrete else crps)
     cells = training_data.codes(target)
     rng = make_generator(random_state)
@@ -237,15 +237,6 @@ def compare_candidates(
 def _check_seconds(seconds: Any) -> None:
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
         raise NetworkError(f"seconds must be a positive number or None, not {seconds!r}")
-
-
-def _list_candidates(data: TrainingData, target: str, potentials: Any, effort: int) -> list[BuildAndFamily]:
-    """Return the default candidates for the kinds of columns."""
-    if isinstance(data.variable(target), Discrete):
-        candidates = _list_class_candidates(data, potentials, effort)
-    else:
-        candidates = _list_number_candidates(data, potentials)
-    return [(Build(function), family) for function, family in candidates]
 
 
 def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> list[Candidate]:
@@ -282,7 +273,7 @@ def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> 
     return candidates
 
 
-def _list_number_candidates(data: TrainingData, potentials: Any) -> list[Candidate]:
+def _list_number_candidates(data: TrainingData, potentials: Any, effort: int) -> list[Candidate]:
     """Return the default candidates for a number.
 
     These predict with tails as heavy as those of held-out residuals, which naive Bayes does not.

@@ -205,10 +205,17 @@ def declaration_of(function: Any) -> Declaration:
     >>> [declaration_of(function).takes_target for function in (tan, partial(chow_liu, root="a"), len)]
     [True, False, True]
     """
-    while isinstance(function, partial):
-        function = function.func
-    declaration = getattr(function, "declaration", None)
+    declaration = getattr(_unwrap_partials(function)[0], "declaration", None)
     return declaration if isinstance(declaration, Declaration) else Declaration()
+
+
+def _unwrap_partials(function: Any) -> tuple[Any, dict[str, Any]]:
+    """Return the function of partials of partials, and the options that they fix."""
+    keywords: dict[str, Any] = {}
+    while isinstance(function, partial):
+        keywords = function.keywords | keywords
+        function = function.func
+    return function, keywords
 
 
 @dataclass(frozen=True)
@@ -277,12 +284,7 @@ class Build:
     @property
     def keywords(self) -> dict[str, Any]:
         """The options that partials of a builder fix."""
-        keywords: dict[str, Any] = {}
-        function = self.function
-        while isinstance(function, partial):
-            keywords = function.keywords | keywords
-            function = function.func
-        return keywords
+        return _unwrap_partials(self.function)[1]
 
     @property
     def keeps_families(self) -> bool:
@@ -316,7 +318,7 @@ class Build:
         if self.structure is not None:
             if not any(self.structure.nodes[name] for name in self.structure):
                 parents = {name: tuple(self.structure.predecessors(name)) for name in self.structure}
-        elif self.declaration.arcs is not None and self._has_only_families():
+        elif self.declaration.arcs is not None and self._fixes_only_families():
             parents = self.declaration.arcs(target, names)
         return parents == {target: (), **{name: (target,) for name in names if name != target}}
 
@@ -373,16 +375,13 @@ class Build:
         if self.structure is not None:
             count = self.structure.number_of_edges()
             return f"structure of {count} arc{'s' * (count != 1)}"
-        function, options = self.function, ""
-        if isinstance(function, partial):
-            options = "".join(f" {key}={value!r}" for key, value in function.keywords.items())
-            function = function.func
+        function, keywords = _unwrap_partials(self.function)
+        options = "".join(f" {key}={value!r}" for key, value in keywords.items())
         return f"{getattr(function, '__name__', type(function).__name__)}{options}"
 
-    def _has_only_families(self) -> bool:
+    def _fixes_only_families(self) -> bool:
         """Return whether a partial of the builder fixes nothing but the families."""
-        function = self.function
-        return not isinstance(function, partial) or (not function.args and set(function.keywords) <= {"potentials"})
+        return not getattr(self.function, "args", ()) and self.keywords.keys() <= {"potentials"}
 
     def _refuse_table(self, table: Rows) -> None:
         """Raise an error if the builder doesn't take weights or missing cells and the table has some."""

@@ -375,7 +375,7 @@ class IndependenceTests:
         for name in self.names:
             if not self._discrete[name]:
                 variable = Continuous(name)
-                table = table.with_column(name, _find_normal_scores(data.codes(name), data.weights), variable)
+                table = table.with_column(name, _find_normal_scores(data.codes(name), table.weights), variable)
                 roles[name] = roles[name]._replace(variable=variable)
         return TrainingData(table, roles, data.target)
 
@@ -539,12 +539,12 @@ def _sum_between(weights: Values, means: Values) -> Values:
     return np.asarray(np.einsum("kg,kgi,kgj->ij", weights, deviations, deviations))
 
 
-def _find_normal_scores(column: Values, weights: Values | None) -> Values:
+def _find_normal_scores(column: Values, weights: Values) -> Values:
     """Return the normal quantiles of the ranks of a column; equal numbers have equal ranks.
 
     Examples
     --------
-    >>> _find_normal_scores(np.array([1.0, 9.0, np.nan, 1.0, 0.0]), None).round(3)
+    >>> _find_normal_scores(np.array([1.0, 9.0, np.nan, 1.0, 0.0]), np.ones(5)).round(3)
     array([ 0.  ,  1.15,   nan,  0.  , -1.15])
     """
     from scipy.special import ndtri
@@ -553,7 +553,7 @@ def _find_normal_scores(column: Values, weights: Values | None) -> Values:
     observed = np.flatnonzero(~np.isnan(column))
     if len(observed):
         _, groups = np.unique(column[observed], return_inverse=True)
-        sums = np.bincount(groups, None if weights is None else weights[observed])
+        sums = np.bincount(groups, weights[observed])
         total = sums.sum()
         middle = np.cumsum(sums) - sums / 2
         result[observed] = ndtri(np.clip(middle / max(total, 1e-300), 1e-12, 1 - 1e-12))[groups]

@@ -11,8 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Container, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, TypeAlias
 
 import networkx as nx
@@ -260,7 +259,8 @@ class Dependence:
         if not (np.isfinite(scales) & (scales > 0)).all():
             return {}
         variables = [data.variable(name) for name in names]
-        mass, sums, squares, products = data.rows.learn(_SumPairs(variables, centers, scales), variables)
+        task = partial(_sum_pairs, variables=variables, centers=centers, scales=scales)
+        mass, sums, squares, products = data.rows.learn(task, variables)
         information: dict[Pair, float] = {}
         for i, j in itertools.combinations(range(len(names)), 2):
             n = mass[i, j]
@@ -321,7 +321,7 @@ class Dependence:
         """Return the gain of a regression, which follows from the moments of the rows where all are observed."""
         own, *others = map(self.data.variable, (child, *given, parent))
         fitter = self.data.fitter(child, (*given, parent))
-        statistics: Any = fitter.statistics(self.data.rows, own, tuple(others))
+        statistics = self.data.collect(child, (*given, parent))
         if not statistics.total > 0 or not _spreads(statistics, own) or not _spreads(statistics, others[-1]):
             return 0.0
         shorter = statistics.without(others[-1])
@@ -341,32 +341,20 @@ class Dependence:
         return potential
 
 
-@dataclass(frozen=True)
-class _SumPairs:
-    """Sums over pairs of standardized numbers, where the other one is observed: weights, numbers, squares, products.
-
-    Attributes
-    ----------
-    variables : sequence of Variable
-    centers, scales : ndarray (variables,)
+def _sum_pairs(table: Table, first: int, variables: Sequence[Variable], centers: Values, scales: Values) -> Values:
+    """Return sums over pairs of standardized numbers, where the other one is observed: weights, numbers, squares,
+    products (4, variables, variables).
     """
-
-    variables: Sequence[Variable]
-    centers: Values
-    scales: Values
-
-    def __call__(self, table: Table, first: int) -> Values:
-        """Return the sums (4, variables, variables) over some rows."""
-        result, weights = np.zeros((4, len(self.variables), len(self.variables))), table.weights
-        for start in range(0, len(weights), _ROWS):
-            part = slice(start, start + _ROWS)
-            block = np.stack([table.coded(variable)[part] for variable in self.variables], axis=1)
-            observed = ~np.isnan(block)
-            block = np.where(observed, (block - self.centers) / self.scales, 0.0)
-            counted = observed * weights[part, None]
-            weighted = block * weights[part, None]
-            result += observed.T @ counted, block.T @ counted, (block**2).T @ counted, block.T @ weighted
-        return result
+    result, weights = np.zeros((4, len(variables), len(variables))), table.weights
+    for start in range(0, len(weights), _ROWS):
+        part = slice(start, start + _ROWS)
+        block = np.stack([table.coded(variable)[part] for variable in variables], axis=1)
+        observed = ~np.isnan(block)
+        block = np.where(observed, (block - centers) / scales, 0.0)
+        counted = observed * weights[part, None]
+        weighted = block * weights[part, None]
+        result += observed.T @ counted, block.T @ counted, (block**2).T @ counted, block.T @ weighted
+    return result
 
 
 def varies(data: TrainingData, name: str) -> bool:

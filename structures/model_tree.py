@@ -497,8 +497,7 @@ def _choose_cuts(regressors: Regressors, name: str) -> ColumnTest:
     data, filled = regressors.data, regressors.filled[name]
     variable, none, holes = data.variable(name), np.empty(0, dtype=np.intp), bool(data.rows.missing[name])
     if not isinstance(variable, Discrete):
-        weights = data.table.weights if data.rows.weighted else None
-        cuts = equal_frequency(filled[:, 0], None, weights, bins=INTERVALS)
+        cuts = equal_frequency(filled[:, 0], None, data.table.weights, bins=INTERVALS)
         test = ColumnTest(name, variable, cuts, none, none, none, holes)
         codes = test.find_codes(filled)
         return test._replace(codes=codes, left_out=codes)

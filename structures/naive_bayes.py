@@ -6,7 +6,7 @@ Attributes may depend on each other along a tree (TAN), or on k others (KDB).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -332,7 +332,9 @@ def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, 
     def measure(names: Sequence[str]) -> float:
         """Return the mean loss with these attributes over all held-out rows; infinite if a row is impossible."""
         kept = [Network([network.potential(name) for name in (target, *names)]) for network in networks]
-        total, weight = data.rows.learn(_SumLosses(kept, deal, target, tuple(names), data.variable(target), loss))
+        total, weight = data.rows.learn(
+            partial(_sum_losses, networks=kept, deal=deal, variable=data.variable(target), loss=loss)
+        )
         return float(total / weight) if np.isfinite(total) else np.inf
 
     return _add_attributes(ranked, measure)
@@ -345,7 +347,8 @@ def _deal_rows(
     if len(data.sampled.rows) < len(data.rows):
         data = replace(data, rows=data.rows.keep_rows(data.rows.variable(target)))
         deal = partial(deal_numbered_rows, folds=folds, seed=int(rng.integers(2**62)))
-        return data, deal, [replace(data, rows=data.rows.weigh_rows(_Others(deal, fold))) for fold in range(folds)]
+        others = [partial(_weigh_others, deal=deal, fold=fold) for fold in range(folds)]
+        return data, deal, [replace(data, rows=data.rows.weigh_rows(weigh)) for weigh in others]
     data = data.sampled.take(data.sampled.find_labeled())
     if len(data.rows) < 2:
         raise TableError(
@@ -368,40 +371,25 @@ def _add_attributes(ranked: Sequence[str], measure: Callable[[Sequence[str]], fl
     return set(chosen)
 
 
-@dataclass(frozen=True)
-class _Others:
-    """Weighs the rows of all folds but one, so that those of that one do not count."""
-
-    deal: Deal
-    fold: int
-
-    def __call__(self, table: Table, first: int) -> Values:
-        return np.asarray(table.weights * (self.deal(first, len(table)) != self.fold))
+def _weigh_others(table: Table, first: int, deal: Deal, fold: int) -> Values:
+    """Return the weights of rows, zero in one of the folds."""
+    return np.asarray(table.weights * (deal(first, len(table)) != fold))
 
 
-@dataclass(frozen=True)
-class _SumLosses:
-    """Adds up the losses of rows, each with the network of the other folds, and the weights."""
+def _sum_losses(
+    table: Table, first: int, networks: Sequence[Network], deal: Deal, variable: Variable, loss: Loss
+) -> Values:
+    """Add up the losses of rows, each with the network of the other folds, and the weights."""
+    dealt, table = deal(first, len(table)), table.select(list(networks[0]))
 
-    networks: Sequence[Network]
-    deal: Deal
-    target: str
-    names: tuple[str, ...]
-    variable: Variable
-    loss: Loss
-
-    def __call__(self, table: Table, first: int) -> Values:
-        dealt, table = self.deal(first, len(table)), table.select([self.target, *self.names])
-        sums = table.share(lambda fold: self._add_up(table.take(dealt == fold), fold), range(len(self.networks)))
-        return np.asarray(np.sum(list(sums), axis=0))
-
-    def _add_up(self, rows: Table, fold: int) -> Values:
-        """Return the sums of the rows of a fold."""
-        rows = rows.take(rows.weights > 0)
+    def add_up(fold: int) -> Values:
+        rows = table.take((dealt == fold) & (table.weights > 0))
         if not len(rows):
             return np.zeros(2)
-        posterior = self.networks[fold].posterior(self.target, rows, options=COARSE)
-        return np.array([self.loss(posterior, rows.coded(self.variable)) @ rows.weights, rows.weights.sum()])
+        posterior = networks[fold].posterior(variable.name, rows, options=COARSE)
+        return np.array([loss(posterior, rows.coded(variable)) @ rows.weights, rows.weights.sum()])
+
+    return np.asarray(np.sum(list(table.share(add_up, range(len(networks)))), axis=0))
 
 
 def _discretize_again(data: TrainingData, target: str) -> TrainingData:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -178,7 +178,7 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
     target = data.variable(data.target)
     seen = data.sampled.find_labeled()
     values, guide = (data.sampled.codes(name)[seen] for name in (column, data.target))
-    counted = data.sampled.table.weights[seen] if data.rows.weighted else None
+    counted = data.sampled.table.weights[seen]
     cuts: tuple[float, ...] = ()
     if isinstance(target, Discrete):
         cuts = mdl(values, guide, counted)
@@ -187,34 +187,21 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
     return Discrete(column, cuts=cuts) if cuts else Discrete(column, ("any",))
 
 
-@dataclass(frozen=True)
-class _CollectInNodes:
-    """Collects the statistics of families in the rows of a batch at each of some nodes.
-
-    Attributes
-    ----------
-    read : ColumnReader
-    roles : mapping from column to Role
-    families : mapping from nodes, by the ways to them, to families, whose children are their last columns
+def _collect_in_nodes(
+    table: Table, first: int, read: ColumnReader, roles: Mapping[str, Role], families: Mapping[Route, Sequence[Names]]
+) -> Any:
+    """Collect the statistics of families in the rows of a batch at each of some nodes, by the numbers of the nodes and
+    by families, whose children are their last columns.
     """
-
-    read: ColumnReader
-    roles: Mapping[str, Role]
-    families: Mapping[Route, Sequence[Names]]
-
-    def __call__(self, table: Table, first: int) -> Any:
-        """Return the statistics by the numbers of the nodes and by families."""
-        collected: dict[Any, Any] = {}
-        _, samples = locate_rows(self.read, table, first, list(self.families))
-        for place, (families, (rows, weights)) in enumerate(zip(self.families.values(), samples, strict=True)):
-            variables = [self.read.variables[name] for name in dict.fromkeys(itertools.chain(*families))]
-            columns = {variable.name: table.coded(variable)[rows] for variable in variables}
-            data = TrainingData(Table.from_arrays(variables, columns, weights=weights), self.roles, None)
-            for names in families:
-                *parents, child = map(data.variable, names)
-                fitter = data.fitter(names[-1], names[:-1])
-                collected[place, names] = fitter.statistics(data.rows, child, tuple(parents))
-        return Counts(collected)
+    collected: dict[Any, Any] = {}
+    _, samples = locate_rows(read, table, first, list(families))
+    for place, (own, (rows, weights)) in enumerate(zip(families.values(), samples, strict=True)):
+        variables = [read.variables[name] for name in dict.fromkeys(itertools.chain(*own))]
+        columns = {variable.name: table.coded(variable)[rows] for variable in variables}
+        data = TrainingData(Table.from_arrays(variables, columns, weights=weights), roles, None)
+        for names in own:
+            collected[place, names] = data.collect(names[-1], names[:-1])
+    return Counts(collected)
 
 
 class _TreeNetwork:
@@ -384,8 +371,8 @@ class _TreeNetwork:
                     listed.append(names)
         if not families:
             return {}
-        variables = [self.data.variable(name) for name in (*self.tests, self.target)]
-        collected = self.data.rows.learn(_CollectInNodes(self.read, self.data.roles, families), variables)
+        task = partial(_collect_in_nodes, read=self.read, roles=self.data.roles, families=families)
+        collected = self.data.rows.learn(task, [self.data.variable(name) for name in (*self.tests, self.target)])
         numbers = [*nodes.values()]
         return {(numbers[place], names): statistics for (place, names), statistics in collected.items()}
 

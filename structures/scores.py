@@ -361,17 +361,17 @@ class FamilyScores:
             return self._add_gain(child, gain.likelihood, gain.weight, gain.parameters)
         if moments_suffice(fitter):
             try:
-                statistics = fitter.statistics(self.data.rows, variable, variables)
+                statistics = self.data.collect(child, given)
                 regressions = fitter.potential(statistics)
             except HybridBNError:
                 return -math.inf
             likelihood, weight = statistics.log_likelihood(regressions), float(statistics.weights.sum())
             if given and self._has_holes((child, *given)):
                 rest = functools.reduce(lambda those, parent: those.without(parent), variables, statistics)
-                own: Any = self.data.fitter(child, ()).fit(self.data.rows, variable, ())
+                own: Any = self.data.fit(child, ())
                 more = regressions.free_parameters() - own.free_parameters()
                 return self._add_gain(child, likelihood - rest.log_likelihood(own), weight, more)
-            return likelihood * self.total / weight - self._penalty(regressions.free_parameters())
+            return float(likelihood) * self.total / weight - self._penalty(regressions.free_parameters())
         return self._fit(child, given)[0]
 
     def _fit(self, child: str, given: tuple[str, ...]) -> tuple[float, Potential | None]:

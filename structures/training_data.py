@@ -21,7 +21,7 @@ from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.columns import describe_left_alone
-from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
+from hybridbn.variables import Codes, Discrete, Variable, find_observed
 
 __all__ = [
     "COARSE",
@@ -71,11 +71,6 @@ class TrainingData:
         """The rows in memory: all, or a sample of those that are read in passes."""
         return self.rows.sample()
 
-    @property
-    def weights(self) -> Values | None:
-        """The rows' weights, or None if the table has none."""
-        return self.table.weights if self.table.weighted else None
-
     def variable(self, name: str) -> Variable:
         """Return a column's variable in the model, which is discrete if the column is discretized."""
         return self.roles[name].variable
@@ -112,6 +107,11 @@ class TrainingData:
         """Return the potential of a column given others."""
         variables = tuple(map(self.variable, parents))
         return self.fitter(child, parents).fit(self.rows, self.variable(child), variables)
+
+    def collect(self, child: str, parents: Sequence[str]) -> Any:
+        """Return what the fitter of a column given others has to know of the rows."""
+        variables = tuple(map(self.variable, parents))
+        return self.fitter(child, parents).statistics(self.rows, self.variable(child), variables)
 
     def select(self, names: Sequence[str]) -> TrainingData:
         """Return the same with some of the columns."""
@@ -359,8 +359,7 @@ class CollectStatistics:
         statistics: dict[Any, Any] = dict(count_families(data, self.parents))
         for child, given in self.parents.items():
             if child not in statistics:
-                variables = tuple(map(data.variable, given))
-                statistics[child] = data.fitter(child, given).statistics(table, data.variable(child), variables)
+                statistics[child] = data.collect(child, given)
         return Counts(statistics)
 
 
