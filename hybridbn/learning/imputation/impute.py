@@ -35,8 +35,7 @@ from hybridbn.learning.imputation.model import IncompleteRows, read_rows
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, resolve_options
 from hybridbn.tables import Rows, Table, read_usable_frame
-from hybridbn.tables.columns import Frame, open_frame
-from hybridbn.tables.frames.arrow import replace_cells
+from hybridbn.tables.columns import Frame, column_adapter, open_frame
 from hybridbn.variables import Discrete, shorten
 
 __all__ = ["Imputation", "complete_batches", "impute"]
@@ -561,7 +560,7 @@ class _BatchFiller:
             if mask.any():
                 place = table.column_names.index(name)
                 part = completed.column(name).cast(table.column(place).type)
-                filled = replace_cells(table.column(place), open_rows, part)
+                filled = column_adapter("arrow").insert(table.column(place), open_rows, part)
                 table = table.set_column(place, table.schema.field(place), filled)
         return table
 

@@ -22,7 +22,7 @@ from hybridbn.tables.formats.base import OtherKind
 from hybridbn.units import Unit
 from hybridbn.variables import Values, Variable, shorten
 
-__all__ = ["BATCH_ROWS", "Backend", "Batch", "Fragment", "Local", "Source", "Task", "find_backend"]
+__all__ = ["BATCH_ROWS", "Backend", "Batch", "Fragment", "Local", "Source", "Task", "find_backend", "number_batches"]
 
 BATCH_ROWS = 1 << 17
 """Rows of a batch: enough that Python's share of the work is small, few enough that a batch is a few MB."""
@@ -44,6 +44,14 @@ class Batch(NamedTuple):
 
     first: int
     data: Any
+
+
+def number_batches(batches: Iterable[Any], first: int) -> Iterator[Batch]:
+    """Give record batches that follow each other with the numbers of their first rows, but for empty ones."""
+    for data in batches:
+        if data.num_rows:
+            yield Batch(first, data)
+        first += data.num_rows
 
 
 class Fragment(ABC):

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn, Self
 
 from hybridbn.errors import TableError
-from hybridbn.tables.backends.base import BATCH_ROWS, Backend, Batch, Fragment, Local, Source
+from hybridbn.tables.backends.base import BATCH_ROWS, Backend, Batch, Fragment, Local, Source, number_batches
 from hybridbn.tables.backends.sources import is_scannable
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.columns import find_imported
@@ -137,14 +137,11 @@ class _RelationFragment(Fragment):
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield what the relation gives."""
-        first, chosen = 0, self.relation.project(", ".join(map(quote_name, columns)))
+        chosen = self.relation.project(", ".join(map(quote_name, columns)))
         # an open reader owns the connection, so that it is closed whatever happens
         reader = _read(chosen, rows)
         try:
-            for data in reader:
-                if data.num_rows:
-                    yield Batch(first, data)
-                first += data.num_rows
+            yield from number_batches(reader, 0)
         finally:
             reader.close()
 

@@ -17,7 +17,16 @@ from hybridbn.errors import FormatError, TableError, mask_secrets
 from hybridbn.options import list_items
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
-from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, find_backend
+from hybridbn.tables.backends.base import (
+    BATCH_ROWS,
+    FILE_BITS,
+    Backend,
+    Batch,
+    Fragment,
+    Source,
+    find_backend,
+    number_batches,
+)
 from hybridbn.tables.backends.scans import Passes, Scan
 from hybridbn.tables.backends.sql import open_database
 from hybridbn.tables.columns import find_imported, open_frame
@@ -441,17 +450,13 @@ class ArrowFragment(Fragment):
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield slices of the table, or what the dataset reads."""
-        first = self.number << FILE_BITS
         if hasattr(self.held, "physical_schema"):
             options = {"columns": list(columns), "batch_size": rows, "use_threads": False, "batch_readahead": 1}
             batches = self.held.to_batches(**options)
         else:
             batches = self.held.select(list(columns)).to_batches(rows)
         with report_damage("Arrow"):
-            for data in map(validate, batches):
-                if data.num_rows:
-                    yield Batch(first, data)
-                first += data.num_rows
+            yield from number_batches(map(validate, batches), self.number << FILE_BITS)
 
 
 class ArrowTable(Source):

@@ -25,7 +25,17 @@ import hybridbn
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.jobs import check_jobs, run_in_executor
 from hybridbn.registry import LazyModule
-from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Backend, Batch, Fragment, Source, Task, merge
+from hybridbn.tables.backends.base import (
+    BATCH_ROWS,
+    FILE_BITS,
+    Backend,
+    Batch,
+    Fragment,
+    Source,
+    Task,
+    merge,
+    number_batches,
+)
 from hybridbn.tables.columns import find_imported
 from hybridbn.tables.frames.arrow import validate
 
@@ -460,10 +470,8 @@ class _Partition(Fragment):
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield the rows in batches that are larger than Spark's, whose ten thousand rows take longer in all."""
-        first = self.number << FILE_BITS
-        for data in _join(self._batches, rows):
-            yield Batch(first, validate(data.select(list(columns))))
-            first += data.num_rows
+        chosen = (validate(data.select(list(columns))) for data in _join(self._batches, rows))
+        yield from number_batches(chosen, self.number << FILE_BITS)
 
 
 def _join(batches: Iterable[Any], rows: int) -> Iterator[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import io
+import itertools
 import json
 import math
 import re
@@ -48,6 +49,7 @@ _VALUE = re.compile(rf"\s*({_WORD}|[^,'\"]*?)\s*(,|\Z)")
 _TABBED = re.compile(rf"\s*({_WORD}|[^,\t'\"]*?)[ ]*(,|\t|\Z)")
 _SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|[^,'\"{{}}]*?)\s*(,|\Z)")
 """Values in a dense row, in one with tabs, and in a sparse one: each with the sign behind it."""
+_WEIGHT = re.compile(r"[,\s]\s*\{\s*([^{}]*?)\s*\}$")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "u": "\x1e"}
 _NUMERIC = ("numeric", "real", "integer")
 _LETTERS = {
@@ -146,18 +148,15 @@ def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str = "utf-8"
     names = wanted.names([attribute.name for attribute in header.attributes])
     rows, where, weights = _parse_rows(split, header)
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
-    cells: dict[str, Cells] = {}
-    sources: dict[str, ColumnSource] = {}
     try:
-        for attribute, column in zip(header.attributes, columns, strict=True):
-            if attribute.name in names:
-                attribute_cells, source = _type_column(attribute, column, header.types.get(attribute.name), wanted)
-                cells[attribute.name] = attribute_cells
-                if source is not None:
-                    sources[attribute.name] = source
+        typed = {
+            one.name: _type_column(one, column, header.types.get(one.name), wanted)
+            for one, column in zip(header.attributes, columns, strict=True)
+            if one.name in names
+        }
     except TableError as error:
         raise name_lines_for_rows(error, lambda row: where[row]) from None
-    return ReadColumns({name: cells[name] for name in names}, sources, weights)
+    return ReadColumns.of({name: typed[name] for name in names}, weights)
 
 
 # --- the header -------------------------------------------------------------------------------------------------------
@@ -297,19 +296,22 @@ def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | 
     rows: list[list[str | None]] = []
     where: list[int] = []
     weights: dict[int, float] = {}
+    left_out = ["0" if one.values is None else one.values[0] for one in header.attributes]
     for number in range(header.data, len(lines)):
         line = lines[number].strip()
         if not line or line[0] == "%":
             continue
-        if line[-1] == "}" and (match := re.search(r"[,\s]\s*\{\s*([^{}]*?)\s*\}$", line)):
-            if not NUMBER.fullmatch(match.group(1)):
-                raise TableError(f"line {number + 1}: the weight {match.group(1)!r} is not a number")
-            weights[len(rows)] = float(match.group(1))
-            line = line[: match.start()].rstrip()
-        if line[0] == "{":
-            row = _parse_sparse(line, header, number + 1)
-        elif "'" in line or '"' in line or "\t" in line:
-            row = _parse_dense(line, number + 1)
+        line, weight = _split_weight(line)
+        if weight is not None:
+            if not NUMBER.fullmatch(weight):
+                raise TableError(f"line {number + 1}: the weight {weight!r} is not a number")
+            weights[len(rows)] = float(weight)
+        if line[0] == "{" or "'" in line or '"' in line or "\t" in line:
+            # What a sparse row leaves out is zero, or the first value of a nominal attribute; it is not missing.
+            cells: dict[int, str | None] = dict(enumerate(left_out if line[0] == "{" else ()))
+            for index, match, group in _match_values(line, width, number + 1):
+                cells[index] = None if match.group(group) == "?" else _unquote(match.group(group))
+            row = list(cells.values())
         else:
             row = [None if value == "?" else value for value in map(str.strip, line.split(","))]
         if len(row) != width:
@@ -325,43 +327,50 @@ def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | 
     return rows, where, row_weights
 
 
-def _parse_dense(line: str, number: int) -> list[str | None]:
+def _split_weight(line: str) -> tuple[str, str | None]:
+    """Return a row without the weight in braces that may follow it, and the weight."""
+    match = _WEIGHT.search(line) if line[-1] == "}" else None
+    return (line, None) if match is None else (line[: match.start()].rstrip(), match.group(1))
+
+
+def _match_values(line: str, width: int, number: int) -> Iterator[tuple[int, re.Match[str], int]]:
+    """Give the number of the attribute of each value in a row, the match that has found the value, and its group."""
+    if line[0] == "{":
+        yield from _match_pairs(line, width, number)
+        return
     pattern = _TABBED if "," not in line else _VALUE
-    row: list[str | None] = []
     position = 0
-    while True:
+    for index in itertools.count():
         match = pattern.match(line, position)
         if match is None:
             raise TableError(
                 f"line {number}: an open quote, or text beside a quoted value, at {line[position : position + 40]!r}"
             )
-        row.append(None if match.group(1) == "?" else _unquote(match.group(1)))
+        yield index, match, 1
         position = match.end()
         if not match.group(2):
-            return row
+            return
 
 
-def _parse_sparse(line: str, header: _Header, number: int) -> list[str | None]:
-    # What a sparse row leaves out is zero, or the first value of a nominal attribute; it is not missing.
-    row: list[str | None] = ["0" if a.values is None else a.values[0] for a in header.attributes]
-    inner = line[1:-1].strip()
-    if line[-1] != "}":
+def _match_pairs(line: str, width: int, number: int) -> Iterator[tuple[int, re.Match[str], int]]:
+    """Give what `_match_values` does of a sparse row."""
+    end = len(line) - 1
+    if line[end] != "}":
         raise TableError(f"line {number}: a sparse row must end with a brace")
-    position, last = 0, -1
-    while position < len(inner):
-        match = _SPARSE.match(inner, position)
+    position, last = 1, -1
+    while line[position:end].strip():
+        match = _SPARSE.match(line, position, end)
         if match is None:
             raise TableError(
-                f"line {number}: {inner[position : position + 40]!r} is no pair of an attribute's number and a value"
+                f"line {number}: {line[position:end].strip()[:40]!r} is no pair of an attribute's number and a value"
             )
         index = int(match.group(1))
-        if not last < index < len(row):
+        if not last < index < width:
             raise TableError(
-                f"line {number}: attribute number {index} is out of order, or not below {len(row)} (they count from 0)"
+                f"line {number}: attribute number {index} is out of order, or not below {width} (they count from 0)"
             )
-        row[index] = None if match.group(2) == "?" else _unquote(match.group(2))
+        yield index, match, 2
         position, last = match.end(), index
-    return row
 
 
 def _type_column(
@@ -536,47 +545,17 @@ class ArffWriter(TextWriter):
         changes: list[Change] = []
         for row, filled in cell_texts.items():
             start = int(piece.starts[row])
-            spans = _find_spans(piece.data[start : int(piece.ends[row])].decode("latin-1"))
+            spans = _find_spans(piece.data[start : int(piece.ends[row])].decode("latin-1"), len(names))
             changes += [(start + spans[column][0], start + spans[column][1], text) for column, text in filled.items()]
         return block.replace_bytes(changes)
 
 
-def _find_spans(line: str) -> Mapping[int, tuple[int, int]]:
+def _find_spans(line: str, width: int) -> Mapping[int, tuple[int, int]]:
     """Return where the values of a row start and end."""
-    spans: dict[int, tuple[int, int]] = {}
-    begin = len(line) - len(line.lstrip())
-    end = len(line.rstrip())
-    if line[begin] == "{":
-        start, end = begin + 1, line.rindex("}", 0, _strip_weight(line, end))
-        while start < end and line[start:end].strip():
-            match = _SPARSE.match(line, start, end)
-            if match is None:
-                break
-            spans[int(match.group(1))] = match.span(2)
-            start = match.end()
-        return spans
-    end = _strip_weight(line, end)
-    pattern = _TABBED if "," not in line else _VALUE
-    start = begin
-    while True:
-        match = pattern.match(line, start, end)
-        if match is None:
-            return spans
-        spans[len(spans)] = match.span(1)
-        start = match.end()
-        if not match.group(2):
-            return spans
-
-
-def _strip_weight(line: str, end: int) -> int:
-    """Return the end of a row without the weight in braces that may follow it."""
-    text = line[:end]
-    if text.endswith("}"):
-        cut = text.rindex("{")
-        before = text[:cut].rstrip()
-        if before and before[-1] in ",}" and np.char.isnumeric(text[cut + 1 : -1].strip().replace(".", "", 1) or "x"):
-            return len(before[:-1].rstrip()) if before[-1] == "," else len(before)
-    return end
+    row = line.strip()
+    begin = line.index(row)
+    matches = _match_values(_split_weight(row)[0], width, 0)
+    return {index: (begin + match.start(group), begin + match.end(group)) for index, match, group in matches}
 
 
 def _quote_word(text: str) -> str:

@@ -383,8 +383,7 @@ class WholeBlock(TableBlock):
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as Python values."""
-        part = self.source.table[self.start : self.start + self.rows]
-        return {name: cell_values(part, name) for name in names}
+        return list_columns(self.source.table[self.start : self.start + self.rows], names)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -539,20 +538,9 @@ def cell_values(table: Table, name: str) -> list[Any]:
     return [None if value is None else int(value) if value == int(value) else float(value) for value in table.raw(name)]
 
 
-class _ListedColumns(Mapping[str, list[Any]]):
-    """The columns of a table as lists of values, each made when it is asked for, so that only one is held."""
-
-    def __init__(self, table: Table) -> None:
-        self._table = table
-
-    def __getitem__(self, name: str) -> list[Any]:
-        return cell_values(self._table, name)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._table.names)
-
-    def __len__(self) -> int:
-        return len(self._table.names)
+def list_columns(table: Table, names: Iterable[str]) -> dict[str, list[Any]]:
+    """Return columns as lists of what `cell_values` makes of them."""
+    return {name: cell_values(table, name) for name in names}
 
 
 def _insert_none(array: NDArray[Any], missing: NDArray[np.bool_]) -> list[Any]:
@@ -655,8 +643,8 @@ class FileFormat(TableFormat, Registered, ABC):
         if self.unwritable or type(self).writer is FileFormat.writer:
             raise FormatError(self.unwritable or f"{self.title or suffix}: such files are read, and not written")
         writer = self.writer(fields_of(table, self.title, mixed=self.mixed), suffix, **options)
-        parts = (table[start : start + ROWS] for start in range(0, len(table), ROWS))
-        writer.join((writer.render(_ListedColumns(part)) for part in parts), file)
+        parts = (list_columns(table[start : start + ROWS], table.names) for start in range(0, len(table), ROWS))
+        writer.join(map(writer.render, parts), file)
 
 
 def suffixes() -> dict[str, FileFormat]:

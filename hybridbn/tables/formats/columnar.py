@@ -88,7 +88,14 @@ class _Columnar(FileFormat):
             report_damage(self.title),
         ):
             table, original = self._read_table(data, wanted)
-            return _type_columns(validate(table), original, wanted, read_notes(original.metadata))
+            notes = read_notes(original.metadata)
+            columns = zip(table.column_names, validate(table).columns, strict=True)
+            return ReadColumns.of(
+                {
+                    name: _type_column(name, column, original.field(name).type, wanted, notes.get(name), whole=True)
+                    for name, column in columns
+                }
+            )
 
     @abstractmethod
     def _read_table(self, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
@@ -249,19 +256,6 @@ def is_text(kind: Any) -> bool:
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _type_columns(
-    table: Any, original: Any, wanted: WantedColumns, noted: Mapping[str, Mapping[str, Any]]
-) -> ReadColumns:
-    cells: dict[str, Cells] = {}
-    sources: dict[str, ColumnSource] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        kind, note = original.field(name).type, noted.get(name)
-        cells[name], source = _type_column(name, column, kind, wanted, note, whole=True)
-        if source is not None:
-            sources[name] = source
-    return ReadColumns(cells, sources)
 
 
 def _choose_columns(schema: Any, wanted: WantedColumns) -> list[str]:

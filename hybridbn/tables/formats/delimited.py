@@ -43,7 +43,6 @@ from hybridbn.tables.formats.text_blocks import (
 )
 from hybridbn.tables.formats.typed_columns import (
     NUMBER,
-    REMEDY,
     DeclaredKind,
     ReadColumns,
     TextKind,
@@ -150,7 +149,7 @@ def _read(
     scanner = Scanner(data, separator)
     header, sample, whole = scanner.read_beginning(_SAMPLE)
     names = _choose_names(wanted, header, separator, guessed)
-    rules = _Rules(wanted, markers, REMEDY, decimal)
+    rules = _Rules(wanted, markers, decimal)
     by_scanner = engine is not None or (whole and not sample) or find_spec("pyarrow") is None
     try:
         if by_scanner:
@@ -162,11 +161,10 @@ def _read(
 
 
 class _Rules(NamedTuple):
-    """How cells are read: as what, which are missing, what to say of bad ones, and the sign before decimals."""
+    """How cells are read: as what, which are missing, and the sign before decimals."""
 
     wanted: WantedColumns
     markers: frozenset[str]
-    remedy: str
     decimal: str
 
 
@@ -213,12 +211,8 @@ def suggest_delimiter(header: Sequence[str], separator: str) -> str:
 
 def _read_with_scanner(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> ReadColumns:
     columns = encode_columns(scanner, len(header), [header.index(name) for name in names])
-    cells: dict[str, Cells] = {}
-    sources: dict[str, ColumnSource] = {}
-    for name, (codes, distinct) in zip(names, columns, strict=True):
-        codes, texts = _drop_markers(codes, distinct, rules.markers)
-        _add_typed_column(cells, sources, name, codes, texts, rules)
-    return ReadColumns(cells, sources)
+    coded = {name: _drop_markers(*column, rules.markers) for name, column in zip(names, columns, strict=True)}
+    return ReadColumns.of({name: _type_texts(name, *column, rules) for name, column in coded.items()})
 
 
 def _drop_markers(
@@ -234,17 +228,10 @@ def _drop_markers(
     return new_codes[codes], list(texts)
 
 
-def _add_typed_column(
-    cells: dict[str, Cells],
-    sources: dict[str, ColumnSource],
-    name: str,
-    codes: NDArray[Any],
-    texts: Sequence[str],
-    rules: _Rules,
-) -> None:
-    cells[name], source = type_column(name, codes, texts, rules.wanted.kinds.get(name), rules.decimal, rules.remedy)
-    if source is not None:
-        sources[name] = source
+def _type_texts(
+    name: str, codes: NDArray[Any], texts: Sequence[str], rules: _Rules
+) -> tuple[Cells, ColumnSource | None]:
+    return type_column(name, codes, texts, rules.wanted.kinds.get(name), rules.decimal)
 
 
 # --- pyarrow ----------------------------------------------------------------------------------------------------------
@@ -258,34 +245,25 @@ def _read_with_pyarrow(
     sample: Sequence[Sequence[str]],
 ) -> ReadColumns:
 
-    text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
-    types = dict.fromkeys(names, text)
+    types = dict.fromkeys(names, text_type())
     for name in names:
         index = header.index(name)
         number = rules.decimal == "." and rules.wanted.kinds.get(name) not in ("discrete", "text")
         if number and _are_numbers((row[index] for row in sample), rules.markers):
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
     table = _convert(scanner, header, names, types, rules.markers)
-    cells: dict[str, Cells] = {}
-    sources: dict[str, ColumnSource] = {}
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if not pyarrow.types.is_integer(column.type) and not pyarrow.types.is_floating(column.type):
-            coded = (
-                column if pyarrow.types.is_dictionary(column.type) else column.cast(text.value_type).dictionary_encode()
-            )
-            codes, texts = decode_dictionary(coded)
-            _add_typed_column(cells, sources, name, codes, texts, rules)
-        else:
-            cells[name] = typed = read_cells(name, column)
-            if typed.integer and _exceeds_floats(column):
-                sources[name] = ColumnSource("arrow", column)
-    return ReadColumns(cells, sources)
+    columns = zip(table.column_names, table.columns, strict=True)
+    return ReadColumns.of({name: _type_arrow_column(name, column, rules) for name, column in columns})
 
 
-def _exceeds_floats(column: Any) -> bool:
-
-    ends = compute.min_max(column).as_py()
-    return any(end is not None and abs(end) >= EXACT_INTEGERS for end in ends.values())
+def _type_arrow_column(name: str, column: Any, rules: _Rules) -> tuple[Cells, ColumnSource | None]:
+    if not pyarrow.types.is_integer(column.type) and not pyarrow.types.is_floating(column.type):
+        coded = column if pyarrow.types.is_dictionary(column.type) else column.cast("string").dictionary_encode()
+        return _type_texts(name, *decode_dictionary(coded), rules)
+    typed = read_cells(name, column)
+    ends = compute.min_max(column).as_py().values() if typed.integer else ()
+    rounded = any(end is not None and abs(end) >= EXACT_INTEGERS for end in ends)
+    return typed, ColumnSource("arrow", column) if rounded else None
 
 
 def _are_numbers(texts: Iterable[str], markers: frozenset[str]) -> bool:
@@ -346,7 +324,7 @@ def _convert(
 def _widen(message: str, header: Sequence[str], types: dict[str, Any]) -> bool:
     """Give the column that a conversion failed at the next wider type; tell whether there was one."""
     match = re.match(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to (\w+)", message)
-    text = pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
+    text = text_type()
     number = -1 if match is None else int(match.group(1))
     if match is None or number >= len(header) or match.group(2) in ("string", "dictionary"):
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -57,26 +58,25 @@ class JsonLines(FileFormat):
 
 
 def _read(file: Path | IO[bytes], wanted: WantedColumns) -> ReadColumns:
+    with open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as opened:
+        columns, lines = _gather(opened)
+    if not lines:
+        raise TableError('the file is empty; at least one line with an object such as {"x": 1.5} is needed')
+    return _type({name: columns[name] for name in wanted.names(list(columns))}, wanted, lines)
+
+
+def _type(columns: dict[str, list[Any]], wanted: WantedColumns, lines: Sequence[int], before: int = 0) -> ReadColumns:
+    """Return columns as typed cells; errors name the lines of rows, before which there are others of the file."""
+    try:
+        return type_objects(columns, wanted)
+    except TableError as error:
+        raise name_lines_for_rows(error, lambda row: before + lines[row]) from error.__cause__
+
+
+def _gather(file: IO[bytes]) -> tuple[dict[str, list[Any]], list[int]]:
+    """Return the values of all lines by columns, and the numbers of the lines."""
     columns: dict[str, list[Any]] = {}
     numbers: list[int] = []
-    if isinstance(file, Path):
-        with open(file, "rb") as opened:
-            _gather(opened, columns, numbers)
-    else:
-        _gather(file, columns, numbers)
-    if not numbers:
-        raise TableError('the file is empty; at least one line with an object such as {"x": 1.5} is needed')
-    for values in columns.values():
-        values.extend([None] * (len(numbers) - len(values)))
-    names = wanted.names(list(columns))
-    try:
-        return type_objects({name: columns[name] for name in names}, wanted)
-    except TableError as error:
-        raise name_lines_for_rows(error, lambda row: numbers[row]) from None
-
-
-def _gather(file: IO[bytes], columns: dict[str, list[Any]], numbers: list[int]) -> None:
-    """Add the values of all lines to `columns`, which may end early, and the numbers of the lines to `numbers`."""
     decoder = json.JSONDecoder(object_pairs_hook=_refuse_repeats, parse_constant=_refuse_constant)
     for number, raw in enumerate(file, start=1):
         try:
@@ -103,6 +103,9 @@ def _gather(file: IO[bytes], columns: dict[str, list[Any]], numbers: list[int]) 
                 column.extend([None] * (row - len(column)))
             column.append(value)
         numbers.append(number)
+    for values in columns.values():
+        values.extend([None] * (len(numbers) - len(values)))
+    return columns, numbers
 
 
 def _refuse_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -133,23 +136,15 @@ class JsonBlock(TextBlock):
 
     def __init__(self, source: JsonSource, start: int, piece: RecordChunk) -> None:
         super().__init__(source, start, piece)
-        self._columns: dict[str, list[Any]] = {}
-        self._numbers: list[int] = []
         with shift_lines_in_errors(0, piece.line - 1):
-            _gather(io.BytesIO(piece.data), self._columns, self._numbers)
-        for values in self._columns.values():
-            values.extend([None] * (self.rows - len(values)))
+            self._columns, self._lines = _gather(io.BytesIO(piece.data))
         source.names += [name for name in self._columns if name not in source.names]
 
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells."""
         chosen = {name: self._columns[name] for name in names if name in self._columns}
         wanted = WantedColumns({name: kind for name, kind in kinds.items() if name in chosen})
-        try:
-            return type_objects(chosen, wanted).cells
-        except TableError as error:
-            moved = name_lines_for_rows(error, lambda row: self.piece.line - 1 + self._numbers[row])
-            raise moved from error.__cause__
+        return _type(chosen, wanted, self._lines, self.piece.line - 1).cells
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as JSON's values."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -160,6 +160,12 @@ class ReadColumns:
     sources: dict[str, ColumnSource] = field(default_factory=dict)
     weights: NDArray[Any] | None = None
 
+    @classmethod
+    def of(cls, columns: Mapping[str, tuple[Cells, ColumnSource | None]], weights: NDArray[Any] | None = None) -> Self:
+        """Return columns that were read together with what holds more of them than their cells, or None."""
+        sources = {name: source for name, (_, source) in columns.items() if source is not None}
+        return cls({name: cells for name, (cells, _) in columns.items()}, sources, weights)
+
 
 def name_lines_for_rows(error: TableError, line_of: Callable[[int], int]) -> TableError:
     """Return an error that names lines of the file instead of rows of the table."""
@@ -278,18 +284,16 @@ def _build_number_cells(
 
 def type_objects(columns: dict[str, list[Any]], wanted: WantedColumns) -> ReadColumns:
     """Return columns of Python values as typed cells; integers too large for floats are kept beside them."""
-    cells: dict[str, Cells] = {}
-    sources: dict[str, ColumnSource] = {}
-    for name, values in columns.items():
-        array = as_objects(values)
-        kind = wanted.kind(name)
-        typed = read_cells(name, array, kind, wanted.unit(name))
-        if wanted.optional and typed.states == () and kind is None:
-            typed = check_numbers(name, array.astype(float))
-        cells[name] = typed
-        if (typed.integer and typed.states is None) or typed.unit is not None:
-            sources[name] = ColumnSource("numpy", array)
-    return ReadColumns(cells, sources)
+    return ReadColumns.of({name: _type_object_column(name, as_objects(held), wanted) for name, held in columns.items()})
+
+
+def _type_object_column(name: str, values: NDArray[Any], wanted: WantedColumns) -> tuple[Cells, ColumnSource | None]:
+    kind = wanted.kind(name)
+    typed = read_cells(name, values, kind, wanted.unit(name))
+    if wanted.optional and typed.states == () and kind is None:
+        typed = check_numbers(name, values.astype(float))
+    kept = (typed.integer and typed.states is None) or typed.unit is not None
+    return typed, ColumnSource("numpy", values) if kept else None
 
 
 def type_column(

@@ -190,7 +190,7 @@ class ArrowColumns(ColumnAdapter):
         return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
-        if part.type != old.type or pyarrow.types.is_dictionary(old.type):
+        if part.type != old.type:
             return None
         if pyarrow.types.is_run_end_encoded(old.type):
             filled = self.insert(compute.run_end_decode(old), rows, compute.run_end_decode(part))
