@@ -21,7 +21,15 @@ from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_
 from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_densities
 from hybridbn.inference.evidence import Evidence, find_distinct_rows
-from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, ContinuousPosterior, DiscretePosterior, LazyPosterior
+from hybridbn.inference.posteriors.base import (
+    SAMPLED_CONFIDENCE,
+    ContinuousPosterior,
+    Density,
+    DiscretePosterior,
+    LazyPosterior,
+    PartQuestion,
+    Result,
+)
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.quadrature.modes import describe_blank_functions
@@ -144,7 +152,7 @@ class DensityCollector:
 
     def __init__(self, number: int, rows: int, most_bytes: float) -> None:
         self.number, self._rows, self._most = number, rows, most_bytes
-        self._parts: list[tuple[NDArray[np.intp], ContinuousPosterior]] = []
+        self._parts: list[tuple[NDArray[np.intp], Density]] = []
         self._numbers = 0.0
         self._bytes = 0.0
         self.moments: tuple[Values, Values] | None = None
@@ -165,7 +173,7 @@ class DensityCollector:
             self._parts.clear()
 
     @property
-    def density(self) -> ContinuousPosterior | None:
+    def density(self) -> Density | None:
         """The density of all distinct rows, or None if it was not kept."""
         if self.moments is not None:
             return None
@@ -184,15 +192,24 @@ def collect_marginals(problem: Problem, rows: int, *, most_bytes: float | None =
     ]
 
 
-def _add_densities(
-    parts: Iterator[Solution], problem: Problem, collected: Sequence[Collector], options: Options
+def _collect_solutions(
+    plan: Plan, evidence: Evidence, collected: Sequence[Collector], options: Options
 ) -> Iterator[Solution]:
-    """Yield solutions with the densities that are collected; threads that share the rows compute them, too."""
-    numbers = [collector.number for collector in collected if isinstance(collector, DensityCollector)]
-    if not numbers:
-        return parts
-    targets = {number: problem.question.targets[number] for number in numbers}
-    return run_in_threads(lambda part: replace(part, densities=compute_densities(part, targets)), parts, options.jobs)
+    """Yield solutions after they are collected; threads that share the rows compute the densities, too."""
+    parts = plan.solve(evidence)
+    targets = {
+        collector.number: plan.problem.question.targets[collector.number]
+        for collector in collected
+        if isinstance(collector, DensityCollector)
+    }
+    if targets:
+        parts = run_in_threads(
+            lambda part: replace(part, densities=compute_densities(part, targets)), parts, options.jobs
+        )
+    for part in parts:
+        for collector in collected:
+            collector.add(part)
+        yield part
 
 
 def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
@@ -226,11 +243,7 @@ def posterior_of(
     assert isinstance(variable, Continuous)
     density = collector.density
     if density is None or _count_expanded_bytes(density, answer) > KEPT_BYTES:
-        piece = density.select_rows if density is not None else _DensitySolver(answer, number)
-        moments = density.moments() if density is not None else collector.moments
-        assert moments is not None
-        distinct_rows = np.arange(answer.distinct.rows) if answer.distinct_rows is None else answer.distinct_rows
-        return LazyPosterior(variable, piece, moments, distinct_rows, answer.marked, answer.error, log_evidence)
+        return _RepeatedPosterior.of(answer, number, variable, log_evidence)
     if answer.distinct_rows is not None:
         density = density.select_rows(answer.distinct_rows)
     return density.with_answer(answer.evidence.single, answer.error, answer.marked, log_evidence)
@@ -245,9 +258,80 @@ def _point_posterior(
     return density.with_answer(answer.evidence.single, answer.error, answer.marked, log_evidence)
 
 
-def _count_expanded_bytes(density: ContinuousPosterior, answer: Answer) -> float:
+def _count_expanded_bytes(density: Density, answer: Answer) -> float:
     """Return the bytes of the density of all rows if equal rows are repeated; zero where all rows are distinct."""
     return 0.0 if answer.distinct_rows is None else 8.0 * density.numbers * len(answer.distinct_rows)
+
+
+BLOCK_ROWS = 1 << 11
+"""Rows whose densities exist at the same time."""
+
+
+class _RepeatedPosterior(LazyPosterior):
+    """The densities of many rows, which are those of distinct rows, kept or solved again.
+
+    Parameters
+    ----------
+    density_of : function
+        From distinct rows to their density.
+    distinct_rows : ndarray (rows,)
+        The distinct row of each row.
+    summary : ndarray (3, rows)
+        Error, mean and variance; NaN in rows that are marked as impossible.
+    """
+
+    def __init__(
+        self,
+        variable: Continuous,
+        density_of: Callable[[NDArray[np.intp]], Density],
+        distinct_rows: NDArray[np.intp],
+        marked: NDArray[np.bool_] | None,
+        summary: Values,
+        log_evidence: Any,
+    ) -> None:
+        super().__init__(variable, len(distinct_rows), log_evidence)
+        self._density_of, self._distinct_rows, self._marked = density_of, distinct_rows, marked
+        self._summary = summary
+
+    @classmethod
+    def of(
+        cls, answer: Answer, number: int, variable: Continuous, log_evidence: Callable[[], Values] | None
+    ) -> _RepeatedPosterior:
+        """Return the posterior of the target with that number."""
+        collector = answer.collected[number]
+        assert isinstance(collector, DensityCollector)
+        density = collector.density
+        moments = collector.moments if density is None else density.moments()
+        assert moments is not None
+        summary = np.stack([answer.error, *map(answer.arrange_rows, moments)])
+        density_of = _DensitySolver(answer, number) if density is None else density.select_rows
+        distinct_rows = np.arange(answer.distinct.rows) if answer.distinct_rows is None else answer.distinct_rows
+        return cls(variable, density_of, distinct_rows, answer.marked, summary, log_evidence)
+
+    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
+        """Yield the places of each block of rows, and what a function gives of their posterior."""
+        # equal rows come together, so that they are worked out once
+        order = np.argsort(self._distinct_rows, kind="stable")
+        for start in range(0, len(order), BLOCK_ROWS):
+            rows = order[start : start + BLOCK_ROWS]
+            yield rows, question(self._make_density(rows), rows)
+
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows; few of them as densities that are there at once."""
+        if 0 < len(rows) <= BLOCK_ROWS:
+            return self._make_density(rows)
+        marked = None if self._marked is None else self._marked[rows]
+        chosen = self._density_of, self._distinct_rows[rows], marked, self._summary[:, rows]
+        return _RepeatedPosterior(self.variable, *chosen, self._select_log_evidence(rows))
+
+    def _make_density(self, rows: NDArray[np.intp]) -> Density:
+        """Return the density of some rows."""
+        distinct, inverse = np.unique(self._distinct_rows[rows], return_inverse=True)
+        density = self._density_of(distinct)
+        if len(inverse) != len(distinct) or (inverse != np.arange(len(inverse))).any():
+            density = density.select_rows(inverse.ravel())
+        marked = None if self._marked is None else self._marked[rows]
+        return density.with_answer(False, self._summary[0, rows], marked, self._select_log_evidence(rows))
 
 
 class _DensitySolver:
@@ -257,15 +341,14 @@ class _DensitySolver:
         self._snapshot, self._question = answer.problem.snapshot, answer.problem.question
         self._options, self._evidence, self._number = answer.options, answer.distinct, number
 
-    def __call__(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
+    def __call__(self, rows: NDArray[np.intp]) -> Density:
         # the problem is that of all rows, so that each row gets the same density as before
         problem = problem_of(self._snapshot, self._question, self._evidence)
         collected = collect_marginals(problem, len(rows), most_bytes=np.inf)
         evidence = self._evidence.take(rows, len(rows))
         plan = choose_plan(problem, evidence, self._options)
-        for part in _add_densities(plan.solve(evidence), problem, collected, self._options):
-            for collector in collected:
-                collector.add(part)
+        for _ in _collect_solutions(plan, evidence, collected, self._options):
+            pass
         collector = collected[self._number]
         assert isinstance(collector, DensityCollector)
         density = collector.density
@@ -334,11 +417,9 @@ def _solve_by(
     collected = collect(problem, distinct.rows)
     log_norms, errors = np.zeros(distinct.rows), np.zeros(distinct.rows)
     bounds: list[Values] = []
-    for part in _add_densities(plan.solve(distinct), problem, collected, options):
+    for part in _collect_solutions(plan, distinct, collected, options):
         where = as_slice(part.rows)
         log_norms[where], errors[where] = part.log_norm, part.error
-        for collector in collected:
-            collector.add(part)
         if part.bounds is not None:
             bounds = bounds or [np.empty((*limits.shape[:-1], distinct.rows)) for limits in part.bounds]
             for limits, own in zip(bounds, part.bounds, strict=True):

@@ -203,7 +203,7 @@ class Completion:
         states.
         """
         if not isinstance(posterior, DiscretePosterior):
-            return np.asarray(posterior.mean())  # type: ignore[attr-defined]  # all others are continuous
+            return np.asarray(posterior.mean())
         return self._translate_probabilities(table, posterior.variable, posterior.probabilities)
 
     def _translate_probabilities(self, table: Table, variable: Discrete, probabilities: Values) -> Values:

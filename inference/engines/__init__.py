@@ -25,7 +25,7 @@ from hybridbn.variables import Values, shorten
 if TYPE_CHECKING:
     from hybridbn.inference.axes import Axis
     from hybridbn.inference.compilation import Problem
-    from hybridbn.inference.posteriors.base import ContinuousPosterior
+    from hybridbn.inference.posteriors.base import Density
 
 __all__ = [
     "CaseTables",
@@ -69,7 +69,7 @@ class Solution:
     log_norm: Values
     error: Values
     bounds: Sequence[Values] | None = None
-    densities: Mapping[int, ContinuousPosterior] | None = None
+    densities: Mapping[int, Density] | None = None
     """By number of the target: the density of a continuous variable, where that is summed up from slices or draws."""
 
 

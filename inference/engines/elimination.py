@@ -22,7 +22,7 @@ from hybridbn.inference.compilation import Problem, problem_of
 from hybridbn.inference.elimination.factors import RowGroup, group_rows, normalize, run_program, run_program_in_logs
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.posteriors.base import ContinuousPosterior
+from hybridbn.inference.posteriors.base import Density
 from hybridbn.inference.posteriors.grid import PiecewisePosterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.quadrature.grids import (
@@ -510,7 +510,7 @@ class PatternPlan(Plan):
                 )
 
 
-def compute_densities(part: Solution, targets: Mapping[int, str]) -> dict[int, ContinuousPosterior]:
+def compute_densities(part: Solution, targets: Mapping[int, str]) -> dict[int, Density]:
     """Return the densities of the continuous targets in a solution that have no cells, by number."""
     problem, densities = part.problem, dict(part.densities or {})
     together: dict[int, dict[int, str]] = {}

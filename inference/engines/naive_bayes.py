@@ -26,7 +26,7 @@ from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:
-    from hybridbn.inference.posteriors.base import ContinuousPosterior
+    from hybridbn.inference.posteriors.base import Density
 
 __all__ = [
     "BlockAnswer",
@@ -355,7 +355,7 @@ class BlockAnswer(NamedTuple):
     table: Values
     log_norm: Values
     error: Values
-    density: ContinuousPosterior | None = None
+    density: Density | None = None
 
 
 class BlockPlan(Plan):

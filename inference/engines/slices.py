@@ -37,7 +37,7 @@ from hybridbn.inference.engines import (
 )
 from hybridbn.inference.engines.elimination import EliminationPlan, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.posteriors.base import ContinuousPosterior
+from hybridbn.inference.posteriors.base import Density
 from hybridbn.inference.posteriors.mixtures import WeightedMixture
 from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
@@ -626,7 +626,7 @@ class DensitySums:
                 mean, variance = np.broadcast_to(mean, table.shape), np.broadcast_to(variance, table.shape)
                 self._sums[number].add(table.ravel(), mean.ravel(), variance.ravel(), log_scale)
 
-    def posteriors(self, effective: float | None = None) -> dict[int, ContinuousPosterior]:
+    def posteriors(self, effective: float | None = None) -> dict[int, Density]:
         """Return the densities; of variables that were drawn, with the size of the effective sample."""
         return {
             number: self._sums[number].posterior(effective if name in self._drawn else None)

@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -24,13 +24,83 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
 
-__all__ = ["ContinuousPosterior", "DiscretePosterior", "LazyPosterior", "Posterior"]
+__all__ = [
+    "Batch",
+    "ContinuousPosterior",
+    "Density",
+    "DiscretePosterior",
+    "LazyPosterior",
+    "PartQuestion",
+    "Posterior",
+    "Result",
+    "compute_entropy",
+    "gather",
+    "list_log_evidence",
+    "return_posterior",
+]
 
 SAMPLED_CONFIDENCE = 0.95
 """The probability with which a probability that was sampled lies between its bounds."""
 
 
-class Posterior(ABC):
+class Batch(ABC):
+    """What is known in one case, or in each row of a batch, which has a length and can be sliced."""
+
+    single: bool
+    _error: Values
+    _by_row: ClassVar[tuple[str, ...]] = ()
+    """Attributes that are arrays with the rows last, or None."""
+
+    @property
+    def error(self) -> Any:
+        """Estimated absolute error of the probabilities."""
+        return self._rows_first(self._error)
+
+    @property
+    def _rows(self) -> int:
+        """The number of rows, one for a single case."""
+        return len(self._error)
+
+    def __len__(self) -> int:
+        if self.single:
+            raise TypeError("the posterior of a single case has no length")
+        return self._rows
+
+    def __iter__(self) -> Iterator[Self]:
+        return (self[row] for row in range(len(self)))
+
+    def __getitem__(self, key: Any) -> Any:
+        if self.single:
+            raise TableError("this is the posterior of a single case; it has no rows to choose from")
+        single = isinstance(key, int | np.integer)
+        rows = np.arange(len(self))[[int(key)] if single else key]
+        selected = self.select_rows(rows)
+        selected.single = single
+        return selected
+
+    def clone(self) -> Self:
+        """Return a shallow copy."""
+        clone = object.__new__(type(self))
+        clone.__dict__.update(self.__dict__)
+        return clone
+
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows as a batch."""
+        clone = self.clone()
+        for name in ("_error", *self._by_row):
+            array = getattr(self, name)
+            setattr(clone, name, None if array is None else array[..., rows])
+        return clone
+
+    def _rows_first(self, values: Values) -> Any:
+        """Return (..., rows) as the user sees it: rows first, or none."""
+        if self.single:
+            value = values[..., 0]
+            return value if value.ndim else value.item()
+        return np.moveaxis(values, -1, 0)
+
+
+class Posterior(Batch):
     """The distribution of one variable given evidence; one case, or a batch of `len` cases that can be sliced.
 
     Attributes
@@ -49,11 +119,6 @@ class Posterior(ABC):
         self.single = single
         self._error = error
         self._log_evidence = log_evidence
-
-    @property
-    def error(self) -> Any:
-        """Estimated absolute error of the probabilities."""
-        return self._rows_first(self._error)
 
     @property
     def log_evidence(self) -> Any:
@@ -78,51 +143,18 @@ class Posterior(ABC):
         values = np.asarray(self._log_evidence)
         return values if values.ndim > 1 else np.broadcast_to(values, (3, len(values)))
 
-    def __len__(self) -> int:
-        if self.single:
-            raise TypeError("the posterior of a single case has no length")
-        return self._rows
-
-    @property
-    def _rows(self) -> int:
-        """The number of rows, one for a single case."""
-        return len(self._error)
-
-    def __iter__(self) -> Iterator[Self]:
-        return (self[row] for row in range(len(self)))
-
-    def __getitem__(self, key: Any) -> Any:
-        if self.single:
-            raise TableError("this is the posterior of a single case; it has no rows to choose from")
-        single = isinstance(key, int | np.integer)
-        rows = np.arange(len(self))[[int(key)] if single else key]
-        selected = self.select_rows(rows)
-        selected.single = single
-        return selected
-
-    def clone(self) -> Self:
-        """Return a shallow copy."""
-        clone = object.__new__(type(self))
-        clone.__dict__.update(self.__dict__)
-        return clone
-
     def select_rows(self, rows: NDArray[np.intp]) -> Any:
         """Return some rows as a batch."""
-        clone = self.clone()
-        clone._error = self._error[rows]
-        if callable(self._log_evidence):
-            whole = self
-            clone._log_evidence = _LazyLogEvidence(whole, rows)
-        else:
-            clone._log_evidence = None if self._log_evidence is None else self._log_evidence[..., rows]
+        clone = super().select_rows(rows)
+        clone._log_evidence = self._select_log_evidence(rows)
         return clone
 
-    def _rows_first(self, values: Values) -> Any:
-        """Return (..., rows) as the user sees it: rows first, or none."""
-        if self.single:
-            value = values[..., 0]
-            return value if value.ndim else value.item()
-        return np.moveaxis(values, -1, 0)
+    def _select_log_evidence(self, rows: NDArray[np.intp]) -> Callable[[], Values] | Values | None:
+        """Return the log probability of the evidence of some rows, which is computed when somebody asks."""
+        known = self._log_evidence
+        return (
+            partial(_take_log_evidence, self, rows) if callable(known) else None if known is None else known[..., rows]
+        )
 
     def sample(self, k: int | None = None, random_state: Any = None) -> Any:
         """Draw from the distribution: `k` draws for every row, or one (without a dimension) if it is left out."""
@@ -131,6 +163,64 @@ class Posterior(ABC):
         uniforms = rng.random((self._rows, 1 if k is None else k)).T
         draws = self._to_values(self.draw(uniforms))
         return self._rows_first(draws if k is not None else draws[0])
+
+    @abstractmethod
+    def draw(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into codes or numbers."""
+
+    def _to_values(self, drawn: NDArray[Any]) -> NDArray[Any]:
+        """Turn codes into states; numbers stay."""
+        return drawn
+
+    @abstractmethod
+    def _moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
+
+    def mean(self) -> Any:
+        """Return the expectation; that of states if they are numbers."""
+        return self._rows_first(self._moments()[0])
+
+    def var(self) -> Any:
+        """Return the variance."""
+        return self._rows_first(self._moments()[1])
+
+    def std(self) -> Any:
+        """Return the standard deviation."""
+        return self._rows_first(np.sqrt(self._moments()[1]))
+
+    def cdf(self, x: ArrayLike) -> Any:
+        """Return the probability of a value up to `x`; of m points in n rows: (n, m)."""
+        return self._at("_cdf", x)
+
+    def quantile(self, q: ArrayLike) -> Any:
+        """Return the value below which the probability is `q`; of states, the smallest up to which it is at least
+        that.
+        """
+        levels = as_numbers(q, "the levels of quantiles")
+        if not ((levels >= 0) & (levels <= 1)).all():
+            raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
+        return self._at("_quantile", levels)
+
+    def median(self) -> Any:
+        """Return the median."""
+        return self.quantile(0.5)
+
+    def interval(self, level: float = 0.9) -> Any:
+        """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
+        check_level(level)
+        return self.quantile([(1 - level) / 2, (1 + level) / 2])
+
+    def _at(self, method: str, x: ArrayLike) -> Any:
+        """Evaluate a method at points that all rows share."""
+        points = as_numbers(x, f"points of {self.variable.name!r}")
+        if points.ndim > 1:
+            raise TableError("give one point, or a list of points that all rows share")
+        values = self._at_points(method, points.reshape(-1, 1)) if points.size else np.empty((0, self._rows))
+        return self._rows_first(values if points.ndim else values[0])
+
+    @abstractmethod
+    def _at_points(self, method: str, points: Values) -> Values:
+        """Evaluate a method at points (points, 1) that all rows share: (points, rows)."""
 
     def plot(self, ax: Any = None, *, prior: Posterior | None = None) -> Any:
         """Draw the distribution with matplotlib, and in outlines that without evidence; returns the axes.
@@ -147,23 +237,9 @@ class Posterior(ABC):
 
         return show_posterior(self)
 
-    @abstractmethod
-    def draw(self, uniforms: Values) -> NDArray[Any]:
-        """Turn uniforms (k, rows) into codes or numbers."""
 
-    def _to_values(self, drawn: NDArray[Any]) -> NDArray[Any]:
-        """Turn codes into states; numbers stay."""
-        return drawn
-
-
-class _LazyLogEvidence:
-    """The evidence of some rows of a posterior, computed when it is asked for; picklable."""
-
-    def __init__(self, whole: Posterior, rows: NDArray[np.intp]) -> None:
-        self.whole, self.rows = whole, rows
-
-    def __call__(self) -> Values:
-        return self.whole.compute_log_evidence()[:, self.rows]
+def _take_log_evidence(whole: Posterior, rows: NDArray[np.intp]) -> Values:
+    return whole.compute_log_evidence()[:, rows]
 
 
 class DiscretePosterior(Posterior):
@@ -176,6 +252,7 @@ class DiscretePosterior(Posterior):
     """
 
     variable: Discrete
+    _by_row = ("_table", "_bounds")
 
     def __init__(
         self,
@@ -189,13 +266,6 @@ class DiscretePosterior(Posterior):
         super().__init__(variable, single, error, log_evidence)
         self._table = table
         self._bounds = bounds
-
-    def select_rows(self, rows: NDArray[np.intp]) -> Any:
-        """Return some rows as a batch."""
-        clone = super().select_rows(rows)
-        clone._table = self._table[:, rows]
-        clone._bounds = None if self._bounds is None else self._bounds[..., rows]
-        return clone
 
     @property
     def states(self) -> tuple[Hashable, ...]:
@@ -248,69 +318,41 @@ class DiscretePosterior(Posterior):
 
     def mode(self) -> Any:
         """Return the most probable state (the first of several)."""
-        return self._states_of(self._table.argmax(axis=0))
+        chosen = self._to_values(self._table.argmax(axis=0))
+        plain = np.array(chosen.tolist()) if len({type(s) for s in self.states}) == 1 and chosen.size else chosen
+        return self._rows_first(plain if plain.shape == chosen.shape else chosen)
 
     def entropy(self) -> Any:
         """Return the entropy in nats."""
-        table = self._table
-        return self._rows_first(-np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=0))
-
-    def mean(self) -> Any:
-        """Return the expected state, where the states are numbers."""
-        return self._rows_first(self._numbers() @ self._table)
-
-    def var(self) -> Any:
-        """Return the variance of the state, where the states are numbers."""
-        numbers = self._numbers()
-        centered = numbers[:, None] - numbers @ self._table
-        return self._rows_first(np.sum(centered**2 * self._table, axis=0))
-
-    def std(self) -> Any:
-        """Return the standard deviation of the state, where the states are numbers."""
-        return np.sqrt(self.var())
-
-    def cdf(self, x: ArrayLike) -> Any:
-        """Return the probability of a state up to `x`, where the states are numbers; of m points in n rows: (n, m)."""
-        points = as_numbers(x, f"the points of the cdf of {self.variable.name!r}")
-        if points.ndim > 1:
-            raise TableError("give one point, or a list of points that all rows share")
-        below = (self._numbers() <= points[..., None]).astype(float)
-        return self._rows_first(np.minimum(below @ self._table, 1.0))
-
-    def quantile(self, q: ArrayLike) -> Any:
-        """Return the smallest state up to which the probability is at least `q`, where the states are numbers."""
-        levels = as_numbers(q, "the levels of quantiles")
-        if levels.ndim > 1 or not ((levels >= 0) & (levels <= 1)).all():
-            raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
-        numbers = self._numbers()
-        order = np.argsort(numbers, kind="stable")
-        sums = np.cumsum(self._table[order], axis=0)
-        # sums are rounded; a level that is met but for rounding is met, and states of probability zero are no quantiles
-        met = (sums >= levels[..., None, None] * sums[-1] - 1e-14) & (sums > 0)
-        quantiles = numbers[order][np.argmax(met, axis=-2)]
-        return self._rows_first(np.where(np.isnan(sums[-1]), np.nan, quantiles))
-
-    def median(self) -> Any:
-        """Return the median, where the states are numbers."""
-        return self.quantile(0.5)
-
-    def interval(self, level: float = 0.9) -> Any:
-        """Return the ends of the central interval that holds at least this probability: (2,), or (rows, 2)."""
-        if not isinstance(level, Real) or not 0 < level < 1:
-            raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
-        return self.quantile([(1 - level) / 2, (1 + level) / 2])
+        return self._rows_first(compute_entropy(self._table))
 
     def _numbers(self) -> Values:
         if not all(isinstance(state, int | float) for state in self.states):
             raise TableError(f"the states of {self.variable.name!r} are not numbers; ask for probabilities or the mode")
         return np.array(self.states, dtype=float)
 
-    def _states_of(self, codes: NDArray[Any]) -> Any:
-        states = np.empty(len(self.states), dtype=object)
-        states[:] = self.states
-        chosen = states[codes]
-        plain = np.array(chosen.tolist()) if len({type(s) for s in self.states}) == 1 and chosen.size else chosen
-        return self._rows_first(plain if plain.shape == chosen.shape else chosen)
+    def mean(self) -> Any:
+        """Return the expected state, where the states are numbers."""
+        return self._rows_first(self._numbers() @ self._table)
+
+    def _moments(self) -> tuple[Values, Values]:
+        numbers = self._numbers()
+        mean = numbers @ self._table
+        return mean, np.sum((numbers[:, None] - mean) ** 2 * self._table, axis=0)
+
+    def _at_points(self, method: str, points: Values) -> Values:
+        return np.asarray(getattr(self, method)(points))
+
+    def _cdf(self, x: Values) -> Values:
+        return np.minimum((self._numbers() <= x).astype(float) @ self._table, 1.0)
+
+    def _quantile(self, levels: Values) -> Values:
+        numbers = self._numbers()
+        order = np.argsort(numbers, kind="stable")
+        sums = np.cumsum(self._table[order], axis=0)
+        # sums are rounded; a level that is met but for rounding is met, and states of probability zero are no quantiles
+        met = (sums >= levels[..., None] * sums[-1] - 1e-14) & (sums > 0)
+        return np.where(np.isnan(sums[-1]), np.nan, numbers[order][np.argmax(met, axis=1)])
 
     def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
@@ -331,6 +373,12 @@ class DiscretePosterior(Posterior):
         return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"
 
 
+def compute_entropy(table: Values) -> Values:
+    """Return the entropy (rows,) of probabilities (..., rows) in nats."""
+    logs = np.log(table, where=table > 0, out=np.zeros_like(table))
+    return np.asarray(-np.sum(table * logs, axis=tuple(range(table.ndim - 1))))
+
+
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
 _LEVELS = 100
@@ -342,74 +390,21 @@ class ContinuousPosterior(Posterior):
 
     variable: Continuous
 
-    # families give these, on arrays (m, rows)
-    @property
-    def numbers(self) -> int:
-        """How many numbers the density of one row takes."""
-        return 2
-
-    @classmethod
-    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
-        """Join the densities of groups of rows into that of `rows` rows."""
-        raise NotImplementedError
-
-    def with_answer(self, single: bool, error: Values, marked: NDArray[np.bool_] | None, log_evidence: Any) -> Self:
-        """Return the density with all that belongs to an answer; marked rows become NaN."""
-        clone = self.clone()
-        clone.single, clone._error, clone._log_evidence = single, error, log_evidence
-        if marked is not None:
-            clone._blank(marked)
-        return clone
-
-    def _blank(self, marked: NDArray[np.bool_]) -> None:
-        """Make the density of some rows NaN."""
-        raise NotImplementedError
-
     @abstractmethod
-    def _pdf(self, x: Values) -> Values: ...
-
-    @abstractmethod
-    def _cdf(self, x: Values) -> Values: ...
+    def _by_rows(self, method: str, x: Values) -> Values:
+        """Evaluate a method of `Density` at points (m, rows)."""
 
     @property
     def point_cells(self) -> PointCells:
         """The values that may have mass; by default there are none."""
         return NO_POINTS
 
-    def _mass_at(self, x: Values) -> Values:
-        """Return by how much the cdf jumps at values; by default it does not."""
-        return np.zeros(x.shape)
-
     @abstractmethod
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
 
-    @abstractmethod
-    def moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,)."""
-
-    def mean(self) -> Any:
-        """Return the expectation."""
-        return self._rows_first(self._moments()[0])
-
-    def var(self) -> Any:
-        """Return the variance."""
-        return self._rows_first(self._moments()[1])
-
-    def std(self) -> Any:
-        """Return the standard deviation."""
-        return self._rows_first(np.sqrt(self._moments()[1]))
-
-    def _moments(self) -> tuple[Values, Values]:
-        """Return mean and variance, worked out in blocks of rows."""
-        rows = self._rows
-        block = max(1, BLOCK // max(self._width, 1))
-        if block >= rows:
-            return self.moments()
-        parts = [
-            self.select_rows(np.arange(start, min(start + block, rows))).moments() for start in range(0, rows, block)
-        ]
-        return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
+    def _at_points(self, method: str, points: Values) -> Values:
+        return self._by_rows(method, np.broadcast_to(points, (len(points), self._rows)))
 
     def pdf(self, x: ArrayLike) -> Any:
         """Return the density at `x`; of m points in n rows: (n, m)."""
@@ -418,10 +413,6 @@ class ContinuousPosterior(Posterior):
     def log_pdf(self, x: ArrayLike) -> Any:
         """Return the log density at `x`; -inf where it is zero."""
         return self._at("_log_pdf", x)
-
-    def _log_pdf(self, x: Values) -> Values:
-        with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self._pdf(x)))
 
     def trace_density(self, count: int) -> tuple[Values, Values]:
         """Return points over nearly all of the mass of a single case, with both sides of every jump among them, and the
@@ -435,10 +426,6 @@ class ContinuousPosterior(Posterior):
         x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
         return x, self.pdf(x)
 
-    def cdf(self, x: ArrayLike) -> Any:
-        """Return the probability of a value up to `x`."""
-        return self._at("_cdf", x)
-
     def pit(self, truth: ArrayLike) -> Any:
         """Return the probability of a value up to each row's own true one: its probability integral transform.
 
@@ -446,9 +433,6 @@ class ContinuousPosterior(Posterior):
         value that has mass it is the middle of the jump of the cdf, so that the mean is one half.
         """
         return self._judge("_pit", truth)
-
-    def _pit(self, truth: Values) -> Values:
-        return np.asarray(self._cdf(truth) - self._mass_at(truth) / 2)
 
     def log_score(self, truth: ArrayLike) -> Any:
         """Return the log density at each row's own true value."""
@@ -468,10 +452,6 @@ class ContinuousPosterior(Posterior):
         0.95
         """
         return self._judge("_central_level", truth)
-
-    def _central_level(self, truth: Values) -> Values:
-        reached = self._cdf(truth)
-        return np.maximum(np.maximum(1 - 2 * reached, 2 * (reached - self._mass_at(truth)) - 1), 0.0)
 
     def crps(self, truth: ArrayLike) -> Any:
         r"""Return the continuous ranked probability score of each row: how far its density is from its true value.
@@ -508,32 +488,107 @@ class ContinuousPosterior(Posterior):
         result = self._by_rows(method, np.where(missing, 0.0, values)[None])[0]
         return self._rows_first(np.where(missing, np.nan, result))
 
+    def mode(self) -> Any:
+        """Return where the density is largest (the first of several)."""
+        return self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0])
+
+    def entropy(self) -> Any:
+        """Return the differential entropy in nats."""
+        return self._rows_first(self._by_rows("_entropy", np.empty((1, self._rows)))[0])
+
+    def as_mte(self, **options: Any) -> MTE:
+        """Return the density of a single case as a mixture of truncated exponentials.
+
+        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and
+        TAN over MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
+        """
+        if not self.single:
+            raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")
+        return self._as_mte(**options)
+
+    def _as_mte(self, **options: Any) -> MTE:
+        from hybridbn.potentials import MTE
+
+        ends = self.quantile([1e-12, 1 - 1e-12])
+        return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)
+
+    def draw(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into codes or numbers."""
+        return self._by_rows("_draw", uniforms)
+
+    def __repr__(self) -> str:
+        name = self.variable.name
+        if not self.single:
+            return f"<posterior density of {name!r} in {len(self)} rows>"
+        return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"
+
+
+class Density(ContinuousPosterior):
+    """A density that is given by arrays, from which all else is derived; families give what is abstract."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the density of one row takes."""
+        return sum(len(getattr(self, name)) for name in self._by_row)
+
+    @classmethod
+    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+        """Join the densities of groups of rows into that of `rows` rows."""
+        raise NotImplementedError
+
+    def with_answer(self, single: bool, error: Values, marked: NDArray[np.bool_] | None, log_evidence: Any) -> Self:
+        """Return the density with all that belongs to an answer; marked rows become NaN."""
+        clone = self.clone()
+        clone.single, clone._error, clone._log_evidence = single, error, log_evidence
+        if marked is not None:
+            masses = self._by_row[0]
+            setattr(clone, masses, np.where(marked, np.nan, getattr(self, masses)))
+        return clone
+
+    @abstractmethod
+    def _pdf(self, x: Values) -> Values:
+        """Return the density at points (m, rows)."""
+
+    @abstractmethod
+    def _cdf(self, x: Values) -> Values:
+        """Return the probability of values up to points (m, rows)."""
+
+    def _mass_at(self, x: Values) -> Values:
+        """Return by how much the cdf jumps at values; by default it does not."""
+        return np.zeros(x.shape)
+
+    @abstractmethod
+    def moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
+
+    def _moments(self) -> tuple[Values, Values]:
+        """Return mean and variance, worked out in blocks of rows."""
+        rows = self._rows
+        block = max(1, BLOCK // max(self._width, 1))
+        if block >= rows:
+            return self.moments()
+        parts = [
+            self.select_rows(np.arange(start, min(start + block, rows))).moments() for start in range(0, rows, block)
+        ]
+        return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
+
+    def _log_pdf(self, x: Values) -> Values:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._pdf(x)))
+
+    def _pit(self, truth: Values) -> Values:
+        return np.asarray(self._cdf(truth) - self._mass_at(truth) / 2)
+
+    def _central_level(self, truth: Values) -> Values:
+        reached = self._cdf(truth)
+        return np.maximum(np.maximum(1 - 2 * reached, 2 * (reached - self._mass_at(truth)) - 1), 0.0)
+
     def _crps(self, truth: Values) -> Values:
         """Return the mean pinball loss over the levels of quantiles, twice."""
         levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
         below = truth - self._quantile(np.broadcast_to(levels[:, None], (_LEVELS, truth.shape[1])))
         losses = np.maximum(levels[:, None] * below, (levels[:, None] - 1) * below)
         return np.asarray(2 * losses.mean(axis=0, keepdims=True))
-
-    def quantile(self, q: ArrayLike) -> Any:
-        """Return the value below which the probability is `q`."""
-        levels = as_numbers(q, "the levels of quantiles")
-        if not ((levels >= 0) & (levels <= 1)).all():
-            raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
-        return self._at("_quantile", levels)
-
-    def median(self) -> Any:
-        """Return the median."""
-        return self.quantile(0.5)
-
-    def interval(self, level: float = 0.9) -> Any:
-        """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
-        check_level(level)
-        return self.quantile([(1 - level) / 2, (1 + level) / 2])
-
-    def mode(self) -> Any:
-        """Return where the density is largest (the first of several)."""
-        return self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0])
 
     def _mode(self, _: Values) -> Values:
         x = self._grid()
@@ -564,10 +619,6 @@ class ContinuousPosterior(Posterior):
         better = self._pdf(middle[None])[0] >= self._pdf(highest[None])[0]
         return np.asarray(np.where(better, middle, highest))
 
-    def entropy(self) -> Any:
-        """Return the differential entropy in nats."""
-        return self._rows_first(self._by_rows("_entropy", np.empty((1, self._rows)))[0])
-
     def _entropy(self, _: Values) -> Values:
         knots = self._grid()
         nodes, weights, _ = legendre()
@@ -583,32 +634,6 @@ class ContinuousPosterior(Posterior):
         fine = knots[:-1, None, :] + np.diff(knots, axis=0)[:, None, :] * parts
         return np.concatenate([fine.reshape(4 * (len(knots) - 1), -1), knots[-1:]])
 
-    def _at(self, method: str, x: ArrayLike) -> Any:
-        """Evaluate one of the methods above at points that all rows share."""
-        points = as_numbers(x, f"points of {self.variable.name!r}")
-        if points.ndim > 1:
-            raise TableError("give one point, or a list of points that all rows share")
-        if not points.size:
-            return self._rows_first(np.empty((0, self._rows)))
-        values = self._by_rows(method, np.broadcast_to(points.reshape(-1, 1), (points.size, self._rows)))
-        return self._rows_first(values if points.ndim else values[0])
-
-    def as_mte(self, **options: Any) -> MTE:
-        """Return the density of a single case as a mixture of truncated exponentials.
-
-        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and
-        TAN over MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
-        """
-        if not self.single:
-            raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")
-        return self._as_mte(**options)
-
-    def _as_mte(self, **options: Any) -> MTE:
-        from hybridbn.potentials import MTE
-
-        ends = self.quantile([1e-12, 1 - 1e-12])
-        return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)
-
     def _by_rows(self, method: str, x: Values) -> Values:
         """Evaluate in blocks of rows, so that temporary arrays stay small."""
         rows = self._rows
@@ -620,6 +645,9 @@ class ContinuousPosterior(Posterior):
             block_rows = np.arange(start, min(start + block, rows))
             result[:, block_rows] = getattr(self.select_rows(block_rows), method)(x[:, block_rows])
         return result
+
+    def _draw(self, uniforms: Values) -> Values:
+        return self._quantile(uniforms)
 
     @property
     def _width(self) -> int:
@@ -653,109 +681,105 @@ class ContinuousPosterior(Posterior):
         position = np.stack([np.clip((at_knots < level).sum(axis=0), 1, len(knots) - 1) for level in levels])
         return knots[position - 1, columns], knots[position, columns]
 
-    def draw(self, uniforms: Values) -> NDArray[Any]:
-        """Turn uniforms (k, rows) into codes or numbers."""
-        return self._by_rows("_quantile", uniforms)
 
-    def __repr__(self) -> str:
-        name = self.variable.name
-        if not self.single:
-            return f"<posterior density of {name!r} in {len(self)} rows>"
-        return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"
-
-
-BLOCK_ROWS = 1 << 11
-"""Rows whose densities exist at the same time."""
+Result = TypeVar("Result")
+PartQuestion: TypeAlias = Callable[[Any, NDArray[np.intp]], Result]
+"""From a posterior and the places of its rows to what is asked of it."""
 
 
 class LazyPosterior(ContinuousPosterior):
-    """A batch of densities of which mean and variance are kept; of some rows at a time they are made when asked for.
+    """Densities of a batch that are made part by part, when they are asked for; error, mean and variance are kept."""
 
-    Parameters
-    ----------
-    piece : function
-        From distinct rows to their density.
-    moments : (ndarray, ndarray)
-        Mean and variance of the distinct rows.
-    places : ndarray (rows,)
-        The distinct row of each row.
-    marked : ndarray of bool (rows,), optional
-        Rows that are NaN.
-    """
+    def __init__(self, variable: Continuous, rows: int, log_evidence: Any = None) -> None:
+        self.variable, self.single, self._count = variable, False, rows
+        self._log_evidence = log_evidence or partial(gather, self.ask, list_log_evidence, (3, rows))
 
-    def __init__(
-        self,
-        variable: Continuous,
-        density_of: Callable[[NDArray[np.intp]], ContinuousPosterior],
-        moments: tuple[Values, Values],
-        distinct_rows: NDArray[np.intp],
-        marked: NDArray[np.bool_] | None,
-        error: Values,
-        log_evidence: Any,
-    ) -> None:
-        super().__init__(variable, False, error, log_evidence)
-        self._density_of, self._distinct_rows = density_of, distinct_rows
-        self._mean, self._variance = moments
-        self._marked = marked
+    @abstractmethod
+    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
+        """Yield the places of each part's rows, and what a function gives of their posterior."""
 
-    def select_rows(self, rows: NDArray[np.intp]) -> Any:
-        """Return some rows; few of them as densities that are there at once."""
-        clone = super().select_rows(rows)
-        clone._distinct_rows = self._distinct_rows[rows]
-        clone._marked = None if self._marked is None else self._marked[rows]
-        if len(rows) > BLOCK_ROWS or not len(rows):
-            return clone
-        return clone._make_density(np.arange(len(rows))).with_answer(
-            False, clone._error, clone._marked, clone._log_evidence
-        )
+    @property
+    def _rows(self) -> int:
+        return self._count
 
-    def _make_density(self, rows: NDArray[np.intp]) -> ContinuousPosterior:
-        """Return the density of some rows."""
-        distinct, inverse = np.unique(self._distinct_rows[rows], return_inverse=True)
-        density = self._density_of(distinct)
-        same = len(inverse) == len(distinct) and bool((inverse == np.arange(len(inverse))).all())
-        return density if same else density.select_rows(inverse.ravel())
+    @cached_property
+    def _summary(self) -> Values:
+        """The error, the mean and the variance of each row (3, rows)."""
+        return gather(self.ask, _summarize, (3, self._count))
 
-    def moments(self) -> tuple[Values, Values]:
-        """Return mean and variance (rows,)."""
-        moments = self._mean[self._distinct_rows], self._variance[self._distinct_rows]
-        if self._marked is not None:
-            for values in moments:
-                values[self._marked] = np.nan
-        return moments
+    _error: Any = property(lambda self: self._summary[0])
 
     def _moments(self) -> tuple[Values, Values]:
-        return self.moments()
+        return self._summary[1], self._summary[2]
 
     def _by_rows(self, method: str, x: Values) -> Values:
-        result = np.empty(x.shape)
-        # equal rows come together, so that they are worked out once
-        order = np.argsort(self._distinct_rows, kind="stable")
-        for start in range(0, len(order), BLOCK_ROWS):
-            rows = order[start : start + BLOCK_ROWS]
-            result[:, rows] = self._make_density(rows)._by_rows(method, x[:, rows])
-        if self._marked is not None:
-            result[:, self._marked] = np.nan
-        return result
-
-    def _pdf(self, x: Values) -> Values:
-        return self._by_rows("_pdf", x)
-
-    def _cdf(self, x: Values) -> Values:
-        return self._by_rows("_cdf", x)
+        # points that all rows share are sent to the rows as one column
+        points = x[:, :1] if not x.strides[-1] else x
+        return gather(self.ask, partial(_evaluate, method, points), x.shape)
 
     @property
     def point_cells(self) -> PointCells:
         """The values that may have mass."""
-        return self._make_density(np.arange(min(len(self._distinct_rows), 1))).point_cells
-
-    def _mass_at(self, x: Values) -> Values:
-        return self._by_rows("_mass_at", x)
-
-    def draw(self, uniforms: Values) -> NDArray[Any]:
-        """Turn uniforms (k, rows) into numbers."""
-        return self._by_rows("draw", uniforms)
+        return self.select_rows(np.arange(1)).point_cells if self._count else NO_POINTS
 
     def knots(self) -> tuple[Values, Values]:
-        """Return points (knots, rows) and the cdf there."""
-        return self._make_density(np.arange(len(self._distinct_rows))).knots()
+        """Refuse, as rows of different parts may have different numbers of them."""
+        raise TableError("knots are those of a single case: choose a row, posterior[0]")
+
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows, whose densities are kept."""
+        chosen: list[tuple[NDArray[np.intp], ContinuousPosterior]] = []
+        left = len(rows)
+        for places, answer in self.ask(return_posterior) if left else ():
+            position = np.searchsorted(places, rows)
+            inside = np.flatnonzero(places[np.minimum(position, len(places) - 1)] == rows)
+            if len(inside):
+                chosen.append((inside, answer.select_rows(position[inside])))
+            left -= len(inside)
+            if not left:
+                break
+        return chosen[0][1] if len(chosen) == 1 else _Selection(self.variable, chosen, len(rows))
+
+
+class _Selection(LazyPosterior):
+    """Densities of some rows in parts, whose forms may differ, with the places of their rows."""
+
+    def __init__(
+        self, variable: Continuous, parts: Sequence[tuple[NDArray[np.intp], ContinuousPosterior]], rows: int
+    ) -> None:
+        super().__init__(variable, rows)
+        self._parts = parts
+
+    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
+        return ((places, question(answer, places)) for places, answer in self._parts)
+
+
+def gather(
+    ask: Callable[[PartQuestion[Values]], Iterator[tuple[NDArray[np.intp], Values]]],
+    question: PartQuestion[Values],
+    shape: tuple[int, ...],
+) -> Values:
+    """Return numbers (..., rows) of all rows, of which a function yields the places of each part and its numbers."""
+    result = np.empty(shape)
+    for places, values in ask(question):
+        result[..., places] = values
+    return result
+
+
+def return_posterior(answer: Result, places: NDArray[np.intp]) -> Result:
+    """Return the posterior of a part itself."""
+    return answer
+
+
+def list_log_evidence(answer: Posterior, places: NDArray[np.intp]) -> Values:
+    """Return the log probability of a part's evidence and its limits."""
+    return answer.compute_log_evidence()
+
+
+def _summarize(answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:
+    return np.stack([answer._error, *answer._moments()])
+
+
+def _evaluate(method: str, points: Values, answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:
+    x = np.broadcast_to(points, (len(points), len(places))) if points.shape[1] == 1 else points[:, places]
+    return answer._by_rows(method, x)

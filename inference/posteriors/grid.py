@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +16,7 @@ from hybridbn.errors import TableError, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, as_slice, cell_points, legendre
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.posteriors.base import ContinuousPosterior
+from hybridbn.inference.posteriors.base import Density
 from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
 from hybridbn.variables import Continuous, Discrete, Values, shorten
 
@@ -35,7 +35,7 @@ NOTHING = 1e-18
 """A cell of less probability is left out."""
 
 
-class PiecewisePosterior(ContinuousPosterior):
+class PiecewisePosterior(Density):
     """A density given at Gauss-Legendre nodes in cells, which is a polynomial in every cell.
 
     Parameters
@@ -49,6 +49,7 @@ class PiecewisePosterior(ContinuousPosterior):
     """
 
     _point_cells: PointCells = NO_POINTS
+    _by_row: ClassVar[tuple[str, ...]] = ("_masses", "_low", "_high")
 
     def __init__(
         self,
@@ -90,20 +91,6 @@ class PiecewisePosterior(ContinuousPosterior):
     def point_cells(self) -> PointCells:
         """The values that may have mass."""
         return self._point_cells
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers the density of one row takes."""
-        return (ORDER + 2) * len(self._low)
-
-    def _blank(self, marked: NDArray[np.bool_]) -> None:
-        self._masses = np.where(marked, np.nan, self._masses)
-
-    def select_rows(self, rows: NDArray[np.intp]) -> Any:
-        """Return some rows as a batch."""
-        clone = super().select_rows(rows)
-        clone._low, clone._high, clone._masses = self._low[:, rows], self._high[:, rows], self._masses[:, rows]
-        return clone
 
     @property
     def _width(self) -> int:
@@ -191,7 +178,7 @@ class PiecewisePosterior(ContinuousPosterior):
         return np.asarray(entropy - (masses * np.log(np.where(masses > 0, masses, 1.0))).sum(axis=0))
 
     def _mode(self, _: Values) -> Values:
-        return self._point_cells.snap(super()._mode(_))
+        return _keep_blank(self._masses[0], self._point_cells.snap(super()._mode(_)))
 
     def _as_mte(self, **options: Any) -> MTE:
         points = [f"{point:g}" for point in self._point_cells.points.tolist() if self.pdf(point) > 0]
@@ -216,9 +203,8 @@ class PiecewisePosterior(ContinuousPosterior):
         partial = before[cell, columns] + _integrate_series(self._local_coefficients(cell), position)
         probability = np.where(beyond, before[cell + 1, columns], partial)
         # the sum of all masses is 1 but for rounding
-        ends = np.where(np.isnan(before[-1]), np.nan, x >= self._high[-1])
-        probability = np.where(beyond & ~(ends == 0), ends, probability)
-        return np.where(x < self._low[0], 0.0, np.clip(probability, 0.0, 1.0))
+        probability = np.where(beyond & (x >= self._high[-1]), 1.0, probability)
+        return _keep_blank(before[-1], np.where(x < self._low[0], 0.0, np.clip(probability, 0.0, 1.0)))
 
     def _quantile(self, levels: Values) -> Values:
         """Find the cell by its probabilities, then solve for the place in it."""
@@ -230,7 +216,7 @@ class PiecewisePosterior(ContinuousPosterior):
         position = _solve_series(coefficients.reshape(ORDER, -1), excess.ravel()).reshape(levels.shape)
         half = (self._high - self._low)[cell, columns] / 2
         values = np.asarray(self._low[cell, columns] + half * (1 + position))
-        return self._point_cells.snap(values)
+        return _keep_blank(before[-1], self._point_cells.snap(values))
 
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
@@ -239,6 +225,11 @@ class PiecewisePosterior(ContinuousPosterior):
             np.sort(np.concatenate([self._low, self._high]), axis=0),
             np.sort(np.concatenate([before[:-1], before[1:]]), axis=0),
         )
+
+
+def _keep_blank(masses: Values, values: Values) -> Values:
+    """Return values (..., rows), NaN in rows whose masses (rows,) are."""
+    return np.where(np.isnan(masses), np.nan, values)
 
 
 def _sum_series(coefficients: Values, position: Values) -> Values:
@@ -320,6 +311,8 @@ class CellPosterior(PiecewisePosterior):
         Observed values of rows that have one, NaN elsewhere.
     """
 
+    _by_row = ("_weights", "_values")
+
     def __init__(
         self,
         variable: Continuous,
@@ -333,7 +326,7 @@ class CellPosterior(PiecewisePosterior):
         log_evidence: Any,
         values: Values | None = None,
     ):
-        ContinuousPosterior.__init__(self, variable, single, error, log_evidence)
+        Density.__init__(self, variable, single, error, log_evidence)
         self._shared_low, self._shared_high, self._shapes, self._weights = low, high, shapes, weights
         self._values = values
         self._closed_form = closed_form
@@ -343,13 +336,6 @@ class CellPosterior(PiecewisePosterior):
 
         exact = None if options else self._closed_form(self._weights[:, 0])
         return exact if isinstance(exact, MTE) else super()._as_mte(**options)
-
-    def select_rows(self, rows: NDArray[np.intp]) -> Any:
-        """Return some rows as a batch."""
-        clone = ContinuousPosterior.select_rows(self, rows)
-        clone._weights = self._weights[:, rows]
-        clone._values = None if self._values is None else self._values[rows]
-        return clone
 
     def _with_values(self, array: Values) -> Values:
         """Give rows with an observed value that value."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Self
 
@@ -12,6 +13,7 @@ from hybridbn.errors import TableError
 from hybridbn.inference.compilation import Problem, Question, Snapshot
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
+from hybridbn.inference.posteriors.base import Batch, compute_entropy
 from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
 from hybridbn.inference.solutions import Answer, Collector, TableCollector, node_axis_of, posterior_of, solve
@@ -43,7 +45,7 @@ def joint_posterior(
     return joint
 
 
-class JointPosterior:
+class JointPosterior(Batch):
     """The joint distribution of several variables given evidence; one case, or a batch of `len` cases that can be
     sliced.
 
@@ -52,17 +54,19 @@ class JointPosterior:
     variables : tuple of Variable
     """
 
+    _by_row = ("_table", "_mean", "_covariance")
+
     def __init__(
         self, variables: tuple[Variable, ...], network: Snapshot, evidence: Evidence, options: Options
     ) -> None:
         self.variables = variables
         self._network, self._evidence, self._options = network, evidence, options
-        self.single: bool = evidence.single
+        self.single = evidence.single
         self._names = tuple(variable.name for variable in variables)
         numbers = sum(isinstance(variable, Continuous) for variable in variables)
         sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]
         self._table: Values | None = None if numbers else np.empty([*sizes, 0])
-        self._error: Values = np.empty(0)
+        self._error = np.empty(0)
         self._mean: Values = np.empty((numbers, 0))
         self._covariance: Values = np.empty((numbers, numbers, 0))
 
@@ -72,89 +76,67 @@ class JointPosterior:
         first = parts[0]
         evidence = _join_evidence([part._evidence for part in parts])
         joined = cls(first.variables, first._network, evidence, first._options)
-        joined._table = None if first._table is None else np.concatenate([part._table for part in parts], axis=-1)
-        joined._error = np.concatenate([part._error for part in parts])
-        joined._mean = np.concatenate([part._mean for part in parts], axis=-1)
-        joined._covariance = np.concatenate([part._covariance for part in parts], axis=-1)
+        for name in ("_error", *cls._by_row):
+            arrays = [getattr(part, name) for part in parts]
+            setattr(joined, name, None if arrays[0] is None else np.concatenate(arrays, axis=-1))
         return joined
 
     def _store_answer(self, answer: Answer) -> None:
-        if self._table is not None:
-            (table,) = answer.collected
-            assert isinstance(table, TableCollector)
-            self._table = answer.arrange_rows(table.table)
-        else:
-            (moments,) = answer.collected
-            assert isinstance(moments, _MomentCollector)
-            self._mean, self._covariance = answer.arrange_rows(moments.mean), answer.arrange_rows(moments.covariance)
-        self._error = answer.error
-        rows = self._evidence.rows
-        if self._table is not None:
+        (collector,) = answer.collected
+        self._error, rows = answer.error, self._evidence.rows
+        if isinstance(collector, TableCollector):
+            self._table = answer.arrange_rows(collector.table)
             self._mean, self._covariance = np.empty((0, rows)), np.empty((0, 0, rows))
+        elif isinstance(collector, _MomentCollector):
+            self._mean, self._covariance = map(answer.arrange_rows, (collector.mean, collector.covariance))
 
-    def __len__(self) -> int:
-        if self.single:
-            raise TypeError("the posterior of a single case has no length")
-        return self._evidence.rows
-
-    def __getitem__(self, key: Any) -> Self:
-        if self.single:
-            raise TableError("this is the posterior of a single case; it has no rows to choose from")
-        single = isinstance(key, int | np.integer)
-        rows = np.arange(len(self))[[int(key)] if single else key]
-        chosen = object.__new__(type(self))
-        chosen.__dict__.update(self.__dict__)
-        evidence = self._evidence.take(rows, len(rows))
-        chosen._evidence = Evidence(evidence.findings, evidence.rows, single)
-        chosen.single = single
-        chosen._table = None if self._table is None else self._table[..., rows]
-        chosen._error, chosen._mean = self._error[rows], self._mean[:, rows]
-        chosen._covariance = self._covariance[..., rows]
-        return chosen
-
-    @property
-    def error(self) -> Any:
-        """Estimated absolute error of the probabilities."""
-        return float(self._error[0]) if self.single else self._error
+    def select_rows(self, rows: NDArray[np.intp]) -> Self:
+        """Return some rows as a batch."""
+        clone: Self = super().select_rows(rows)
+        clone._evidence = self._evidence.take(rows, len(rows))
+        return clone
 
     @property
     def log_evidence(self) -> Any:
         """Logarithm of the probability (density) of the evidence."""
-        values = log_evidence_of(self._network, self._evidence, self._options)
-        return float(values[0]) if self.single else values
+        return self._rows_first(log_evidence_of(self._network, self._evidence, self._options))
 
     @property
     def probabilities(self) -> Values:
         """Probabilities of all combinations of states, one dimension a variable; rows first in a batch."""
+        return np.asarray(self._rows_first(self._known_table()))
+
+    def _known_table(self) -> Values:
+        """Return the probabilities, rows last; refused for numbers."""
         if self._table is None:
             numbers = [v.name for v in self.variables if isinstance(v, Continuous)]
             raise TableError(
                 f"{numbers[0]!r} is continuous, so there is no table of probabilities; ask for pdf() or marginal()"
             )
-        return np.asarray(self._table[..., 0] if self.single else np.moveaxis(self._table, -1, 0))
+        return self._table
 
     def probability(self, **states: Any) -> Any:
         """Return the probability of states of all the (discrete) variables, given by name."""
         self._refuse_others(states)
         codes = tuple(v.code(states[v.name]) for v in self.variables if isinstance(v, Discrete))
-        table = self.probabilities
-        return float(table[codes]) if self.single else np.moveaxis(table, 0, -1)[codes]
+        return self._rows_first(self._known_table()[codes])
 
     def marginal(self, name: str) -> Any:
         """Return the posterior of one of the variables."""
         if not isinstance(name, str) or name not in self._names:
             raise TableError(f"{name!r} is none of the variables {self._names}")
         variable = self.variables[self._names.index(name)]
-        answer = solve(self._network, Question((name,)), self._evidence, self._options)
+        evidence = Evidence(self._evidence.findings, self._rows, self.single)
+        answer = solve(self._network, Question((name,)), evidence, self._options)
         return posterior_of(answer, 0, variable)
 
     def mean(self) -> Any:
         """Return the expectations of the continuous variables, in order: (variables,) or (rows, variables)."""
-        return self._mean[:, 0] if self.single else self._mean.T
+        return self._rows_first(self._mean)
 
     def cov(self) -> Any:
         """Return the covariance matrix of the continuous variables, rows first in a batch."""
-        return self._covariance[..., 0] if self.single else np.moveaxis(self._covariance, -1, 0)
+        return self._rows_first(self._covariance)
 
     def var(self) -> Any:
         """Return the variances of the continuous variables, in order."""
@@ -166,18 +148,14 @@ class JointPosterior:
 
     def mode(self) -> dict[str, Any]:
         """Return the most probable combination of states: a dict, of arrays for a batch."""
-        probabilities = self.probabilities
-        rows = probabilities[None] if self.single else probabilities
-        codes = np.unravel_index(rows.reshape(len(rows), -1).argmax(axis=1), rows.shape[1:])
+        table = self._known_table()
+        codes = np.unravel_index(table.reshape(math.prod(table.shape[:-1]), -1).argmax(axis=0), table.shape[:-1])
         columns = Table.from_arrays(self.variables, dict(zip(self._names, codes, strict=True))).to_dict()
         return {name: values[0] if self.single else values for name, values in columns.items()}
 
     def entropy(self) -> Any:
         """Return the entropy of discrete variables together, in nats."""
-        table = self.probabilities
-        over = tuple(range(0 if self.single else 1, table.ndim))
-        entropy = -np.sum(table * np.log(table, where=table > 0, out=np.zeros_like(table)), axis=over)
-        return float(entropy) if self.single else entropy
+        return self._rows_first(compute_entropy(self._known_table()))
 
     def log_pdf(self, **values: Any) -> Any:
         """Return the log of the joint density (probability) at values of all the variables, given by name.
@@ -187,7 +165,7 @@ class JointPosterior:
         self._refuse_others(values)
         shape = np.broadcast_shapes(*(np.shape(v) for v in values.values() if not isinstance(v, str)))
         count = int(np.prod(shape))
-        rows = np.zeros(count, dtype=np.intp) if self.single else np.arange(self._evidence.rows)
+        rows = np.zeros(count, dtype=np.intp) if self.single else np.arange(self._rows)
         if not self.single and shape not in ((), rows.shape):
             raise TableError(f"give one point, or one for each of the {len(rows)} rows")
         findings = dict(self._evidence.take(rows, len(rows)).findings)
@@ -212,7 +190,7 @@ class JointPosterior:
     def sample(self, k: int = 1, random_state: Any = None) -> Any:
         """Draw all variables together; a DataFrame with `k` rows for each row of evidence."""
         k = check_count(k, "the number of draws")
-        rows = np.repeat(np.arange(self._evidence.rows), k)
+        rows = np.repeat(np.arange(self._rows), k)
         uniforms = make_generator(random_state).random((len(rows), len(self._names))).T
         repeated = Evidence(self._evidence.take(rows, len(rows)).findings, len(rows), single=False)
         drawn = draw_jointly(self._network, self.variables, repeated, uniforms, self._options)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import as_slice
-from hybridbn.inference.posteriors.base import BLOCK, ContinuousPosterior
+from hybridbn.inference.posteriors.base import BLOCK, Density
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["GaussianPosterior", "WeightedMixture", "merge_near_parts"]
@@ -28,8 +28,10 @@ NEAR_VARIANCE, NEAR_MEAN = 0.02, 0.1
 """Parts are merged whose variances differ by this factor, and whose means by so many standard deviations."""
 
 
-class GaussianPosterior(ContinuousPosterior):
+class GaussianPosterior(Density):
     """A mixture of normal distributions: weights, means and variances (components, rows)."""
+
+    _by_row = ("_weights", "_means", "_variances")
 
     def __init__(
         self,
@@ -65,21 +67,6 @@ class GaussianPosterior(ContinuousPosterior):
             weights[:count, where], means[:count, where] = part._weights, part._means
             variances[:count, where] = part._variances
         return cls(parts[0][1].variable, weights, means, variances, False, np.zeros(rows), None)
-
-    @property
-    def numbers(self) -> int:
-        """How many numbers the density of one row takes."""
-        return 3 * len(self._weights)
-
-    def _blank(self, marked: NDArray[np.bool_]) -> None:
-        self._weights = np.where(marked, np.nan, self._weights)
-
-    def select_rows(self, rows: NDArray[np.intp]) -> Any:
-        """Return some rows as a batch."""
-        clone = super().select_rows(rows)
-        for name in ("_weights", "_means", "_variances"):
-            setattr(clone, name, getattr(self, name)[:, rows])
-        return clone
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
@@ -164,7 +151,7 @@ class GaussianPosterior(ContinuousPosterior):
         result = super()._quantile(inner)
         return np.where(levels <= 0, -np.inf, np.where(levels >= 1, np.inf, result))
 
-    def draw(self, uniforms: Values) -> NDArray[Any]:
+    def _draw(self, uniforms: Values) -> Values:
         """Choose a part, then a value in it: the uniform's place in the part's share is the level."""
         from scipy.special import ndtri
 

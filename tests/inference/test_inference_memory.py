@@ -176,7 +176,7 @@ def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
     net, frame = kernel_and_class(rng), rows_of_kernels(rng, 200)
     kept = net.posterior("x", frame)
     monkeypatch.setattr(solutions, "KEPT_BYTES", 1000)
-    monkeypatch.setattr(base, "BLOCK_ROWS", 64)
+    monkeypatch.setattr(solutions, "BLOCK_ROWS", 64)
     again = net.posterior("x", frame)
     assert isinstance(again, base.LazyPosterior)
     assert not isinstance(kept, base.LazyPosterior)
@@ -211,12 +211,15 @@ def test_impossible_rows_of_densities_that_are_not_kept(monkeypatch):
         ]
     )
     frame = hb.Table({"y": [1.0, 7.0, 2.0, 1.0]})
+    kept = net.posterior("x", frame, impossible="nan")
     monkeypatch.setattr(solutions, "KEPT_BYTES", 10)
     post = net.posterior("x", frame, impossible="nan")
     assert isinstance(post, base.LazyPosterior)
-    for values in (post.mean(), post.cdf(1.0), post.median(), post[np.array([1, 0])].mean()[::-1]):
-        np.testing.assert_array_equal(np.isnan(values), [False, True, False, False][: len(values)])
-    assert post.mean()[0] == pytest.approx(1.0, abs=1e-9)
+    for one in (kept, post):
+        for values in (one.mean(), one.cdf(-90.0), one.cdf(1.0), one.median(), one.mode(), one.entropy()):
+            np.testing.assert_array_equal(np.isnan(values), [False, True, False, False])
+        assert np.isnan(one[np.array([1, 0])].mean()).tolist() == [True, False]
+        assert one.mean()[0] == pytest.approx(1.0, abs=1e-9)
 
 
 def test_mixtures_on_nodes_are_digested_too(monkeypatch):
