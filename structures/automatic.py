@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import CLEAR, deal_folds, is_clearly_less
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import track_items
 from hybridbn.network import Network

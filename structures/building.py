@@ -29,7 +29,7 @@ from hybridbn.estimation.available_cases import (
 )
 from hybridbn.estimation.completion import Completion, RowLevels, alternate, fill_table, find_holes
 from hybridbn.estimation.em import expectation_maximization, is_exact, log_likelihood
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.base import Potentials
 from hybridbn.network import Network
 from hybridbn.network_description import is_arc_text
 from hybridbn.options import Options, make_generator

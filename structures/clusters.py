@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less, split_folds
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import make_generator

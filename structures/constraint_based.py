@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import Fitter, SoftmaxFitter
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.counting import Moments, RowCounter
 from hybridbn.fitting.cross_validation import evaluate_rows
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.jobs import advance, share_passes, track, track_items
 from hybridbn.network import Network
 from hybridbn.options import check_count

@@ -19,11 +19,10 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import GaussianStatistics, equal_frequency, fitter_of
-from hybridbn.fitting.base import prepare_families, split_by_kind
+from hybridbn.fitting.base import Potentials, moments_suffice, prepare_families, split_by_kind
 from hybridbn.fitting.counting import RowCounter
 from hybridbn.fitting.cross_validation import evaluate_rows
-from hybridbn.fitting.fitter_choice import Potentials, moments_suffice
-from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
+from hybridbn.fitting.mte import CellGains, cells_suffice
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential

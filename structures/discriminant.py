@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.ridge import regress_classes
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.base import Potentials
 from hybridbn.jobs import advance, share_passes, track
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import Role
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial

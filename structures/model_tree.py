@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import equal_frequency
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.growth import TreeNode, leaves, make_boxes, make_distinct
 from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network

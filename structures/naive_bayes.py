@@ -14,8 +14,8 @@ import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import roles
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, split_folds
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import Role, Statistics, equal_frequency, mdl
+from hybridbn.fitting.base import Potentials, counts_suffice
 from hybridbn.fitting.counting import Counts, Names
-from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.fitting.trees.growth import (
     Route,
     TreeNode,

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import equal_frequency
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.trees.growth import make_boxes
 from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_class_forest
 from hybridbn.inference.posteriors import DiscretePosterior

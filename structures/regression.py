@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import GaussianFitter, Role
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import is_clearly_less
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees.growth import Route, TreeNode
 from hybridbn.inference.posteriors import DiscretePosterior

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import Fitter, SoftmaxFitter
+from hybridbn.fitting.base import counts_suffice, moments_suffice
 from hybridbn.fitting.counting import Moments, RowCounter
 from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
-from hybridbn.fitting.fitter_choice import counts_suffice, moments_suffice
-from hybridbn.fitting.mte.fitter import CellGains, cells_suffice
+from hybridbn.fitting.mte import CellGains, cells_suffice
 from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential

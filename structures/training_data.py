@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.fitting import Fitter, MultinomialStatistics, Role, fitter_of, roles
-from hybridbn.fitting.base import prepare_families
+from hybridbn.fitting.base import Potentials, counts_suffice, prepare_families
 from hybridbn.fitting.counting import Counts, RowCounter, count_columns
-from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential

@@ -177,7 +177,7 @@ def direct_entropy(points: Values, widths: list[Values], some: NDArray[np.int_])
 
 
 def bandwidths(report: Report, size: int, rng: np.random.Generator) -> None:
-    from hybridbn.fitting.kernel_bandwidths import PAPER, leave_one_out, search_constants
+    from hybridbn.fitting.kernel import PAPER, leave_one_out, search_constants
 
     x, y = sample(size, rng)
     points = np.column_stack([(x - x.min()) / np.ptp(x), (y - y.min()) / np.ptp(y)])

@@ -31,7 +31,7 @@ from hybridbn.commands.workspace import RunMismatch
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.completion import seed_of
 from hybridbn.exchange.hbn import load_network, save
-from hybridbn.fitting.fitter_choice import check_spec
+from hybridbn.fitting.base import check_spec
 from hybridbn.jobs import track
 from hybridbn.learning.imputation.data_augmentation import Filler, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Model, has_metadata, read_columns

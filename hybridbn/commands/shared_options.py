@@ -58,7 +58,7 @@ def _list_formats() -> Iterable[str]:
 
 
 def _list_fitters() -> Iterable[str]:
-    from hybridbn.fitting.fitter_choice import list_fitter_names
+    from hybridbn.fitting.base import list_fitter_names
 
     return list_fitter_names()
 

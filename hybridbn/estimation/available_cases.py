@@ -16,8 +16,7 @@ import numpy as np
 from hybridbn.errors import NetworkError, warn_user
 from hybridbn.estimation.completion import Cells, Completion, Levels, RowLevels, find_holes
 from hybridbn.fitting import Fitter, fitter_of, roles
-from hybridbn.fitting.base import prepare_families
-from hybridbn.fitting.fitter_choice import Potentials, spec_of
+from hybridbn.fitting.base import Potentials, prepare_families, spec_of
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.network import Network
 from hybridbn.network_description import describe_cycles, describe_stale_names, is_arc_text

@@ -35,7 +35,7 @@ from hybridbn.fitting import (
     Statistics,
     fitter_of,
 )
-from hybridbn.fitting.fitter_choice import Potentials, counts_suffice, moments_suffice, spec_of
+from hybridbn.fitting.base import Potentials, counts_suffice, moments_suffice, spec_of
 from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows

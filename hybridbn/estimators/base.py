@@ -23,7 +23,7 @@ from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.estimation.em import expectation_maximization
 from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.fitting import Fitter, Statistics, fitter_of, roles
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import allow_draws
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import reason_alone

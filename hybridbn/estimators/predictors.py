@@ -32,8 +32,8 @@ from hybridbn.estimators.base import (
 )
 from hybridbn.estimators.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from hybridbn.fitting import MultinomialFitter
+from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.fitting.fitter_choice import Potentials
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.boosting import boost

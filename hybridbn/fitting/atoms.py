@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Statistics, observed, refuse_empty
-from hybridbn.fitting.fitter_choice import Spec, fitter_of, spec_of
+from hybridbn.fitting.base import Fitter, Spec, Statistics, fitter_of, observed, refuse_empty, spec_of
 from hybridbn.fitting.mte import MTEFitter
 from hybridbn.potentials import Atoms
 from hybridbn.potentials.base import Potential

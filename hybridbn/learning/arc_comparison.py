@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import read_as_declared, structure_of
 from hybridbn.fitting import fit
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.base import Potentials
 from hybridbn.jobs import run_in_executor, track
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator

@@ -13,7 +13,7 @@ from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import draw_alone, fill_at_random
 from hybridbn.estimation.completion import Completion, RowLevels, alternate
 from hybridbn.estimation.em import log_likelihood
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, check_count, make_generator, resolve_options

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
 from hybridbn.fitting import Role, fitter_of, roles
+from hybridbn.fitting.base import Potentials, counts_suffice
 from hybridbn.fitting.counting import RowCounter, count_columns
-from hybridbn.fitting.fitter_choice import Potentials, counts_suffice
 from hybridbn.jobs import progress_if, track
 from hybridbn.learning.ensemble import ClassScorer, Ensemble, LazyNetwork, LazyNetworks, vote_scores
 from hybridbn.learning.sample_weights import SampleWeights

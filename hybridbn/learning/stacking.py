@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.base import Potentials
 from hybridbn.learning.ensemble import LEAST_POOLED, Ensemble
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial

@@ -10,8 +10,7 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.errors import NetworkError, TableError, TooWide
 from hybridbn.fitting import KernelFitter
-from hybridbn.fitting.kernel import negligible
-from hybridbn.fitting.kernel_bandwidths import PAPER, search_constants
+from hybridbn.fitting.kernel import PAPER, negligible, search_constants
 from hybridbn.potentials.cell_quadrature import integrate
 
 PAPERS = KernelFitter(bandwidths="paper", unseen=0)

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from hybridbn.fitting import kernel_bandwidths
+from hybridbn.fitting import kernel
 from hybridbn.fitting.base import effective_size
-from hybridbn.fitting.kernel_bandwidths import (
+from hybridbn.fitting.kernel import (
     PAPER,
     has_many_repeats,
     leave_one_out,
@@ -18,8 +18,9 @@ from hybridbn.fitting.kernel_bandwidths import (
     sum_logs_of_nearest,
     sum_pairs,
 )
-from hybridbn.potentials.kernel import Kernel, evaluation, lattice
-from hybridbn.potentials.kernel.lattice import sum_on_lattice
+from hybridbn.potentials.kernel import Kernel, evaluation
+from hybridbn.potentials.kernel import sums as kernel_sums
+from hybridbn.potentials.kernel.sums import sum_on_lattice
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf
@@ -72,11 +73,11 @@ def test_cross_entropy_in_many_tiles_and_small_blocks(monkeypatch):
     points, weights = rng.uniform(size=(600, 2)), rng.uniform(0.5, 2, 600)
     widths = [np.array([0.005, 0.01]), np.array([0.02, 0.03])]
     exact = _direct(points, weights, widths)
-    monkeypatch.setattr(lattice, "TILE", 2)
-    monkeypatch.setattr(lattice, "AT_ONCE", 5)
-    monkeypatch.setattr(kernel_bandwidths, "NUMBERS", 2000)
+    monkeypatch.setattr(kernel_sums, "TILE", 2)
+    monkeypatch.setattr(kernel_sums, "AT_ONCE", 5)
+    monkeypatch.setattr(kernel, "NUMBERS", 2000)
     np.testing.assert_allclose(leave_one_out(points, weights, widths), exact, rtol=0, atol=1e-11)
-    monkeypatch.setattr(kernel_bandwidths, "FEW", 1000)
+    monkeypatch.setattr(kernel, "FEW_POINTS", 1000)
     np.testing.assert_allclose(leave_one_out(points, weights, widths), exact, rtol=0, atol=1e-11)
 
 
@@ -183,7 +184,7 @@ def test_windows_meet_at_their_ends():
     for k in range(-5, 5):
         assert list_constants(k)[-1] == list_constants(k + 1)[0]
         assert (np.diff(list_constants(k)) > 0).all()
-    assert kernel_bandwidths.OCTAVES >= 20
+    assert kernel.OCTAVES >= 20
 
 
 # -- kernels at many places ---------------------------------------------------------------------------------------
@@ -253,7 +254,7 @@ def test_places_in_small_chunks_and_without_rows(monkeypatch):
     rng = np.random.default_rng(8)
     points = rng.normal(size=(400, 2))
     potential = Kernel(Continuous("x"), (Continuous("y"),), points=points, bandwidths=[0.05, 0.05])
-    monkeypatch.setattr(lattice, "NUMBERS", 500)
+    monkeypatch.setattr(kernel_sums, "CELLS", 500)
     monkeypatch.setattr(evaluation, "MOST_TARGETS", 37)
     _all_ways(monkeypatch, potential, {"x": rng.normal(size=(3, 20)), "y": rng.normal(size=(4, 20)) * 3})
     _choose(monkeypatch, "places")

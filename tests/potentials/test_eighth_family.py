@@ -11,7 +11,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.commands.cli import run
 from hybridbn.fitting import Fitter, Statistics, observed
-from hybridbn.fitting.fitter_choice import fitter_of, list_fitter_names, spec_of
+from hybridbn.fitting.base import fitter_of, list_fitter_names, spec_of
 from hybridbn.potentials.base import Potential, spread
 from hybridbn.structures import hill_climb, naive_bayes, nb_tree, tan
 from hybridbn.variables import Continuous, Discrete

@@ -6,8 +6,8 @@ import pytest
 from scipy import stats
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.kernel import Kernel, mixtures
-from hybridbn.potentials.kernel import potential as family
+from hybridbn.potentials import kernel as family
+from hybridbn.potentials.kernel import Kernel, sums
 from hybridbn.variables import Continuous, Discrete
 
 INF = math.inf
@@ -110,7 +110,7 @@ def test_blocks_make_no_difference(monkeypatch):
     masses = CONTINUOUS.mass({name: axes[name] for name in ("x", "d", "w")}, np.linspace(0, 10, 7))
     given = {"x": axes["x"][0], "d": axes["d"][0], "w": np.zeros(5)}
     quantiles = CONTINUOUS.ppf(np.linspace(0.1, 0.9, 5), given)
-    monkeypatch.setattr(mixtures, "CELLS", 100)
+    monkeypatch.setattr(sums, "CELLS", 100)
     monkeypatch.setattr(family, "CELLS", 100)
     for potential, expected in zip((CONTINUOUS, DISCRETE), whole, strict=True):
         np.testing.assert_allclose(
@@ -140,7 +140,7 @@ def test_sums_in_blocks_of_points_are_rescaled(monkeypatch):
     potential = Kernel(X, (W,), points=points[np.argsort(-np.abs(points[:, 1]))], bandwidths=[0.2, 0.1])
     axes = {"w": np.linspace(-20, 20, 9), "x": np.linspace(-3, 3, 5)}
     expected = potential.log_on(axes)
-    monkeypatch.setattr(mixtures, "CELLS", 100)
+    monkeypatch.setattr(sums, "CELLS", 100)
     np.testing.assert_allclose(potential.log_on(axes), expected, rtol=1e-11, atol=1e-12)
 
 

@@ -9,8 +9,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.fitting import counting, ridge
 from hybridbn.fitting.counting import NumpyCounter, RowCounter
-from hybridbn.fitting.mte import MTEFitter
-from hybridbn.fitting.mte.fitter import CellGains
+from hybridbn.fitting.mte import CellGains, MTEFitter
 from hybridbn.structures import column_splits, dependence, hill_climb, mixture, nb_tree, tan
 from hybridbn.structures.dependence import Dependence
 from hybridbn.structures.heldout import _ROWS, fit_residual_mixture

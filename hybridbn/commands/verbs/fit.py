@@ -88,7 +88,7 @@ whoever reads, densities of numbers but for rounding.
         from hybridbn.commands.model_options import find_structure, refuse_model_output
         from hybridbn.commands.table_input import TableRequest
         from hybridbn.commands.terminal import keep_interrupts
-        from hybridbn.fitting.fitter_choice import check_spec
+        from hybridbn.fitting.base import check_spec
 
         structure = options.structure
         if structure == "auto" and options.target is None:

@@ -38,7 +38,7 @@ from hybridbn.estimation.completion import (
     seed_of,
 )
 from hybridbn.fitting import MEstimate, MultinomialFitter
-from hybridbn.fitting.fitter_choice import Potentials, check_spec
+from hybridbn.fitting.base import Potentials, check_spec
 from hybridbn.jobs import advance, track, use_jobs
 from hybridbn.learning.imputation.columns import Bounds, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs

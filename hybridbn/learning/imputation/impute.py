@@ -20,7 +20,7 @@ from hybridbn.estimation.completion import (
     hash_rows,
     tell_apart,
 )
-from hybridbn.fitting.fitter_choice import Potentials
+from hybridbn.fitting.base import Potentials
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import (

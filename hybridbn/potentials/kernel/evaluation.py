@@ -9,7 +9,7 @@ the same digits.
 A product kernel is a product of kernels along each variable. Where all rows share the nodes of a variable, its kernels
 are computed once for every node, and variables of which each row has one value are factors of the points' weights.
 Along many nodes, kernels are replaced by their convolution with narrower kernels on a lattice, as in
-`hybridbn.potentials.kernel.lattice`: the points are summed up for the lattice, and its few nodes for the many.
+`hybridbn.potentials.kernel.sums`: the points are summed up for the lattice, and its few nodes for the many.
 """
 
 from __future__ import annotations
@@ -22,15 +22,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
-from hybridbn.potentials.kernel.lattice import DIGITS, FARTHEST, choose_units, count_cells, log_kernel_sums, sum_on_line
-from hybridbn.potentials.kernel.mixtures import (
+from hybridbn.potentials.kernel.sums import (
     CELLS,
+    DIGITS,
+    FARTHEST,
     KernelLogs,
     KernelMixture,
+    choose_units,
+    count_cells,
     evaluate_child,
     evaluate_exponents,
     grid_of,
     log_conditional,
+    log_kernel_sums,
+    sum_on_line,
     weigh_by_parents,
 )
 from hybridbn.variables import Codes, Values

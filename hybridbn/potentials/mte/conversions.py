@@ -21,8 +21,8 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
+from hybridbn.potentials.mte import MTE
 from hybridbn.potentials.mte.pieces import Piece, compile_pieces
-from hybridbn.potentials.mte.potential import MTE
 from hybridbn.potentials.mte.terms import minimize_on_box
 from hybridbn.variables import Continuous, Values, Variable
 
