@@ -10,6 +10,7 @@ Kinds of axes
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, TypeAlias
@@ -20,7 +21,17 @@ from numpy.typing import NDArray
 from hybridbn.potentials.base import all_states
 from hybridbn.variables import Values
 
-__all__ = ["Axis", "CellAxis", "NodeAxis", "StateAxis", "as_slice", "cell_points", "legendre", "node_axis"]
+__all__ = [
+    "Axis",
+    "CellAxis",
+    "NodeAxis",
+    "StateAxis",
+    "as_slice",
+    "cell_points",
+    "legendre",
+    "node_axis",
+    "node_axis_of",
+]
 
 ORDER = 12
 """Gauss-Legendre nodes in a cell."""
@@ -79,8 +90,20 @@ class NodeAxis:
         """Number of nodes."""
         return len(self.points)
 
+    def take(self, rows: NDArray[np.intp]) -> NodeAxis:
+        """Return the axis of some rows."""
+        return NodeAxis(*(array[:, rows] for array in (self.low, self.high, self.points, self.weights)))
+
 
 Axis: TypeAlias = StateAxis | CellAxis | NodeAxis
+
+
+def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
+    """Return the Gauss-Legendre axis of a variable."""
+    axis = axes[name]
+    if not isinstance(axis, NodeAxis):
+        raise TypeError(f"{name!r} has no nodes")
+    return axis
 
 
 def cell_points(edges: Values) -> Values:

@@ -142,6 +142,12 @@ class Problem:
                 held += 0 if stored is None else stored.estimate_bytes()
         return held
 
+    def continuous_variable(self, name: str) -> Continuous:
+        """Return a variable that is continuous."""
+        variable = self.potentials[name].child
+        assert isinstance(variable, Continuous)
+        return variable
+
     @property
     def program(self) -> Program:
         """The program for the tables over the scopes; compiled at first use, when the problem is known not to be too
@@ -354,7 +360,7 @@ class _AxisChoice:
         batched = self.batched
         closed = self._list_components(nodes) if self.closed else []
         inside = {id(potential) for component in closed for potential in component.potentials}
-        result: list[FactorSource] = [*closed, *(WeightSource(name, not shared, shared) for name in self.nodes)]
+        result: list[FactorSource] = [*closed, *(WeightSource((name,), not shared, shared) for name in self.nodes)]
         for name, potential in self.used.items():
             if id(potential) in inside:
                 continue
@@ -366,12 +372,12 @@ class _AxisChoice:
             moving = observed or partial or any(n in nodes for n in names)
             hard = self.hard & set(potential.scope)
             varying = moving and not (observed and fixed and not partial and not any(n in nodes for n in names))
-            result.append(PotentialSource(potential, names, hard, masked, batched and varying, not moving))
+            result.append(PotentialSource(names, batched and varying, not moving, potential, hard, masked))
         for name, finding in self.findings.items():
             if name not in self.axes and name not in self.nodes:
                 continue
             if isinstance(finding.variable, Discrete) or finding.weighted:
-                result.append(LikelihoodSource(name, batched))
+                result.append(LikelihoodSource((name,), batched, False))
         return result
 
     def _list_components(self, nodes: Sequence[str]) -> list[GaussianComponent]:
@@ -401,7 +407,7 @@ class _AxisChoice:
             hard = self.hard & {n for p in members for n in p.scope}
             moving = bool(hard) or any(n in nodes for n in names) or any(n in self.findings for n in closed)
             components.append(
-                GaussianComponent(tuple(members), closed, tuple(names), hard, self.batched and moving, not moving)
+                GaussianComponent(tuple(names), self.batched and moving, not moving, tuple(members), closed, hard)
             )
         return components
 

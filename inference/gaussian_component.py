@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import Axis
-from hybridbn.inference.elimination.factors import exponentiate
+from hybridbn.inference.elimination.factors import FactorSource
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_conditioning import Conditional, OneSystem, Regressions, solve_conditionals
 from hybridbn.potentials.base import Potential
@@ -70,7 +70,7 @@ class _Cases:
 
 
 @dataclass(frozen=True)
-class GaussianComponent:
+class GaussianComponent(FactorSource):
     """A connected set of hidden linear Gaussian variables with all the potentials that mention them.
 
     Attributes
@@ -82,30 +82,21 @@ class GaussianComponent:
 
     potentials: tuple[Potential, ...]
     closed: tuple[str, ...]
-    names: tuple[str, ...]
     hard: frozenset[str]
-    rows: bool
-    static: bool
-
-    known_by_logarithm = True
 
     @property
     def mentions(self) -> list[str]:
         """All variables of the potentials."""
         return [name for potential in self.potentials for name in potential.scope]
 
-    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
-        """Return the values and their log scale."""
-        return exponentiate(self.logs(axes, evidence), self.rows)
+    @property
+    def known_by_logarithm(self) -> bool:
+        """Whether values are computed from their logarithms: they are."""
+        return True
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the log density of the rest with the closed variables integrated out."""
         return self._logs(axes, evidence, at_peak=False)
-
-    def add_logs(self, axes: Mapping[str, Axis], evidence: Evidence, total: Values) -> float:
-        """Add the logarithms (rows,) to a total, but for the number that is returned."""
-        total += self.logs(axes, evidence)
-        return 0.0
 
     def count_work(self, sizes: Mapping[str, int]) -> float:
         """Return about how many cells of other tables take as long as this factor."""

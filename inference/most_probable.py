@@ -259,8 +259,8 @@ def _maximize_targets(
     def tables(axes: Mapping[str, Axis], part: Evidence, settled: Mapping[str, Values]) -> list[Values]:
         arrays = {}
         for number, source in enumerate(problem.sources):
-            if isinstance(source, WeightSource) and source.name in numbers:
-                arrays[number] = np.zeros((axes[source.name].size, part.rows))
+            if isinstance(source, WeightSource) and numbers.issuperset(source.names):
+                arrays[number] = np.zeros((axes[source.names[0]].size, part.rows))
             else:
                 arrays[number] = source.logs(axes, part)
         return problem.program.run_log(arrays)

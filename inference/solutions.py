@@ -8,15 +8,15 @@ solved.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide, warn_user
-from hybridbn.inference.axes import ORDER, CellAxis, NodeAxis, StateAxis, as_slice
+from hybridbn.inference.axes import ORDER, CellAxis, StateAxis, as_slice
 from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of
 from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_densities
@@ -48,7 +48,6 @@ __all__ = [
     "collect_marginals",
     "collect_nothing",
     "empty_posterior",
-    "node_axis_of",
     "posterior_of",
     "solve",
 ]
@@ -210,14 +209,6 @@ def _collect_solutions(
         for collector in collected:
             collector.add(part)
         yield part
-
-
-def node_axis_of(axes: Mapping[str, Any], name: str) -> NodeAxis:
-    """Return the Gauss-Legendre axis of a variable."""
-    axis = axes[name]
-    if not isinstance(axis, NodeAxis):
-        raise TypeError(f"{name!r} has no nodes")
-    return axis
 
 
 # -- from what was collected to posteriors ------------------------------------------------------------------------

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import Axis, CellAxis, NodeAxis
+from hybridbn.inference.axes import Axis, CellAxis, node_axis_of
 from hybridbn.inference.elimination.program import (
     ENOUGH,
     SUSPICIOUS,
@@ -56,30 +56,45 @@ LOG_TINY = np.log(1e-200)
 """Values whose largest one has a smaller logarithm may have lost others to underflow: logarithms are exponentiated."""
 
 
-class FactorSource(Protocol):
-    """Computes one factor of a sum of products."""
+@dataclass(frozen=True)
+class FactorSource:
+    """Computes one factor of a sum of products; a subclass has `logs` or `values`.
 
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The dimensions of the array."""
+    Attributes
+    ----------
+    names : the dimensions of the array
+    rows : whether the array has the rows as its last dimension
+    static : whether the array does not depend on the evidence
+    """
 
-    @property
-    def rows(self) -> bool:
-        """Whether the array has the rows as its last dimension."""
-
-    @property
-    def static(self) -> bool:
-        """Whether the array does not depend on the evidence."""
+    names: tuple[str, ...]
+    rows: bool
+    static: bool
 
     @property
     def mentions(self) -> Sequence[str]:
         """The variables whose evidence the factor may depend on."""
+        return self.names
+
+    @property
+    def known_by_logarithm(self) -> bool:
+        """Whether values are computed from their logarithms."""
+        return False
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the logarithms of the values."""
+        array, scale = self.values(axes, evidence)
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(array) + scale)
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
+        return exponentiate(self.logs(axes, evidence), self.rows)
+
+    def add_logs(self, axes: Mapping[str, Axis], evidence: Evidence, total: Values) -> float:
+        """Add the logarithms (rows,) to a total, but for the number that is returned; what overflows may be NaN."""
+        total += self.logs(axes, evidence)
+        return 0.0
 
 
 def rescale(values: Values, scale: Values | float, rows: bool) -> tuple[Values, Values | float]:
@@ -98,7 +113,7 @@ def exponentiate(logs: Values, rows: bool) -> tuple[Values, Values | float]:
 
 
 @dataclass(frozen=True)
-class PotentialSource:
+class PotentialSource(FactorSource):
     """A potential on the axes of its variables.
 
     Attributes
@@ -106,15 +121,11 @@ class PotentialSource:
     hard : names observed in every row; they have no dimension
     masked : whether the child is observed in some rows only and nothing else depends on it: the factor is one in the
     others
-    rows : whether any of its axes differs between rows
     """
 
     potential: Potential
-    names: tuple[str, ...]
     hard: frozenset[str]
     masked: bool
-    rows: bool
-    static: bool
 
     @property
     def mentions(self) -> tuple[str, ...]:
@@ -153,7 +164,7 @@ class PotentialSource:
         array = self._drop_observed(array, points)
         if self.masked:
             known = evidence.findings[child].observed
-            array, scale = _fill_unknown(array, known, 1.0), np.where(known, scale, 0.0)
+            array, scale = _fill_unknown(array, known), np.where(known, scale, 0.0)
         if any(isinstance(variable, Continuous) for variable in self.potential.variables):
             scaled, log_scale = rescale(array, scale, self.rows)
             if np.any(log_scale - scale < LOG_TINY) and not isinstance(axis, CellAxis):
@@ -166,9 +177,7 @@ class PotentialSource:
         child = self.potential.child.name
         axis = axes.get(child) if child in self.names else None
         if isinstance(axis, CellAxis):
-            array, scale = self.values(axes, evidence)
-            with np.errstate(divide="ignore"):
-                return np.asarray(np.log(array) + scale)
+            return super().logs(axes, evidence)
         points = self.points(axes, evidence)
         logs = self._drop_observed(self.potential.log_on(points), points)
         return np.where(evidence.findings[child].observed, logs, 0.0) if self.masked else logs
@@ -176,8 +185,7 @@ class PotentialSource:
     def add_logs(self, axes: Mapping[str, Axis], evidence: Evidence, total: Values) -> float:
         """Add the logarithms (rows,) to a total, but for the number that is returned; what overflows may be NaN."""
         if self.masked:
-            total += self.logs(axes, evidence)
-            return 0.0
+            return super().add_logs(axes, evidence, total)
         return self.potential.add_log_on(self.points(axes, evidence), total)
 
     def _drop_observed(self, array: Values, points: Mapping[str, Any]) -> Values:
@@ -219,68 +227,32 @@ class PotentialSource:
         return np.where(known, density * place, np.broadcast_to(array, shape)), both
 
 
-def _fill_unknown(array: Values, known: NDArray[np.bool_], value: float) -> Values:
-    """Return an array with a value in the rows (last) that are not known; changed in place if the array is
-    writeable.
-    """
+def _fill_unknown(array: Values, known: NDArray[np.bool_]) -> Values:
+    """Return an array with ones in the rows (last) that are not known; changed in place if the array is writeable."""
     if array.shape[-1] != len(known) or not array.flags.writeable:
-        return np.where(known, array, value)
-    np.copyto(array, value, where=~known)  # several times faster than indexing
+        return np.where(known, array, 1.0)
+    np.copyto(array, 1.0, where=~known)  # several times faster than indexing
     return array
 
 
-@dataclass(frozen=True)
-class WeightSource:
-    """The weights of Gauss-Legendre nodes."""
-
-    name: str
-    rows: bool = True
-    static: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The one dimension."""
-        return (self.name,)
-
-    mentions = names
-
-    def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
-        """Return the values and their log scale."""
-        return exponentiate(self.logs(axes, evidence), self.rows)
+class WeightSource(FactorSource):
+    """The weights of the Gauss-Legendre nodes of its one name."""
 
     def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
         """Return the logarithms of the values."""
-        axis = axes[self.name]
-        assert isinstance(axis, NodeAxis)
+        axis = node_axis_of(axes, self.names[0])
         with np.errstate(divide="ignore"):
             return np.log(axis.weights)
 
 
-@dataclass(frozen=True)
-class LikelihoodSource:
-    """The likelihood of a hidden variable: an indicator of states, a likelihood of states or a function."""
-
-    name: str
-    rows: bool
-    static: bool = False
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The one dimension."""
-        return (self.name,)
-
-    mentions = names
+class LikelihoodSource(FactorSource):
+    """The likelihood of its one name, a hidden variable: an indicator or a likelihood of states, or a function."""
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:
         """Return the values and their log scale."""
-        array = evidence.findings[self.name].weights(axes[self.name].points)
+        (name,) = self.names
+        array = evidence.findings[name].weights(axes[name].points)
         return (array, 0.0) if self.rows else (array[:, 0], 0.0)
-
-    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
-        """Return the logarithms of the values."""
-        array, _ = self.values(axes, evidence)
-        with np.errstate(divide="ignore"):
-            return np.log(array)
 
 
 class NormalizedTables(NamedTuple):
@@ -418,7 +390,7 @@ _ONE = freeze(np.ones(1))
 
 def _is_logarithm(source: FactorSource) -> bool:
     """Tell whether a factor is one number in each row, whose logarithm is what its potential computes."""
-    return not source.names and source.rows and getattr(source, "known_by_logarithm", False)
+    return not source.names and source.rows and source.known_by_logarithm
 
 
 def _sum_logs(sources: Sequence[Any], axes: Mapping[str, Axis], evidence: Evidence) -> Values:

@@ -37,9 +37,17 @@ from hybridbn.inference.quadrature.grids import (
 )
 from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
-from hybridbn.variables import Continuous, Values
+from hybridbn.variables import Values
 
-__all__ = ["Elimination", "EliminationPlan", "RowPatterns", "compute_densities", "solve_in_chunks", "split_rows"]
+__all__ = [
+    "Elimination",
+    "EliminationPlan",
+    "RowPatterns",
+    "compute_densities",
+    "compute_mixtures",
+    "solve_in_chunks",
+    "split_rows",
+]
 
 CHUNK_BYTES = 1 << 22
 """The largest table of a chunk has about this size, so that it stays in the cache of the processor."""
@@ -78,8 +86,9 @@ class EliminationPlan(Plan):
         widest, cells = problem, _table_cells(problem)
         # the table with all of them hidden is the largest; the others are looked at only where that is too large
         if grouped and problem.partly_observed and evidence.rows and 16 * cells > options.max_bytes:
-            groups = [problem.restrict_to_observed(known) for known, _ in _group_rows(problem, evidence)]
-            widest = max(groups, key=_table_cells)
+            groups = _group_rows(problem.partly_observed, evidence)
+            apart = [problem.restrict_to_observed(known) for known, _ in groups]
+            widest = max(apart, key=_table_cells)
             cells = _table_cells(widest)
         order = widest.order
         # the inputs of the largest table may be of the same size as the table
@@ -123,7 +132,7 @@ def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> I
         yield from solve(problem, evidence, rows, options)
         return
     # in the problem of a group an observed variable has no nodes, and the rows can share a grid
-    for known, members in _group_rows(problem, evidence):
+    for known, members in _group_rows(problem.partly_observed, evidence):
         part = evidence.observe_only(problem.partly_observed, known, members)
         restricted = problem.restrict_to_observed(known)
         solve = _solve_with_nodes if restricted.nodes else _solve_without_nodes
@@ -261,11 +270,6 @@ def _assess_groups(grid: SharedGrid, hidden: Mapping[str, RowGroup], rows: int, 
     return RowAssessment(fine, error, splits)
 
 
-def _group_rows(problem: Problem, evidence: Evidence) -> list[tuple[frozenset[str], NDArray[np.intp]]]:
-    """Return which of the partly observed variables are observed, with the rows in which just these are."""
-    return group_rows({name: evidence.findings[name].observed for name in problem.partly_observed}, evidence.rows)
-
-
 def _add_observed_targets(problem: Problem, solution: Solution) -> Solution:
     """Add axes of one node for targets that are observed in these rows and hidden in others."""
     axes, tables = dict(solution.axes), list(solution.tables)
@@ -379,12 +383,7 @@ def _select_rows(solution: Solution, rows: NDArray[np.intp]) -> Solution:
 
 
 def _select_axis_rows(axes: Mapping[str, Axis], rows: NDArray[np.intp]) -> dict[str, Axis]:
-    return {
-        name: NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
-        if isinstance(axis, NodeAxis)
-        else axis
-        for name, axis in axes.items()
-    }
+    return {name: axis.take(rows) if isinstance(axis, NodeAxis) else axis for name, axis in axes.items()}
 
 
 def _table_cells(problem: Problem) -> float:
@@ -442,20 +441,9 @@ class RowPatterns(Engine):
     rank = 57
 
     def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
-        """Return the plan, None where rows don't differ, or where some of them are too wide by themselves."""
-        return PatternPlan.of(problem, evidence, options)
-
-
-@dataclass
-class PatternPlan(Plan):
-    """A plan for each pattern, by the observed variables."""
-
-    names: Sequence[str]
-    plans: dict[frozenset[str], Plan]
-
-    @classmethod
-    def of(cls, problem: Problem, evidence: Evidence, options: Options) -> PatternPlan | None:
-        """Plan the rows of each pattern, those first that know least."""
+        """Plan the rows of each pattern, those first that know least; None where rows don't differ, or where some of
+        them are too wide by themselves.
+        """
         names = [
             name
             for name, finding in evidence.findings.items()
@@ -463,7 +451,7 @@ class PatternPlan(Plan):
         ]
         if problem.question.drawn or not names or evidence.rows < 2:
             return None
-        groups = _sort_groups(names, evidence)
+        groups = _group_rows(names, evidence)
         if not 1 < len(groups) <= MOST_PATTERNS:
             return None
         plans = {}
@@ -476,14 +464,22 @@ class PatternPlan(Plan):
                 return None
         widest = max(plans.values(), key=lambda plan: plan.held_bytes)
         operations = sum(plan.operations for plan in plans.values())
-        return cls(problem, options, widest.cells, widest.clique, widest.held_bytes, operations, names, plans)
+        return PatternPlan(problem, options, widest.cells, widest.clique, widest.held_bytes, operations, names, plans)
+
+
+@dataclass
+class PatternPlan(Plan):
+    """A plan for each pattern, by the observed variables."""
+
+    names: Sequence[str]
+    plans: dict[frozenset[str], Plan]
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield the solutions of each group of rows, with tables over the scopes of all rows."""
         problem = self.problem
         question, sampled = problem.question, any(plan.sampled for plan in self.plans.values())
         targets = {} if question.joint or question.over else dict(enumerate(question.targets))
-        for known, rows in _sort_groups(self.names, evidence):
+        for known, rows in _group_rows(self.names, evidence):
             own = evidence.observe_only(self.names, known, rows)
             for part in self.plans[known].solve(own):
                 there = rows[part.rows]
@@ -513,35 +509,36 @@ class PatternPlan(Plan):
 def compute_densities(part: Solution, targets: Mapping[int, str]) -> dict[int, Density]:
     """Return the densities of the continuous targets in a solution that have no cells, by number."""
     problem, densities = part.problem, dict(part.densities or {})
-    together: dict[int, dict[int, str]] = {}
+    targets = {number: name for number, name in targets.items() if number not in densities}
     for number, name in targets.items():
-        if number in densities:
-            continue
-        component, axis = problem.component_of.get(name), part.axes.get(name)
-        if component is not None:
-            together.setdefault(id(component), {})[number] = name
-        elif isinstance(axis, NodeAxis):
-            variable, cells = _continuous(problem, name), problem.potentials[name].point_cells
+        axis = part.axes.get(name)
+        if name not in problem.component_of and isinstance(axis, NodeAxis):
+            variable, cells = problem.continuous_variable(name), problem.potentials[name].point_cells
             densities[number] = PiecewisePosterior.of(variable, axis.low, axis.high, part.tables[number], cells)
-    for names in together.values():
-        component = problem.component_of[next(iter(names.values()))]
-        means, variances = component.marginals(tuple(names.values()), part.axes, part.evidence)
-        for (number, name), mean, variance in zip(names.items(), means, variances, strict=True):
-            table = part.tables[number]
-            weights, mean, variance = (
-                np.broadcast_to(array, table.shape).reshape(-1, table.shape[-1]) for array in (table, mean, variance)
-            )
-            densities[number] = GaussianPosterior.of(_continuous(problem, name), weights, mean, variance)
+    for number, *arrays in compute_mixtures(part, targets):
+        mixture = (array.reshape(-1, array.shape[-1]) for array in arrays)
+        densities[number] = GaussianPosterior.of(problem.continuous_variable(targets[number]), *mixture)
     return densities
 
 
-def _continuous(problem: Problem, name: str) -> Continuous:
-    variable = problem.potentials[name].child
-    assert isinstance(variable, Continuous)
-    return variable
+def compute_mixtures(part: Solution, targets: Mapping[int, str]) -> Iterator[tuple[int, Values, Values, Values]]:
+    """Yield weights, means and variances (*names, rows) of each target that is integrated out in closed form, by its
+    number; those of one Gaussian component are computed together.
+    """
+    component_of = part.problem.component_of
+    together: dict[int, list[int]] = {}
+    for number, name in targets.items():
+        if name in component_of:
+            together.setdefault(id(component_of[name]), []).append(number)
+    for numbers in together.values():
+        names = [targets[number] for number in numbers]
+        means, variances = component_of[names[0]].marginals(names, part.axes, part.evidence)
+        for number, mean, variance in zip(numbers, means, variances, strict=True):
+            table = part.tables[number]
+            yield number, table, np.broadcast_to(mean, table.shape), np.broadcast_to(variance, table.shape)
 
 
-def _sort_groups(names: Sequence[str], evidence: Evidence) -> list[tuple[frozenset[str], NDArray[np.intp]]]:
+def _group_rows(names: Sequence[str], evidence: Evidence) -> list[tuple[frozenset[str], NDArray[np.intp]]]:
     """Return which of the variables are observed, with the rows in which just these are; few observed ones first."""
     groups = group_rows({name: evidence.findings[name].observed for name in names}, evidence.rows)
     return sorted(groups, key=lambda group: len(group[0]))

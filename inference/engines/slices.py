@@ -35,14 +35,14 @@ from hybridbn.inference.engines import (
     describe_cost,
     describe_seconds,
 )
-from hybridbn.inference.engines.elimination import EliminationPlan, solve_in_chunks
+from hybridbn.inference.engines.elimination import EliminationPlan, compute_mixtures, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.posteriors.base import Density
 from hybridbn.inference.posteriors.mixtures import WeightedMixture
 from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
 from hybridbn.options import CELLS_PER_SECOND, Options
-from hybridbn.variables import Continuous, Values
+from hybridbn.variables import Values
 
 __all__ = [
     "WORKING_TABLES",
@@ -98,7 +98,6 @@ class BetterOrder(Engine):
 
     def plan(self, problem: Problem, evidence: Evidence, options: Options) -> Plan | None:
         """Return the plan of elimination in a better order."""
-        problem = problem
         if problem.question.drawn or problem.tables.searched:
             return None
         refused = options.beyond is None
@@ -190,7 +189,9 @@ def _find_cut(problem: Problem, options: Options, most_slices: float, *, search:
     targets = tuple(name for name in problem.question.targets if name in problem.nodes)
     allowed = {name for name, axis in problem.axes.items() if isinstance(axis, StateAxis)}.union(problem.nodes)
     # whoever is asked for the density of a variable with a closed form gets one part for each slice
-    asked = [() if name in problem.component_of else scope for name, scope in _pair_scopes(problem)]
+    question, asked = problem.question, list(problem.scopes)
+    if not (question.joint or question.over):
+        asked = [() if n in problem.component_of else scope for n, scope in zip(question.targets, asked, strict=True)]
     scopes = [*(factor.names for factor in problem.factors), *asked]
     order, kept = problem.order, [] if asked == [()] else list(list_kept(problem))
     if targets or len(asked) < len(problem.scopes) or () in asked:
@@ -206,14 +207,6 @@ def _find_cut(problem: Problem, options: Options, most_slices: float, *, search:
     names = (*targets, *cut.names)
     slices = math.prod(float(CUT_NODES if name in problem.nodes else sizes[name]) for name in names)
     return Cut(names, slices, cut.order)
-
-
-def _pair_scopes(problem: Problem) -> list[tuple[str, tuple[str, ...]]]:
-    """Return the scopes of a problem with the targets that they are for."""
-    scopes = problem.scopes
-    question = problem.question
-    names = [""] * len(scopes) if question.joint or question.over else question.targets
-    return list(zip(names, scopes, strict=True))
 
 
 @dataclass
@@ -401,10 +394,8 @@ class SliceGrids:
             edges = np.unique(points[(points >= low[0]) & (points <= high[0])])
             if len(edges) > MOST_FIRST_CELLS:
                 edges = np.unique(np.quantile(edges, np.linspace(0, 1, MOST_FIRST_CELLS + 1)))
-            variable = self._problem.potentials[name].child
-            assert isinstance(variable, Continuous)
             nowhere = np.full(1, -np.inf)
-            limits = clip_to_support(self._problem, variable, nowhere, -nowhere, case)
+            limits = clip_to_support(self._problem, self._problem.continuous_variable(name), nowhere, -nowhere, case)
             self._bounds[name] = Bounds(low.copy(), high.copy(), *limits)
             self.axes[name] = node_axis(edges[:-1, None], edges[1:, None])
 
@@ -604,27 +595,17 @@ class DensitySums:
         self._drawn = frozenset(cut)
         self._sums = {}
         for number, name in self.numbers.items():
-            variable = problem.potentials[name].child
-            assert isinstance(variable, Continuous)
-            self._sums[number] = WeightedMixture(variable, sampled=sampled)
+            self._sums[number] = WeightedMixture(problem.continuous_variable(name), sampled=sampled)
 
     def add(self, part: Solution, values: Mapping[str, NDArray[Any]], weights: Values, log_scale: float) -> None:
         """Add the slices in a solution, with a weight for each of its rows."""
-        components: dict[int, list[int]] = {}
         for number, name in self.numbers.items():
             if name in values:
                 own = values[name][part.rows]
                 self._sums[number].add(weights, own, np.zeros(len(own)), log_scale)
-            else:
-                components.setdefault(id(part.problem.component_of[name]), []).append(number)
-        for numbers in components.values():
-            names = tuple(self.numbers[number] for number in numbers)
-            component = part.problem.component_of[names[0]]
-            means, variances = component.marginals(names, part.axes, part.evidence)
-            for number, mean, variance in zip(numbers, means, variances, strict=True):
-                table = part.tables[number] * weights
-                mean, variance = np.broadcast_to(mean, table.shape), np.broadcast_to(variance, table.shape)
-                self._sums[number].add(table.ravel(), mean.ravel(), variance.ravel(), log_scale)
+        inner = {number: name for number, name in self.numbers.items() if name not in values}
+        for number, table, mean, variance in compute_mixtures(part, inner):
+            self._sums[number].add((table * weights).ravel(), mean.ravel(), variance.ravel(), log_scale)
 
     def posteriors(self, effective: float | None = None) -> dict[int, Density]:
         """Return the densities; of variables that were drawn, with the size of the effective sample."""

@@ -10,13 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.inference.axes import node_axis_of
 from hybridbn.inference.compilation import Problem, Question, Snapshot
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import Batch, compute_entropy
 from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
-from hybridbn.inference.solutions import Answer, Collector, TableCollector, node_axis_of, posterior_of, solve
+from hybridbn.inference.solutions import Answer, Collector, TableCollector, posterior_of, solve
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.tables import Table

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
-from hybridbn.inference.axes import ORDER, Axis, NodeAxis, legendre, node_axis
+from hybridbn.inference.axes import ORDER, Axis, NodeAxis, legendre, node_axis, node_axis_of
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.compilers import compile_program
 from hybridbn.inference.elimination.factors import FactorSource, PatternProgram, PotentialSource
@@ -233,12 +233,8 @@ def _select_nodes(
     marginal: Values | None,
     rows: NDArray[np.intp],
 ) -> PlacedNodes:
-    chosen = {name: _select_axis_rows(axis, rows) for name, axis in axes.items()}
+    chosen = {name: axis.take(rows) for name, axis in axes.items()}
     return PlacedNodes(chosen, error[rows], logs, None if marginal is None else marginal[:, rows])
-
-
-def _select_axis_rows(axis: NodeAxis, rows: NDArray[np.intp]) -> NodeAxis:
-    return NodeAxis(axis.low[:, rows], axis.high[:, rows], axis.points[:, rows], axis.weights[:, rows])
 
 
 def _cliques(problem: Problem) -> list[tuple[str, ...]]:
@@ -588,8 +584,7 @@ class SharedGrid:
 
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
-        axis = self.axes[name]
-        assert isinstance(axis, NodeAxis)
+        axis = node_axis_of(self.axes, name)
         return NodeAxis(
             np.broadcast_to(axis.low, (len(axis.low), rows)),
             np.broadcast_to(axis.high, (len(axis.high), rows)),
