@@ -19,14 +19,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
-from hybridbn.inference.compilation import Question
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.interventions import spread_evenly
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
-from hybridbn.inference.queries import find_contradictions, impossible_evidence, log_evidence_of
-from hybridbn.inference.relevance import Snapshot
+from hybridbn.inference.queries import impossible_evidence, log_evidence_of
 from hybridbn.inference.sampling import draw
-from hybridbn.inference.solutions import posterior_of, solve
+from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial
@@ -209,10 +207,7 @@ class _Case:
             findings[names[name]] = Finding(twins[name], np.full(self.evidence.rows, value))
         evidence = Evidence(findings, self.evidence.rows, self.evidence.single)
         target = names.get(self.outcome.name, self.outcome.name)
-        snapshot = Snapshot.of(network)
-        answer = solve(snapshot, Question((target,)), evidence, self.options)
-        answer.refuse(find_contradictions(snapshot, answer.problem, evidence, self.options), self.options)
-        result = posterior_of(answer, 0, network.variable(target))
+        (result,) = infer_posteriors(network, [target], evidence, self.options, check=True)
         return Counterfactual(self.outcome, posterior=result, single=self.evidence.single)
 
     def _name_twin(self, name: str) -> str:

@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TableError
 from hybridbn.inference.axes import legendre
-from hybridbn.inference.compilation import Question, Snapshot, status_of
+from hybridbn.inference.compilation import Snapshot, status_of
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
-from hybridbn.inference.queries import find_contradictions, impossible_evidence, posterior, read_relevant_evidence
-from hybridbn.inference.solutions import posterior_of, solve
+from hybridbn.inference.queries import impossible_evidence, posterior, read_relevant_evidence
+from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials.base import PointCells
@@ -99,13 +99,10 @@ def explain(
     for count in range(len(names) + 1):
         part = Evidence({**always, **{name: read.findings[name] for name in names[:count]}}, 1, single=True)
         try:
-            answer = solve(snapshot, Question((target,)), part, options)
-            answer.refuse(find_contradictions(snapshot, answer.problem, part, options), options)
+            (answer,) = infer_posteriors(snapshot, [target], part, options, check=True)
         except ImpossibleEvidence:
             raise impossible_evidence([0], single=True) from None
-        posterior = posterior_of(answer, 0, variable)
-        assert isinstance(posterior, DiscretePosterior)
-        odds.append(posterior.probabilities)
+        odds.append(answer.probabilities)
     code = int(np.argmax(odds[-1])) if state is None else variable.code(state)
     if code < 0:
         raise TableError(f"{target!r}: {state!r} is not a state")
@@ -230,8 +227,7 @@ class _Case:
             findings[name] = (
                 Finding(self.network.variable(name), values) if known is None else replace(known, values=values)
             )
-        answer = solve(self.network, Question(tuple(targets)), Evidence(findings, rows, single=False), self.options)
-        return [posterior_of(answer, number, self.network.variable(name)) for number, name in enumerate(targets)]
+        return infer_posteriors(self.network, targets, Evidence(findings, rows, single=False), self.options)
 
     def _find_points(self, name: str) -> PointCells:
         """Return the values of a variable that have mass."""
@@ -258,14 +254,15 @@ class _Case:
         target, values = present.variable.name, {}
         discrete = [name for name in names if isinstance(self.network.variable(name), Discrete)]
         spread, entropy = float(present.var()), float(present.entropy())
-        answers = self.suppose_nothing(names)
-        for name in names:
+        evidence = Evidence(self.read.findings, 1, single=False)
+        answers = infer_posteriors(self.network, names, evidence, self.options) if names else []
+        for name, answer in zip(names, answers, strict=True):
             if name in discrete:
-                probabilities = answers[name].probabilities[0]
+                probabilities = answer.probabilities[0]
                 points: NDArray[Any] = np.flatnonzero(probabilities > NOTHING)
                 shares = probabilities[points]
             else:
-                points, shares = _choose_points(answers[name][0], self._find_points(name))
+                points, shares = _choose_points(answer[0], self._find_points(name))
             shares = shares / shares.sum()
             (given,) = self.suppose({name: points}, [target])
             gain = max(spread - float(shares @ given.var()), 0.0)
@@ -280,14 +277,6 @@ class _Case:
         finding = Finding(self.network.variable(name), np.zeros(1))
         supposed = Evidence({**self.read.findings, name: finding}, 1, single=False)
         return name in read_relevant_evidence(self.network, supposed, [target]).findings
-
-    def suppose_nothing(self, names: Sequence[str]) -> dict[str, Any]:
-        """Return the posteriors given the evidence alone, as batches of one row."""
-        if not names:
-            return {}
-        evidence = Evidence(self.read.findings, 1, single=False)
-        answer = solve(self.network, Question(tuple(names)), evidence, self.options)
-        return {name: posterior_of(answer, number, self.network.variable(name)) for number, name in enumerate(names)}
 
 
 def _tabulate(answer: DiscretePosterior | ContinuousPosterior, masses: PointCells) -> tuple[Values, Values]:
@@ -378,7 +367,7 @@ def shapley_values(
     """
     if not isinstance(evidence, Mapping):
         raise TableError(f"Shapley values are those of one case: its evidence is a mapping, not {evidence!r:.80}")
-    variable, options, snapshot = network.variable(target), options or Options(), Snapshot.of(network)
+    options, snapshot = options or Options(), Snapshot.of(network)
     whole = posterior(network, target, evidence, options)
     read = EvidenceReader(network, evidence, [target]).evidence()
     names = [name for name in evidence if name in read.findings]
@@ -394,10 +383,8 @@ def shapley_values(
     rows = len(known)
     findings = dict(read.take(np.zeros(rows, dtype=np.intp), rows).findings)
     findings |= {name: _hide(findings[name], ~known[:, number]) for number, name in enumerate(names)}
-    answer = solve(snapshot, Question((target,)), Evidence(findings, rows, single=False), options)
-    result = posterior_of(answer, 0, variable)
+    (result,) = infer_posteriors(snapshot, [target], Evidence(findings, rows, single=False), options)
     if isinstance(result, DiscretePosterior):
-        assert isinstance(whole, DiscretePosterior)
         worth = result.probability(whole.mode() if state is None else state)
     elif state is None:
         worth = result.mean()

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
-from hybridbn.inference.compilation import Question, Snapshot
+from hybridbn.inference.compilation import Snapshot
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import DiscretePosterior
-from hybridbn.inference.queries import find_contradictions, impossible_evidence, posterior
-from hybridbn.inference.solutions import posterior_of, solve
+from hybridbn.inference.queries import impossible_evidence, posterior
+from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials import Density, Multinomial, PointMass
@@ -184,12 +184,10 @@ def _find_outcomes(
     findings[cause.name] = Finding(cause, np.tile(levels, read.rows))
     repeated = Evidence(findings, len(rows), single=False)
     try:
-        answer = solve(cut, Question((outcome.name,)), repeated, options)
-        answer.refuse(find_contradictions(cut, answer.problem, repeated, options), options)
+        (result,) = infer_posteriors(cut, [outcome.name], repeated, options, check=True)
     except ImpossibleEvidence as problem:
         impossible = sorted({row // len(levels) for row in problem.rows})
         raise impossible_evidence(impossible, read.single, nan=True) from None
-    result = posterior_of(answer, 0, outcome)
     found = result.probabilities if isinstance(result, DiscretePosterior) else result.mean()
     return np.asarray(found).reshape(read.rows, len(levels), *found.shape[1:])
 

@@ -53,7 +53,7 @@ from hybridbn.inference.queries import (
     log_evidence_of,
     read_relevant_evidence,
 )
-from hybridbn.inference.solutions import posterior_of, solve
+from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -177,8 +177,8 @@ def _sharpen(
         start[number] = np.where(observed, 0.0 if finding is None else finding.values, start[number])
         fixed.append(observed)
         others = Evidence({n: f for n, f in read.findings.items() if n != name}, read.rows, single=False)
-        answer = solve(network, Question((name,)), read_relevant_evidence(network, others, [name]), options)
-        posterior = posterior_of(answer, 0, network.variable(name))
+        known = read_relevant_evidence(network, others, [name])
+        (posterior,) = infer_posteriors(network, [name], known, options)
         spread = posterior.std() if isinstance(posterior, ContinuousPosterior) else np.ones(read.rows)
         width.append(np.where(spread > 0, spread, 1.0))
 

@@ -36,7 +36,7 @@ from hybridbn.inference.evidence import DistinctRows, Evidence, EvidenceReader, 
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
 from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence
 from hybridbn.inference.relevance import ancestors
-from hybridbn.inference.solutions import TableCollector, posterior_of, solve
+from hybridbn.inference.solutions import TableCollector, infer_posteriors, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
@@ -359,8 +359,8 @@ def _conditional(
         rest = {other: finding for other, finding in read.findings.items() if other != name}
         soft = own.soft_part
         read = Evidence(rest if soft.empty else {**rest, name: soft}, evidence.rows, False)
-    answer = solve(network, Question((name,)), read, options)
-    return np.asarray(posterior_of(answer, 0, variable).draw(uniforms[None])[0])
+    (posterior,) = infer_posteriors(network, [name], read, options)
+    return np.asarray(posterior.draw(uniforms[None])[0])
 
 
 _MOST_CONFIGURATIONS = 512

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ from hybridbn.inference.posteriors.base import (
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.quadrature.modes import describe_blank_functions
-from hybridbn.inference.queries import impossible_evidence
+from hybridbn.inference.queries import find_contradictions, impossible_evidence
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -48,6 +48,7 @@ __all__ = [
     "collect_marginals",
     "collect_nothing",
     "empty_posterior",
+    "infer_posteriors",
     "posterior_of",
     "solve",
 ]
@@ -323,6 +324,19 @@ class _RepeatedPosterior(LazyPosterior):
             density = density.select_rows(inverse.ravel())
         marked = None if self._marked is None else self._marked[rows]
         return density.with_answer(False, self._summary[0, rows], marked, self._select_log_evidence(rows))
+
+
+def infer_posteriors(
+    network: AnyNetwork, names: Sequence[str], evidence: Evidence, options: Options, *, check: bool = False
+) -> list[Any]:
+    """Return the posteriors of some variables; with `check`, rows that are impossible for reasons which do not matter
+    for these are refused or marked, too.
+    """
+    snapshot = Snapshot.of(network)
+    answer = solve(snapshot, Question(tuple(names)), evidence, options)
+    if check:
+        answer.refuse(find_contradictions(snapshot, answer.problem, evidence, options), options)
+    return [posterior_of(answer, number, snapshot.variable(name)) for number, name in enumerate(names)]
 
 
 class _DensitySolver:

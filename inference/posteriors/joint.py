@@ -17,7 +17,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import Batch, compute_entropy
 from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
 from hybridbn.inference.sampling import draw_jointly
-from hybridbn.inference.solutions import Answer, Collector, TableCollector, posterior_of, solve
+from hybridbn.inference.solutions import Answer, Collector, TableCollector, infer_posteriors, solve
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.tables import Table
@@ -126,10 +126,9 @@ class JointPosterior(Batch):
         """Return the posterior of one of the variables."""
         if not isinstance(name, str) or name not in self._names:
             raise TableError(f"{name!r} is none of the variables {self._names}")
-        variable = self.variables[self._names.index(name)]
         evidence = Evidence(self._evidence.findings, self._rows, self.single)
-        answer = solve(self._network, Question((name,)), evidence, self._options)
-        return posterior_of(answer, 0, variable)
+        (posterior,) = infer_posteriors(self._network, [name], evidence, self._options)
+        return posterior
 
     def mean(self) -> Any:
         """Return the expectations of the continuous variables, in order: (variables,) or (rows, variables)."""
