@@ -29,9 +29,9 @@ from hybridbn.exchange import write_network as write_network
 from hybridbn.exchange.hbn import load as load
 from hybridbn.exchange.pgmpy import from_pgmpy as from_pgmpy
 from hybridbn.fitting import fit as fit
-from hybridbn.inference.counterfactuals import counterfactual as counterfactual
 from hybridbn.inference.evidence import Interval as Interval
-from hybridbn.inference.information import shapley_values as shapley_values
+from hybridbn.inference.explanations import shapley_values as shapley_values
+from hybridbn.inference.interventions import counterfactual as counterfactual
 from hybridbn.inference.interventions import effect as effect
 from hybridbn.jobs import progress as progress
 from hybridbn.learning import Augmented as Augmented

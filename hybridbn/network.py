@@ -34,9 +34,8 @@ from hybridbn.variables import Variable
 if TYPE_CHECKING:
     import pandas
 
-    from hybridbn.inference.information import Explanation
+    from hybridbn.inference.explanations import Explanation, Sensitivity
     from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior
-    from hybridbn.inference.sensitivity import Sensitivity
 
 __all__ = ["Network"]
 
@@ -518,7 +517,7 @@ class Network(DirectedGraph):
           cough                +1.5041
           in all               -0.6931   probability 0.3333
         """
-        from hybridbn.inference.information import explain
+        from hybridbn.inference.explanations import explain
 
         return explain(self, target, evidence, state)
 
@@ -531,7 +530,7 @@ class Network(DirectedGraph):
         **keywords: Unpack[PrecisionKeywords],
     ) -> Sensitivity:
         """Return how a posterior depends on every parameter of every table: derivatives, ranges, a tornado picture."""
-        from hybridbn.inference.sensitivity import analyze_sensitivity
+        from hybridbn.inference.explanations import analyze_sensitivity
 
         return analyze_sensitivity(self, target, evidence, resolve_options("sensitivity", options, keywords))
 
@@ -545,7 +544,7 @@ class Network(DirectedGraph):
         **keywords: Unpack[PrecisionKeywords],
     ) -> pandas.DataFrame:
         """Return what observing each variable would tell about the target; see `rank_by_information`."""
-        from hybridbn.inference.information import rank_by_information
+        from hybridbn.inference.explanations import rank_by_information
 
         chosen = resolve_options("value_of_information", options, keywords)
         return rank_by_information(self, target, evidence, costs, chosen)

@@ -21,12 +21,12 @@ and computed in one pass.
 
 Where to begin
 --------------
-What networks offer stands in `queries`, `sampling`, `most_probable`, `information`, `interventions`,
-`counterfactuals` and `sensitivity`. `elimination.reference` is the textbook's loop, where readers may begin;
-`hybridbn.inference.engines` says how to add an engine, and `evidence` how to add a kind of evidence.
+What networks offer stands in `queries`, `sampling`, `most_probable`, `explanations` and `interventions`.
+`elimination.reference` is the textbook's loop, where readers may begin; `hybridbn.inference.engines` says how to add an
+engine, and `evidence` how to add a kind of evidence.
 
-Doors: `compilation`, `elimination.ordering`, `engines`, `engines.naive_bayes`, `evidence`, `information`,
-`interventions`, `most_probable`, `posteriors`, `queries`, `sampling`, `sensitivity`.
+Doors: `compilation`, `elimination.ordering`, `engines`, `engines.naive_bayes`, `evidence`, `explanations`,
+`interventions`, `most_probable`, `posteriors`, `queries`, `sampling`.
 """
 
 if __name__ != "hybridbn.inference":

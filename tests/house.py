@@ -39,9 +39,9 @@ CONVENIENT = {
     "Ensemble": "hybridbn.learning.ensemble",
     "Posterior": "hybridbn.inference.posteriors.base",
     "JointPosterior": "hybridbn.inference.posteriors.joint",
-    "Explanation": "hybridbn.inference.information",
+    "Explanation": "hybridbn.inference.explanations",
     "Effect": "hybridbn.inference.interventions",
-    "Sensitivity": "hybridbn.inference.sensitivity",
+    "Sensitivity": "hybridbn.inference.explanations",
     "Bootstrap": "hybridbn.learning.arc_comparison",
     "History": "hybridbn.learning.augmentation",
 }

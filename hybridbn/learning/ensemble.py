@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, mixture_of, naive_bayes_of, why_not_naive_bayes
 from hybridbn.inference.evidence import EvidenceReader
-from hybridbn.inference.information import Explanation
+from hybridbn.inference.explanations import Explanation
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.inference.queries import impossible_evidence, posterior
 from hybridbn.jobs import run_in_threads

@@ -16,7 +16,7 @@ import numpy as np
 
 from hybridbn.errors import HybridBNError
 from hybridbn.formatting import format_number, format_probability, format_value, shorten_text
-from hybridbn.inference.information import Explanation
+from hybridbn.inference.explanations import Explanation
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.network import Network
 from hybridbn.network_description import as_html, as_line

@@ -11,11 +11,10 @@ import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.formatting import format_number, format_probability, format_value, shorten_text
-from hybridbn.inference.information import Explanation
+from hybridbn.inference.explanations import Explanation, Sensitivity
 from hybridbn.inference.interventions import Effect
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior, Posterior
 from hybridbn.inference.queries import posterior
-from hybridbn.inference.sensitivity import Sensitivity
 from hybridbn.network import Network
 from hybridbn.options import list_items
 from hybridbn.pictures.chart import (

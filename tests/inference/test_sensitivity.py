@@ -10,7 +10,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.inference.elimination.compilers import compile_program
 from hybridbn.inference.elimination.program import Factor
-from hybridbn.inference.sensitivity import differentiate
+from hybridbn.inference.explanations import differentiate
 
 
 def change(net: hb.Network, node: str, cell: tuple[int, ...], value: float, alone: bool = False) -> hb.Network:
