@@ -378,7 +378,7 @@ def shapley_values(
     """
     if not isinstance(evidence, Mapping):
         raise TableError(f"Shapley values are those of one case: its evidence is a mapping, not {evidence!r:.80}")
-    options, snapshot = options or Options(), Snapshot.of(network)
+    variable, options, snapshot = network.variable(target), options or Options(), Snapshot.of(network)
     whole = posterior(network, target, evidence, options)
     read = EvidenceReader(network, evidence, [target]).evidence()
     names = [name for name in evidence if name in read.findings]
@@ -394,7 +394,7 @@ def shapley_values(
     rows = len(known)
     findings = dict(read.take(np.zeros(rows, dtype=np.intp), rows).findings)
     findings |= {name: _hide(findings[name], ~known[:, number]) for number, name in enumerate(names)}
-    (result,) = infer_posteriors(snapshot, [target], Evidence(findings, rows, single=False), options)
+    (result,) = infer_posteriors(snapshot, [variable.name], Evidence(findings, rows, single=False), options)
     if isinstance(result, DiscretePosterior):
         worth = result.probability(whole.mode() if state is None else state)
     elif state is None:
