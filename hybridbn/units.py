@@ -452,49 +452,35 @@ def _compile(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...], bool]:
 
 
 def _convert(directives: Sequence[str], groups: Sequence[str], signed: bool) -> float | None:
-    year, month, day, hour, offset = 1970, 1, 1, 0, 0
-    microseconds, days, negative, point = 0.0, 0, False, False
-    for directive, text in zip(directives, groups, strict=True):
-        if directive == "Y":
-            year, point = int(text), True
-        elif directive == "y":
-            year, point = int(text) + (1900 if int(text) > 68 else 2000), True
-        elif directive in ("b", "B"):
-            month = _OF_MONTH.get(text.lower(), 0)
-        elif directive == "m":
-            month = int(text)
-        elif directive == "d":
-            day = int(text)
-        elif directive in ("H", "I"):
-            hour += int(text)
-            if hour > 23 or (directive == "I" and not 1 <= hour <= 12):
-                return None
-            hour = hour % 12 if directive == "I" else hour
-        elif directive == "p":
-            hour += _HALVES[text.lower()]
-        elif directive == "M":
-            if int(text) > 59:
-                return None
-            microseconds += int(text) * 60e6
-        elif directive == "S":
-            if float(text) >= 60:
-                return None
-            microseconds += float(text) * 1e6
-        elif directive in ("z", ":z"):
-            minutes = int(text[1:3]) * 60 + int(text[-2:])
-            offset = -minutes if text[0] == "-" else minutes
-        elif directive == "D":
-            days = int(text)
-        elif directive == "T":
-            negative, hour = text.startswith("-"), abs(int(text))
-    if point:
+    parts = dict(zip(directives, groups, strict=True))
+    hour, minute, second = int(parts.get("H") or parts.get("I") or 0), int(parts.get("M", 0)), float(parts.get("S", 0))
+    if hour > 23 or minute > 59 or second >= 60 or ("I" in parts and not 1 <= hour <= 12):
+        return None
+    if "T" in parts:
+        hour = abs(int(parts["T"]))
+    if "I" in parts:
+        hour %= 12
+    hour += _HALVES[parts.get("p", "am").lower()]
+    days = int(parts.get("D", 0))
+    if "Y" in parts or "y" in parts:
         try:
-            days = datetime.date(year, month, day).toordinal() - 719_163
+            days = _read_date(parts).toordinal() - 719_163
         except ValueError:
             return None
-    seconds = (hour * 3600 - offset * 60) + microseconds / 1e6
+    shift = parts.get("z") or parts.get(":z") or "+0000"
+    offset = int(f"{shift[0]}1") * (int(shift[1:3]) * 60 + int(shift[-2:]))
+    seconds = (hour * 3600 - offset * 60) + (minute * 60e6 + second * 1e6) / 1e6
     total = days + seconds / 86_400
-    return -total if signed and negative else total
+    return -total if signed and parts["T"].startswith("-") else total
+
+
+def _read_date(parts: Mapping[str, str]) -> datetime.date:
+    """Return the date of texts by their directives; raise `ValueError` where there is none."""
+    year, name = int(parts.get("Y") or parts["y"]), parts.get("b") or parts.get("B")
+    if "Y" not in parts:
+        year += 1900 if year > 68 else 2000
+    month = int(parts.get("m", 1)) if name is None else _OF_MONTH.get(name.lower(), 0)
+    return datetime.date(year, month, int(parts.get("d", 1)))
 
 
 _ISO = {"%Y-%m-%d": 10, "%Y-%m-%d %H:%M:%S": 19, "%Y-%m-%dT%H:%M:%S": 19}
@@ -536,37 +522,33 @@ def write_moment(pattern: str, moment: datetime.datetime, days: int = 0, hours: 
     >>> write_moment("%-d %b %Y, %I:%M %p", datetime.datetime(2024, 1, 5, 15, 30))
     '5 Jan 2024, 03:30 PM'
     """
+    month, offset = _MONTHS[moment.month - 1].capitalize(), moment.strftime("%z") or "+0000"
+    texts = {
+        "Y": f"{moment.year:04d}",
+        "y": f"{moment.year % 100:02d}",
+        "m": f"{moment.month:02d}",
+        "B": month,
+        "b": month[:3],
+        "d": f"{moment.day:02d}",
+        "H": f"{moment.hour:02d}",
+        "I": f"{moment.hour % 12 or 12:02d}",
+        "p": "PM" if moment.hour >= 12 else "AM",
+        "M": f"{moment.minute:02d}",
+        "S": f"{moment.second:02d}",
+        "z": offset[:5],
+        ":z": f"{offset[:3]}:{offset[3:5]}",
+        "D": str(days),
+        "T": f"{hours:02d}",
+    }
 
     def write(match: re.Match[str]) -> str:
         directive = match[1]
-        plain = directive.lstrip("-")
-        if plain.endswith("f"):
-            return f"{moment.microsecond:06d}000"[: int(plain[0])]
-        if plain in ("b", "B"):
-            name = _MONTHS[moment.month - 1].capitalize()
-            return name[:3] if plain == "b" else name
-        if plain == "p":
-            return "PM" if moment.hour >= 12 else "AM"
-        if plain in ("z", ":z"):
-            text = moment.strftime("%z") or "+0000"
-            return text[:5] if plain == "z" else f"{text[:3]}:{text[3:5]}"
-        if plain == "Z":
+        if directive.endswith("f"):
+            return f"{moment.microsecond:06d}000"[: int(directive[0])]
+        if directive == "Z":
             return "UTC" if pattern[: match.start()].endswith(" ") else "Z"
-        if plain == "T":
-            return f"{hours:02d}" if directive == "T" else str(hours)
-        number = {
-            "Y": moment.year,
-            "y": moment.year % 100,
-            "m": moment.month,
-            "d": moment.day,
-            "H": moment.hour,
-            "I": moment.hour % 12 or 12,
-            "M": moment.minute,
-            "S": moment.second,
-            "D": days,
-        }[plain]
-        width = 4 if plain == "Y" else 2
-        return str(number) if directive.startswith("-") or plain == "D" else f"{number:0{width}d}"
+        text = texts[directive.lstrip("-")]
+        return text.lstrip("0") or "0" if directive.startswith("-") else text
 
     text = _DIRECTIVE.sub(write, pattern)
     return text.replace(" days ", " days +") if days < 0 else text

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
 from hybridbn.exchange import register_format
-from hybridbn.exchange.discrete_networks import Bins, bin_network, build_network, format_states, table_of
+from hybridbn.exchange.discrete_networks import Bins, bin_network, build_network, collect_tables, format_states
 from hybridbn.exchange.parsing import RowNormalizer, SourceText, decode_source, read_source
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
@@ -47,8 +47,10 @@ __all__ = [
 ]
 
 _MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
-_BARE = re.compile(r'[^\s,;{}()|\[\]"\0]+')
-_PLACEHOLDER = re.compile("\0([0-9]+)\0")
+_SIGNS = ",;{}()|[]" + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+_HIDE = {ord(sign): 0xDC00 + number for number, sign in enumerate(_SIGNS)}
+_SHOW = {hidden: sign for sign, hidden in _HIDE.items()}
+"""Within names, signs of the grammar and white space stand as others, which no text holds, until all is split."""
 _OPENING = re.compile(r"\s*(network|variable|probability)\b([^{}]*)\{")
 _BODY = re.compile(r"([^{}]*+(?:\{[^{}]*+\}[^{}]*+)*+)\}")
 _TYPE = re.compile(r"type\s+([^\s\[{]+)\s*+(?:\[\s*([0-9]{1,9})\s*\])?+\s*+(?:\{([^{}]*)\})?")
@@ -122,8 +124,7 @@ class _BifParser:
 
     def __init__(self, source: SourceText, normalize: bool) -> None:
         self.source, self.rows = source, RowNormalizer(source.name, normalize)
-        self.quoted: dict[str, int] = {}
-        self.contents: list[str] = []
+        self.has_quotes = '"' in source.text
         self.variables: dict[str, Discrete] = {}
         self.codes: dict[str, dict[str, int]] = {}
         self.potentials: dict[str, Multinomial] = {}
@@ -145,7 +146,7 @@ class _BifParser:
     def parse(self) -> Network:
         """Read all blocks and make the network."""
         text, name = self.source
-        if '"' in text or "/" in text:
+        if self.has_quotes or "/" in text:
             self.source = SourceText(_MASKED.sub(self._mask, text), name)
         headers = self._parse_blocks()
         if not self.variables:
@@ -154,7 +155,7 @@ class _BifParser:
             if child in self.potentials:
                 self.fail(position, f"a second probability block for {self.show(child)}")
             self.potentials[child] = self._make_potential(child, parents, body, position)
-        missing = [self._unmask(key) for key in self.variables if key not in self.potentials]
+        missing = [key.translate(_SHOW) for key in self.variables if key not in self.potentials]
         if missing:
             raise FormatError(f"{name}: no probability block for {shorten(missing)}; is the file complete?")
         return build_network(self.potentials, self.variables, self.rows)
@@ -172,28 +173,16 @@ class _BifParser:
             return " " + "\n" * text.count("\n")
         if len(text) < 2 or text[-1] != '"':
             self.fail(match.start(), "the quoted name that starts here is not closed on its line")
-        content = text[1:-1]
-        if _BARE.fullmatch(content):
-            return f" {content} "  # the same name as without quotes
-        number = self.quoted.setdefault(content, len(self.contents))
-        if number == len(self.contents):
-            self.contents.append(content)
-        return f" \0{number}\0 "
-
-    def _unmask(self, key: str) -> str:
-        """Return the text that a masked word stands for."""
-        return _PLACEHOLDER.sub(lambda match: self.contents[int(match[1])], key) if "\0" in key else key
+        return f" {text[1:-1].translate(_HIDE)} "
 
     def show(self, key: str) -> str:
         """Return a name as messages show it."""
-        name = self._unmask(key)
+        name = key.translate(_SHOW)
         return repr(name if len(name) <= 60 else f"{name[:57]}...")
 
     def keys_of(self, names: list[str]) -> list[str]:
         """Return the keys of names as they stand in the text: the same, quoted or not."""
-        if not self.quoted:
-            return names
-        return [f"\0{self.quoted[name]}\0" if name in self.quoted else name for name in names]
+        return [name.translate(_HIDE) for name in names] if self.has_quotes else names
 
     def _split_list(self, text: str, wanted: int | None = None) -> list[str]:
         """Split a list at its commas; where that isn't the wanted number, at white space too (old files have no
@@ -252,7 +241,7 @@ class _BifParser:
             if statement.startswith("property"):
                 match = _PROPERTY.fullmatch(statement)
                 if match is not None:
-                    properties[match[1]] = self._unmask(match[2].strip())
+                    properties[match[1]] = match[2].strip().translate(_SHOW)
                 continue
             declared = _TYPE.fullmatch(statement)
             if declared is None or states is not None:
@@ -270,7 +259,7 @@ class _BifParser:
         try:
             cuts = tuple(map(float, properties["hybridbn_cuts"].split())) if "hybridbn_cuts" in properties else None
             self.variables[name] = Discrete(
-                self._unmask(name), self._convert_states(states, properties.get("hybridbn_states")), cuts
+                name.translate(_SHOW), self._convert_states(states, properties.get("hybridbn_states")), cuts
             )
         except (ValueError, KeyError) as error:
             self.fail(position, f"{self.show(name)}: its properties don't fit its states: {error}")
@@ -289,7 +278,7 @@ class _BifParser:
         return states
 
     def _convert_states(self, states: list[str], types: str | None) -> tuple[Hashable, ...]:
-        names = list(map(self._unmask, states))
+        names = [state.translate(_SHOW) for state in states]
         if types is None:
             return tuple(names)
         words = types.split()
@@ -306,7 +295,7 @@ class _BifParser:
             names = f"{child} {given}".replace(",", " ").split()
         for name in names:
             if name not in self.variables:
-                close = [self._unmask(key) for key in self.variables if key.lower() == name.lower()]
+                close = [key.translate(_SHOW) for key in self.variables if key.lower() == name.lower()]
                 hint = f"; did you mean {close[0]!r}?" if close else ""
                 self.fail(position, f"a probability block mentions {self.show(name)}, which is not declared{hint}")
         if not names:
@@ -401,7 +390,7 @@ def format_bif(network: Network) -> str:
     <BLANKLINE>
     """
     network.check()
-    tables = _collect_tables(network)
+    tables = collect_tables(network, "BIF")
     states = {table.child.name: _format_states(table.child) for table in tables}
     blocks = ["network unknown {\n}\n"]
     blocks += [_format_variable(table.child, states[table.child.name]) for table in tables]
@@ -424,24 +413,6 @@ def bif_properties_of(variable: Discrete) -> dict[str, str]:
     if variable.cuts is not None:
         properties["hybridbn_cuts"] = f'"{" ".join(map(repr, variable.cuts))}"'
     return properties
-
-
-def _collect_tables(network: Network) -> list[Multinomial]:
-    potentials = [network.potential(name) for name in network]
-    continuous = [p.child.name for p in potentials if not isinstance(p.child, Discrete)]
-    if continuous:
-        raise FormatError(
-            f"BIF holds discrete variables only; {shorten(continuous)} {'is' if len(continuous) == 1 else 'are'}"
-            " continuous. Save the network as .hbn, or cut these into bins, for example write_network(net, path,"
-            " bins=10)"
-        )
-    tables = [table for p in potentials if (table := table_of(p)) is p]
-    if len(tables) < len(potentials):
-        other = [f"{p.child.name} ({type(p).__name__})" for p in potentials if p not in tables]
-        raise FormatError(
-            f"BIF holds tables only, not the potentials of {', '.join(other[:8])}; save the network as .hbn"
-        )
-    return tables
 
 
 def _format_name(text: str, plain: re.Pattern[str], what: str) -> str:
@@ -497,20 +468,14 @@ _OTHER_ORDER = 1e-2
 class _ProbabilityBlock:
     """One ``probability ( child | parents ) { ... }``: `statements` is its body split at the semicolons."""
 
-    names: _BifParser
-    child: str
-    parents: Sequence[str]
-    statements: Sequence[str]
-    position: int
-
     def __init__(
         self, names: _BifParser, child: str, parents: Sequence[str], statements: Sequence[str], position: int
     ) -> None:
         self.names, self.child, self.parents = names, child, parents
         self.statements, self.position = statements, position
-        self.width: int = len(names.codes[child])
-        self.sizes: list[int] = [len(names.codes[parent]) for parent in parents]
-        self.size: int = math.prod(self.sizes)
+        self.width = len(names.codes[child])
+        self.sizes = [len(names.codes[parent]) for parent in parents]
+        self.size = math.prod(self.sizes)
         self.statement_of: NDArray[np.intp] = np.empty(0, np.intp)
         """For each row of the table, the statement that gives it."""
 

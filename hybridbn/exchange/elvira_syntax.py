@@ -15,10 +15,9 @@ its variables, then it has one bracket of values for each case.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, ClassVar, NamedTuple, NoReturn, TypeAlias
+from typing import IO, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +25,6 @@ from numpy.typing import NDArray
 from hybridbn.errors import FormatError
 from hybridbn.exchange.parsing import NUMBER, SourceText, Token, Tokens, decode_source
 from hybridbn.tables.cells import Cells, check_numbers, label_codes
-from hybridbn.tables.columns import ColumnSource
 from hybridbn.tables.formats.base import FileFormat
 from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns
 from hybridbn.variables import shorten
@@ -109,7 +107,6 @@ class ElviraRelation(NamedTuple):
     names: list[str]
     table: str | None
     tree: ElviraTree | None
-    mixed: bool
     at: int
 
 
@@ -121,7 +118,6 @@ class ElviraSyntax:
     links: list[tuple[str, str, int]] = field(default_factory=list)
     relations: list[ElviraRelation] = field(default_factory=list)
     states: list[str] | None = None
-    comment: str = ""
     cases: str | None = None
 
 
@@ -131,9 +127,8 @@ def remove_quotes(text: str) -> str:
 
 
 class _ElviraParser:
-    def __init__(self, source: SourceText, at: int = 0) -> None:
-        self.source = source
-        self.tokens = Tokens(source, _TOKEN, at)
+    def __init__(self, source: SourceText) -> None:
+        self.source, self.tokens = source, Tokens(source, _TOKEN)
 
     # -- small parts -----------------------------------------------------------------------------------------------
 
@@ -225,8 +220,6 @@ class _ElviraParser:
             syntax.states = self.take_states()
         elif words == ["number-of-cases"]:
             syntax.cases = self.take_value()
-        elif words == ["comment"]:
-            syntax.comment = remove_quotes(self.take_value())
         else:
             self.take_value()
 
@@ -287,7 +280,7 @@ class _ElviraParser:
         while self.tokens.now.text != "{":
             names.append(self.take_name("a name, or `{`").text)
         self.tokens.take()
-        active, table, tree, mixed, has_values = True, None, None, False, False
+        active, table, tree, has_values = True, None, None, False
         while not self.tokens.skip("}"):
             key = self.take_key("a property of the relation, or `}`")
             self.tokens.expect("=", after=f"after {key.text!r}")
@@ -311,10 +304,10 @@ class _ElviraParser:
             if form.text == "table":
                 table = self.take_table()
             else:
-                tree, mixed = self.parse_tree(0), form.text == "continuous-tree"
+                tree = self.parse_tree(0)
                 self.tokens.expect(")", after="after the values")
             self.tokens.expect(";", after="after the values")
-        return [ElviraRelation(names, table, tree, mixed, at)] if active else []
+        return [ElviraRelation(names, table, tree, at)] if active else []
 
     def take_table(self) -> str:
         match = _NUMBERS.match(self.source.text, self.tokens.now.at)
@@ -483,32 +476,27 @@ def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -
     names = wanted.names([node.name for node in nodes])
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(nodes)
     cells: dict[str, Cells] = {}
-    sources: dict[str, ColumnSource] = {}
     for node, column in zip(nodes, columns, strict=True):
         if node.name not in names:
             continue
-
-        def fail(row: int, reason: str) -> NoReturn:
-            text.fail(starts[row], reason)
-
         if node.continuous:
             if wanted.kind(node.name) == "discrete":
                 raise FormatError(f"{text.name}: {node.name!r} is declared continuous; it can't be read as discrete")
             values = np.empty(len(column))
             for row, cell in enumerate(column):
                 if cell != "?" and not NUMBER.fullmatch(cell):
-                    fail(row, f"{node.name!r}: {cell[:40]!r} is not a number; write ? for a missing value")
+                    text.fail(starts[row], f"{node.name!r}: {cell[:40]!r} is not a number; write ? for a missing value")
                 values[row] = np.nan if cell == "?" else float(cell)
                 if np.isinf(values[row]):
-                    fail(row, f"{node.name!r}: {cell[:40]!r} is beyond the range of numbers")
+                    text.fail(starts[row], f"{node.name!r}: {cell[:40]!r} is beyond the range of numbers")
             cells[node.name] = check_numbers(node.name, values)
         else:
             if wanted.kind(node.name) == "continuous":
                 raise FormatError(
                     f"{text.name}: {node.name!r} is declared finite-states; it can't be read as continuous"
                 )
-            cells[node.name] = _type_states(node, column, text, syntax.states, fail)
-    return ReadColumns({name: cells[name] for name in names}, sources)
+            cells[node.name] = _type_states(node, column, text, syntax.states, starts)
+    return ReadColumns({name: cells[name] for name in names}, {})
 
 
 def _type_states(
@@ -516,7 +504,7 @@ def _type_states(
     column: tuple[str, ...],
     text: SourceText,
     default: list[str] | None,
-    fail: Callable[[int, str], NoReturn],
+    starts: list[int],
 ) -> Cells:
     from hybridbn.exchange.elvira import discrete_of  # which imports all potentials
 
@@ -528,7 +516,9 @@ def _type_states(
     for row, cell in enumerate(column):
         code = codes_of.get(cell)
         if code is None:
-            fail(row, f"{node.name!r} has no state {cell[:40]!r}; its states are {shorten(node.states or ())}")
+            text.fail(
+                starts[row], f"{node.name!r} has no state {cell[:40]!r}; its states are {shorten(node.states or ())}"
+            )
         codes[row] = code
     return label_codes(node.name, codes, list(variable.states), declared=True)
 

@@ -115,9 +115,9 @@ class Tokens:
         White space and comments are matched before the groups; text that matches the group ``odd`` is refused.
     """
 
-    def __init__(self, source: SourceText, pattern: re.Pattern[str], at: int = 0) -> None:
+    def __init__(self, source: SourceText, pattern: re.Pattern[str]) -> None:
         self.source, self._match = source, pattern.match
-        self.jump(at)
+        self.jump(0)
 
     def _refuse(self, at: int) -> NoReturn:
         if self.source.text[at] == '"':

@@ -19,6 +19,7 @@ import secrets
 import socketserver
 from collections.abc import Iterator, Sequence
 from hmac import compare_digest
+from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -70,8 +71,6 @@ def read_module() -> str:
 
 
 def _wrap(title: str, head: str, body: str) -> str:
-    from html import escape
-
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'

@@ -197,13 +197,11 @@ def tabulate_cases(cases: Sequence[Case]) -> pandas.DataFrame:
     """
     import pandas
 
-    names = dict.fromkeys(name for case in cases for name in case.evidence)
-    columns = {}
-    for name in names:
-        cells = np.empty(len(cases), dtype=object)
-        cells[:] = [case.evidence.get(name) for case in cases]
-        columns[name] = cells
-    return pandas.DataFrame(columns, index=range(len(cases)), dtype=object)
+    columns = {
+        name: pandas.Series([case.evidence.get(name) for case in cases], dtype=object)
+        for name in dict.fromkeys(name for case in cases for name in case.evidence)
+    }
+    return pandas.DataFrame(columns, index=range(len(cases)))
 
 
 def _read_finding(variable: Variable, finding: Plain) -> Any:

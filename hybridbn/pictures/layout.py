@@ -18,6 +18,7 @@ from typing import Any, TypeAlias
 
 import networkx as nx
 import numpy as np
+from scipy.optimize import isotonic_regression
 
 from hybridbn.variables import Values
 
@@ -317,29 +318,9 @@ def _align(
                     total += weight
                     mean += weight * place[other]
                 wanted[j], weights[j] = mean / total, total
-            fitted = _fit_increasing(wanted - offsets[i], weights) + offsets[i]
+            fitted = isotonic_regression(wanted - offsets[i], weights=weights).x + offsets[i]
             place.update(zip(layers[i], fitted.tolist(), strict=True))
     return place
-
-
-def _fit_increasing(values: Values, weights: Values) -> Values:
-    """Return the nondecreasing sequence nearest to the values in weighted least squares.
-
-    Examples
-    --------
-    >>> _fit_increasing(np.array([1.0, 3.0, 2.0, 4.0]), np.ones(4)).tolist()
-    [1.0, 2.5, 2.5, 4.0]
-    """
-    blocks: list[list[float]] = []  # mean, weight, length of each block of equal values
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        blocks.append([value, weight, 1])
-        while len(blocks) > 1 and blocks[-2][0] > blocks[-1][0]:
-            mean, total, length = blocks.pop()
-            last = blocks[-1]
-            last[0] = (last[0] * last[1] + mean * total) / (last[1] + total)
-            last[1] += total
-            last[2] += length
-    return np.repeat([block[0] for block in blocks], [int(block[2]) for block in blocks])
 
 
 # -- arcs -------------------------------------------------------------------------------------------------------------
