@@ -35,6 +35,7 @@ from hybridbn.exchange.discrete_networks import Bins, bin_network, build_network
 from hybridbn.exchange.parsing import RowNormalizer, SourceText, decode_source, read_source
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
+from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Discrete, Values, shorten
 
@@ -133,15 +134,6 @@ class _BifParser:
     def fail(self, position: int, reason: str) -> NoReturn:
         """Refuse the file, naming the line of this position."""
         self.source.fail(position, reason)
-
-    def count_defaults(self, position: int, numbers: int) -> None:
-        """Refuse the file if `default` stands for more numbers than is reasonable."""
-        self.defaulted += numbers
-        if self.defaulted > _DEFAULTED:
-            self.fail(
-                position,
-                f"`default` stands for more than {_DEFAULTED:,} numbers; no table of that size is made from it",
-            )
 
     def parse(self) -> Network:
         """Read all blocks and make the network."""
@@ -390,7 +382,7 @@ def format_bif(network: Network) -> str:
     <BLANKLINE>
     """
     network.check()
-    tables = collect_tables(network, "BIF")
+    tables = collect_tables(network, "BIF", _keep_table)
     states = {table.child.name: _format_states(table.child) for table in tables}
     blocks = ["network unknown {\n}\n"]
     blocks += [_format_variable(table.child, states[table.child.name]) for table in tables]
@@ -413,6 +405,10 @@ def bif_properties_of(variable: Discrete) -> dict[str, str]:
     if variable.cuts is not None:
         properties["hybridbn_cuts"] = f'"{" ".join(map(repr, variable.cuts))}"'
     return properties
+
+
+def _keep_table(potential: Potential) -> Multinomial | None:
+    return potential if isinstance(potential, Multinomial) else None
 
 
 def _format_name(text: str, plain: re.Pattern[str], what: str) -> str:
@@ -494,7 +490,10 @@ class _ProbabilityBlock:
         configurations = self._find_configurations(labels, rows)
         values = self._convert_numbers(numbers, rows)
         if "default" in special:
-            self.names.count_defaults(self._position_of(special["default"]), self.size * self.width)
+            self.names.defaulted += self.size * self.width
+            if self.names.defaulted > _DEFAULTED:
+                reason = f"`default` stands for more than {_DEFAULTED:,} numbers; no table of that size is made from it"
+                self._fail(special["default"], reason)
             default = self._convert_numbers([bodies[special["default"]][7:]], [special["default"]])
             table = np.repeat(default, self.size, axis=0)
             self.statement_of = np.full(self.size, special["default"], np.intp)
@@ -532,13 +531,10 @@ class _ProbabilityBlock:
 
     # -- statements ------------------------------------------------------------------------------------------------
 
-    def _position_of(self, number: int) -> int:
+    def _fail(self, number: int, reason: str) -> NoReturn:
         before = sum(len(statement) + 1 for statement in self.statements[:number])
         statement = self.statements[number]
-        return self.position + before + len(statement) - len(statement.lstrip())
-
-    def _fail(self, number: int, reason: str) -> NoReturn:
-        self.names.fail(self._position_of(number), reason)
+        self.names.fail(self.position + before + len(statement) - len(statement.lstrip()), reason)
 
     def _find_special(self, bodies: Sequence[str]) -> dict[str, int]:
         """Return the statement of each keyword, `table` and `default`, refusing other words."""

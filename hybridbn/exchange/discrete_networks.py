@@ -129,7 +129,9 @@ def convert_potentials(
     return [written for _, written in pairs if written is not None]
 
 
-def collect_tables(network: Network, name: str) -> list[Multinomial]:
+def collect_tables(
+    network: Network, name: str, convert: Callable[[Potential], Multinomial | None] = table_of
+) -> list[Multinomial]:
     """Return the tables of a network, refusing potentials that are none.
 
     Examples
@@ -143,7 +145,7 @@ def collect_tables(network: Network, name: str) -> list[Multinomial]:
     """
     return convert_potentials(
         map(network.potential, network),
-        table_of,
+        convert,
         f"{name} holds tables of discrete variables only",
         "save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path,"
         " bins=10)",

@@ -14,10 +14,11 @@ import json
 import math
 import os
 import re
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -161,11 +162,15 @@ class _UaiReader:
             self.source.fail(at, f"expected {what}, a whole number of {most} at most, found {text[:40]!r}")
         return int(text)
 
-    def _take_scope(self, variables: int) -> tuple[list[int], int]:
-        """Take the numbers of a function's variables, and return where they begin, too."""
-        width = self.take_count("the number of variables of a function", variables)
-        position = self.at
-        return [self.take_count("the number of a variable", variables - 1) for _ in range(width)], position
+    def _take_scopes(self, variables: Sequence[Discrete], most: int) -> Iterator[tuple[list[Discrete], int]]:
+        """Take the variables of all functions, at most so many, each with the position where these begin."""
+        for _ in range(self.take_count("the number of functions", min(most, len(self.source.text)))):
+            width = self.take_count("the number of variables of a function", len(variables))
+            position = self.at
+            numbers = [self.take_count("the number of a variable", len(variables) - 1) for _ in range(width)]
+            if len(set(numbers)) < width:
+                self.source.fail(position, "a function with a variable twice")
+            yield [variables[number] for number in numbers], position
 
     def build(self) -> Network:
         kind, at = self.take_word("BAYES or MARKOV")
@@ -178,22 +183,15 @@ class _UaiReader:
         ]
         variables = self._make_variables(sizes)
         if kind == "MARKOV":
-            return self._build_markov(sizes, variables)
-        scopes: list[list[int]] = []
-        owners: set[int] = set()
-        for _ in range(self.take_count("the number of functions", most)):
-            scope, position = self._take_scope(len(sizes))
-            if not scope or len(set(scope)) < len(scope):
-                self.source.fail(position, "a function without variables, or with one twice")
-            if scope[-1] in owners:
-                self.source.fail(
-                    position, f"a second function for {variables[scope[-1]].name!r}, the last of its variables"
-                )
-            owners.add(scope[-1])
-            scopes.append(scope)
-        potentials: dict[str, Potential] = {}
-        for scope in scopes:
-            potentials[variables[scope[-1]].name] = self._parse_table(scope, [sizes[i] for i in scope], variables)
+            return self._build_markov(variables)
+        scopes: dict[str, list[Discrete]] = {}
+        for scope, position in self._take_scopes(variables, _MOST):
+            if not scope:
+                self.source.fail(position, "a function without variables")
+            if scope[-1].name in scopes:
+                self.source.fail(position, f"a second function for {scope[-1].name!r}, the last of its variables")
+            scopes[scope[-1].name] = scope
+        potentials = {name: self._parse_table(scope) for name, scope in scopes.items()}
         self._expect_end()
         return build_network(potentials, {variable.name: variable for variable in variables}, self.rows)
 
@@ -202,28 +200,22 @@ class _UaiReader:
         if match is not None:
             self.source.fail(match.start(1), f"expected the end of the file, found {match[1][:40]!r}")
 
-    def _build_markov(self, sizes: list[int], variables: list[Discrete]) -> Network:
+    def _build_markov(self, variables: list[Discrete]) -> Network:
         """Return the network of uniform variables and observed factors."""
-        scopes: list[list[int]] = []
-        for _ in range(self.take_count("the number of functions", min(_MOST_FACTORS, len(self.source.text)))):
-            scope, position = self._take_scope(len(sizes))
-            if len(set(scope)) < len(scope):
-                self.source.fail(position, "a function with a variable twice")
-            scopes.append(scope)
+        scopes = [scope for scope, _ in self._take_scopes(variables, _MOST_FACTORS)]
         potentials: dict[str, Potential] = {
             variable.name: Multinomial(variable, table=np.full(len(variable), 1 / len(variable)))
             for variable in variables
         }
-        log_constant = sum(math.log(size) for size in sizes)
+        log_constant = sum(math.log(len(variable)) for variable in variables)
         factors: list[str] = []
         for scope in scopes:
             name = next(n for n in map("factor_{}".format, count(len(factors))) if n not in potentials)
-            values = self._parse_values([sizes[i] for i in scope], name, np.inf)
+            values = self._parse_values(scope, name, np.inf)
             top = float(values.max())
             log_constant += math.log(top) if top > 0 else 0.0
-            share = (values / (top or 1.0)).reshape([sizes[i] for i in scope])
-            parents = [variables[i] for i in scope]
-            potentials[name] = Multinomial(Discrete(name, (0, 1)), parents, table=np.stack([1 - share, share], axis=-1))
+            share = (values / (top or 1.0)).reshape([len(variable) for variable in scope])
+            potentials[name] = Multinomial(Discrete(name, (0, 1)), scope, table=np.stack([1 - share, share], axis=-1))
             factors.append(name)
         self._expect_end()
         network = build_network(potentials, {name: p.child for name, p in potentials.items()}, self.rows)
@@ -241,9 +233,10 @@ class _UaiReader:
             )
         return self.named
 
-    def _parse_table(self, scope: list[int], sizes: list[int], variables: list[Discrete]) -> Multinomial:
-        owner = variables[scope[-1]]
-        values = self._parse_values(sizes, owner.name, 1.0)
+    def _parse_table(self, scope: Sequence[Discrete]) -> Multinomial:
+        *parents, owner = scope
+        sizes = [len(variable) for variable in scope]
+        values = self._parse_values(scope, owner.name, 1.0)
 
         if self.backwards:
             values = reverse_parents(values, sizes)
@@ -253,23 +246,20 @@ class _UaiReader:
             if _sums_to_one(child_slowest.reshape(sizes[-1], -1).T):
                 values = child_slowest.transpose().ravel()
         table = self.rows.arrange_rows(values, sizes, owner.name, partial(self.source.fail, self.start))
-        return Multinomial(owner, parents=[variables[i] for i in scope[:-1]], table=table)
+        return Multinomial(owner, parents=parents, table=table)
 
-    def _parse_values(self, sizes: list[int], owner: str, most: float) -> Values:
+    def _parse_values(self, scope: Sequence[Discrete], owner: str, most: float) -> Values:
         """Return the announced numbers of a function, each of `most` at most."""
+        wanted = math.prod(map(len, scope))
         announced = self.take_count(f"the number of numbers of {owner!r}", len(self.source.text))
-        if announced != math.prod(sizes):
-            self.source.fail(
-                self.at, f"{announced} numbers are announced where {math.prod(sizes)} are wanted for {owner!r}"
-            )
+        if announced != wanted:
+            self.source.fail(self.at, f"{announced} numbers are announced where {wanted} are wanted for {owner!r}")
         self.start = start = self.at
-        words = [self.take_word(f"a number of {owner!r}")[0] for _ in range(announced)]
-
-        def fail(offset: int, reason: str) -> NoReturn:
-            bad = re.search(r"'([^']*)' is not", reason)
-            self.source.fail(max(self.source.text.find(bad[1], start) if bad else start, start), reason)
-
-        return parse_probabilities(" ".join(words), announced, fail, owner, most=most)
+        for _ in range(announced):
+            self.take_word(f"a number of {owner!r}")
+        # Comments become spaces, so that the positions of numbers stay.
+        text = re.sub(r"#[^\n]*", lambda comment: " " * len(comment[0]), self.source.text[start : self.at])
+        return parse_probabilities(text, announced, self.source.fail_within(start), owner, most=most)
 
 
 def _sums_to_one(rows: Values) -> bool:

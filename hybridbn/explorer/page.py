@@ -313,11 +313,6 @@ class ExplorerServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    token: str
-    resources: dict[str, tuple[str, bytes]]
-    server_name: str
-    server_port: int
-
     def __init__(self, responder: Responder, port: int = 0) -> None:
         document = responder.describe()
         document |= {

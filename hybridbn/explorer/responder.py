@@ -403,13 +403,6 @@ class Responder:
     {'id': 2, 'error': 'a finding names node 9, but the nodes are numbered from 0 to 1'}
     """
 
-    names: list[str]
-    number: dict[str, int]
-    title: str
-    columns: dict[str, NDArray[Any]] | None
-    start: list[Plain]
-    box: tuple[float, float]
-
     def __init__(
         self,
         network: Network,

@@ -32,7 +32,7 @@ from hybridbn.pictures.chart import (
     check_kind,
 )
 from hybridbn.pictures.layout import Layout, lay_out
-from hybridbn.pictures.posteriors import describe_posterior, group_states
+from hybridbn.pictures.posteriors import describe_posterior, group_states, sum_groups
 from hybridbn.variables import Continuous
 
 __all__ = ["chart_network", "plot_network", "plot_strengths"]
@@ -325,7 +325,7 @@ def _draw_bars(
     number = 5.4 * 1.25 * LETTER * font / 72
     start = left + 0.42 * width
     room = left + width - number - start
-    probabilities = np.array([belief.probabilities[codes].sum() for _, codes in groups])
+    probabilities = sum_groups(belief.probabilities, groups)
     low = top + step * np.arange(len(groups))
     shown = (low + 0.14 * step, low + 0.86 * step)
     marks: list[Mark] = [
@@ -333,7 +333,7 @@ def _draw_bars(
         Rectangles(start, start + room * probabilities, *shown),
     ]
     if prior is not None:
-        ghost = np.array([prior.probabilities[codes].sum() for _, codes in groups])
+        ghost = sum_groups(prior.probabilities, groups)
         marks.append(Rectangles(start, start + room * ghost, *shown, "dim", hollow=True))
     letters = detail.letters(0.4 * width, font)
     for y, (text, _), p in zip((low + step / 2).tolist(), groups, probabilities.tolist(), strict=True):

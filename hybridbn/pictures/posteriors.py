@@ -5,9 +5,10 @@ densities, weights of evidence, effects of interventions, and what a change of a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.formatting import format_number, format_probability, format_value, shorten_text
@@ -33,14 +34,10 @@ from hybridbn.pictures.chart import (
 )
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
 __all__ = [
     "PROBABILITY",
     "chart_explanation",
     "chart_posterior",
-    "choose_states",
     "describe_posterior",
     "group_states",
     "plot_conditional",
@@ -49,6 +46,7 @@ __all__ = [
     "plot_joint",
     "plot_posterior",
     "plot_sensitivity",
+    "sum_groups",
     "write_weight",
 ]
 
@@ -137,10 +135,9 @@ def describe_posterior(posterior: Posterior, prior: Posterior | None = None) -> 
 
 def _list_facts(posterior: Posterior) -> str:
     if isinstance(posterior, DiscretePosterior):
-        states, probabilities = choose_states(posterior, _MOST_STATES)
-        return ", ".join(
-            f"{state} {format_probability(p)}" for state, p in zip(states, probabilities.tolist(), strict=True)
-        )
+        groups = group_states(posterior, _MOST_STATES)
+        shares = sum_groups(posterior.probabilities, groups).tolist()
+        return ", ".join(f"{state} {format_probability(p)}" for (state, _), p in zip(groups, shares, strict=True))
     assert isinstance(posterior, ContinuousPosterior)
     unit = posterior.variable.unit
     std = posterior.std()
@@ -163,10 +160,9 @@ def group_states(posterior: DiscretePosterior, most: int) -> list[tuple[str, NDA
     return [*((states[code], np.array([code])) for code in chosen.tolist()), others]
 
 
-def choose_states(posterior: DiscretePosterior, most: int) -> tuple[list[str], Values]:
-    """Return the most probable states and their probabilities in the order of the states, and the others together."""
-    groups = group_states(posterior, most)
-    return [text for text, _ in groups], np.array([posterior.probabilities[codes].sum() for _, codes in groups])
+def sum_groups(probabilities: Values, groups: Sequence[tuple[str, NDArray[np.intp]]]) -> Values:
+    """Return the probabilities of groups of states from those of the states."""
+    return np.array([probabilities[codes].sum() for _, codes in groups])
 
 
 def _chart_bars(posterior: DiscretePosterior, prior: DiscretePosterior | None) -> Chart:
@@ -174,7 +170,7 @@ def _chart_bars(posterior: DiscretePosterior, prior: DiscretePosterior | None) -
     groups = group_states(posterior, _MOST_STATES)
     names = [text for text, _ in groups]
     at = np.arange(len(groups))
-    probabilities = np.array([posterior.probabilities[codes].sum() for _, codes in groups])
+    probabilities = sum_groups(posterior.probabilities, groups)
     label = "" if prior is None else "posterior"
     tips = [f"{name}: {format_probability(p)}" for name, p in zip(names, probabilities.tolist(), strict=True)]
     marks: list[Mark] = [
@@ -182,10 +178,10 @@ def _chart_bars(posterior: DiscretePosterior, prior: DiscretePosterior | None) -
         Rectangles(0.0, probabilities, at - 0.36, at + 0.36, 0, 1.0, label, tips=tips),
     ]
     if prior is not None:
-        ghost = np.array([prior.probabilities[codes].sum() for _, codes in groups])
+        ghost = sum_groups(prior.probabilities, groups)
         marks.append(Rectangles(0.0, ghost, at - 0.36, at + 0.36, "ink", 1.0, "prior", hollow=True))
     if posterior.confidence < 1:
-        low, high = (np.array([end[codes].sum() for _, codes in groups]) for end in posterior.bounds)
+        low, high = (sum_groups(end, groups) for end in posterior.bounds)
         label = f"within {posterior.confidence:.0%}"
         marks += [Line([low[row], min(high[row], 1.0)], [row, row], "ink", 1.2, label) for row in at.tolist()]
     marks += [
