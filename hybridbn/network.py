@@ -556,8 +556,8 @@ class Network(DirectedGraph):
         return plot_network(self, evidence, ax, size, **view)
 
     def explore(self, evidence: Mapping[str, Any] | None = None, data: Any = None) -> Any:
-        """Return a widget for notebooks in which beliefs follow findings; see `hybridbn.explorer.widget`."""
-        from hybridbn.explorer.widget import make_widget
+        """Return a widget for notebooks in which beliefs follow findings; see `hybridbn.explorer.page`."""
+        from hybridbn.explorer.page import make_widget
 
         return make_widget(self, evidence, data)
 

@@ -681,8 +681,6 @@ def _propose(text: str) -> list[str]:
     for form, pattern in _SPANS:
         if form.fullmatch(text):
             return [pattern]
-    times = [""]
-    date = text
     if _TIME.fullmatch(text):
         pattern = _clock_pattern(text)
         if "z" in pattern.lower():
@@ -690,15 +688,15 @@ def _propose(text: str) -> list[str]:
         return [pattern] if "%I" in pattern else [pattern, f"%T{pattern[2:]}"]
     if match := re.fullmatch(r"-?\d{1,9}(:\d\d)(:\d\d(?:\.\d{1,9})?)?", text, re.ASCII):
         return ["%T:%M" + (":%S" if match[2] else "")]
+    date, clock = text, ""
     for position in re.finditer(r"[T ]", text):
         rest = text[position.end() :]
         if _TIME.fullmatch(rest):
-            times, date = [f"{position.group()}{_clock_pattern(rest)}"], text[: position.start()]
+            date, clock = text[: position.start()], position.group() + _clock_pattern(rest)
             break
-    joint = ""
-    if times != [""] and date.endswith(","):
-        date, joint = date[:-1], ","
-    return [f"{pattern}{joint}{times[0]}" for pattern in _date_patterns(date)]
+    if clock and date.endswith(","):
+        date, clock = date[:-1], f",{clock}"
+    return [pattern + clock for pattern in _date_patterns(date)]
 
 
 def _clock_pattern(text: str) -> str:

@@ -67,7 +67,7 @@ def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
     **options
         Options of the format's reader, such as ``normalize`` (default True: rows are divided by their sums, because
         published files carry rounded numbers) and ``encoding``; see `hybridbn.exchange.bif.read_bif` and its
-        neighbors ``elvira.read_elvira``, ``xmlbif.read_xmlbif``, ``xdsl.read_xdsl``, ``net.read_net``,
+        neighbors ``elvira.read_elvira``, ``xml_formats.read_xmlbif``, ``xml_formats.read_xdsl``, ``net.read_net``,
         ``uai.read_uai``.
 
     Raises

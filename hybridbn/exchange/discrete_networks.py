@@ -472,21 +472,21 @@ def _bin_potential(
         return exact, 0.0
     child, parents = variables[potential.child.name], potential.parents
     sizes = [len(variables[parent.name]) for parent in parents]
-    if math.prod(sizes) * len(child) > _WIDEST:
+    cells = math.prod(sizes) * len(child)
+    if cells > _WIDEST:
         raise TooWide(
             f"{child.name!r}: its table would have {' x '.join(map(str, [*sizes, len(child)]))} numbers; give fewer"
             f" bins for {shorten([p.name for p in (*parents, potential.child) if isinstance(p, Continuous)])}"
         )
     continuous = [parent for parent in parents if isinstance(parent, Continuous)]
-    cells = math.prod(sizes) * len(child)
     nodes = next((n for n in _NODES if cells * n ** len(continuous) <= _MOST), 1)
-    points: list[NDArray[Any]] = []
+    points = [
+        _choose_points(sample[parent.name], variables[parent.name].cuts or (), parent, nodes)
+        if isinstance(parent, Continuous)
+        else np.arange(len(parent))
+        for parent in parents
+    ]
     weights = np.polynomial.legendre.leggauss(nodes)[1] / 2
-    for parent in parents:
-        if isinstance(parent, Continuous):
-            points.append(_choose_points(sample[parent.name], variables[parent.name].cuts or (), parent, nodes))
-        else:
-            points.append(np.arange(len(parent)))
     grid = dict(zip((p.name for p in parents), map(np.ravel, np.meshgrid(*points, indexing="ij")), strict=True))
     masses = _compute_masses(potential, grid, child).reshape(*map(len, points), len(child))
     for axis, parent in enumerate(parents):

@@ -280,7 +280,7 @@ class _ElviraParser:
         while self.tokens.now.text != "{":
             names.append(self.take_name("a name, or `{`").text)
         self.tokens.take()
-        active, table, tree, has_values = True, None, None, False
+        active, table, tree = True, None, None
         while not self.tokens.skip("}"):
             key = self.take_key("a property of the relation, or `}`")
             self.tokens.expect("=", after=f"after {key.text!r}")
@@ -292,9 +292,8 @@ class _ElviraParser:
                         key.at, f"a relation of the kind {value[:40]!r}; only conditional distributions can be read"
                     )
                 continue
-            if has_values:
+            if table is not None or tree is not None:
                 self.source.fail(key.at, "a second `values` in one relation")
-            has_values = True
             form = self.take_name("table, tree or continuous-tree")
             if form.text not in ("table", "tree", "continuous-tree"):
                 self.source.fail(

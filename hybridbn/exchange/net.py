@@ -188,17 +188,15 @@ class _NetParser:
             self.tokens.skip(",")
         self.tokens.expect("{")
         table: tuple[str, int] | None = None
-        normals: list[_NetNormal] = []
-        has_data = False
+        normals: list[_NetNormal] | None = None
         while not self.tokens.skip("}"):
             key = self.take_word("an attribute of the potential, or `}`")
             start = self.tokens.expect("=", after=f"after {key.text[:40]!r}").at + 1
             if key.text != "data":
                 self.take_value(key)
                 continue
-            if has_data:
+            if table is not None or normals is not None:
                 self.source.fail(key.at, "a second `data` in one potential")
-            has_data = True
             match = _DATA.match(self.source.text, start)
             if match is None:
                 normals = self.parse_normals(0)
@@ -206,9 +204,9 @@ class _NetParser:
                 table = match[0], start
                 self.tokens.jump(match.end())
             self.tokens.expect(";", after="after the data")
-        if not has_data:
+        if table is None and normals is None:
             self.source.fail(at, f"the potential of {scope[0][:60]!r} has no `data`")
-        self.potentials.append(_NetPotential(scope, at, table, normals))
+        self.potentials.append(_NetPotential(scope, at, table, normals or []))
 
     def parse_normals(self, depth: int) -> list[_NetNormal]:
         """Take normal distributions, nested in parentheses to any depth."""

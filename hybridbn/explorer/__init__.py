@@ -4,5 +4,5 @@ One ECMAScript module, ``explorer.js``, draws it everywhere. It is built from ``
 ``npm run build`` in that folder), and exports `render({model, el})`, the contract of anywidget. It asks questions and
 gets answers, both as JSON; see `hybridbn.explorer.responder`.
 
-Doors: `responder`, `widget`.
+Doors: `page`, `responder`.
 """

@@ -1,5 +1,5 @@
-"""The explorer's pages: the file that needs no server, and the one that a server on this computer sends to the browser
-of the same user.
+"""The explorer's page: as a file that needs no server, from a server on this computer for the browser of the same user,
+and as a widget in notebooks.
 
 A file of a network of tables holds the tables and a junction tree, so that the page itself answers everything. For any
 other network it holds answers that were computed before: for no finding, for each single one (a number has nine
@@ -8,6 +8,9 @@ values, its quantiles), for the rows of a table, and for pairs of findings as fa
 The server listens on 127.0.0.1. Its address holds a random token, without which it answers nothing; requests that name
 another host or come from another origin are refused, so neither other pages in the browser nor names that are rebound
 to this address reach it. It serves four things by name, and reads no path from a request.
+
+The widget is one of anywidget (the extra ``notebook``), with a picture for where widgets vanish. It works wherever
+anywidget does: Jupyter and marimo are tested; VS Code and Colab have the same contract.
 """
 
 from __future__ import annotations
@@ -17,7 +20,7 @@ import hashlib
 import json
 import secrets
 import socketserver
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from hmac import compare_digest
 from html import escape
 from http import HTTPStatus
@@ -29,14 +32,25 @@ from typing import Any, ClassVar
 import networkx as nx
 import numpy as np
 
-from hybridbn.errors import TooWide
-from hybridbn.explorer.responder import LEVELS, OPTIONS, Case, Responder, read_case, summarize, tabulate_cases
+from hybridbn.errors import HybridBNError, TableError, TooWide
+from hybridbn.explorer.responder import (
+    LEVELS,
+    OPTIONS,
+    Case,
+    Responder,
+    list_findings,
+    read_case,
+    summarize,
+    tabulate_cases,
+)
 from hybridbn.inference.elimination.ordering import find_order, make_junction_tree
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.jobs import track
+from hybridbn.network import Network
+from hybridbn.pictures.html import draw_network
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["PAGE_STYLE", "ExplorerServer", "make_page", "make_server_page", "read_module"]
+__all__ = ["PAGE_STYLE", "ExplorerServer", "make_page", "make_server_page", "make_widget", "read_module"]
 
 PAGE_STYLE = """html,body{height:100%;margin:0;background:#f5f6f8}#hybridbn-explorer{height:100%}
 #hybridbn-explorer>.hbx{border-radius:0;height:100%}@media(prefers-color-scheme:dark){html,body{background:#161a20}}
@@ -437,3 +451,100 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Keep silent: the address with its token belongs into no log."""
+
+
+# -- the widget -------------------------------------------------------------------------------------------------------
+
+
+def make_widget(network: Network, evidence: Mapping[str, Any] | None = None, data: Any = None) -> Any:
+    """Return a widget in which findings are set and beliefs follow.
+
+    Parameters
+    ----------
+    network : Network
+    evidence : mapping, optional
+        What is known at first.
+    data : table, optional
+        Rows to step through.
+
+    Returns
+    -------
+    anywidget.AnyWidget
+        Its `findings` are what is set now, and `evidence` the same as `Network.posterior` takes it; `scenarios` are
+        those that were saved. Both sides may change them.
+
+    Raises
+    ------
+    HybridBNError
+        If anywidget is not installed.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> rain, wet = hb.Discrete("rain", states=("no", "yes")), hb.Discrete("wet", states=("no", "yes"))
+    >>> net = hb.Network([
+    ...     hb.Multinomial(rain, table=[0.7, 0.3]),
+    ...     hb.Multinomial(wet, parents=(rain,), table=[[0.9, 0.1], [0.2, 0.8]]),
+    ... ])
+    >>> explorer = net.explore({"wet": "yes"})  # doctest: +SKIP
+    >>> explorer.evidence  # doctest: +SKIP
+    {'wet': 'yes'}
+    >>> explorer.evidence = {"rain": "no"}  # doctest: +SKIP
+    """
+    try:
+        import anywidget
+        import traitlets
+    except ImportError as error:
+        raise HybridBNError("the explorer in notebooks needs anywidget: pip install 'hybridbn[notebook]'") from error
+    if evidence is not None and not isinstance(evidence, Mapping):
+        raise TableError(f"the explorer begins with one case: its evidence is a mapping, not {evidence!r:.80}")
+    responder = Responder(network, data, evidence=evidence)
+
+    class Explorer(anywidget.AnyWidget):
+        """A network whose beliefs follow the findings that are set in it."""
+
+        _esm = read_module()
+        document: Any = traitlets.Dict().tag(sync=True)
+        findings: Any = traitlets.List().tag(sync=True)
+        scenarios: Any = traitlets.List().tag(sync=True)
+
+        @property
+        def evidence(self) -> dict[str, Any]:
+            """What is known now, without interventions."""
+            return dict(read_case(network, self.findings).evidence)
+
+        @evidence.setter
+        def evidence(self, evidence: Mapping[str, Any]) -> None:
+            set_before = [finding for finding in self.findings if finding.get("set")]
+            findings = list_findings(network, evidence)
+            read_case(network, [*set_before, *findings])
+            self.findings = [*set_before, *findings]
+
+        @property
+        def interventions(self) -> dict[str, Any]:
+            """What is set now, as `Network.do` takes it."""
+            return dict(read_case(network, self.findings).settings)
+
+        def _answer(self, _: Any, question: Any, __: Any) -> None:
+            self.send(responder.answer(question))
+
+        def _repr_mimebundle_(self, **options: Any) -> Any:
+            bundle = super()._repr_mimebundle_(**options)
+            data = bundle[0] if isinstance(bundle, tuple) else bundle
+            if data is not None:
+                # for exports and viewers without a kernel
+                data["text/html"] = self._draw_picture()
+            return bundle
+
+        def _draw_picture(self) -> str:
+            case = read_case(network, self.findings)
+            try:
+                mutilated = network.do(dict(case.settings)) if case.settings else network
+                return draw_network(mutilated, case.evidence)
+            except HybridBNError:
+                return network._repr_html_()
+
+    document = responder.describe()
+    widget = Explorer(document=document, findings=document["start"])
+    widget.on_msg(widget._answer)
+    return widget

@@ -308,9 +308,7 @@ def test_what_bif_cannot_hold_is_refused_by_name(net, reason, tmp_path):
 def test_continuous_nodes_and_other_potentials_are_refused_by_name():
     x, c = hb.Continuous("x"), hb.Discrete("c", states=("a", "b"))
     gaussian = hb.LinearGaussian(x, intercept=0, variance=1)
-    with pytest.raises(
-        hb.FormatError, match=r"discrete variables only, not the potentials of x \(LinearGaussian\).*hbn"
-    ):
+    with pytest.raises(hb.FormatError, match=r"discrete variables only, not the potentials of x \(Lin.*hbn"):
         format_bif(hb.Network([gaussian]))
     softmax = hb.Softmax(c, intercept=[0, 1], coefficients=np.zeros((2, 0)))
     with pytest.raises(hb.FormatError, match=r"not the potentials of c \(Softmax\)"):

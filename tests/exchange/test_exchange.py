@@ -10,8 +10,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.exchange.net import parse_net
 from hybridbn.exchange.uai import parse_uai
-from hybridbn.exchange.xdsl import LinearRule, LinearValue, ParentState, parse_xdsl
-from hybridbn.exchange.xmlbif import parse_xmlbif
+from hybridbn.exchange.xml_formats import LinearRule, LinearValue, ParentState, parse_xdsl, parse_xmlbif
 
 SUFFIXES = (".xmlbif", ".bifxml", ".xml", ".xdsl", ".net", ".uai")
 

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hybridbn as hb
-from hybridbn.exchange.xdsl import LinearRule
+from hybridbn.exchange.xml_formats import LinearRule
 
 XMLBIF = """<?xml version="1.0"?>
 <BIF VERSION="0.3"><NETWORK><NAME>n</NAME>
@@ -526,7 +526,7 @@ def test_damaged_files_are_read_or_refused(suffix, edits, tmp_path):
     )
 )
 def test_equations_are_read_or_refused(parts):
-    from hybridbn.exchange.xdsl import LinearValue
+    from hybridbn.exchange.xml_formats import LinearValue
 
     try:
         LinearRule("x=" + "".join(parts))({"y": LinearValue(0.0, {"y": 1.0})})
