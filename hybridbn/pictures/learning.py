@@ -119,9 +119,10 @@ def plot_boosting(ensemble: Ensemble, data: Any = None, test: Any = None, ax: An
         raise TableError("the errors of this ensemble are not known; give a table with the target to count them in")
     count = len(ensemble)
     numbers = np.arange(1, count + 1)
-    marks: list[Mark] = []
-    for number, (label, errors) in enumerate(curves):
-        marks.append(Line(numbers, errors, number, label=label, dashed=number > 0, marked=count <= 15))
+    marks = [
+        Line(numbers, errors, number, label=label, dashed=number > 0, marked=count <= 15)
+        for number, (label, errors) in enumerate(curves)
+    ]
     told = "; ".join(
         f"{label} {format_share(e[0])} of the first one, {format_share(e[-1])} of {'the last' if own else 'all'}, "
         f"at least {format_share(e.min())}"

@@ -398,6 +398,8 @@ def plot_conditional(
     >>> plot_conditional(net, "x", "c", ax=Figure().add_subplot()).get_label()
     'Density of x given c, as ridges: c = a: mean 0; c = b: mean 3.'
     """
+    import pandas
+
     check_kind(network, Network, "the distribution of a network's variable is drawn")
     target, other = network.variable(name), network.variable(given)
     if name == given:
@@ -419,8 +421,10 @@ def plot_conditional(
         shown = [other.value(value) for value in chosen]
     if not shown:
         raise TableError(f"there is nothing to draw: no values of {given!r}; leave `values` out for a choice")
-    cases = {key: [value] * len(shown) for key, value in (evidence or {}).items()}
-    batch = posterior(network, name, _make_cases(other, shown, cases))
+    kind = object if isinstance(other, Discrete) else float
+    columns = {given: pandas.Series(shown, dtype=kind)}
+    columns |= {key: pandas.Series([value] * len(shown), dtype=object) for key, value in (evidence or {}).items()}
+    batch = posterior(network, name, pandas.DataFrame(columns))
     ridges = isinstance(other, Discrete) or chosen is not None
     title = f"{name} given {given}"
     if isinstance(target, Discrete):
@@ -436,16 +440,6 @@ def plot_conditional(
         return _chart_ridges(batch, names, other, title).draw(ax)
     assert isinstance(other, Continuous)
     return _chart_heat(batch, np.array(shown), other, title).draw(ax)
-
-
-def _make_cases(variable: Variable, shown: list[Any], others: Mapping[str, list[Any]]) -> Any:
-    import pandas
-
-    column = pandas.Series(shown, dtype=object if isinstance(variable, Discrete) else float)
-    frame = pandas.DataFrame({variable.name: column})
-    for key, values in others.items():
-        frame[key] = pandas.Series(values, dtype=object)
-    return frame
 
 
 def _chart_curves(batch: DiscretePosterior, x: Values, other: Continuous, title: str) -> Chart:
@@ -567,12 +561,8 @@ def chart_explanation(explanation: Explanation) -> Chart:
     check_kind(explanation, Explanation, "an explanation is drawn, as net.explain returns it")
     names = ["without evidence", *map(str, explanation.weights), "in all"]
     weights = [explanation.prior, *explanation.weights.values(), explanation.log_odds]
-    starts, ends = [0.0], [explanation.prior]
-    for weight in explanation.weights.values():
-        starts.append(ends[-1])
-        ends.append(ends[-1] + weight)
-    starts.append(0.0)
-    ends.append(explanation.log_odds)
+    sums = np.cumsum(weights[:-1]).tolist()
+    starts, ends = [0.0, *sums[:-1], 0.0], [*sums, explanation.log_odds]
     finite = [abs(value) for value in (*starts, *ends) if np.isfinite(value)]
     # certainty lies at the edge
     edge = 1.4 * (max(finite) or 1.0)

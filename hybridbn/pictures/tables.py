@@ -112,11 +112,11 @@ def chart_patterns(
         chosen = sorted(sorted(chosen, key=lambda index: -totals[index])[:across])
         most = min(most, max(2, int((room[1] - top) / _CELL) - 1))
     shown = ordered[:most]
-    marks: list[Mark] = []
-    for index, column in enumerate(chosen):
-        name = names[column]
-        marks.append(Text((index + 0.6) * _CELL, top - 0.06, shorten_text(name, most_letters), "dim", side="left",
-                          level="bottom", angle=60.0, tip=name))  # fmt: skip
+    marks: list[Mark] = [
+        Text((index + 0.6) * _CELL, top - 0.06, shorten_text(names[column], most_letters), "dim", side="left",
+             level="bottom", angle=60.0, tip=names[column])
+        for index, column in enumerate(chosen)
+    ]  # fmt: skip
     holes = np.array([[pattern[column] for column in chosen] for pattern, _ in shown], dtype=bool)
     for color, which, label in ((1, holes, "missing"), ("pale", ~holes, "")):
         lines, cells = np.nonzero(which)
