@@ -37,10 +37,7 @@ def format_number(value: float) -> str:
     if value and not 1e-4 <= abs(value) < 1e9:
         return f"{value:.3g}"
     digits = max(0, 3 - math.floor(math.log10(abs(value)))) if value else 0
-    return _strip_zeros(f"{value:,.{min(digits, 7)}f}")
-
-
-def _strip_zeros(text: str) -> str:
+    text = f"{value:,.{min(digits, 7)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

@@ -25,7 +25,6 @@ from hybridbn.network_description import (
     list_graph_data,
     parse_arcs,
     raise_faults,
-    rename_factors,
 )
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, list_items, resolve_options
 from hybridbn.potentials.base import Potential
@@ -162,7 +161,11 @@ class Network(DirectedGraph):
                 attributes["variable"] = replace(variable, name=names.get(variable.name, variable.name))
             if potential is not None and not names.keys().isdisjoint(potential.scope):
                 attributes["potential"] = potential.renamed(names)
-        return rename_factors(renamed, names)
+        if "factors" in renamed.graph:
+            findings = renamed.graph.get("evidence", {})
+            renamed.graph["factors"] = tuple(names.get(name, name) for name in renamed.graph["factors"])
+            renamed.graph["evidence"] = {names.get(name, name): state for name, state in findings.items()}
+        return renamed
 
     # -- reading --------------------------------------------------------------------------------------------------
 

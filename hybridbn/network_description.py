@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from html import escape
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 
@@ -48,10 +48,7 @@ __all__ = [
     "list_graph_data",
     "parse_arcs",
     "raise_faults",
-    "rename_factors",
 ]
-
-AnyGraph = TypeVar("AnyGraph", bound="nx.DiGraph[Any]")
 
 _ROWS = 50
 """The HTML table has at most this many rows: 10,000 of them stall a notebook."""
@@ -323,22 +320,21 @@ def check_new_names(names: Any, nodes: Iterable[str]) -> Mapping[str, str]:
     return names
 
 
-def find_faults(network: nx.DiGraph[Any]) -> list[str]:
-    """Describe every fault of a network.
+def raise_faults(network: nx.DiGraph[Any]) -> None:
+    """Raise `NetworkError` where a network has faults, naming them all.
 
     Examples
     --------
-    >>> find_faults(nx.DiGraph([("a", "a")]))
-    ["node 'a' has an arc to itself; remove it", "node 'a' has no variable and no potential; add one with net.add"]
+    >>> raise_faults(nx.DiGraph([("a", "a")]))
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.NetworkError: the network has 2 faults:
+    - node 'a' has an arc to itself; remove it
+    - node 'a' has no variable and no potential; add one with net.add
     """
     names = describe_stale_names(network)
     faults = [*describe_cycles(network), *([names] if names else [])]
-    return [*faults, *(fault for node in network for fault in _find_node_faults(network, node))]
-
-
-def raise_faults(network: nx.DiGraph[Any]) -> None:
-    """Raise `NetworkError` where a network has faults, naming them all."""
-    faults = find_faults(network)
+    faults += [fault for node in network for fault in _find_node_faults(network, node)]
     if len(faults) == 1:
         raise NetworkError(faults[0])
     if faults:
@@ -512,15 +508,6 @@ def find_factors(network: nx.DiGraph[Any]) -> dict[str, Any]:
         )
     findings = network.graph.get("evidence", {})
     return {name: findings.get(name, 1) for name in factors}
-
-
-def rename_factors(network: AnyGraph, names: Mapping[str, str]) -> AnyGraph:
-    """Return the network with the factors of a Markov network, and its findings, renamed in its attributes."""
-    attributes = network.graph
-    if "factors" in attributes:
-        attributes["factors"] = tuple(names.get(name, name) for name in attributes["factors"])
-        attributes["evidence"] = {names.get(n, n): state for n, state in attributes.get("evidence", {}).items()}
-    return network
 
 
 def find_similar_names(name: Any, nodes: Iterable[Any], most: int = 20_000) -> list[str]:

@@ -134,9 +134,7 @@ class _ElviraParser:
 
     def take_name(self, what: str) -> Token:
         """Take a word, a number (as a name) or a quoted text."""
-        if self.tokens.now.kind not in ("word", "quoted", "number"):
-            self.tokens.fail(what)
-        token = self.tokens.take()
+        token = self.tokens.take_kind("word", "quoted", "number", wanted=what)
         text = remove_quotes(token.text)
         if not text:
             self.source.fail(token.at, f"expected {what}, found an empty text")
@@ -150,9 +148,7 @@ class _ElviraParser:
         return token
 
     def take_number(self, what: str, sign: str = "") -> str:
-        if self.tokens.now.kind != "number":
-            self.tokens.fail(what)
-        token = self.tokens.take()
+        token = self.tokens.take_kind("number", wanted=what)
         if len(token.text) > _LONGEST:
             self.source.fail(token.at, f"a number of {len(token.text)} characters")
         return sign + token.text
@@ -195,10 +191,7 @@ class _ElviraParser:
         syntax = ElviraSyntax()
         self.take_opening("bnet")
         while not self.tokens.skip("}"):
-            token = self.tokens.now
-            if token.kind != "word":
-                self.tokens.fail("node, link, relation, a property or `}`")
-            self.tokens.take()
+            token = self.tokens.take_kind("word", wanted="node, link, relation, a property or `}`")
             if token.text == "node":
                 self.parse_node(syntax)
             elif token.text == "link":
@@ -277,9 +270,8 @@ class _ElviraParser:
 
     def parse_relation(self, at: int) -> list[ElviraRelation]:
         names: list[str] = []
-        while self.tokens.now.text != "{":
+        while not self.tokens.skip("{"):
             names.append(self.take_name("a name, or `{`").text)
-        self.tokens.take()
         active, table, tree = True, None, None
         while not self.tokens.skip("}"):
             key = self.take_key("a property of the relation, or `}`")
@@ -412,19 +404,15 @@ def parse_head(source: SourceText) -> tuple[ElviraSyntax, int]:
     parser, syntax = _ElviraParser(source), ElviraSyntax()
     parser.take_opening("data-base")
     while True:
-        token = parser.tokens.now
-        if token.kind != "word":
-            parser.tokens.fail("node, relation or a property")
-        parser.tokens.take()
+        token = parser.tokens.take_kind("word", wanted="node, relation or a property")
         if token.text == "node":
             parser.parse_node(syntax)
         elif token.text != "relation":
             parser.parse_property(token, syntax)
         else:
             break
-    while parser.tokens.now.text != "{":
+    while not parser.tokens.skip("{"):
         parser.take_name("`{` after relation")
-    parser.tokens.take()
     while True:
         key = parser.take_key("a property of the relation, or cases")
         parser.tokens.expect("=", after=f"after {key.text!r}")

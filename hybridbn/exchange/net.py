@@ -135,9 +135,7 @@ class _NetParser:
         return self.build()
 
     def take_word(self, what: str) -> Token:
-        if self.tokens.now.kind not in ("word", "number"):
-            self.tokens.fail(what)
-        return self.tokens.take()
+        return self.tokens.take_kind("word", "number", wanted=what)
 
     def take_attributes(self) -> dict[str, list[str]]:
         """Take a block, and return the words of each attribute."""

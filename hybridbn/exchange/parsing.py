@@ -156,6 +156,12 @@ class Tokens:
             return True
         return False
 
+    def take_kind(self, *kinds: str, wanted: str) -> Token:
+        """Take a token of one of these kinds, or refuse the file."""
+        if self.now.kind not in kinds:
+            self.fail(wanted)
+        return self.take()
+
     def expect(self, *texts: str, after: str = "") -> Token:
         """Take one of these tokens, or refuse the file."""
         if self.now.text not in texts or self.now.kind == "quoted":
