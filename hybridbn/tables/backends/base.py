@@ -98,6 +98,10 @@ class Source(ABC):
         """The units of columns of text that are dates or times."""
         return {}
 
+    def prepare(self, names: Iterable[str]) -> None:
+        """Find out, before the first pass, what those of these columns are whose texts are too many for it."""
+        return
+
     def settle(self, names: Iterable[str]) -> None:
         """Find out what columns are whose cells are not all of the kind of the first ones."""
         raise OtherKind(next(iter(names)))

@@ -75,6 +75,7 @@ class Passes:
         """What the first pass tells; it is repeated where the columns turn out to be others than their first cells
         told.
         """
+        self.source.prepare(self.names)
         while True:
             try:
                 profile = refuse_no_rows(self.learn(self._make_profile_task()), self.source.shown)

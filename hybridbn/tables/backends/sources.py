@@ -144,7 +144,7 @@ class FileTable(Source):
         self._kinds: dict[str, Any] = dict(kinds)
         self._settled: set[str] = set()
         with name_file_in_errors(first.path), report_damage(first.path):
-            source = open_source(first)
+            self._source = source = open_source(first)
             self._spelled = source.spelled
             self.notes = source.notes
             try:
@@ -189,6 +189,12 @@ class FileTable(Source):
         folders = os.path.relpath(file.path, self._base).split(os.sep)[:-1]
         pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
         return {name: int(value) if value.isdecimal() else value for name, value in pairs}
+
+    def prepare(self, names: Iterable[str]) -> None:
+        """Read all texts of columns whose first ones are all different."""
+        doubtful = [name for name in self._source.doubtful if name in names]
+        if doubtful:
+            self.settle(doubtful)
 
     def settle(self, names: Iterable[str]) -> None:
         """Read all texts of columns, and find out what they are."""

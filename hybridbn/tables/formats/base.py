@@ -151,6 +151,8 @@ class TableSource(ABC):
         Whether states are read as the text that stands in the file, and typed when all of them are known.
     decimal : str
         What stands before the decimals of numbers in text.
+    doubtful : sequence of str
+        Columns of so many texts that these are not listed while they are counted; known after `types`.
     span : range
         The numbers of the rows that are read, some consecutive ones; all, unless some were asked for.
     """
@@ -164,6 +166,7 @@ class TableSource(ABC):
     textual: bool = False
     spelled: bool = False
     decimal: str = "."
+    doubtful: Sequence[str] = ()
 
     @abstractmethod
     def blocks(self, rows: int, first: int = 0) -> Iterator[TableBlock]:

@@ -69,6 +69,8 @@ _BLOCK = 1 << 22
 _SAMPLE = 1 << 16
 _HEAD = 1 << 16
 _MOST_HEAD = 1 << 28
+_MANY = 500
+"""Where so many first texts of a column are all different, all of them are taken to be."""
 
 
 class Delimited(FileFormat):
@@ -374,8 +376,11 @@ class DelimitedSource(TextSource):
             size = len(head) - bool(stream.read(1))
         _, rows, _ = Scanner(check_text(head), self.delimiter).read_beginning(size)
         columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
-        texts = dict(zip(self.names, columns, strict=True))
-        return {name: guess_type(self._observe(texts[name]), kinds.get(name)) for name in self.names}
+        texts = {name: self._observe(column) for name, column in zip(self.names, columns, strict=True)}
+        types = {name: guess_type(texts[name], kinds.get(name)) for name in self.names}
+        different = [name for name in self.names if len(set(texts[name])) == len(texts[name]) >= _MANY]
+        self.doubtful = [name for name in different if name not in kinds and types[name] == text_type()]
+        return types
 
     def _observe(self, cells: Sequence[str]) -> list[str]:
         """Return the texts of cells that are not missing."""

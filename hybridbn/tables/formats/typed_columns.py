@@ -389,22 +389,24 @@ class TextKind:
     def add(self, column: Any, file: Any, first: int) -> None:
         """Add some cells of a file, of which the first is in this row."""
         codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
-        spelled = pyarrow.array(texts, pyarrow.string())
-        number = compute.match_substring_regex(spelled, f"^(?:{NUMBER.pattern})$").to_numpy(zero_copy_only=False)
+        pattern = f"^(?:{NUMBER.pattern})$"
+        number = compute.match_substring_regex(column.dictionary, pattern).to_numpy(zero_copy_only=False)
         observed = [texts[code] for code in np.flatnonzero(~number) if texts[code]]
         room = _MOST_TEXTS - len(self._kept)
         if self._finder is not None and (number.any() or (observed and not self._finder.add(observed))):
             self._finder, room = None, len(observed)
-        present, rows = np.unique(codes, return_index=True)
-        row_of = dict(zip(present.tolist(), (rows + first).tolist(), strict=True))
-        for code in np.flatnonzero(~number)[: max(room, 0)].tolist():
-            self._kept.setdefault(texts[code], (file, row_of[code]))
+        kept = np.flatnonzero(~number)[: max(room, 0)].tolist()
         for code in np.flatnonzero(number).tolist():
             # one of each kind of numbers tells as much as all of them
             states = parse_states([texts[code]])
             if type(states[0]) not in self._classes:
                 self._classes.add(type(states[0]))
-                self._kept[texts[code]] = file, row_of[code]
+                kept.append(code)
+        if kept:
+            present, rows = np.unique(codes, return_index=True)
+            row_of = dict(zip(present.tolist(), (rows + first).tolist(), strict=True))
+            for code in kept:
+                self._kept.setdefault(texts[code], (file, row_of[code]))
 
     def decide(self, name: str, locate: Callable[[Any, int], str]) -> tuple[Any, Unit | None]:
         """Return the Arrow type and the unit of the column; raise `TableError` that names lines of files.
