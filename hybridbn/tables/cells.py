@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
+from hybridbn.options import list_items
 from hybridbn.registry import LazyModule
 from hybridbn.units import (
     DAY,
@@ -47,6 +48,7 @@ __all__ = [
     "count_moments",
     "count_objects",
     "count_texts",
+    "declare_kinds",
     "decode_states",
     "freeze_array",
     "integer_limits",
@@ -104,6 +106,21 @@ class Cells:
     def take(self, rows: NDArray[np.intp]) -> Cells:
         """Return the cells of some rows."""
         return replace(self, array=self.array[rows])
+
+
+def declare_kinds(discrete: Any, continuous: Any) -> dict[str, Kind]:
+    """Return the kind of each column that is declared to be discrete or continuous.
+
+    Examples
+    --------
+    >>> declare_kinds("c", ["x", "y"])
+    {'c': 'discrete', 'x': 'continuous', 'y': 'continuous'}
+    """
+    kinds: dict[str, Kind] = dict.fromkeys(list_items(discrete, "the names of discrete columns"), "discrete")
+    for name in list_items(continuous, "the names of continuous columns"):
+        if kinds.setdefault(name, "continuous") != "continuous":
+            raise TableError(f"column {name!r} is declared both discrete and continuous")
+    return kinds
 
 
 def integer_limits(bits: int, *, signed: bool) -> tuple[float, float]:
@@ -337,10 +354,8 @@ def label_moments(name: str, cells: Cells) -> Cells:
     assert cells.unit is not None
     if cells.unit.pattern is not None:
         return spell_moments(cells)
-    distinct, codes = np.unique(cells.array[~cells.missing], return_inverse=True)
-    array = np.full(len(cells.array), -1, dtype=np.intp)
-    array[~cells.missing] = codes
-    return label_codes(name, array, cells.unit.list_values(distinct))
+    codes, distinct = pandas.factorize(cells.array, sort=True)
+    return label_codes(name, codes, cells.unit.list_values(distinct))
 
 
 def warn_of_ambiguity(name: str, finder: PatternFinder) -> None:
@@ -356,12 +371,10 @@ def warn_of_ambiguity(name: str, finder: PatternFinder) -> None:
 def spell_moments(cells: Cells) -> Cells:
     """Return numbers whose unit has a text pattern as text cells."""
     assert cells.unit is not None
-    distinct, codes = np.unique(cells.array[~cells.missing], return_inverse=True)
+    codes, distinct = pandas.factorize(cells.array, sort=True)
     texts: dict[str, int] = {}
-    lookup = np.array([texts.setdefault(cells.unit.text(number), len(texts)) for number in distinct.tolist()], np.intp)
-    array = np.full(len(cells.array), -1, dtype=np.intp)
-    array[~cells.missing] = lookup[codes]
-    return Cells(array, tuple(texts))
+    lookup = [texts.setdefault(cells.unit.text(number), len(texts)) for number in distinct.tolist()]
+    return Cells(np.array([*lookup, -1], np.intp)[codes], tuple(texts))
 
 
 def state_kind(state: Any) -> str:
@@ -501,7 +514,8 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
             raise TableError(f"column {name!r} holds truth values, but {name!r} is continuous; convert it to numbers")
         else:
             array = convert_to_numbers(name, cells)
-        _check_domain(name, array, variable)
+        if variable.domain != (-math.inf, math.inf):
+            _check_domain(name, array, variable)
         return Cells(array, integer=cells.integer, unit=cells.unit or variable.unit)
     if (
         cells.states is not None
@@ -546,8 +560,6 @@ def _refuse_unknown(name: str, cells: Cells, unknown: list[int], variable: Discr
 
 def _check_domain(name: str, array: Values, variable: Continuous) -> None:
     low, high = variable.domain
-    if low == -math.inf and high == math.inf:
-        return
     row = _first_row((array < low) | (array > high))
     if row is not None:
         raise TableError(f"column {name!r}, row {row}: {array[row]} lies outside the domain [{low}, {high}]")

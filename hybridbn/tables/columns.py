@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -55,7 +55,6 @@ __all__ = [
     "describe_look_alikes",
     "find_imported",
     "frame_adapter",
-    "list_states",
     "open_frame",
     "own_names",
     "read_as_variable",
@@ -252,7 +251,7 @@ def read_cells(name: str, values: Any, kind: Kind | None = None, unit: Unit | No
         cells = column_adapter(column_kind(values)).read(name, values, kind)
         if kind != "discrete" and cells.states and not cells.declared:
             cells = count_texts(name, cells.array, cells.states, unit) or cells
-        return convert_cells(name, cells, kind)
+        return cells if kind is None else convert_cells(name, cells, kind)
     except UnsupportedType:
         raise
     except TableError as error:
@@ -312,23 +311,19 @@ def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool =
     return Column(variable.name, None, variable, source, unknown_missing=unknown_missing)
 
 
-def check_states(column: Column) -> Column:
-    """Return a column; raise `TableError` for a discrete one without any state."""
-    if column.cells.states == () and len(column.cells.array):
-        raise TableError(
-            f"column {column.name!r} holds no value in {len(column.cells.array)} rows, so nothing tells what it is: "
-            f"leave it "
-            f""
-            f"out, or declare it with continuous=[{column.name!r}] or as a category with named levels"
-        )
-    return column
+def check_states(columns: Iterable[Column], *, stateless: bool = False) -> None:
+    """Warn of states that look alike; raise `TableError` for a discrete column without any unless `stateless`.
 
-
-def list_states(columns: Iterable[Column]) -> Iterator[tuple[str, tuple[Hashable, ...]]]:
-    """Give the names and states of columns that were read."""
-    for column in columns:
-        if column.is_read and column.cells.states:
-            yield column.name, column.cells.states
+    Columns whose cells have not been read are left out.
+    """
+    read = [column for column in columns if column.is_read]
+    for column in read:
+        if not stateless and column.cells.states == () and len(column.cells.array):
+            raise TableError(
+                f"column {column.name!r} holds no value in {len(column.cells.array)} rows, so nothing tells what it is:"
+                f" leave it out, or declare it with continuous=[{column.name!r}] or as a category with named levels"
+            )
+    warn_of_look_alikes((column.name, column.cells.states) for column in read if column.cells.states)
 
 
 def warn_of_look_alikes(columns: Iterable[tuple[str, Iterable[Hashable]]]) -> None:

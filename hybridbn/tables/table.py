@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.jobs import get_jobs, run_in_threads
-from hybridbn.tables.cells import Cells, Kind, freeze_array, recode_cells
+from hybridbn.tables.cells import Cells, Kind, declare_kinds, freeze_array, recode_cells
 from hybridbn.tables.columns import (
     Column,
     ColumnSource,
@@ -20,12 +20,10 @@ from hybridbn.tables.columns import (
     FrameAdapter,
     check_states,
     check_weights,
-    list_states,
     open_frame,
     read_as_variable,
     read_column,
     read_usable_columns,
-    warn_of_look_alikes,
 )
 from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, find_rows, hash_numbers
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -34,7 +32,6 @@ __all__ = ["Table", "TableFrames", "read_rows", "read_usable_frame"]
 
 Unknown = Literal["error", "missing"]
 
-_KINDS: tuple[Kind, Kind] = ("discrete", "continuous")
 _SHARED_ROWS = 2**15
 """With fewer rows, threads would wait for each other longer than they save."""
 
@@ -113,9 +110,8 @@ class Table(Rows):
         kinds = _check_kinds(discrete, continuous, frame)
         if variables is None:
             for name, values in frame.columns.items():
-                column = read_column(name, values, kinds.get(name))
-                self._columns[name] = check_states(column) if column.is_read else column
-            warn_of_look_alikes(list_states(self._columns.values()))
+                self._columns[name] = read_column(name, values, kinds.get(name))
+            check_states(self._columns.values())
         else:
             for variable in _check_variables(variables, kinds):
                 if variable.name in frame.columns:
@@ -160,10 +156,8 @@ class Table(Rows):
         columns = [Column(name, column_cells, None, sources.get(name)) for name, column_cells in cells.items()]
         if not columns:
             raise TableError("the table has no columns")
-        if not stateless:
-            columns = [check_states(column) for column in columns]
+        check_states(columns, stateless=stateless)
         rows = len(columns[0].cells.array)
-        warn_of_look_alikes(list_states(columns))
         return cls._of(columns, Frame("pandas", {}, rows), check_weights(weights, rows))
 
     @classmethod
@@ -335,7 +329,8 @@ class Table(Rows):
         return self._find_column(name).holds_objects()
 
     def _find_column(self, name: str) -> Column:
-        self._require_column(name)
+        if name not in self._columns:
+            self._require_column(name)
         return self._columns[name]
 
     # --- all rows together --------------------------------------------------------------------------------------------
@@ -683,19 +678,18 @@ def read_usable_frame(
     """
     kinds = _check_kinds(discrete, continuous, frame)
     columns, reasons = read_usable_columns(frame.columns, kinds)
-    named = [[name for name in columns if kinds.get(name) == kind] for kind in _KINDS]
-    return Table(replace(frame, columns=columns), named[0], named[1], weights), reasons
+    return Table(replace(frame, columns=columns), weights=weights), reasons
 
 
 def _check_kinds(discrete: str | Iterable[str], continuous: str | Iterable[str], frame: Frame) -> dict[str, Kind]:
     """Return the kind of each column that is declared to be discrete or continuous."""
-    kinds: dict[str, Kind] = {}
-    for kind, names in zip(_KINDS, (discrete, continuous), strict=True):
-        for name in frame.find_names(names, f"the names of {kind} columns"):
-            if name not in frame.columns:
-                raise TableError(f"{kind}={name!r}: there is no such column; the columns are {shorten(frame.columns)}")
-            if kinds.setdefault(name, kind) != kind:
-                raise TableError(f"column {name!r} is declared both discrete and continuous")
+    kinds = declare_kinds(
+        frame.find_names(discrete, "the names of discrete columns"),
+        frame.find_names(continuous, "the names of continuous columns"),
+    )
+    for name, kind in kinds.items():
+        if name not in frame.columns:
+            raise TableError(f"{kind}={name!r}: there is no such column; the columns are {shorten(frame.columns)}")
     return kinds
 
 

@@ -412,11 +412,6 @@ DIFFERENCES: tuple[tuple[str, tuple[str, ...], str], ...] = (
         "late text.jsonl",
     ),
     (
-        "the message names no row",
-        SCANS,
-        "floats with inf.db",
-    ),
-    (
         "the unit has the coarsest step of the cells",
         COMMANDS,
         "times with T.csv; times with zones.csv; times.parquet; times.feather; times.db; times with "

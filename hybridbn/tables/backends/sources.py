@@ -29,6 +29,7 @@ from hybridbn.tables.backends.base import (
 )
 from hybridbn.tables.backends.scans import Passes, Scan
 from hybridbn.tables.backends.sql import open_database
+from hybridbn.tables.cells import declare_kinds
 from hybridbn.tables.columns import find_imported, open_frame
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
@@ -401,11 +402,8 @@ def scan(
     if isinstance(data, Scan):
         raise TableError("this is a scan already; give what was scanned")
     import_pyarrow()
-    kinds = {
-        name: kind
-        for kind, names in (("discrete", discrete), ("continuous", continuous))
-        for name in list_items(names, f"the names of {kind} columns")
-    }
+    declared = declare_kinds(discrete, continuous)
+    kinds: dict[str, str] = {**declared}
     engine, source = _open(data, backend, kinds)
     for name in (*kinds, *([] if weights is None else [weights]), *(columns or ())):
         if name not in source.schema.names:
@@ -419,8 +417,7 @@ def scan(
         raise TableError(f"{source.shown}: no column is left to scan")
     for name, note in source.notes.items():
         kinds.setdefault(name, str(note["kind"]))
-    declared = frozenset(list_items(discrete, "") + list_items(continuous, ""))
-    return Scan(Passes(source, engine, kinds, declared, weights, names, most_states, sample), names)
+    return Scan(Passes(source, engine, kinds, frozenset(declared), weights, names, most_states, sample), names)
 
 
 def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, Source]:

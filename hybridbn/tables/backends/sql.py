@@ -21,7 +21,10 @@ from hybridbn.tables.backends.base import BATCH_ROWS, Batch, Fragment, Source, T
 from hybridbn.tables.backends.batches import can_be_coded
 from hybridbn.tables.backends.profiles import TRACKED, ColumnTally, Profile, ProfileTask
 from hybridbn.tables.cells import REST
+from hybridbn.tables.columns import read_cells
+from hybridbn.tables.formats.base import name_file_in_errors
 from hybridbn.tables.formats.database_base import QueryResult, database_of, quote_name
+from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import WantedColumns
 from hybridbn.tables.frames.arrow import kind_of_type
 from hybridbn.variables import Discrete, Values, Variable
@@ -140,7 +143,11 @@ class SQLSource(Source):
             weights = {names: {} for names in groups}
             for names, values, count in self._group(list(groups), task.weights):
                 weights[names][tuple(values)] = count
-        rows, weight, ranges = self._ask_ranges(numbers, task.weights)
+        asked = self._ask_ranges(numbers, task.weights)
+        if asked is None:
+            # what the rows hold is told while they are read
+            return None
+        rows, weight, ranges = asked
         columns = {name: self._tally(name, groups) for name in states} | ranges
         wanted = {name: int if types.is_integer(task.schema.field(name).type) else str for name in states}
         if not rows or any(type(one) is not wanted[name] for name in states for one in columns[name].counts or ()):
@@ -161,8 +168,10 @@ class SQLSource(Source):
                 counts[values[place]] = counts.get(values[place], 0) + int(count)
         return ColumnTally(missing, counts)
 
-    def _ask_ranges(self, numbers: Sequence[str], weights: str | None) -> tuple[int, float, dict[str, ColumnTally]]:
-        """Return the number of rows, their weight, and the ranges of columns of numbers."""
+    def _ask_ranges(
+        self, numbers: Sequence[str], weights: str | None
+    ) -> tuple[int, float, dict[str, ColumnTally]] | None:
+        """Return the number of rows, their weight, and the ranges of columns of numbers; None where some are none."""
         types = pyarrow.types
         parts = ["count(*)", "count(*)" if weights is None else f"sum({quote_name(weights)})"]
         for name in numbers:
@@ -174,13 +183,13 @@ class SQLSource(Source):
         (row,) = list(self.rows(f"SELECT {', '.join(parts)} FROM scanned"))
         rows, tallies = int(row[0]), {}
         for name, (count, low, high) in zip(numbers, zip(row[2::3], row[3::3], row[4::3], strict=True), strict=True):
-            if isinstance(low, str) or isinstance(high, str):
-                raise TableError(
-                    f"column {name!r} begins with values of type {self.schema.field(name).type} and goes on with others"
-                    f" ({high!r}); convert them in a query"
-                )
-            if low is not None and not (math.isfinite(low) and math.isfinite(high)):
-                raise TableError(f"column {name!r} holds infinite numbers; make them finite, or NULL")
+            if (
+                isinstance(low, str)
+                or isinstance(high, str)
+                or not math.isfinite(low or 0)
+                or not math.isfinite(high or 0)
+            ):
+                return None
             integer = types.is_integer(self.schema.field(name).type)
             ends = (math.inf, -math.inf) if low is None else (float(low), float(high))
             tallies[name] = ColumnTally(rows - int(count), None, 0, *ends, integer=integer)
@@ -330,7 +339,8 @@ class _DatabaseFragment(Fragment):
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield the rows as they are fetched."""
         first = 0
-        with database_of(self.url).open_result(self.url, WantedColumns(columns=tuple(columns))) as result:
+        form, wanted = database_of(self.url), WantedColumns(columns=tuple(columns))
+        with name_file_in_errors(form.locate(self.url).shown), form.open_result(self.url, wanted) as result:
             places = [result.names.index(name) for name in columns]
             held: list[Sequence[Any]] = []
             for batch in result.batches:
@@ -342,28 +352,26 @@ class _DatabaseFragment(Fragment):
                 yield Batch(first, self._convert(held, columns, places, first))
 
     def _convert(self, rows: Sequence[Sequence[Any]], columns: Sequence[str], places: Sequence[int], first: int) -> Any:
-        types = pyarrow.types
-        arrays = []
-        for name, place in zip(columns, places, strict=True):
-            kind = self.schema.field(name).type
-            convert: Any = None
-            if types.is_floating(kind):
-                convert = float
-            elif types.is_boolean(kind):
-                convert = bool
-            elif types.is_string(kind):
-                convert = _spell
-            cells = [row[place] for row in rows]
-            try:
-                if convert is not None:
-                    cells = [None if cell is None else convert(cell) for cell in cells]
-                arrays.append(pyarrow.array(cells, kind))
-            except (pyarrow.ArrowException, TypeError, ValueError) as error:
-                raise TableError(
-                    f"column {name!r} begins with values of type {kind} and goes on with others ({error}), in rows"
-                    f" {first} to {first + len(rows) - 1}; convert them in a query: ?query=SELECT ..."
-                ) from None
+        cells = ([row[place] for row in rows] for place in places)
+        arrays = [self._convert_column(name, held, first) for name, held in zip(columns, cells, strict=True)]
         return pyarrow.record_batch(arrays, list(columns))
+
+    def _convert_column(self, name: str, cells: Sequence[Any], first: int) -> Any:
+        kind = self.schema.field(name).type
+        convert: Any = {"double": float, "bool": bool, "string": _spell}.get(str(kind))
+        try:
+            if convert is not None:
+                cells = [None if cell is None else convert(cell) for cell in cells]
+            array = pyarrow.array(cells, kind)
+        except (pyarrow.ArrowException, TypeError, ValueError) as error:
+            raise TableError(
+                f"column {name!r} begins with values of type {kind} and goes on with others ({error}), in rows"
+                f" {first} to {first + len(cells) - 1}; convert them in a query: ?query=SELECT ..."
+            ) from None
+        if convert is float:
+            with shift_lines_in_errors(-1, first, "row"):
+                read_cells(name, array)  # which refuses infinite numbers
+        return array
 
 
 def _spell(value: Any) -> str:

@@ -32,7 +32,6 @@ from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError, hide_secrets, mask_secrets
-from hybridbn.options import list_items
 from hybridbn.tables import Table
 from hybridbn.tables.formats.base import FileFormat, name_file_in_errors, suffixes
 from hybridbn.tables.formats.database_base import OutputExists, database_of
@@ -119,7 +118,6 @@ def _read_table(
     options: dict[str, Any],
 ) -> Table:
     listed = None if variables is None else list(variables)
-    discrete, continuous = (list_items(names, "the names of columns") for names in (discrete, continuous))
     wanted = WantedColumns.of(discrete, continuous, columns, weights, listed)
     location = _locate(path)
     if options.get("encoding") is None:

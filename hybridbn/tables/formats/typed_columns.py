@@ -20,6 +20,7 @@ from hybridbn.tables.cells import (
     as_objects,
     check_numbers,
     count_texts,
+    declare_kinds,
     label_codes,
 )
 from hybridbn.tables.columns import ColumnSource, read_cells
@@ -83,15 +84,7 @@ class WantedColumns:
         variables: Sequence[Variable] | None,
     ) -> WantedColumns:
         """Check and join the wishes of `read_table`'s caller."""
-        kinds: dict[str, DeclaredKind] = {}
-        declared: tuple[tuple[DeclaredKind, str | Iterable[str]], ...] = (
-            ("discrete", discrete),
-            ("continuous", continuous),
-        )
-        for kind, names in declared:
-            for name in [names] if isinstance(names, str) else list(names):
-                if kinds.setdefault(name, kind) != kind:
-                    raise TableError(f"column {name!r} is declared both discrete and continuous")
+        kinds: dict[str, DeclaredKind] = {**declare_kinds(discrete, continuous)}
         chosen = None if columns is None else [columns] if isinstance(columns, str) else list(columns)
         if variables is not None:
             if kinds or chosen is not None:
@@ -302,7 +295,6 @@ def type_column(
     texts: Sequence[str],
     declared_kind: DeclaredKind | None,
     decimal: str = ".",
-    remedy: str = REMEDY,
 ) -> tuple[Cells, ColumnSource | None]:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
@@ -320,7 +312,7 @@ def type_column(
             known = {text: code for code, text in enumerate(others)}
             new_codes = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
             codes, texts = new_codes[codes], others
-    return type_texts(name, codes, texts, declared_kind, remedy)
+    return type_texts(name, codes, texts, declared_kind, REMEDY)
 
 
 def _replace_commas(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
