@@ -4,8 +4,8 @@ them, and posteriors of rows asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field, replace
 from functools import wraps
 from numbers import Number
 from typing import Any, Literal, Self, TypeAlias, TypeVar
@@ -34,7 +34,7 @@ from hybridbn.structures.training_data import CollectStatistics
 from hybridbn.tables import Rows, Table, read_rows, read_usable_frame
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.columns import Frame, check_column_names, describe_left_alone, frame_adapter, open_frame
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
 
 __all__ = [
     "Builder",
@@ -42,7 +42,6 @@ __all__ = [
     "HybridEstimator",
     "Stream",
     "add_class_column",
-    "add_number_column",
     "check_classes",
     "check_features",
     "check_number_targets",
@@ -100,20 +99,19 @@ class Stream:
             name: fitter_of(role.fitter, role.variable, () if name == target else given)
             for name, role in ordered.items()
         }
-        empty = cls(target, ordered, fitters, {}, {})
-        return replace(empty, statistics=empty._read(table), ranges=empty._ranges(table))
+        return cls(target, ordered, fitters, {}, {}).plus(table)
 
     def plus(self, table: Table) -> Self:
         """Return the stream with more rows, which must have been read against `variables`."""
-        more, ranges = self._read(table), self._ranges(table)
-        return replace(
-            self,
-            statistics={name: statistics + more[name] for name, statistics in self.statistics.items()},
-            ranges={
-                name: (min(low, ranges[name][0]), max(high, ranges[name][1])) if name in ranges else (low, high)
-                for name, (low, high) in self.ranges.items()
-            },
-        )
+        parents = {name: () if name == self.target else (self.target,) for name in self.fitters}
+        more: Mapping[str, Statistics] = table.learn(CollectStatistics(self.roles, parents))
+        known, ranges = self.statistics, dict(self.ranges)
+        for name in self.roles:
+            if name != self.target and not table.is_discrete(name):
+                (low, high), (least, most) = table.value_range(name), ranges.get(name, (np.inf, -np.inf))
+                ranges[name] = min(low, least), max(high, most)
+        added = {name: known[name] + more[name] if name in known else more[name] for name in self.fitters}
+        return replace(self, statistics=added, ranges=ranges)
 
     @property
     def variables(self) -> dict[str, Variable]:
@@ -130,30 +128,15 @@ class Stream:
         """The memory of all statistics: little for tables and moments, that of the rows for families that need
         these.
         """
-        return sum(array.nbytes for statistics in self.statistics.values() for array in _arrays(statistics))
+        attributes = [value for statistics in self.statistics.values() for value in vars(statistics).values()]
+        arrays = [array for value in attributes for array in (value if isinstance(value, tuple) else (value,))]
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def network(self) -> Network:
         """Return naive Bayes as the builder would make it of all rows together, without the constant columns."""
         constant = set(self.constant)
         kept = {name: statistics for name, statistics in self.statistics.items() if name not in constant}
         return Network([self.fitters[name].potential(statistics) for name, statistics in kept.items()])
-
-    def _read(self, table: Table) -> dict[str, Statistics]:
-        parents = {name: () if name == self.target else (self.target,) for name in self.fitters}
-        statistics: Mapping[str, Statistics] = table.learn(CollectStatistics(self.roles, parents))
-        return {name: statistics[name] for name in self.fitters}
-
-    def _ranges(self, table: Table) -> dict[str, tuple[float, float]]:
-        names = [name for name in self.roles if name != self.target and not table.is_discrete(name)]
-        return {name: table.value_range(name) for name in names}
-
-
-def _arrays(statistics: Statistics) -> Iterator[np.ndarray[Any, Any]]:
-    for one in fields(statistics):
-        value = getattr(statistics, one.name)
-        for item in value if isinstance(value, tuple) else (value,):
-            if isinstance(item, np.ndarray):
-                yield item
 
 
 Fit = TypeVar("Fit", bound=Callable[..., Any])
@@ -326,12 +309,16 @@ class HybridEstimator(BaseEstimator):
             )
         return self._is_automatic() and getattr(self, "boost", None) is None and self.missing == "available"
 
-    def _batch(self, features: Any, weights: Values | None) -> Table:
-        """Read the features of a later call of `partial_fit`."""
+    def _add_batch(
+        self, features: Any, weights: Values | None, add_target: Callable[[Table], Table], *, first: bool
+    ) -> Stream:
+        """Return the stream with the rows of a call of `partial_fit`; the first one says how columns are read."""
+        if first:
+            return Stream.of(add_target(self._table(features, weights)), self.target_name_, self.potentials)
         variables = self._stream.variables.items()
         read = [variable for name, variable in variables if name != self.target_name_]
         table = read_against(features, read, self.handle_unknown)
-        return table if weights is None else table.with_weights(weights)
+        return self._stream.plus(add_target(table if weights is None else table.with_weights(weights)))
 
     def _is_first_batch(self) -> bool:
         if hasattr(self, "_stream"):
@@ -546,14 +533,8 @@ def find_constant_columns(table: Rows, names: Iterable[str]) -> list[str]:
     >>> find_constant_columns(table, ["x", "y", "c"])
     ['x']
     """
-    found = []
-    for name in names:
-        if table.is_discrete(name):
-            continue
-        low, high = table.value_range(name)
-        if low <= high and is_constant(low, high):
-            found.append(name)
-    return found
+    ranges = {name: table.value_range(name) for name in names if not table.is_discrete(name)}
+    return [name for name, (low, high) in ranges.items() if low <= high and is_constant(low, high)]
 
 
 def _refuse_strange_cells(X: Any, error: TableError | None = None) -> None:
@@ -668,11 +649,6 @@ def add_class_column(table: Table, name: str, codes: Codes, classes: NDArray[Any
     (('no', 'yes'), array([1, 1]))
     """
     return table.with_column(name, pd.Categorical.from_codes(codes, categories=pd.Index(classes, dtype=object)))
-
-
-def add_number_column(table: Table, name: str, values: Values) -> Table:
-    """Return the table with a column of numbers."""
-    return table.with_column(name, values, Continuous(name))
 
 
 def read_priors(priors: Any, classes: Sequence[Any]) -> Values:

@@ -20,7 +20,6 @@ from hybridbn.estimators.base import (
     HybridEstimator,
     Stream,
     add_class_column,
-    add_number_column,
     check_classes,
     check_features,
     check_number_targets,
@@ -166,7 +165,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             if self.boost is not None:
                 raise TableError("boost is not for a scan here; use hybridbn.boost, which takes a pass a round")
             network, stream = self._learn_rows(X, y, sample_weight, Discrete)
-            self.classes_ = np.array(_discrete(network, y).states)
+            self.classes_ = np.array(_require_discrete(network.variable(y)).states)
             return self._keep(self._with_priors(network), stream)
         features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
         classes, codes = np.unique(labels, return_inverse=True)
@@ -178,7 +177,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             self.classes_ = np.unique(_like(labels, self.ensemble_.variable.states))
             return self._keep(self.ensemble_.networks[0], None)
         network, stream = self._network_of(table, classes)
-        states = _discrete(network, self.target_name_).states
+        states = _require_discrete(network.variable(self.target_name_)).states
         # a given structure may know of classes that no row has
         self.classes_ = classes if len(states) == len(classes) else np.unique(_like(labels, states))
         return self._keep(self._with_priors(network), stream)
@@ -212,9 +211,10 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             raise TableError(
                 f"y, row {row}: {labels.tolist()[row]!r} is not among the classes {shorten(known.tolist())}"
             )
-        table = self._table(features, weights) if first else self._batch(features, weights)
-        table = add_class_column(table, self.target_name_, np.searchsorted(known, labels), known)
-        stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
+        add_classes = partial(
+            add_class_column, name=self.target_name_, codes=np.searchsorted(known, labels), classes=known
+        )
+        stream = self._add_batch(features, weights, add_classes, first=first)
         self.classes_ = known
         return self._keep(self._with_priors(stream.network()), stream)
 
@@ -276,7 +276,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
 
     def _boosted(self, table: Any) -> Ensemble:
         table, build, potentials = self._without(*self._looked_through(table))
-        states = _discrete_of(table.variable(self.target_name_)).states
+        states = _require_discrete(table.variable(self.target_name_)).states
         priors = None if self.priors is None else dict(zip(states, read_priors(self.priors, list(states)), strict=True))
         learn = partial(
             boost,
@@ -327,7 +327,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
                 f"priors can't be set: {self.target_name_!r} has the parents {parents}; leave priors out, or choose a"
                 " structure in which the target has none"
             )
-        variable = _discrete(network, self.target_name_)
+        variable = _require_discrete(network.variable(self.target_name_))
         place = {label: position for position, label in enumerate(classes)}
         changed: Network = network.copy()
         changed.add(Multinomial(variable, table=array[[place[state] for state in variable.states]], normalize=True))
@@ -407,7 +407,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             return self._keep_calibrated(network, rows.sample().keep_rows(rows.variable(y)), stream)
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
         self._refuse_constant(values)
-        table = add_number_column(self._table(features, weights), self.target_name_, values)
+        table = self._with_target(self._table(features, weights), values)
         network, stream = self._learn(table)
         return self._keep_calibrated(network, table, stream)
 
@@ -438,9 +438,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=first)
         if first:
             self._refuse_constant(values)
-        table = self._table(features, weights) if first else self._batch(features, weights)
-        table = add_number_column(table, self.target_name_, values)
-        stream = Stream.of(table, self.target_name_, self.potentials) if first else self._stream.plus(table)
+        stream = self._add_batch(features, weights, partial(self._with_target, values=values), first=first)
         # earlier rows are not there any more to be held out
         self._levels, self._training = [], None
         return self._keep(self._checked(stream.network()), stream)
@@ -488,7 +486,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         if self._options.beyond is not None:
             return np.asarray(self._posterior(X).log_score(check_number_targets(y)))
         known: Any = self._evidence(X)
-        both = add_number_column(known, self.target_name_, check_number_targets(y))
+        both = self._with_target(known, check_number_targets(y))
         ask = partial(self.network_.log_density, options=self._options)
         return np.asarray(ask(both) - ask(known))
 
@@ -515,6 +513,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             self._training = None
         return super().__getstate__()
 
+    def _with_target(self, table: Table, values: Values) -> Table:
+        return table.with_column(self.target_name_, values, Continuous(self.target_name_))
+
     def _refuse_constant(self, values: Values) -> None:
         if is_constant(float(values.min()), float(values.max())):
             rows = f"all {len(values)} samples that count" if len(values) > 1 else "the 1 sample that counts"
@@ -538,11 +539,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         return network
 
 
-def _discrete(network: Network, name: str) -> Discrete:
-    return _discrete_of(network.variable(name))
-
-
-def _discrete_of(variable: Variable) -> Discrete:
+def _require_discrete(variable: Variable) -> Discrete:
     if not isinstance(variable, Discrete):
         raise NetworkError(f"the target {variable.name!r} is declared continuous; use HybridRegressor for numbers")
     return variable
