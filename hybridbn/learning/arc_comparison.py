@@ -24,7 +24,7 @@ from hybridbn.structures import Knowledge
 from hybridbn.structures.building import Build
 from hybridbn.structures.equivalence import Arcs, find_essential_graph, matrix_of, structural_distance
 from hybridbn.tables import Table
-from hybridbn.variables import Continuous, Discrete, Values, shorten
+from hybridbn.variables import Discrete, Values, find_observed, shorten
 
 if TYPE_CHECKING:
     import pandas
@@ -308,7 +308,7 @@ def _keep_varying(table: Table, kept: NDArray[np.bool_]) -> bool:
 
 def _varies(table: Table, name: str, rows: NDArray[np.bool_]) -> bool:
     column = table.column(name)[rows]
-    values = column[~np.isnan(column)] if isinstance(table.variable(name), Continuous) else column[column >= 0]
+    values = column[find_observed(column)]
     return bool(values.size and (values != values[0]).any())
 
 

@@ -13,7 +13,7 @@ from hybridbn.errors import TableError
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.jobs import check_jobs, run_in_processes, track_items
 from hybridbn.options import check_count, make_generator
-from hybridbn.variables import Codes, Values
+from hybridbn.variables import Values
 
 __all__ = ["BiasVariance", "bias_variance"]
 
@@ -136,7 +136,10 @@ def bias_variance(
     answers = run_in_processes(_predict_fold, (classifier, X, y), splits, jobs, "the classifier and its data")
     answers = track_items(answers, "bias_variance", len(splits))
     for index, ((_, test), answer) in enumerate(zip(splits, answers, strict=True)):
-        predicted[index // folds, test] = classes[_code_predictions(answer, classes)]
+        strange = ~np.isin(answer, classes)
+        if strange.any():
+            raise TableError(f"the classifier predicts {answer[strange][0]!r}, which is not among the classes")
+        predicted[index // folds, test] = answer
     return BiasVariance.of(labels, predicted)
 
 
@@ -161,13 +164,3 @@ def _select_rows(data: Any, rows: NDArray[np.intp]) -> Any:
     if hasattr(data, "shape") or type(data).__module__.startswith("polars"):
         return data[rows]
     return [data[row] for row in rows]
-
-
-def _code_predictions(predictions: NDArray[Any], classes: NDArray[Any]) -> Codes:
-    positions = np.minimum(np.searchsorted(classes, predictions), len(classes) - 1)
-    if not (classes[positions] == predictions).all():
-        raise TableError(
-            f"the classifier predicts {predictions[classes[positions] != predictions][0]!r}, which is not among the "
-            "classes"
-        )
-    return np.asarray(positions, dtype=np.intp)

@@ -190,15 +190,15 @@ def run_rounds(
     """Run AdaBoost; `run` gets the networks."""
     while run.has_more:
         outcome = learner.learn(weights)
-        network, error, vote = outcome.network, outcome.error, outcome.vote
-        if vote <= 0:
-            run.reject(network, error)
-            weights = weights.restart(rows, rng)
-            continue
+        counts = outcome.vote > 0
+        if not counts and run.first_rejected is None:
+            # in case that no other follows
+            run.first_rejected = outcome.network, outcome.error
         if outcome.weights is None:
             run.restart()
         weights = weights.restart(rows, rng) if outcome.weights is None else outcome.weights
-        run.add(network, error, vote, partial(weights.list_all, rows))
+        if counts:
+            run.add(outcome.network, outcome.error, outcome.vote, partial(weights.list_all, rows))
 
 
 def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Potentials) -> Network:
@@ -306,12 +306,6 @@ class BoostingRun:
             if self.progress is not None:
                 number = len(self.networks)
                 self.progress(Round(number, self.rounds, network, error, vote, self.restarts, held_out, weights))
-
-    def reject(self, network: LazyNetwork, error: float) -> None:
-        """Discard a network and restart; the very first one is kept in case that no other follows."""
-        if self.first_rejected is None:
-            self.first_rejected = (network, error)
-        self.restart()
 
     def restart(self) -> None:
         """Count a restart from a bootstrap sample; too many of them end the run."""

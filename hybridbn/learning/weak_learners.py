@@ -88,13 +88,15 @@ class Outcome:
 
 
 def vote_of(error: float) -> float:
-    r"""Return the vote of a network: :math:`\log((1-\epsilon)/\epsilon)`.
+    r"""Return the vote of a network: :math:`\log((1-\epsilon)/\epsilon)`, and none of one that errs on half the weight.
 
     Examples
     --------
-    >>> round(vote_of(0.25), 4), vote_of(0.0) == PERFECT
-    (1.0986, True)
+    >>> round(vote_of(0.25), 4), vote_of(0.0) == PERFECT, vote_of(0.5)
+    (1.0986, True, 0.0)
     """
+    if error >= HALF:
+        return 0.0
     return PERFECT if error == 0 else math.log1p(-error) - math.log(error)
 
 
@@ -134,12 +136,10 @@ class BuiltLearner:
 
     def _advance_m1(self, weights: SampleWeights, margins: Margins) -> tuple[float, float, SampleWeights | None]:
         split = self.rows.learn(partial(_split, weights, self.number, margins))
-        right, wrong = map(float, split.sums)
+        right, wrong = split.sums[0].tolist()
         total = self.rows.total_weight
         error = wrong / total
-        if error >= HALF:
-            return error, 0.0, None
-        if error == 0:
+        if error == 0 or error >= HALF:
             return error, vote_of(error), None
         change = Factors.of(error)
         following = weights.add(Step(self.number, margins, change))
@@ -199,31 +199,32 @@ def _classify(log_joint: Values) -> Codes:
 
 
 @dataclass(frozen=True)
-class Split:
-    """The weight of the rows that a network gets right and wrong, and their least relative weights."""
+class WeightSums:
+    """Sums of weights, and the least weights among them, relative to the initial ones."""
 
-    sums: Values
+    sums: Sequence[Values]
     least: Values
 
-    def __add__(self, other: Split) -> Split:
-        return Split(self.sums + other.sums, np.minimum(self.least, other.least))
+    def __add__(self, other: WeightSums) -> WeightSums:
+        sums = [mine + yours for mine, yours in zip(self.sums, other.sums, strict=True)]
+        return WeightSums(sums, np.minimum(self.least, other.least))
 
 
-def split_weights(weights: Values, initial: Values, margins: Values) -> Split:
+def split_weights(weights: Values, initial: Values, margins: Values) -> WeightSums:
     """Return the weights by whether a network is right.
 
     Examples
     --------
     >>> split_weights(np.array([1.0, 2.0, 4.0]), np.ones(3), np.array([1.0, -1.0, 1.0]))
-    Split(sums=array([5., 2.]), least=array([1., 2.]))
+    WeightSums(sums=[array([5., 2.])], least=array([1., 2.]))
     """
     wrong = np.signbit(margins)
     halves = [(weights[rows], initial[rows]) for rows in (~wrong, wrong)]
     least = [(own / before).min(initial=np.inf) for own, before in halves]
-    return Split(np.array([own.sum() for own, _ in halves]), np.array(least))
+    return WeightSums([np.array([own.sum() for own, _ in halves])], np.array(least))
 
 
-def _split(weights: SampleWeights, number: int, margins: Margins, batch: Table, first: int) -> Split:
+def _split(weights: SampleWeights, number: int, margins: Margins, batch: Table, first: int) -> WeightSums:
     own, outcome = weights.judge(batch, first, number, margins)
     return split_weights(own, initial_weights(batch), outcome)
 
@@ -409,18 +410,16 @@ class CountedLearner:
     def learn(self, weights: SampleWeights) -> Outcome:
         """Learn from the counts of the rows, and classify and count these."""
         if not weights.steps:
-            started = self.rows.learn(CountRound(self.columns, weights)).tables
+            started = self.rows.learn(CountRound(self.columns, weights)).sums
             self._counts = [table.sum(axis=1) for table in started]
             self.least = 1.0 if weights.start is None else 0.0
         network, tables = self.columns.learn(self._counts, self.fitters)
         self.number += 1
-        split = self.rows.learn(CountRound(self.columns, weights, self.number, tables)).tables
+        split = self.rows.learn(CountRound(self.columns, weights, self.number, tables)).sums
         error = float(split[0][:, 1].sum()) / self._total
-        if error >= HALF:
-            return Outcome(network, error, 0.0, None)
-        if error == 0:
-            return Outcome(network, error, vote_of(error), None)
-        return Outcome(network, error, vote_of(error), self._advance(weights, split, tables, Factors.of(error)))
+        ends = error == 0 or error >= HALF
+        following = None if ends else self._advance(weights, split, tables, Factors.of(error))
+        return Outcome(network, error, vote_of(error), following)
 
     def _advance(
         self, weights: SampleWeights, split: Sequence[Values], tables: Sequence[Values], change: Factors
@@ -433,10 +432,10 @@ class CountedLearner:
             return weights.add(step)
         self.number += 1
         added = self.rows.learn(CountAdded(self.columns, weights.add(step), self.number))
-        counts = [table + more for table, more in zip(counts, added.tables, strict=True)]
+        counts = [table + more for table, more in zip(counts, added.sums, strict=True)]
         share = self._total / float(counts[0].sum())
         self._counts = [table * share for table in counts]
-        self.least = max(added.least, FLOOR) * share
+        self.least = max(float(added.least), FLOOR) * share
         return weights.add(replace(step, number=self.number, share=share, floored=True, noted=True))
 
 
@@ -506,7 +505,9 @@ class ColumnGroups:
                     states, size = len(self.variables[name]), margin.shape[1]
                     counts_of_states = margin[:, :states]
                     if not counts_of_states.any():
-                        refuse_empty(_statistics_of(self.variables[name], self.target, counts_of_states))
+                        child, parents = self.variables[name], (self.target,)
+                        empty = MultinomialStatistics(child=child, parents=parents, total=0.0, counts=counts_of_states)
+                        refuse_empty(empty)
                     probabilities[name] = fitters[name].tables(counts_of_states[None])[0]
                     terms = np.log(probabilities[name])
                     if states < size:
@@ -520,18 +521,6 @@ class ColumnGroups:
 
 
 @dataclass(frozen=True)
-class RoundCounts:
-    """Counts of each group of columns, and the least weight of a row, relative to its initial one."""
-
-    tables: Sequence[Values]
-    least: float = np.inf
-
-    def __add__(self, other: RoundCounts) -> RoundCounts:
-        tables = [mine + yours for mine, yours in zip(self.tables, other.tables, strict=True)]
-        return RoundCounts(tables, min(self.least, other.least))
-
-
-@dataclass(frozen=True)
 class CountRound:
     """Counts rows by (class, whether a network is wrong, joint code), and notes their weights and where it is wrong;
     at a start, where there is no network, weights are counted alone.
@@ -542,7 +531,7 @@ class CountRound:
     number: int = 0
     tables: Sequence[Values] | None = None
 
-    def __call__(self, batch: Table, first: int) -> RoundCounts:
+    def __call__(self, batch: Table, first: int) -> WeightSums:
         noted, step = self.weights.resume(batch, first)
         numbers, tables = noted[0], self.tables
 
@@ -560,7 +549,7 @@ class CountRound:
         counts = self.columns.count(batch, Groups(2 * classes, assign, (target,)))
         if tables is not None:
             self.weights.note(batch, first, self.number, noted)
-        return RoundCounts([table.reshape(classes, 2, -1) for table in counts])
+        return WeightSums([table.reshape(classes, 2, -1) for table in counts], np.array(np.inf))
 
 
 @dataclass(frozen=True)
@@ -573,7 +562,7 @@ class CountAdded:
     weights: SampleWeights
     number: int
 
-    def __call__(self, batch: Table, first: int) -> RoundCounts:
+    def __call__(self, batch: Table, first: int) -> WeightSums:
         *earlier, last = self.weights.steps
         noted = self.weights.recall(batch, first, last.number)
         if noted is None:
@@ -601,7 +590,7 @@ class CountAdded:
 
         target = self.columns.target
         groups = Groups(len(target), assign, (target.name,), np.concatenate(low))
-        return RoundCounts(self.columns.count(batch, groups), least)
+        return WeightSums(self.columns.count(batch, groups), np.array(least))
 
 
 @dataclass(frozen=True)
@@ -622,10 +611,6 @@ class CountedMargins:
         target = self.columns.target
         self.columns.count(batch, Groups(len(target), assign, (target.name,)))
         return signs
-
-
-def _statistics_of(child: Discrete, parent: Discrete, counts: Values) -> MultinomialStatistics:
-    return MultinomialStatistics(child=child, parents=(parent,), total=float(counts.sum()), counts=counts)
 
 
 def _make_naive_bayes(target: Discrete, variables: Mapping[str, Discrete], tables: Mapping[str, Values]) -> Network:

@@ -7,10 +7,11 @@ loaded like any network.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,7 +53,6 @@ __all__ = [
     "read_rows",
 ]
 
-_Result = TypeVar("_Result")
 Fills: TypeAlias = dict[str, NDArray[Any]]
 """The values that fill the holes of each column."""
 
@@ -103,13 +103,62 @@ class Model:
     def from_metadata(
         cls, network: Network, options: Options, ranges: Bounds | None = None, whole: Iterable[str] = ()
     ) -> Self:
-        """Return the model whose network with metadata is given."""
-        return cls(*read_metadata(network, options, ranges or {}, whole))
+        """Return the model whose network with metadata is given.
+
+        Parameters
+        ----------
+        ranges : mapping from column to (low, high)
+            The ranges of the table's integer types.
+        whole : iterable of str
+            Columns that hold whole numbers in the table, whatever they held where the network was learned.
+        """
+        with _open_metadata(network) as metadata:
+            columns = _columns_from(metadata, network)
+            numbers = [name for name in whole if isinstance(columns.variables.get(name), Continuous)]
+            decimals = {**columns.decimals, **dict.fromkeys(numbers, 0)}
+            columns = replace(columns, ranges=ranges or {}, decimals=decimals)
+            if not len(network):
+                return cls(columns, None)
+            rules = replace(columns.rules, supports=columns.widen(columns.rules.supports))
+            bounds, matching = columns.widen(columns.bounds), metadata["matching"]
+            completion = Completion(network, options, dict(metadata["donors"]), bounds, rules.supports, rules.orders)
+            matcher = PredictiveMeanMatching.from_dict(matching) if matching else None
+            return cls(columns, add_matching(completion, matcher, rules))
 
     @cached_property
     def network(self) -> Network:
         """The network with metadata, so that it can be saved and used again; without nodes where there is none."""
-        return attach_metadata(self.columns, self.completion)
+        columns, completion = self.columns, self.completion
+        network = Network() if completion is None else completion.network
+        described = Network(network, **network.graph)
+        units = [
+            [name, v.unit.to_dict()]
+            for name, v in columns.variables.items()
+            if isinstance(v, Continuous) and v.unit is not None
+        ]
+        described.graph[_METADATA] = {
+            "version": _VERSION,
+            "columns": [
+                [name, list(v.states) if isinstance(v, Discrete) and v.cuts is None else None]
+                for name, v in columns.variables.items()
+            ],
+            "modeled": list(columns.modeled),
+            "constants": [[name, value] for name, value in columns.constants.items()],
+            "alone": list(columns.alone),
+            **({"units": units} if units else {}),
+            "decimals": [[name, decimals] for name, decimals in columns.decimals.items()],
+            "bounds": [
+                [name, *(float(e) if np.isfinite(e) else None for e in ends)] for name, ends in columns.bounds.items()
+            ],
+            "donors": {
+                name: np.asarray(values)
+                for name, values in (() if completion is None else completion.observed.items())
+                if name in network and isinstance(network.variable(name), Discrete)
+            },
+            "matching": completion.matching.to_dict() if isinstance(completion, MatchedCompletion) else {},
+            "rules": columns.rules.to_dict(),
+        }
+        return described
 
     def fill(self, rows: IncompleteRows, strategy: str, keys: Keys, seed: int) -> Fills:
         """Return the values that fill the holes of each column, in their order: numbers, or states of the model."""
@@ -324,84 +373,20 @@ def has_metadata(network: Network) -> bool:
     return _METADATA in network.graph
 
 
-def attach_metadata(columns: ModelColumns, completion: Completion | None) -> Network:
-    """Return the network of a completion (without one, an empty network) with metadata on the columns."""
-    network = Network() if completion is None else completion.network
-    described = Network(network, **network.graph)
-    described.graph[_METADATA] = {
-        "version": _VERSION,
-        "columns": [
-            [name, list(v.states) if isinstance(v, Discrete) and v.cuts is None else None]
-            for name, v in columns.variables.items()
-        ],
-        "modeled": list(columns.modeled),
-        "constants": [[name, value] for name, value in columns.constants.items()],
-        "alone": list(columns.alone),
-        **({"units": units} if (units := _units_of(columns)) else {}),
-        "decimals": [[name, decimals] for name, decimals in columns.decimals.items()],
-        "bounds": [
-            [name, *(float(e) if np.isfinite(e) else None for e in ends)] for name, ends in columns.bounds.items()
-        ],
-        "donors": {
-            name: np.asarray(values)
-            for name, values in (() if completion is None else completion.observed.items())
-            if name in network and isinstance(network.variable(name), Discrete)
-        },
-        "matching": completion.matching.to_dict() if isinstance(completion, MatchedCompletion) else {},
-        "rules": columns.rules.to_dict(),
-    }
-    return described
-
-
-def _units_of(columns: ModelColumns) -> list[list[Any]]:
-    return [
-        [name, variable.unit.to_dict()]
-        for name, variable in columns.variables.items()
-        if isinstance(variable, Continuous) and variable.unit is not None
-    ]
-
-
 def read_columns(network: Network) -> ModelColumns:
     """Return the columns that a network's metadata describe."""
-    return _read_metadata(network, lambda metadata: _columns_from(metadata, network))
+    with _open_metadata(network) as metadata:
+        return _columns_from(metadata, network)
 
 
-def read_metadata(
-    network: Network, options: Options, ranges: Bounds, integers: Iterable[str]
-) -> tuple[ModelColumns, Completion | None]:
-    """Return the columns and the completion that a network's metadata describe.
-
-    Parameters
-    ----------
-    ranges : mapping from column to (low, high)
-        The ranges of the table's integer types.
-    integers : iterable of str
-        Columns that hold whole numbers in the table, whatever they held where the network was learned.
-    """
-
-    def read_content(metadata: Mapping[str, Any]) -> tuple[ModelColumns, Completion | None]:
-        columns = _columns_from(metadata, network)
-        whole = {name: 0 for name in integers if isinstance(columns.variables.get(name), Continuous)}
-        columns = replace(columns, ranges=ranges, decimals={**columns.decimals, **whole})
-        if not len(network):
-            return columns, None
-        rules = replace(columns.rules, supports=columns.widen(columns.rules.supports))
-        bounds = columns.widen(columns.bounds)
-        completion = Completion(network, options, dict(metadata["donors"]), bounds, rules.supports, rules.orders)
-        matching = metadata["matching"]
-        return columns, add_matching(
-            completion, PredictiveMeanMatching.from_dict(matching) if matching else None, rules
-        )
-
-    return _read_metadata(network, read_content)
-
-
-def _read_metadata(network: Network, read_content: Callable[[Mapping[str, Any]], _Result]) -> _Result:
+@contextmanager
+def _open_metadata(network: Network) -> Iterator[Mapping[str, Any]]:
+    """Give what a network notes on imputation; errors while it is read say that it is damaged."""
     metadata = network.graph[_METADATA]
     try:
         if metadata["version"] not in _READ_VERSIONS:
             raise FormatError("the model's note on imputation is of another version of hybridbn; learn the model again")
-        return read_content(metadata)
+        yield metadata
     except (FormatError, NetworkError, TableError):
         raise
     except (KeyError, TypeError, ValueError) as error:

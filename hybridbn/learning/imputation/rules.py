@@ -178,11 +178,10 @@ class Rules:
 
     def encode_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
         """Return bounds on the scale of the model."""
-        encoded = dict(bounds)
-        for name in encoded.keys() & set(self.clocks):
-            low, high = (float(minutes_of(np.array(np.clip(end, 0, 2400)))) for end in encoded[name])
-            encoded[name] = (low, high)
-        return encoded
+        return {
+            name: tuple(minutes_of(np.clip(ends, 0, 2400)).tolist()) if name in self.clocks else ends
+            for name, ends in bounds.items()
+        }
 
     def within(self, bounds: Mapping[str, tuple[float, float]]) -> Self:
         """Return the rules with bounds of the user, which come first: codes and steps that don't fit are dropped."""
