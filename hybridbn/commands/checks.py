@@ -54,7 +54,7 @@ def _describe(profile: TableProfile, column: ColumnProfile, remark: str | None) 
     remarks = [] if remark is None else [remark]
     if column.reason_alone is not None:
         remarks.append(f"{column.reason_alone}; left alone by imputation and learning")
-    elif column.low == column.high or (column.kind == "states" and len(column.states) == 1):
+    elif len(column.states) == 1 or (column.kind == "number" and column.low == column.high):
         remarks.append("only one value, which tells nothing of other columns")
     if column.kind == "states" and (alike := describe_look_alikes(column.name, column.states)):
         remarks.append(alike)
@@ -74,7 +74,7 @@ def _describe(profile: TableProfile, column: ColumnProfile, remark: str | None) 
 
 def _name_kind(column: ColumnProfile) -> str:
     if column.kind is None:
-        return "nothing" if column.unusable is None else "unusable"
+        return "nothing" if column.unusable == "no value" else "unusable"
     if column.unit is not None:
         return column.unit.kind
     return {"number": "number", "states": "states"}[column.kind]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from functools import partial
@@ -14,12 +13,12 @@ from typing import TypeAlias
 import numpy as np
 
 import hybridbn
-from hybridbn.commands.column_profiles import TableProfile
+from hybridbn.commands.column_profiles import TableProfile, read_block
 from hybridbn.commands.engines import open_engine, share_blocks
 from hybridbn.commands.impute import ImputationRun, identify_file
 from hybridbn.commands.model_options import find_structure, kinds_of
 from hybridbn.commands.output import Output
-from hybridbn.commands.report import add_counts, count_values, format_preview, render_page
+from hybridbn.commands.report import add_counts, count_values, format_preview, list_variables, render_page
 from hybridbn.commands.table_input import (
     choose_columns,
     forward_warnings,
@@ -38,9 +37,8 @@ from hybridbn.learning.imputation.model import Model, has_metadata, read_columns
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions
 from hybridbn.tables import Table
-from hybridbn.tables.cells import Cells
 from hybridbn.tables.columns import open_frame
-from hybridbn.tables.formats.base import Fills, Kinds, TableBlock, name_file_in_errors
+from hybridbn.tables.formats.base import Fills, TableBlock, name_file_in_errors
 from hybridbn.tables.formats.files import remove_unfinished, resolve_links, write_atomically
 from hybridbn.variables import shorten
 
@@ -97,7 +95,7 @@ def _learn(run: ImputationRun, model: Network | None) -> None:
         _warn_about_strategy(run)
         with name_file_in_errors(run.origin.shown):
             names = _choose_columns(run, model)
-        table = profile.sample_table(names)
+        table = profile.sample.select(names)
         settings = _make_settings(run, names)
         if model is not None:
             run.filler = _apply_network(model, table, settings, request.draws)
@@ -205,16 +203,15 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     count = -(-profile.rows // rows)
     # A block is complete when the part of its last draw exists, which is written last.
     first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
-    kinds = run.profile.kinds_to_read(run.filler.names, run.source)
     done = min(first * rows, profile.rows)
     with open_engine(request) as engine, track("imputing", profile.rows, first=done, unit="rows") as report:
         if first < count:
-            blocks = (_divide_block(run, block, kinds) for block in source.blocks(rows, first))
+            blocks = (_divide_block(run, block) for block in source.blocks(rows, first))
             shared = share_blocks(engine, partial(_fill, run.filler, draws), blocks)
-            for number, ((block, cells), fills) in enumerate(shared, start=first):
+            for number, ((block, table), fills) in enumerate(shared, start=first):
                 workspace.put_json(f"outside-{number}.json", _count_outside(profile, fills))
                 if request.report:
-                    workspace.put_json(f"tally-{number}.json", count_values(profile, cells, fills))
+                    workspace.put_json(f"tally-{number}.json", count_values(profile, table, fills))
                 for draw, part_fills in enumerate(fills):
                     workspace.put(f"part-{draw}-{number}", output.make_part(block, part_fills, draw))
                 report(block.start + block.rows - source.span.start, "")
@@ -238,24 +235,14 @@ def _count_outside(profile: TableProfile, fills: list[Fills]) -> dict[str, int]:
     return counts
 
 
-def _divide_block(
-    run: ImputationRun, block: TableBlock, kinds: Kinds
-) -> tuple[tuple[TableBlock, dict[str, Cells]], Rows]:
+def _divide_block(run: ImputationRun, block: TableBlock) -> tuple[tuple[TableBlock, Table], Rows]:
     """Return a block with its cells, which stay here, and what is sent to whoever fills it."""
-    cells = _read_cells(run, block, kinds)
-    return (block, cells), (Table.from_cells(cells, stateless=True), block.start)
+    table = read_block(block, list_variables(run.profile, run.filler))
+    return (block, table), (table, block.start)
 
 
 def _fill(filler: Filler, draws: int, rows: Rows) -> list[Fills]:
     return [filler.fill_table(draw, *rows) for draw in range(draws)]
-
-
-def _read_cells(run: ImputationRun, block: TableBlock, kinds: Kinds) -> dict[str, Cells]:
-    names = run.filler.names
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        cells = block.cells(names, kinds)
-    return {name: run.profile.align_cells(name, cells.get(name), block.rows) for name in names}
 
 
 # -- the end --------------------------------------------------------------------------------------------------------
@@ -291,11 +278,7 @@ def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:
     request, profile = run.request, run.profile
     network = run.filler.models[0].network
     columns = f"{len(run.source.names)} columns, {len(run.filler.names)} of them in the model"
-    learned = (
-        f"{len(profile.sample_rows):,} of {profile.rows:,} rows"
-        if len(profile.sample_rows) < profile.rows
-        else "all rows"
-    )
+    learned = f"{len(profile.sample):,} of {profile.rows:,} rows" if len(profile.sample) < profile.rows else "all rows"
     if request.model is not None:
         origin = f"from {request.model}"
     else:
@@ -344,7 +327,6 @@ def _summarize(run: ImputationRun) -> None:
                 run.source,
                 run.profile,
                 run.filler,
-                run.profile.kinds_to_read(run.filler.names, run.source),
                 run.request.show,
             )
         )

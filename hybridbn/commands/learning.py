@@ -64,7 +64,7 @@ def _learn_from_sample(request: TableRequest, build: Build, potentials: str, ter
                 raise TableError("no column is left to learn from")
             if request.target is not None and request.target not in names:
                 _refuse_target(request.target)
-            table = profile.sample_table(names)
+            table = profile.sample.select(names)
             if len(table) < profile.rows:
                 terminal.warn(f"learned from {len(table):,} of {profile.rows:,} rows; --sample takes more")
             terminal.show_step("learning")

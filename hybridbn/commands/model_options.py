@@ -57,18 +57,12 @@ def read_model(path: str) -> Network:
 def kinds_of(network: Network) -> dict[str, DeclaredKind]:
     """Return how the columns of a network's variables must be read."""
     from hybridbn.learning.imputation.model import has_metadata, read_columns
+    from hybridbn.tables.formats.typed_columns import WantedColumns
 
     variables = [network.variable(name) for name in network]
     if has_metadata(network):
         variables += [v for n, v in read_columns(network).variables.items() if n not in network]
-    kinds: dict[str, DeclaredKind] = {}
-    for variable in variables:
-        if isinstance(variable, Continuous):
-            kinds[variable.name] = variable.unit or "continuous"
-        elif variable.cuts is None:
-            textual = all(isinstance(state, str) for state in variable.states)
-            kinds[variable.name] = "text" if textual else "discrete"
-    return kinds
+    return WantedColumns.of((), (), None, None, variables).kinds
 
 
 def find_node(network: Network, name: str) -> Variable:

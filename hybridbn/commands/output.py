@@ -6,7 +6,7 @@ import contextlib
 import decimal
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,7 +16,7 @@ from hybridbn.errors import TableError
 from hybridbn.tables.formats.base import Field, FileFormat, FileWriter, Fills, TableBlock, TableSource, kind_of_states
 from hybridbn.tables.formats.database_base import Database, DatabaseWriter
 from hybridbn.tables.formats.files import NameTaken, remove_unfinished, replace_file
-from hybridbn.tables.formats.typed_columns import replace_comma
+from hybridbn.tables.formats.typed_columns import parse_states, replace_comma
 
 __all__ = ["Output"]
 
@@ -82,7 +82,7 @@ class Output:
 
     def _is_typed(self, name: str) -> bool:
         column = self.profile.columns.get(name)
-        return column is not None and column.kind is not None and not column.overflowing
+        return column is not None and column.variable is not None and not column.overflowing
 
     def _make_field(self, name: str) -> Field:
         """Return the field of a column: from the profile of its values if there is one, else from its type."""
@@ -96,8 +96,7 @@ class Output:
         if column.kind == "number":
             exact = field.kind == "decimal" and self.form.exact
             return field._replace(kind="decimal" if exact else "integer" if column.integer else "float", states=None)
-        states = tuple(dict.fromkeys([*(column.declared or ()), *column.states]))
-        return field._replace(kind=kind_of_states(column.states), states=states)
+        return field._replace(kind=kind_of_states(column.states), states=column.states)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -164,11 +163,9 @@ class Output:
             return [None if text is None or not text.strip() else convert(text) for text in texts]
         if self._keeps_text:
             return list(texts)
-        if source.spelled:
-            states: dict[Hashable, Hashable] = {text: column.states[code] for text, code in column.codes.items()}
-        else:
-            states = {state if isinstance(state, str) else repr(state): state for state in column.states}
-        return [None if text is None else states[text] for text in texts]
+        if kind_of_states(column.states) == "text":
+            return list(texts)
+        return [None if text is None else parse_states([text])[0] for text in texts]
 
     # -- the whole ----------------------------------------------------------------------------------------------------
 

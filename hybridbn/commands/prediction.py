@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.commands.column_profiles import TableProfile
+from hybridbn.commands.column_profiles import TableProfile, read_block
 from hybridbn.commands.engines import open_engine, share_blocks
 from hybridbn.commands.locations import (
     Location,
@@ -43,7 +43,7 @@ from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.formats.base import TableBlock, TableSource, cell_values, fields_of, name_file_in_errors, names
-from hybridbn.variables import Continuous, Discrete, Variable, shorten
+from hybridbn.variables import Continuous, Variable, shorten
 
 __all__ = ["PredictionRequest", "predict"]
 
@@ -181,27 +181,11 @@ class _Prediction:
         """What predicts the rows of a block."""
         return _Answerer(self.network, self.target.name, self.prefix, self.request.level)
 
-    def read(self, block: TableBlock | None) -> Table:
+    def read(self, block: TableBlock) -> Table:
         """Return the cells of the model's columns, but for the target, with states that it doesn't know missing."""
-        rows = 0 if block is None else block.rows
-        columns = [
-            name
-            for name, column in self.profile.columns.items()
-            if name in self.network and name != self.target.name and column.kind is not None
-        ]
-        kinds = self.profile.kinds_to_read(columns, self.source)
-        read = {} if block is None else block.cells(columns, kinds)
-        cells = {name: self._keep_known(name, self.profile.align_cells(name, read.get(name), rows)) for name in columns}
-        if not cells:  # the number of rows is all that there is
-            return Table.from_cells({"": Cells(np.zeros(rows))}, stateless=True)
-        return Table.from_cells(cells, stateless=True)
-
-    def _keep_known(self, name: str, cells: Cells) -> Cells:
-        variable = self.network.variable(name)
-        if cells.states is None or not isinstance(variable, Discrete) or variable.cuts is not None:
-            return cells
-        codes = np.array([*(variable.states.index(s) if s in variable.states else -1 for s in cells.states), -1])
-        return Cells(codes[cells.array].astype(np.intp), variable.states)
+        names = [name for name, column in self.profile.columns.items() if column.variable is not None]
+        known = [n for n in names if n in self.network and n != self.target.name]
+        return read_block(block, [self.network.variable(name) for name in known])
 
 
 @dataclass(frozen=True)
@@ -245,7 +229,7 @@ def _is_impossible(posterior: Any) -> NDArray[np.bool_]:
 
 def _make_output(run: _Prediction, destination: Location) -> Output:
     request = run.request
-    made, _ = run.answerer(run.read(None))
+    made, _ = run.answerer(run.read(next(run.source.blocks(1)))[:0])
     added = fields_of(Table.from_cells(made, stateless=True), destination.form.title)
     for one in added:
         if one.name in run.source.names:

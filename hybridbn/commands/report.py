@@ -7,7 +7,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import math
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from html import escape
@@ -16,21 +15,22 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
+from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, read_block
 from hybridbn.commands.terminal import escape_controls
 from hybridbn.formatting import format_number, format_range, format_share, shorten_text
 from hybridbn.learning.imputation.data_augmentation import Filler
 from hybridbn.pictures.chart import SERIES, Chart
 from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
 from hybridbn.tables import Table
-from hybridbn.tables.cells import Cells
-from hybridbn.tables.formats.base import Fills, Kinds, TableSource
+from hybridbn.tables.formats.base import Fills, TableSource
+from hybridbn.variables import Variable
 
 __all__ = [
     "ValueCounts",
     "add_counts",
     "count_values",
     "format_preview",
+    "list_variables",
     "render_page",
 ]
 
@@ -79,7 +79,7 @@ def _bin_edges(column: ColumnProfile) -> NDArray[Any]:
 
     Examples
     --------
-    >>> _bin_edges(ColumnProfile("x", kind="number", low=1.0, high=3.0)).tolist()
+    >>> _bin_edges(ColumnProfile("x", Continuous("x"), low=1.0, high=3.0)).tolist()
     [0.5, 1.5, 2.5, 3.5]
     """
     low, high = column.bulk or (column.low, column.high)
@@ -96,15 +96,21 @@ def _bin_edges(column: ColumnProfile) -> NDArray[Any]:
     return ends
 
 
-def count_values(profile: TableProfile, cells: dict[str, Cells], fills: Sequence[Fills]) -> ValueCounts:
+def list_variables(profile: TableProfile, filler: Filler) -> list[Variable]:
+    """Return the variables of the columns that are filled: the table's, or the model's where the table has no value."""
+    known = filler.models[0].columns.variables
+    return [profile.columns[name].variable or known[name] for name in filler.names]
+
+
+def count_values(profile: TableProfile, table: Table, fills: Sequence[Fills]) -> ValueCounts:
     """Count the values of a block: the observed cells, and the imputed cells of all draws.
 
     For numbers these are the counts below, in and above the bins, then their number, sum and sum of squares; for
     states, the count of each.
     """
     value_counts: ValueCounts = {}
-    for name, column_cells in cells.items():
-        column = profile.columns[name]
+    for name in table.names:
+        column, column_cells = profile.columns[name], table.cells(name)
         values = [value for fill in fills if name in fill for value in fill[name][1]]
         if column.kind == "number":
             observed = column_cells.array[~column_cells.missing]
@@ -210,7 +216,7 @@ def _render_overview(profile: TableProfile, value_counts: ValueCounts, draws: in
         if counts is not None:
             seen, filled = _summarize(column, counts["observed"]), _summarize(column, counts["imputed"])
         numbers = "whole numbers" if column.whole else "numbers" if column.unit is None else column.unit.describe()
-        kind = {"number": numbers, "states": f"{len(column.codes)} states"}.get(
+        kind = {"number": numbers, "states": f"{len(column.states)} states"}.get(
             column.kind or "", column.unusable or "empty"
         )
         rows.append(
@@ -248,10 +254,10 @@ def _render_missing_patterns(profile: TableProfile) -> str:
     names = [name for name, column in profile.columns.items() if column.missing]
     if not names:
         return "<p>None.</p>"
-    positions = {name: position for position, name in enumerate(profile.columns)}
+    positions = {name: position for position, name in enumerate(profile.usable.names)}
     merged: dict[tuple[bool, ...], int] = {}
-    for bits, count in profile.patterns.items():
-        key = tuple(bool(bits >> positions[name] & 1) for name in names)
+    for pattern, count in profile.patterns.items():
+        key = tuple(name not in positions or bool(pattern[positions[name]]) for name in names)
         merged[key] = merged.get(key, 0) + count
     ordered = sorted(merged.items(), key=lambda item: (-item[1], item[0]))
     chart = chart_patterns(names, merged, profile.rows, len(profile.columns), most=_MOST_PATTERNS)
@@ -319,16 +325,12 @@ def _format_caption(column: ColumnProfile, observed: Sequence[float], imputed: S
 # -- the first rows -------------------------------------------------------------------------------------------------
 
 
-def format_preview(source: TableSource, profile: TableProfile, filler: Filler, kinds: Kinds, most: int) -> str:
+def format_preview(source: TableSource, profile: TableProfile, filler: Filler, most: int) -> str:
     """Return the first rows that had missing cells as text, imputed cells marked with a star."""
     lines: list[list[str]] = []
     names = [name for name in source.names if name in profile.columns]
     for block in itertools.islice(source.blocks(_ROWS), 50):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            typed = block.cells(filler.names, kinds)
-        cells = {name: profile.align_cells(name, typed.get(name), block.rows) for name in filler.names}
-        fills = filler.fill_table(0, Table.from_cells(cells, stateless=True), block.start)
+        fills = filler.fill_table(0, read_block(block, list_variables(profile, filler)), block.start)
         imputed = {
             (int(row), name): v for name, (rows, values) in fills.items() for row, v in zip(rows, values, strict=True)
         }

@@ -12,14 +12,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from numpy.typing import NDArray
-
-from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_table
+from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, find_spellings, profile_columns
 from hybridbn.commands.locations import Location, UsageFault, locate, open_source
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
-from hybridbn.jobs import track
 from hybridbn.network_description import find_similar_names
+from hybridbn.tables.backends import open_rows
 from hybridbn.tables.columns import describe_left_alone
 from hybridbn.tables.formats.base import Kinds, TableSource, name_file_in_errors
 from hybridbn.tables.formats.delimited import MISSING
@@ -44,8 +42,6 @@ _CELLS = 400_000
 """A block has at most this many cells, as one of them takes some hundred bytes of memory."""
 _SAMPLE_CELLS = 5_000_000
 """The sample of rows to learn from has at most this many cells."""
-_SAMPLE_NUMBERS = 20_000_000
-"""The largest array of learning has at most this many numbers; it has a column for each state."""
 _MANY_STATES = 10
 _UNIT = re.compile(r"\s*([$€£¥]?)\s*[-+]?[0-9][0-9.,']*\s*([%$€£¥°]?[a-zA-Zµ/]{0,6})\s*")
 _MARKERS = {sign * value for sign in (-1.0, 1.0) for value in (9.0, 99.0, 999.0, 9999.0, 99999.0)}
@@ -161,13 +157,22 @@ def read_profile(
     }
     keep = frozenset((*request.keep, *leave))
     declared = {name: kind for name, kind in declared.items() if name not in request.keep}
-    sample = min(request.sample, max(_SAMPLE_CELLS // max(len(source.names), 1), 2000))
-    rows = rows_per_block(source, request)
-    with forward_warnings(terminal), track("reading", unit="rows") as report, name_file_in_errors(shown):
-        profile = profile_table(source, rows, declared, keep, sample, lambda done: report(done, ""))
-    profile.limit_sample(_SAMPLE_NUMBERS)
-    refuse_unknown_columns(request, source.names, bounds)
-    return profile
+    with forward_warnings(terminal), name_file_in_errors(shown):
+        if next(source.blocks(1), None) is None:
+            first = source.span.start
+            absent = f"the table has no row {first:,}, where --rows begins"
+            raise TableError(absent if first else "the table has no rows")
+        # columns of too many states are left alone
+        warnings.filterwarnings("ignore", message=r"columns of more than .* states keep the most frequent ones")
+        rows, unusable = open_rows(source, declared, keep)
+        refuse_unknown_columns(request, source.names, bounds)
+        most = min(request.sample, max(_SAMPLE_CELLS // max(len(source.names), 1), 2000))
+        names = [name for name in source.names if name not in keep]
+        profile = profile_columns(rows, names, unusable, most)
+        if source.spelled:
+            for name, spelling in find_spellings(source, rows.variables).items():
+                profile.columns[name].spelling = spelling
+        return profile
 
 
 def rows_per_block(source: TableSource, request: TableRequest) -> int:
@@ -231,7 +236,7 @@ def choose_columns(profile: TableProfile, request: TableRequest, terminal: Termi
     """
     reasons = {name: reason for name, column in profile.columns.items() if (reason := column.reason_alone) is not None}
     for name in request.include:
-        if profile.columns[name].kind is None or profile.columns[name].overflowing:
+        if profile.columns[name].variable is None or profile.columns[name].overflowing:
             raise TableError(f"--include {name}: the column has {reasons[name]}, so nothing can be imputed")
         reasons.pop(name, None)
     if reasons:
@@ -245,7 +250,7 @@ def choose_columns(profile: TableProfile, request: TableRequest, terminal: Termi
 def describe_remarks(profile: TableProfile) -> Iterator[tuple[str, str]]:
     """Give the columns that look odd, each with a remark."""
     for name, column in profile.columns.items():
-        if remark := describe_numbers_as_text(column) or describe_marker(column, profile.sample[name]):
+        if remark := describe_numbers_as_text(column) or describe_marker(column):
             yield name, remark
 
 
@@ -254,8 +259,8 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
 
     Examples
     --------
-    >>> made = ColumnProfile("x", kind="states", states=tuple(f"{i}.5%" for i in range(20)))
-    >>> describe_numbers_as_text(made)
+    >>> made = Discrete("x", states=tuple(f"{i}.5%" for i in range(20)))
+    >>> describe_numbers_as_text(ColumnProfile("x", made))
     "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they
     are to be numbers"
     """
@@ -275,18 +280,19 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
     )
 
 
-def describe_marker(column: ColumnProfile, sample: NDArray[Any]) -> str | None:
+def describe_marker(column: ColumnProfile) -> str | None:
     """Return a warning about a repeated outlier such as -99, which may mark missing cells; None if there is none.
 
     Examples
     --------
     >>> import numpy as np
-    >>> made = ColumnProfile("x", kind="number", low=-99.0, high=5.0)
-    >>> describe_marker(made, np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])) is None
+    >>> numbers = np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])
+    >>> describe_marker(ColumnProfile("x", Continuous("x"), low=-99.0, high=5.0, sample=numbers)) is None
     False
     """
     if column.kind != "number" or column.unit is not None:
         return None
+    sample = column.numbers
     for value, rest in ((column.low, sample[sample > column.low]), (column.high, sample[sample < column.high])):
         if value not in _MARKERS or len(rest) < 2 or (sample == value).sum() < 2:
             continue

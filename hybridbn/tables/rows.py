@@ -111,6 +111,14 @@ class Rows(ABC):
         """Return the least and the greatest number of a column in rows of positive weight; (inf, -inf) without any."""
 
     @abstractmethod
+    def is_integer(self, name: str) -> bool:
+        """Return whether all numbers of a column are of an integer type, or are written as whole numbers."""
+
+    @abstractmethod
+    def lists_states(self, name: str) -> bool:
+        """Return whether the type of a column lists its states, perhaps some that no row has."""
+
+    @abstractmethod
     def is_all_different(self, name: str) -> bool:
         """Return whether a discrete column has a value in each row where it has one that no other row has."""
 

@@ -356,6 +356,14 @@ class Table(Rows):
         observed = cells[~np.isnan(cells) & (self.weights > 0) if self.weighted else ~np.isnan(cells)]
         return float(observed.min(initial=np.inf)), float(observed.max(initial=-np.inf))
 
+    def is_integer(self, name: str) -> bool:
+        """Return whether all numbers of a column are of an integer type, or are written as whole numbers."""
+        return self.cells(name).integer
+
+    def lists_states(self, name: str) -> bool:
+        """Return whether the type of a column lists its states, perhaps some that no row has."""
+        return self.cells(name).declared
+
     def is_all_different(self, name: str) -> bool:
         """Return whether a discrete column has a value in each row where it has one that no other row has.
 

@@ -181,7 +181,7 @@ def test_options_on_models_are_checked_before_the_table_is_read(
     def refuse(*_: object, **__: object) -> None:
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr("hybridbn.commands.table_input.profile_table", refuse)
+    monkeypatch.setattr("hybridbn.commands.table_input.profile_columns", refuse)
     for words in (
         "fit table.csv m.hbn --structure tann --target c",
         "fit table.csv m.hbn --structure tan --target cc",

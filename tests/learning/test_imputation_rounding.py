@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.commands.column_profiles import ColumnProfile
+from hybridbn.commands.table_input import TableRequest, open_input, read_profile
+from hybridbn.commands.terminal import Terminal
 from hybridbn.learning.imputation.rules import decimals_of, grid_ends, usual_decimals
-from hybridbn.tables.cells import Cells
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 
@@ -97,13 +98,16 @@ def test_ends_of_bounds_lie_on_the_grid_and_within() -> None:
                 assert [round(end, int(decimals)) for end in ends] == list(ends)
 
 
-def test_the_command_knows_whether_numbers_are_whole_in_all_blocks() -> None:
-    column = ColumnProfile("x")
-    column.add_cells(Cells(np.array([1.0, np.nan])), 0)
-    assert column.whole
-    column.add_cells(Cells(np.array([2.5, 3.0])), 0)
-    column.add_cells(Cells(np.arange(20.0)), 0)
-    assert not column.whole
+def test_the_command_knows_whether_all_numbers_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hybridbn.tables.formats.delimited._BLOCK", 64)
+    rows = ["1.0,1,1,1"] * 40
+    path = tmp_path / "t.csv"
+    path.write_text("\n".join(["points,all,few,most", *rows, "2.0,2,2.5,2.0", *rows, ""]))
+    request = TableRequest(str(path))
+    with open_input(request) as (location, source):
+        columns = read_profile(source, location.shown, request, Terminal(quiet=True)).columns
+    assert [name for name, column in columns.items() if column.integer] == ["all"]
+    assert [name for name, column in columns.items() if column.whole] == ["points", "all", "most"]
 
 
 @pytest.mark.parametrize("usual", range(5))

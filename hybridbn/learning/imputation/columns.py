@@ -19,11 +19,11 @@ from hybridbn.units import coarsest_step
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
-    "ROUNDED_ROWS",
     "Bounds",
     "ModelColumns",
     "check_bounds",
     "classify_columns",
+    "coarsen_unit",
     "describe_identifier",
     "has_integer_type",
     "integer_ranges",
@@ -45,7 +45,7 @@ _MISSING_MARKS = frozenset({"", "?", "n/a", "na", "nan", "nat", "null", "<na>", 
 """Texts that stand for missing cells in many files; they only cause a warning."""
 _LARGEST_NUMBER = 1e150
 """The squares of larger numbers are close to the end of the range of floats."""
-ROUNDED_ROWS = 20
+_ROUNDED_ROWS = 20
 """Columns with fewer observed numbers are not rounded, as these may have few decimals by chance."""
 
 
@@ -140,7 +140,7 @@ def classify_columns(
             if reason is not None:
                 continue
         elif isinstance(variable, Continuous) and variable.unit is not None and not full_precision:
-            variable = _coarsen_unit(variable, observed)
+            variable = coarsen_unit(variable, observed)
         variables[name] = variable
         _refuse_extreme_numbers(name, observed)
         if (observed == observed[0]).all():
@@ -162,10 +162,10 @@ def classify_columns(
     return ModelColumns(variables, tuple(modeled), constants, tuple(alone), decimals, limits, ranges or {})
 
 
-def _coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
+def coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
     """Return a variable whose imputed values are rounded to days, hours, minutes, ... as all observed ones are."""
     unit = variable.unit
-    if unit is None or len(observed) < ROUNDED_ROWS:
+    if unit is None or len(observed) < _ROUNDED_ROWS:
         return variable
     return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))
 
@@ -279,7 +279,7 @@ def _find_decimals(
         is_whole = decimals_of(observed) == 0
         if is_whole:
             decimals: int | None = 0
-        elif len(observed) < ROUNDED_ROWS or full_precision:
+        elif len(observed) < _ROUNDED_ROWS or full_precision:
             continue
         else:
             decimals = usual_decimals(observed)

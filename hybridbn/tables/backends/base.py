@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
 from hybridbn.registry import Registered, Registry
-from hybridbn.tables.formats.base import OtherKind
+from hybridbn.tables.formats.base import OtherKind, TableSource
 from hybridbn.units import Unit
 from hybridbn.variables import Values, Variable, shorten
 
@@ -40,10 +40,13 @@ class Batch(NamedTuple):
     first : int
         The number of the first row, which is the same whoever reads the table, and in batches of whatever size.
     data : pyarrow.RecordBatch
+    whole : frozenset of str
+        Columns of floats all of which are written as whole numbers.
     """
 
     first: int
     data: Any
+    whole: frozenset[str] = frozenset()
 
 
 def number_batches(batches: Iterable[Any], first: int) -> Iterator[Batch]:
@@ -80,13 +83,13 @@ class Source(ABC):
     schema : pyarrow.Schema
     notes : mapping from column to mapping
         What hybridbn noted about columns when it wrote the table: "kind", "states", "declared", "ordered".
-    file : str, optional
-        The path of the only file, whose cells are those of the table but for missing ones.
+    open : callable, optional
+        Opens the only file, whose cells are those of the table but for missing ones.
     """
 
     shown: str
     schema: Any
-    file: str | None = None
+    open: Callable[[], TableSource] | None = None
     notes: Mapping[str, Mapping[str, Any]] = {}
 
     @abstractmethod

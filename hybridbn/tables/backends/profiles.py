@@ -50,7 +50,7 @@ class ColumnTally:
     low, high : float
         The range of numbers, of rows with positive weight.
     integer : bool
-        Whether the type is one of whole numbers.
+        Whether the type is one of whole numbers, or all are written as whole numbers.
     unit : Unit, optional
     unusable : str, optional
         Why nothing can be computed with the column.
@@ -232,9 +232,8 @@ class ProfileTask(Task):
                     columns[name].count(own, None if table is None else table.sum(axis=0))
         if not rows:
             return None
-        return Profile(
-            rows, weight, {name: column.tally() for name, column in columns.items()}, tables, weights is not None, ends
-        )
+        tallies = {name: column.tally() for name, column in columns.items()}
+        return Profile(rows, weight, tallies, tables, weights is not None, ends)
 
     @property
     def _given(self) -> Names:
@@ -384,6 +383,7 @@ class _Numbers(_OpenColumn):
         self.kind, self.declared = kind, declared
         self.low, self.high = math.inf, -math.inf
         self.unit: Unit | None = None
+        self.integer = True
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
         column = batch.data.column(self.name)
@@ -394,6 +394,7 @@ class _Numbers(_OpenColumn):
             self.missing += len(values)
             return None
         self.missing += holes
+        self.integer = self.integer and (self.kind == "integer" or self.name in batch.whole)
         counted = values if weights is None else values[weights > 0]
         if len(counted) and (holes < len(values) if weights is None else not np.isnan(counted).all()):
             low, high = (np.min, np.max) if not holes else (np.nanmin, np.nanmax)
@@ -409,7 +410,7 @@ class _Numbers(_OpenColumn):
         return cells.array
 
     def tally(self) -> ColumnTally:
-        return ColumnTally(self.missing, None, 0, self.low, self.high, integer=self.kind == "integer", unit=self.unit)
+        return ColumnTally(self.missing, None, 0, self.low, self.high, integer=self.integer, unit=self.unit)
 
 
 class _Moments(_Numbers):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
 from hybridbn.options import list_items
+from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import FILE_BITS, Backend, Batch, Source, Task
 from hybridbn.tables.backends.batches import BatchReader
@@ -37,11 +38,12 @@ from hybridbn.tables.cells import REST
 from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.columnar import is_text
-from hybridbn.tables.frames.arrow import import_pyarrow
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Passes", "Scan"]
+
+pyarrow = LazyModule("pyarrow")
 
 
 @dataclass
@@ -90,7 +92,7 @@ class Passes:
 
     def _make_profile_task(self) -> ProfileTask:
         wanted = {*self.names, *([] if self.weights is None else [self.weights])}
-        schema = import_pyarrow().schema([one for one in self.source.schema if one.name in wanted])
+        schema = pyarrow.schema([one for one in self.source.schema if one.name in wanted])
         kinds = {name: kind for name, kind in self.kinds.items() if name in wanted}
         if self.weights is not None:
             kinds[self.weights] = "continuous"
@@ -218,6 +220,14 @@ class Scan(Rows):
             days = Table({name: list(tally.counts)}, variables=[variable]).column(name)
             return float(days.min()), float(days.max())
         return tally.low, tally.high
+
+    def is_integer(self, name: str) -> bool:
+        """Return whether all numbers of a column are of an integer type, or are written as whole numbers."""
+        return self.passes.profile.columns[name].integer
+
+    def lists_states(self, name: str) -> bool:
+        """Return whether the type of a column lists its states."""
+        return bool(pyarrow.types.is_dictionary(self.passes.source.schema.field(name).type))
 
     def is_all_different(self, name: str) -> bool:
         """Return whether no value of a discrete column occurs twice."""
@@ -377,8 +387,6 @@ class Scan(Rows):
 
     def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Scan:
         """Return the scan with its missing cells filled by a function of the rows, while they are read."""
-        import pyarrow
-
         read = [self.variable(name) for name in self._chosen]
         holes = {one.name for one in read if isinstance(one, Continuous) and self.missing[one.name]}
         # what fills a hole lies between integers
@@ -393,16 +401,12 @@ class Scan(Rows):
 
     def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Scan:
         """Return the scan with each row repeated for the states of a further column, and weighted by their shares."""
-        import pyarrow
-
         weights = self._name_weights(variable.name)
         added = [pyarrow.field(variable.name, pyarrow.string()), pyarrow.field(weights, pyarrow.float64())]
         return self._add_columns(partial(Expand, variable=variable, assign=assign), added, (variable,))
 
     def weigh_rows(self, function: Callable[[Table, int], Values]) -> Scan:
         """Return the scan with weights that are a function of the rows, while they are read."""
-        import pyarrow
-
         added = [pyarrow.field(self._name_weights("rows"), pyarrow.float64())]
         return self._add_columns(partial(Weigh, function=function, offsets=self.passes.offsets), added)
 
@@ -454,7 +458,7 @@ class Scan(Rows):
         """
         source = self.passes.source
         is_whole = tuple(source.schema.names) == self._chosen and self.passes.weights is None
-        write_batches(self.batches(), path, overwrite, source.file if is_whole else None, **options)
+        write_batches(self.batches(), path, overwrite, source.open if is_whole else None, **options)
 
     # -- counts -----------------------------------------------------------------------------------------------------
 

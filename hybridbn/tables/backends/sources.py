@@ -5,18 +5,21 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 
 from hybridbn.errors import FormatError, TableError, mask_secrets
 from hybridbn.options import list_items
 from hybridbn.registry import LazyModule
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.tables.backends.base import (
     BATCH_ROWS,
     FILE_BITS,
@@ -29,12 +32,12 @@ from hybridbn.tables.backends.base import (
 )
 from hybridbn.tables.backends.scans import Passes, Scan
 from hybridbn.tables.backends.sql import open_database
-from hybridbn.tables.cells import declare_kinds
+from hybridbn.tables.cells import Cells, declare_kinds
 from hybridbn.tables.columns import find_imported, open_frame
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
 from hybridbn.tables.formats.base import suffixes as list_suffixes
-from hybridbn.tables.formats.columnar import read_notes
+from hybridbn.tables.formats.columnar import is_text, read_notes
 from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
@@ -43,7 +46,7 @@ from hybridbn.tables.frames.arrow import import_pyarrow, report_damage, validate
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
-__all__ = ["FileFragment", "FileTable", "is_scannable", "open_files", "scan", "suffix_of"]
+__all__ = ["FileFragment", "FileTable", "is_scannable", "open_files", "open_rows", "scan", "suffix_of"]
 
 pyarrow = LazyModule("pyarrow")
 fs = LazyModule("pyarrow.fs")
@@ -52,13 +55,18 @@ _FRAGMENT_ROWS = 1 << 20
 """Row groups of a file are read together until they have so many rows."""
 
 
+OpenSource: TypeAlias = Callable[[], TableSource]
+"""Opens a file as a source of rows; it can be pickled, where other processes read the rows."""
+
+
 @dataclass(frozen=True)
 class FileFragment(Fragment):
     """A file, or a part of one.
 
     Attributes
     ----------
-    file : StoredFile
+    open : callable
+        Opens the file.
     number : int
         Of the file.
     start : int
@@ -73,7 +81,7 @@ class FileFragment(Fragment):
         That of the file, by which one that changed is told.
     """
 
-    file: StoredFile
+    open: OpenSource
     number: int = 0
     start: int = 0
     rows: int | None = None
@@ -84,68 +92,89 @@ class FileFragment(Fragment):
     state: tuple[Any, ...] | None = None
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
-        """Yield the rows of the file or of its part."""
+        """Yield the rows of the file or of its part that are in the span of the source."""
         first = (self.number << FILE_BITS) + self.start
         held = [name for name in columns if name not in self.constants] or list(self.types)[:1]
-        if self.state is not None and self.file.state() != self.state:
-            raise TableError(f"{self.file.path} was changed while it was scanned; scan it again")
-        path = self.file.path
-        with name_file_in_errors(path), shift_lines_in_errors(-1, self.start, "row"), report_damage(path):
-            source = open_source(self.file)
-            refuse_absent_columns(self.file.path, held, source)
+        source = self.open()
+        if self.state is not None and source.state() != self.state:
+            raise TableError(f"{source.shown} was changed while it was scanned; scan it again")
+        with name_file_in_errors(source.shown), shift_lines_in_errors(-1, self.start, "row"):
+            refuse_absent_columns(held, source)
             types = {name: self.types[name] for name in held}
-            for start, batch in source.batches(types, self.kinds, rows, self.part):
-                data = self._add_constants(batch, columns)
-                if data.num_rows:
-                    yield Batch(first + start, data)
+            with report_damage(source.shown):
+                for start, batch in source.batches(types, self.kinds, rows, self.part):
+                    begin = max(source.span.start - self.start - start, 0)
+                    data = batch.slice(begin, max(source.span.stop - self.start - start - begin, 0))
+                    if data.num_rows:
+                        yield self._make_batch(first + start + begin, data, columns)
 
-    def _add_constants(self, batch: Any, columns: Sequence[str]) -> Any:
+    def _make_batch(self, first: int, batch: Any, columns: Sequence[str]) -> Batch:
+        """Return rows with whole numbers as floats where these are wanted, and with the columns that folders name."""
+        types = pyarrow.types
+        whole = [
+            one.name
+            for one in batch.schema
+            if types.is_integer(one.type) and types.is_floating(self.types.get(one.name, one.type))
+        ]
+        for name in whole:
+            place = batch.schema.get_field_index(name)
+            batch = batch.set_column(place, name, batch.column(place).cast(self.types[name], safe=False))
         for name, value in self.constants.items():
             if name in columns:
                 batch = batch.append_column(name, pyarrow.repeat(pyarrow.scalar(value), batch.num_rows))
-        return batch
+        return Batch(first, batch, frozenset(whole))
 
 
 def open_source(file: StoredFile) -> TableSource:
     """Return a file as a source of rows, by its suffix."""
     suffix = suffix_of(file.path)
-    return FileFormat.registry.load()[suffix].source(
-        Path(file.path) if file.filesystem is None else file, file.path, suffix
-    )
+    with name_file_in_errors(file.path), report_damage(file.path):
+        return FileFormat.registry.load()[suffix].source(
+            Path(file.path) if file.filesystem is None else file, file.path, suffix
+        )
 
 
-def refuse_absent_columns(path: str, names: Iterable[str], source: TableSource) -> None:
+def refuse_absent_columns(names: Iterable[str], source: TableSource) -> None:
     """Refuse a file without some columns that another one has."""
     absent = [name for name in names if source.knows_names and name not in source.names]
     if absent:
         raise TableError(
-            f"{path} has no column {absent[0]!r}, which the first file has; the files of a scan have the same columns"
+            f"{source.shown} has no column {absent[0]!r}, which the first file has; the files of a scan have the same"
+            " columns"
         )
 
 
 class FileTable(Source):
-    """Files of one format with the same columns."""
+    """Files of one format with the same columns.
+
+    Parameters
+    ----------
+    sources : sequence of callable
+        Open the files.
+    kinds : mapping from column to its declared kind
+    read : callable
+        Reads the first file as a whole, which says what is wrong with it, and where.
+    constants : sequence of mapping
+        The columns that the folders of each file name.
+    """
 
     shown: str
     notes: Mapping[str, Mapping[str, Any]]
 
-    def __init__(self, shown: str, paths: Sequence[str], filesystem: Any, base: str | None, kinds: Mapping[str, str]):
-        self.shown, self._base = shown, base
-        self._files = [StoredFile(path, filesystem) for path in paths]
-        suffixes, known = {suffix_of(path) for path in paths}, FileFormat.registry.load()
-        forms = {known[suffix] for suffix in suffixes if suffix in known}
-        if not suffixes <= known.keys() or len(forms) != 1:
-            raise FormatError(
-                f"{shown}: a scan reads files of one of the formats {shorten(list_suffixes(), 9)}, not"
-                f" {shorten(sorted(suffixes))}"
-            )
-        first = self._files[0]
-        alone = len(self._files) == 1 and filesystem is None and not self._constants(first)
-        self.file = first.path if alone else None
-        self._kinds: dict[str, Any] = dict(kinds)
+    def __init__(
+        self,
+        shown: str,
+        sources: Sequence[OpenSource],
+        kinds: Kinds,
+        read: Callable[[], object],
+        constants: Sequence[Mapping[str, Any]] = (),
+    ) -> None:
+        self.shown, self._sources, self._kinds = shown, sources, dict(kinds)
+        self._constants = constants or [{}] * len(sources)
+        self.open = sources[0] if len(sources) == 1 and not self._constants[0] else None
         self._settled: set[str] = set()
-        with name_file_in_errors(first.path), report_damage(first.path):
-            self._source = source = open_source(first)
+        source = self._source = sources[0]()
+        with name_file_in_errors(source.shown), report_damage(source.shown):
             self._spelled = source.spelled
             self.notes = source.notes
             try:
@@ -153,43 +182,41 @@ class FileTable(Source):
             except OtherKind:
                 self._types = {}
             if not self._types:
-                read_table(first.path)  # which says what is wrong, and where
+                read()
         self._fragments: list[Fragment] | None = None
 
     @property
     def schema(self) -> Any:
         """The columns, with those that folders name."""
-        constants = self._constants(self._files[0])
         types = {name: decode_type(kind) if self._spelled else kind for name, kind in self._types.items()}
-        types |= {name: pyarrow.scalar(value).type for name, value in constants.items()}
+        types |= {name: pyarrow.scalar(value).type for name, value in self._constants[0].items()}
         return pyarrow.schema(list(types.items()))
 
     @property
     def units(self) -> Mapping[str, Unit]:
         """The units of columns of text that are dates or times."""
-        return {name: kind for name, kind in self._kinds.items() if isinstance(kind, Unit)}
+        return {
+            name: kind
+            for name, kind in self._kinds.items()
+            if isinstance(kind, Unit) and name in self._types and is_text(decode_type(self._types[name]))
+        }
 
     def fragments(self) -> Sequence[Fragment]:
         """Return files, and parts of large ones."""
         if self._fragments is None:
-            self._fragments = [piece for number in range(len(self._files)) for piece in self._divide(number)]
+            self._fragments = [piece for number in range(len(self._sources)) for piece in self._divide(number)]
         return self._fragments
 
     def _divide(self, number: int) -> Iterator[FileFragment]:
-        file = self._files[number]
-        state, constants = file.state(), self._constants(file)
-        with name_file_in_errors(file.path), report_damage(file.path):
-            source = open_source(file)
-            refuse_absent_columns(file.path, set(self._types) - set(constants), source)
+        open_one, constants = self._sources[number], self._constants[number]
+        source = open_one()
+        with name_file_in_errors(source.shown), report_damage(source.shown):
+            refuse_absent_columns(set(self._types) - set(constants), source)
             for start, rows, part in source.divide(_FRAGMENT_ROWS):
-                yield FileFragment(file, number, start, rows, part, constants, self._types, self._kinds, state)
-
-    def _constants(self, file: StoredFile) -> dict[str, Any]:
-        if self._base is None:
-            return {}
-        folders = os.path.relpath(file.path, self._base).split(os.sep)[:-1]
-        pairs = [folder.split("=", 1) for folder in folders if "=" in folder]
-        return {name: int(value) if value.isdecimal() else value for name, value in pairs}
+                if rows is None or (start < source.span.stop and start + rows > source.span.start):
+                    yield FileFragment(
+                        open_one, number, start, rows, part, constants, self._types, self._kinds, source.state()
+                    )
 
     def prepare(self, names: Iterable[str]) -> None:
         """Read all texts of columns whose first ones are all different."""
@@ -202,7 +229,7 @@ class FileTable(Source):
         unsettled = [name for name in names if name not in self._settled]
         if not unsettled or not self._spelled:
             raise OtherKind(next(iter(names)))
-        sources = [cast(DelimitedSource, open_source(file)) for file in self._files]
+        sources = [cast(DelimitedSource, open_one()) for open_one in self._sources]
         for name, (kind, unit) in find_kinds(sources, {name: self._kinds.get(name) for name in unsettled}).items():
             self._types[name] = kind
             if unit is not None:
@@ -272,7 +299,7 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
         What text files do not say of their columns.
     """
     if isinstance(given, list | tuple) and given and all(isinstance(path, str | os.PathLike) for path in given):
-        return FileTable(shorten([os.fspath(path) for path in given]), list(map(os.fspath, given)), None, None, kinds)
+        return _open_paths(shorten([os.fspath(path) for path in given]), list(map(os.fspath, given)), None, None, kinds)
     if not isinstance(given, str | os.PathLike):
         return None
     text = os.fspath(given)
@@ -295,7 +322,32 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
     if not paths:
         raise FormatError(f"{text}: there is no file to scan")
-    return FileTable(text, paths, None, base, kinds)
+    return _open_paths(text, paths, None, base, kinds)
+
+
+def _open_paths(
+    shown: str, paths: Sequence[str], filesystem: Any, base: str | None, kinds: Mapping[str, str]
+) -> FileTable:
+    """Return the table of some files, whose folders below the base may name columns."""
+    suffixes, known = {suffix_of(path) for path in paths}, FileFormat.registry.load()
+    forms = {known[suffix] for suffix in suffixes if suffix in known}
+    if not suffixes <= known.keys() or len(forms) != 1:
+        raise FormatError(
+            f"{shown}: a scan reads files of one of the formats {shorten(list_suffixes(), 9)}, not"
+            f" {shorten(sorted(suffixes))}"
+        )
+    sources = [partial(open_source, StoredFile(path, filesystem)) for path in paths]
+    constants = [_read_constants(path, base) for path in paths]
+    declared = cast(Kinds, kinds)
+    return FileTable(shown, sources, declared, partial(read_table, paths[0]), constants)
+
+
+def _read_constants(path: str, base: str | None) -> dict[str, Any]:
+    """Return the columns that the folders of a file name."""
+    if base is None:
+        return {}
+    pairs = [folder.split("=", 1) for folder in os.path.relpath(path, base).split(os.sep)[:-1] if "=" in folder]
+    return {name: int(value) if value.isdecimal() else value for name, value in pairs}
 
 
 def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
@@ -326,7 +378,7 @@ def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
         paths = sorted(one.path for one in listed if fnmatch.fnmatch(one.path, f"{folder}/{pattern}"))
     if not paths:
         raise FormatError(f"{mask_secrets(address, [address])}: there is no file to scan")
-    return FileTable(mask_secrets(address, [address]), paths, store, base, kinds)
+    return _open_paths(mask_secrets(address, [address]), paths, store, base, kinds)
 
 
 # -- scans -------------------------------------------------------------------------------------------------------------
@@ -418,6 +470,42 @@ def scan(
     for name, note in source.notes.items():
         kinds.setdefault(name, str(note["kind"]))
     return Scan(Passes(source, engine, kinds, frozenset(declared), weights, names, most_states, sample), names)
+
+
+def open_rows(
+    source: TableSource, kinds: Kinds, leave: Collection[str] = (), *, sample: int = SAMPLE
+) -> tuple[Rows, dict[str, str]]:
+    """Return the rows of an opened source, which are read in passes, or held in memory where pyarrow is absent; also
+    why columns are not among theirs.
+
+    Parameters
+    ----------
+    kinds : mapping from column to its declared kind
+    leave : collection of str
+        Columns that are left out.
+    """
+    source.unusable = dict.fromkeys(leave, "")
+    if find_spec("pyarrow") is None:
+        cells = _read_whole(source, kinds)
+        reasons = {name: "no value" for name, one in cells.items() if one.missing.all()}
+        rows: Rows = Table.from_cells({name: one for name, one in cells.items() if name not in reasons})
+    else:
+        table = FileTable(source.shown, [lambda: source], kinds, partial(_read_whole, source, kinds))
+        names = tuple(name for name in table.schema.names if name not in leave)
+        columns: dict[str, str] = {name: str(note["kind"]) for name, note in source.notes.items()}
+        for name, kind in kinds.items():
+            columns[name] = "continuous" if isinstance(kind, Unit) else "discrete" if kind == "text" else kind
+        passes = Passes(table, find_backend(None), columns, frozenset(kinds), None, names, MOST_STATES, sample)
+        rows, reasons = Scan(passes, names).read_usable()
+    return rows, reasons | {name: reason for name, reason in source.unusable.items() if name not in leave}
+
+
+def _read_whole(source: TableSource, kinds: Kinds) -> dict[str, Cells]:
+    """Return all rows at once, as typed cells; what is wrong with them is said then."""
+    cells: dict[str, Cells] = {}
+    for block in source.blocks(sys.maxsize):
+        cells = source.read_usable(block, source.names, {n: kind for n, kind in kinds.items() if n in source.names})
+    return cells
 
 
 def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, Source]:

@@ -19,7 +19,6 @@ from hybridbn.tables import Table
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
 from hybridbn.tables.backends.batches import BatchReader
 from hybridbn.tables.cells import Cells
-from hybridbn.tables.formats import suffix_of
 from hybridbn.tables.formats.base import FileFormat, TableSource, suffixes
 from hybridbn.tables.formats.database_base import OutputExists
 from hybridbn.tables.formats.files import NameTaken, replace_file, resolve_links
@@ -88,7 +87,7 @@ class TransformedSource(Source):
         self, real: Source, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), keep_observed: bool = False
     ) -> None:
         self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes
-        self.file = real.file if keep_observed else None
+        self.open = real.open if keep_observed else None
         self._fields = tuple(fields)
 
     @property
@@ -114,11 +113,16 @@ class TransformedSource(Source):
 
 
 def write_batches(
-    batches: Iterable[Any], path: str | os.PathLike[str], overwrite: bool, origin: str | None = None, **options: Any
+    batches: Iterable[Any],
+    path: str | os.PathLike[str],
+    overwrite: bool,
+    origin: Callable[[], TableSource] | None = None,
+    **options: Any,
 ) -> None:
     r"""Write Arrow record batches to a file, which appears complete or not at all.
 
-    Of the rows of a file of text, `origin`, the cells that it has stay as it spells them in a file of the same format.
+    Of the rows of a file of text, which `origin` opens, the cells that it has stay as it spells them in a file of the
+    same format.
 
     Examples
     --------
@@ -157,13 +161,11 @@ def write_batches(
         raise taken from None
 
 
-def _find_splicer(origin: str, suffix: str) -> tuple[TableSource, Any] | None:
+def _find_splicer(origin: Callable[[], TableSource], suffix: str) -> tuple[TableSource, Any] | None:
     """Return the source of a file of text, and what writes it again in its own format."""
-    formats = FileFormat.registry.load()
-    form = formats[suffix_of(origin)]
-    if not form.text or form is not formats[suffix]:
+    form, source = FileFormat.registry.load()[suffix], origin()
+    if not form.text:
         return None
-    source = form.source(Path(origin), origin, suffix_of(origin))
     writer = form.writer([source.field(name) for name in source.names], suffix, origin=source)
     return (source, writer) if writer.splices else None
 

@@ -135,6 +135,8 @@ class TableSource(ABC):
 
     Attributes
     ----------
+    shown : str
+        What messages call it.
     names : list of str
         All columns; those seen so far, unless `knows_names`.
     knows_names : bool
@@ -155,8 +157,11 @@ class TableSource(ABC):
         Columns of so many texts that these are not listed while they are counted; known after `types`.
     span : range
         The numbers of the rows that are read, some consecutive ones; all, unless some were asked for.
+    unusable : dict of str to str, optional
+        Columns of cells that nothing can be computed with, and why, as far as was read; without it they are refused.
     """
 
+    shown: str
     names: list[str]
     span: range = range(sys.maxsize)
     knows_names: bool = True
@@ -167,12 +172,11 @@ class TableSource(ABC):
     spelled: bool = False
     decimal: str = "."
     doubtful: Sequence[str] = ()
+    unusable: dict[str, str] | None = None
 
     @abstractmethod
     def blocks(self, rows: int, first: int = 0) -> Iterator[TableBlock]:
-        """Give blocks of so many rows of the span, from the block of this number on; those before must have been read
-        once.
-        """
+        """Give blocks of so many rows of the span, from the block of this number on."""
 
     @abstractmethod
     def digest(self) -> str:
@@ -181,6 +185,10 @@ class TableSource(ABC):
     @abstractmethod
     def is_unchanged(self) -> bool:
         """Tell whether the content is still that of the beginning."""
+
+    def state(self) -> tuple[Any, ...] | None:
+        """Return what the content was known by in the beginning, which changes with it; None where that is nothing."""
+        return None
 
     @property
     def notes(self) -> Mapping[str, Mapping[str, Any]]:
@@ -197,7 +205,7 @@ class TableSource(ABC):
         types: dict[str, Any] = {}
         for block in self.blocks(ROWS_OF_BATCH):
             declared = {name: kind for name, kind in kinds.items() if name in self.names}
-            for name, column in _as_arrow(block.cells(self.names, declared)).items():
+            for name, column in _as_arrow(self.read_usable(block, self.names, declared)).items():
                 types[name] = _join_types(name, types.get(name), _open_type(column.type, kinds.get(name)))
             if self.knows_names:
                 break
@@ -215,7 +223,7 @@ class TableSource(ABC):
         Parameters
         ----------
         types : mapping from column to its Arrow type
-            Cells of another kind raise `OtherKind`.
+            Cells of another kind raise `OtherKind`. In place of floats there may be whole numbers.
         kinds : mapping from column to its declared kind
             Also of columns of text that are dates or times: their unit.
         rows : int
@@ -229,11 +237,29 @@ class TableSource(ABC):
             if not pyarrow.types.is_temporal(kind)
         }
         for block in self.blocks(rows):
-            columns = _as_arrow(block.cells(list(types), declared))
+            columns = _as_arrow(self.read_usable(block, list(types), declared))
             empty = {name: pyarrow.nulls(block.rows, kind) for name, kind in types.items() if name not in columns}
             held = {name: cast_column(column, types[name]) for name, column in columns.items()} | empty
             table = pyarrow.table({name: held[name] for name in types}).combine_chunks()
             yield from ((block.start, batch) for batch in table.to_batches())
+
+    def read_usable(self, block: TableBlock, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
+        """Return the columns of a block as typed cells, without those that nothing can be computed with where these are
+        noted.
+        """
+        if self.unusable is None:
+            return block.cells(names, kinds)
+        try:
+            return block.cells([name for name in names if name not in self.unusable], kinds)
+        except UnsupportedType:
+            pass
+        cells: dict[str, Cells] = {}
+        for name in names:
+            try:
+                cells |= block.cells([name], {name: kinds[name]} if name in kinds else {})
+            except UnsupportedType as error:
+                self.unusable[name] = error.reason
+        return cells
 
     def refuse_mixture(self, name: str, declared: DeclaredKind | None) -> None:
         """Raise `TableError` with the first rows where a column holds numbers and others, if the format tells."""
@@ -285,8 +311,9 @@ def decode_column(column: Any) -> Any:
 
 
 def cast_column(column: Any, kind: Any) -> Any:
-    """Return an Arrow column of another type."""
-    if column.type == kind:
+    """Return an Arrow column of another type; whole numbers stay so in place of floats."""
+    types = pyarrow.types
+    if column.type == kind or (types.is_integer(column.type) and types.is_floating(kind)):
         return column
     if pyarrow.types.is_dictionary(kind):
         return decode_column(column).cast(kind.value_type).dictionary_encode().cast(kind)
@@ -327,6 +354,10 @@ class FileSource(TableSource):
     def is_unchanged(self) -> bool:
         """Tell whether the file is the same as in the beginning."""
         return self.file.state() == self._state
+
+    def state(self) -> tuple[Any, ...]:
+        """Return what changes when the file is changed, as it was in the beginning."""
+        return self._state
 
 
 class WholeSource(FileSource):

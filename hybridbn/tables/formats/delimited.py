@@ -49,6 +49,7 @@ from hybridbn.tables.formats.typed_columns import (
     WantedColumns,
     guess_type,
     name_lines_for_rows,
+    replace_comma,
     text_type,
     type_column,
 )
@@ -383,8 +384,9 @@ class DelimitedSource(TextSource):
         return types
 
     def _observe(self, cells: Sequence[str]) -> list[str]:
-        """Return the texts of cells that are not missing."""
-        return [text for cell in cells if cell not in self.missing and (text := cell.removeprefix("\0"))]
+        """Return the texts of cells that are not missing, with points before decimals."""
+        texts = [text for cell in cells if cell not in self.missing and (text := cell.removeprefix("\0"))]
+        return list(map(replace_comma, texts)) if self.decimal == "," else texts
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[DelimitedBlock]:
         """Give blocks of so many records."""
@@ -429,12 +431,15 @@ class DelimitedBlock(TextBlock):
     source: DelimitedSource
 
     def read_as(self, types: Mapping[str, Any], kinds: Kinds) -> Any:
-        """Return columns as an Arrow table of these types; raise `OtherKind` where a cell is of another kind."""
+        """Return columns as an Arrow table of these types, but whole numbers in place of floats where all are whole;
+        raise `OtherKind` where a cell is of another kind.
+        """
         source, text = self.source, text_type()
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
             scanner = Scanner(check_text(source.header_with_line_end() + self.piece.data), source.delimiter)
             number = pyarrow.types.is_floating if source.decimal == "." else lambda _: False
-            parsed = {name: kind if number(kind) else text for name, kind in types.items()}
+            # pyarrow tells whole numbers from others by itself
+            parsed = {name: text for name, kind in types.items() if not number(kind)}
             markers = frozenset(source.missing)
             table = _convert(scanner, source.names, list(types), parsed, markers, _BLOCK >> 1)
             try:
@@ -442,7 +447,11 @@ class DelimitedBlock(TextBlock):
                     column = table.column(place)
                     if pyarrow.types.is_floating(column.type):
                         read_cells(name, column)  # which refuses infinite numbers
-                    elif kind != text or isinstance(kinds.get(name), Unit):
+                    elif number(kind) and pyarrow.types.is_null(column.type):
+                        table = table.set_column(place, name, column.cast(kind))
+                    elif not pyarrow.types.is_integer(column.type) and (
+                        kind != text or isinstance(kinds.get(name), Unit)
+                    ):
                         table = table.set_column(place, name, self._type_column(name, column, kind, kinds.get(name)))
             except TableError as error:
                 raise error if isinstance(error, OtherKind) else name_lines_for_rows(error, scanner.line_of) from None
@@ -450,7 +459,9 @@ class DelimitedBlock(TextBlock):
 
     def _type_column(self, name: str, column: Any, kind: Any, declared: DeclaredKind | None) -> Any:
         """Return a column of texts as one of another type, or one of dates without texts that are empty."""
-        codes, texts = decode_dictionary(column)
+        if pyarrow.types.is_temporal(column.type):
+            raise OtherKind(name)
+        codes, texts = decode_dictionary(column if column.type == text_type() else column.dictionary_encode())
         if isinstance(declared, Unit):
             return pyarrow.array([text or None for text in texts], pyarrow.string()).take(_mask_codes(codes))
         number = pyarrow.types.is_floating(kind) and declared != "discrete"
@@ -464,7 +475,8 @@ class DelimitedBlock(TextBlock):
         if cells.unit is not None or number != (cells.states is None):
             raise OtherKind(name)
         if cells.states is None:
-            return pyarrow.array(cells.array, from_pandas=True)
+            array = pyarrow.array(cells.array, from_pandas=True)
+            return array.cast(pyarrow.int64(), safe=False) if cells.integer else array
         try:
             return pyarrow.array(cells.states, kind).take(_mask_codes(cells.array))
         except pyarrow.ArrowException:
@@ -541,7 +553,7 @@ def find_kinds(
     ----------
     declared : mapping from column to its declared kind
     """
-    texts = {name: TextKind(kind) for name, kind in declared.items()}
+    texts = {name: TextKind(kind, sources[0].decimal) for name, kind in declared.items()}
     for source in sources:
         with name_file_in_errors(source.shown):
             for start, batch in source.batches(dict.fromkeys(texts, text_type()), {}, ROWS_OF_BATCH):

@@ -235,20 +235,23 @@ class TextSource(FileSource):
         self.split, self._block = split, block
         self.names: list[str] = []
         self.header, self.header_lines = b"", 0
-        self._starts: list[tuple[int, int]] = []
+        self._starts: dict[int, list[tuple[int, int]]] = {}
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[TextBlock]:
         """Give blocks of so many records."""
+        starts = self._starts.setdefault(rows, [])
+        known = min(first, max(len(starts) - 1, 0))
         with report_damaged_gzip(), self.file.open() as stream:
-            offset, line = self._starts[first] if first else self._find_span(stream)
+            offset, line = starts[known] if known else self._find_span(stream)
             _skip_to(stream, offset)
-            for number, piece in enumerate(read_chunks(stream, self.split, rows, offset, line), start=first):
+            for number, piece in enumerate(read_chunks(stream, self.split, rows, offset, line), start=known):
                 start = self.span.start + number * rows
                 if start >= self.span.stop:
                     return
-                if number == len(self._starts):
-                    self._starts.append((piece.offset, piece.line))
-                yield self._block(self, start, piece.head(self.span.stop - start))
+                if number == len(starts):
+                    starts.append((piece.offset, piece.line))
+                if number >= first:
+                    yield self._block(self, start, piece.head(self.span.stop - start))
 
     def _find_span(self, stream: IO[bytes]) -> tuple[int, int]:
         """Return where the first record of the span begins, and the number of its line."""

@@ -370,10 +370,12 @@ class TextKind:
     Parameters
     ----------
     declared : "discrete", "continuous" or None
+    decimal : str
+        What stands before the decimals of numbers.
     """
 
-    def __init__(self, declared: DeclaredKind | None) -> None:
-        self.declared = declared
+    def __init__(self, declared: DeclaredKind | None, decimal: str = ".") -> None:
+        self.declared, self.decimal = declared, decimal
         self._kept: dict[str, tuple[Any, int]] = {}
         self._classes: set[type] = set()
         self._finder: PatternFinder | None = PatternFinder()
@@ -381,8 +383,11 @@ class TextKind:
     def add(self, column: Any, file: Any, first: int) -> None:
         """Add some cells of a file, of which the first is in this row."""
         codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
-        pattern = f"^(?:{NUMBER.pattern})$"
-        number = compute.match_substring_regex(column.dictionary, pattern).to_numpy(zero_copy_only=False)
+        pattern, dictionary, pointed = f"^(?:{NUMBER.pattern})$", column.dictionary, texts
+        if self.decimal == ",":
+            pointed = list(map(replace_comma, texts))
+            dictionary = pyarrow.array(pointed, pyarrow.string())
+        number = compute.match_substring_regex(dictionary, pattern).to_numpy(zero_copy_only=False)
         observed = [texts[code] for code in np.flatnonzero(~number) if texts[code]]
         room = _MOST_TEXTS - len(self._kept)
         if self._finder is not None and (number.any() or (observed and not self._finder.add(observed))):
@@ -390,7 +395,7 @@ class TextKind:
         kept = np.flatnonzero(~number)[: max(room, 0)].tolist()
         for code in np.flatnonzero(number).tolist():
             # one of each kind of numbers tells as much as all of them
-            states = parse_states([texts[code]])
+            states = parse_states([pointed[code]])
             if type(states[0]) not in self._classes:
                 self._classes.add(type(states[0]))
                 kept.append(code)
@@ -412,7 +417,7 @@ class TextKind:
             return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
         kept = sorted(self._kept, key=lambda text: self._kept[text][1])
         try:
-            cells, _ = type_column(name, np.arange(len(kept)), kept, self.declared)
+            cells, _ = type_column(name, np.arange(len(kept)), kept, self.declared, self.decimal)
         except TableError as error:
             message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), str(error))
             raise TableError(message) from None
