@@ -8,13 +8,18 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
-from typing import Any, Literal, TypedDict
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.jobs import check_jobs
-from hybridbn.variables import Values
+from hybridbn.registry import LazyModule
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from hybridbn.variables import Values
+else:
+    np = LazyModule("numpy")  # so that the command shows its help at once
 
 __all__ = [
     "CELLS_PER_SECOND",
