@@ -63,7 +63,7 @@ from hybridbn.potentials import Piece as Piece
 from hybridbn.potentials import PointMass as PointMass
 from hybridbn.potentials import Potential as Potential
 from hybridbn.potentials import Softmax as Softmax
-from hybridbn.structures.knowledge import Knowledge as Knowledge
+from hybridbn.structures.arcs import Knowledge as Knowledge
 from hybridbn.tables import Table as Table
 from hybridbn.tables.backends.scans import Scan as Scan
 from hybridbn.tables.backends.sources import scan as scan

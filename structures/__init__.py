@@ -4,7 +4,7 @@ Part of the package ``hybridbn``; import it as ``hybridbn.structures``. A builde
 `builder` in a module of this package. It needs nothing else to be known by its name here, in every ``build=`` and to
 the command.
 
-Doors: `automatic`, `building`, `equivalence`, `training_data`.
+Doors: `arcs`, `automatic`, `building`, `training_data`.
 """
 
 if __name__ != "hybridbn.structures":
@@ -12,9 +12,9 @@ if __name__ != "hybridbn.structures":
 
 from typing import TYPE_CHECKING
 
+from hybridbn.structures.arcs import Knowledge
 from hybridbn.structures.building import BUILDERS, Declaration, builder
 from hybridbn.structures.column_splits import GainRatio, Utility, Variance
-from hybridbn.structures.knowledge import Knowledge
 from hybridbn.structures.scores import BIC, BDeu, BGe, CrossValidation, Score
 
 if TYPE_CHECKING:

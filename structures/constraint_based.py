@@ -24,11 +24,10 @@ from hybridbn.jobs import advance, share_passes, track, track_items
 from hybridbn.network import Network
 from hybridbn.options import check_count
 from hybridbn.potentials.base import Potential
+from hybridbn.structures.arcs import Knowledge, Limits, direct_what_follows, find_extension
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import measure_occurring
-from hybridbn.structures.equivalence import direct_what_follows, find_extension
 from hybridbn.structures.hill_climb import SearchOptions, graph_of, is_acyclic, read_limits, search_network
-from hybridbn.structures.knowledge import Knowledge, Limits
 from hybridbn.structures.scores import Score
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.variables import Continuous, Discrete, Values
@@ -267,7 +266,7 @@ def max_min_hill_climb(
     for target in track_items(range(len(names)), "max_min_hill_climb"):
         near[target, search.find(target, np.flatnonzero(possible[target]).tolist())] = True
     limits = limits._replace(allowed=limits.allowed & ((near & near.T) | limits.kept | limits.kept.T))
-    return search_network(training_data, limits, [], options)
+    return search_network(training_data, limits, np.zeros_like(possible), options)
 
 
 class _Neighbors:

@@ -26,8 +26,8 @@ from hybridbn.fitting.mte import CellGains, cells_suffice
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
+from hybridbn.structures.arcs import Knowledge, Limits
 from hybridbn.structures.building import builder
-from hybridbn.structures.knowledge import Knowledge, Limits
 from hybridbn.structures.training_data import TrainingData, check_threshold, fit_network, read_data_without_target
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
@@ -442,7 +442,7 @@ def find_maximum_branching(
 
     Examples
     --------
-    >>> from hybridbn.structures.knowledge import Knowledge
+    >>> from hybridbn.structures.arcs import Knowledge
     >>> pairs = {("a", "b"): 3.0, ("a", "c"): 2.0, ("b", "c"): 1.0}
     >>> find_maximum_branching("abc", pairs, Knowledge(roots=["b"], leaves=["a"]).limit("abc"), None, 0.0)
     {'a': ('b',), 'b': (), 'c': ('b',)}

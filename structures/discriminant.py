@@ -20,8 +20,7 @@ from hybridbn.fitting.ridge import regress_classes
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.options import make_generator
-from hybridbn.potentials import LinearGaussian, Multinomial
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials import LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import Built, builder
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import TrainingData, read_labeled_data

@@ -19,8 +19,8 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.jobs import advance, share_passes, track
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
+from hybridbn.structures.arcs import Knowledge, Limits, matrix_of, read_arcs, refuse_strangers
 from hybridbn.structures.building import builder, structural_em
-from hybridbn.structures.knowledge import Knowledge, Limits, read_arcs, refuse_strangers
 from hybridbn.structures.scores import BIC, FamilyScores, Score
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.tables import read_rows
@@ -131,13 +131,13 @@ def hill_climb(
         raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
     limits = read_limits(training_data, Knowledge.of(knowledge, required, forbidden), max_parents)
     options = SearchOptions.of(tabu, turns, restarts, random_state, score)
-    return search_network(training_data, limits, _check_arcs(training_data, start, "start"), options, missing)
+    return search_network(training_data, limits, _read_start(training_data, start), options, missing)
 
 
 def search_network(
     training_data: TrainingData,
     limits: Limits,
-    start: list[tuple[int, int]],
+    start: NDArray[np.bool_],
     options: SearchOptions,
     missing: str = "em",
 ) -> Network:
@@ -159,11 +159,11 @@ def read_limits(data: TrainingData, knowledge: Knowledge, most: int | None) -> L
     return knowledge.limit(data.attributes, most)
 
 
-def _check_arcs(data: TrainingData, arcs: Any, what: str) -> list[tuple[int, int]]:
-    column_index = {name: i for i, name in enumerate(data.attributes)}
-    pairs = read_arcs(arcs, what)
-    refuse_strangers([name for pair in pairs for name in pair], column_index, what)
-    return [(column_index[a], column_index[b]) for a, b in pairs]
+def _read_start(data: TrainingData, arcs: Any) -> NDArray[np.bool_]:
+    """Return the arcs to start from, by (child, parent)."""
+    pairs = read_arcs(arcs, "start")
+    refuse_strangers([name for pair in pairs for name in pair], data.roles, "start")
+    return matrix_of(pairs, data.attributes).T
 
 
 class SearchOptions(NamedTuple):
@@ -186,16 +186,13 @@ class SearchOptions(NamedTuple):
         return cls(tabu, turns, restarts, seed, score or BIC())
 
 
-def _search(data: TrainingData, limits: Limits, start: list[tuple[int, int]], options: SearchOptions) -> Network:
+def _search(data: TrainingData, limits: Limits, start: NDArray[np.bool_], options: SearchOptions) -> Network:
     scores = options.score.prepare(data)
     # of two equally good arcs the one from the column of lower score, which is the less certain one, comes first
     order = sorted(range(len(data.attributes)), key=lambda i: scores(data.attributes[i], ()))
-    column_index = {column: i for i, column in enumerate(order)}
     names = [data.attributes[column] for column in order]
     limits = limits.reorder(order)
-    arcs = limits.required.copy()
-    for a, b in start:
-        arcs[column_index[b], column_index[a]] |= limits.allowed[column_index[b], column_index[a]]
+    arcs = limits.required | (limits.allowed & start[np.ix_(order, order)])
     if not is_acyclic(graph_of(arcs)):
         raise NetworkError("the arcs to start from, with the required ones, make a cycle")
     arcs = limits.direct(arcs)

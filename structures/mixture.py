@@ -21,8 +21,7 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
-from hybridbn.potentials import LinearGaussian, Multinomial
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials import LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import builder, find_unused_name, name_hidden_node
 from hybridbn.structures.mixture_em import (
     CONSTANT,

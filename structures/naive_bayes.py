@@ -19,10 +19,10 @@ from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, sp
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
+from hybridbn.structures.arcs import Knowledge
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import Dependence, find_maximum_branching, find_maximum_spanning_tree, varies
 from hybridbn.structures.heldout import Loss, log_loss, squared_error
-from hybridbn.structures.knowledge import Knowledge
 from hybridbn.structures.training_data import COARSE, TrainingData, check_threshold, fit_network, read_data_with_target
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten

@@ -29,8 +29,7 @@ from hybridbn.fitting.trees.growth import (
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.options import check_count
-from hybridbn.potentials import Case, Cases, LinearGaussian, Multinomial
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials import Case, Cases, LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import builder, name_hidden_node
 from hybridbn.structures.column_splits import (
     ColumnCriterion,

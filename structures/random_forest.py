@@ -16,8 +16,7 @@ from hybridbn.fitting.trees.randomized_trees import Forest, Questions, grow_clas
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
-from hybridbn.potentials import Multinomial
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials import Multinomial, Potential
 from hybridbn.structures.building import Built, builder, find_unused_name, name_hidden_node
 from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import COARSE, TrainingData, read_labeled_data

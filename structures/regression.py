@@ -22,8 +22,7 @@ from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees.growth import Route, TreeNode
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
-from hybridbn.potentials import Boxes, LinearGaussian, Multinomial
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials import Boxes, LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.dependence import build_tree
 from hybridbn.structures.heldout import (

@@ -22,12 +22,11 @@ from numpy.typing import NDArray
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import Fitter, SoftmaxFitter
 from hybridbn.fitting.base import counts_suffice, moments_suffice
-from hybridbn.fitting.counting import Moments, RowCounter
+from hybridbn.fitting.counting import RowCounter
 from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
 from hybridbn.fitting.mte import CellGains, cells_suffice
 from hybridbn.options import check_count, make_generator
-from hybridbn.potentials import Softmax
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials import Potential, Softmax
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values, find_observed, shorten
 
@@ -98,7 +97,6 @@ class FamilyScores:
         self._change_scores: dict[tuple[str, frozenset[str]], Values] = {}
         self._tables: dict[frozenset[str], Values] = {}
         self._cells = 0
-        self._last_regression: tuple[tuple[str, frozenset[str]] | None, _Regression | None] = None, None
         self._holes = {name: bool(count) for name, count in data.rows.missing.items()}
         self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
@@ -125,7 +123,7 @@ class FamilyScores:
             result = np.full(len(self.names), np.nan)
             result[self.column_index[child]] = -np.inf
             family = {child, *parents}
-            if all(self._is_counted(name) for name in family):
+            if self._counted.issuperset(family):
                 self._score_changed_tables(result, child, parents)
             elif not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
                 self._score_changed_regressions(result, child, parents)
@@ -137,17 +135,19 @@ class FamilyScores:
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
         family = (child, *parents)
-        if all(self._is_counted(name) for name in family):
+        if self._counted.issuperset(family):
             return self._score_by_counts(child, parents)
         if not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
-            return self._score_by_moments(child, parents)
+            regression = self._regress(child, parents)
+            return (
+                -math.inf
+                if regression is None
+                else float(self._score_variances(child, regression.residual, len(parents)))
+            )
         return self._score_by_fitting(child, parents)
 
     def _sort_by_column(self, names: frozenset[str]) -> list[str]:
         return sorted(names, key=self.column_index.__getitem__)
-
-    def _penalty(self, count: float) -> float:
-        return self._half_log * count
 
     def _log_shares(self, name: str) -> Values:
         """Return the logarithms of the shares of a column's states."""
@@ -172,12 +172,9 @@ class FamilyScores:
 
     # -- tables -------------------------------------------------------------------------------------------------------
 
-    def _is_counted(self, name: str) -> bool:
-        """Return whether families of this and similar columns are scored from counts."""
-        return self._discrete[name] and name in self._counted_columns
-
     @cached_property
-    def _counted_columns(self) -> frozenset[str]:
+    def _counted(self) -> frozenset[str]:
+        """The columns whose families among each other are scored from counts."""
         discrete = [name for name in self.names if self._discrete[name]]
         return frozenset(name for name in discrete if counts_suffice(self.data.fitter(name, ())))
 
@@ -196,7 +193,7 @@ class FamilyScores:
         if given and self._has_holes((child, *given)):
             alone = float(counts @ self._log_shares(child)[keys % states])
             return self._add_gain(child, float(likelihood) - alone, weight, (size - 1) * (states - 1))
-        return float(likelihood) * self.total / weight - self._penalty(size * (states - 1))
+        return float(likelihood) * self.total / weight - self._half_log * (size * (states - 1))
 
     @cached_property
     def _counter(self) -> RowCounter:
@@ -212,7 +209,7 @@ class FamilyScores:
     @cached_property
     def _crossed(self) -> tuple[list[str], NDArray[np.intp]]:
         """The columns that are counted together, and their numbers of states."""
-        names = [name for name in self.names if self._is_counted(name) and self.data.states(name) <= WIDE]
+        names = [name for name in self.names if name in self._counted and self.data.states(name) <= WIDE]
         return names, np.array(list(map(self.data.states, names)), np.intp)
 
     def _count_with_all(self, family: frozenset[str]) -> Values:
@@ -260,7 +257,7 @@ class FamilyScores:
             for axis, name in enumerate(given):
                 reduced = family.sum(axis=axis)
                 likely = float(_n_log_n(reduced).sum() - _n_log_n(reduced.sum(axis=-1)).sum())
-                result[self.column_index[name]] = likely - self._penalty(size / inner[axis] / states * (states - 1))
+                result[self.column_index[name]] = likely - self._half_log * (size / inner[axis] / states * (states - 1))
 
     # -- normal densities ---------------------------------------------------------------------------------------------
 
@@ -280,21 +277,8 @@ class FamilyScores:
         fitter = self.data.fitter(child, ())
         return moments_suffice(fitter) and not any(self._holes[name] for name in (child, *others))
 
-    def _score_by_moments(self, child: str, parents: frozenset[str]) -> float:
-        regression = self._regress(child, parents)
-        if regression is None:
-            return -math.inf
-        return float(self._score_variances(child, regression.residual, len(parents)))
-
     def _regress(self, child: str, parents: frozenset[str]) -> _Regression | None:
-        """Return the regression on the parents, None if a parent is a linear combination of others; the last one is
-        kept, because the changes of a family are scored after the family itself.
-        """
-        if self._last_regression[0] != (child, parents):
-            self._last_regression = (child, parents), self._solve_regression(child, parents)
-        return self._last_regression[1]
-
-    def _solve_regression(self, child: str, parents: frozenset[str]) -> _Regression | None:
+        """Return the regression on the parents, None if a parent is a linear combination of others."""
         moments = self._moments
         index, given = moments.positions[child], [moments.positions[name] for name in self._sort_by_column(parents)]
         covariances, variances = moments.products[index], moments.products.diagonal()
@@ -321,7 +305,7 @@ class FamilyScores:
         regular = np.asarray(residual) > _CERTAIN if square > 0 else np.zeros(np.shape(residual), dtype=bool)
         variance = np.where(regular, residual, 1.0) * (square if square > 0 else 1.0)
         likelihood = -0.5 * self.total * (np.log(2 * math.pi * variance) + 1)
-        return np.where(regular, likelihood - self._penalty(2 + parents), -np.inf)
+        return np.where(regular, likelihood - self._half_log * (2 + parents), -np.inf)
 
     def _score_changed_regressions(self, result: Values, child: str, parents: frozenset[str]) -> None:
         """Fill in the scores of regressions with one parent more or less."""
@@ -371,7 +355,7 @@ class FamilyScores:
                 own: Any = self.data.fit(child, ())
                 more = regressions.free_parameters() - own.free_parameters()
                 return self._add_gain(child, likelihood - rest.log_likelihood(own), weight, more)
-            return float(likelihood) * self.total / weight - self._penalty(regressions.free_parameters())
+            return float(likelihood) * self.total / weight - self._half_log * regressions.free_parameters()
         return self._fit(child, given)[0]
 
     def _fit(self, child: str, given: tuple[str, ...]) -> tuple[float, Potential | None]:
@@ -456,7 +440,7 @@ class FamilyScores:
             return -math.inf
         likelihood, weight = float(weights @ values) - potential.optimism(), float(weights.sum())
         if not (potential.parents and self._has_holes([variable.name for variable in potential.variables])):
-            return likelihood * self.total / weight - self._penalty(potential.free_parameters())
+            return likelihood * self.total / weight - self._half_log * potential.free_parameters()
         own = self._fit(child, ())[1]
         if own is None:
             return -math.inf
@@ -656,14 +640,6 @@ class _WishartScores(_SingleScores):
         self._mean_weight, self._degrees = mean_weight, degrees
 
     @cached_property
-    def _whole_moments(self) -> Moments:
-        return self._counter.moments(tuple(name for name in self.names if not self._holes[name]))
-
-    @cached_property
-    def _whole_positions(self) -> dict[str, int]:
-        return {name: i for i, name in enumerate(name for name in self.names if not self._holes[name])}
-
-    @cached_property
     def _units(self) -> dict[str, float]:
         """The standard deviation of each column."""
         moments = {name: self._counter.moments((name,)) for name in self.names}
@@ -681,16 +657,16 @@ class _WishartScores(_SingleScores):
             return -math.inf
         if any(self._holes[name] for name in family):
             moments = self._counter.moments(tuple(family))
-            weight, products = moments.total, moments.products[0]
+            weight, products = moments.total, moments.products[0] / units[:, None] / units
         else:
-            chosen = [self._whole_positions[name] for name in family]
-            weight, products = self._whole_moments.total, self._whole_moments.products[0][np.ix_(chosen, chosen)]
+            chosen = [self._moments.positions[name] for name in family]
+            weight, products = self.total, self.total * self._moments.products[np.ix_(chosen, chosen)]
         if weight <= 0:
             return -math.inf
         # alpha_w - n and t of the paper, where the prior's mean is that of the data
         degrees, mean_weight, count = self._degrees, self._mean_weight, len(parents)
         scale = mean_weight * (degrees - 1) / (mean_weight + 1)
-        posterior = products / units[:, None] / units + scale * np.eye(count + 1)
+        posterior = products + scale * np.eye(count + 1)
         _, joint = np.linalg.slogdet(posterior)
         _, marginal = np.linalg.slogdet(posterior[:-1, :-1])
         likelihood = (

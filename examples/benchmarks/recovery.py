@@ -23,7 +23,7 @@ from rows import Report, parser, seconds, shipped
 
 import hybridbn as hb
 from hybridbn.structures import BGe, hill_climb, max_min_hill_climb, mixture, pc_stable
-from hybridbn.structures.equivalence import find_essential_graph, matrix_of, structural_distance
+from hybridbn.structures.arcs import find_essential_graph, matrix_of, structural_distance
 
 NETWORKS = ("asia", "sachs", "child", "insurance", "alarm", "win95pts")
 Arcs = set[tuple[str, str]]

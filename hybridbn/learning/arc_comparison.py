@@ -21,8 +21,8 @@ from hybridbn.jobs import run_in_executor, track
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
 from hybridbn.structures import Knowledge
+from hybridbn.structures.arcs import Arcs, find_essential_graph, matrix_of, structural_distance
 from hybridbn.structures.building import Build
-from hybridbn.structures.equivalence import Arcs, find_essential_graph, matrix_of, structural_distance
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, find_observed, shorten
 

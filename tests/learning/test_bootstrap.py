@@ -18,8 +18,8 @@ from inference_tools import SHARED, needs_shared
 import hybridbn as hb
 from hybridbn.learning.arc_comparison import find_strength_threshold
 from hybridbn.structures import builder, chow_liu, hill_climb, naive_bayes
+from hybridbn.structures.arcs import find_essential_graph, matrix_of, structural_distance
 from hybridbn.structures.building import BUILDERS
-from hybridbn.structures.equivalence import find_essential_graph, matrix_of, structural_distance
 
 
 def collider(rows: int = 150, missing: float = 0.0, seed: int = 0) -> dict[str, Any]:

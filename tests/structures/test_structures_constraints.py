@@ -14,8 +14,8 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.structures import max_min_hill_climb, pc_stable
+from hybridbn.structures.arcs import find_essential_graph, find_extension, matrix_of
 from hybridbn.structures.constraint_based import IndependenceTests
-from hybridbn.structures.equivalence import find_essential_graph, find_extension, matrix_of
 from hybridbn.structures.training_data import read_data_without_target
 
 seeds = st.integers(0, 2**32 - 1)
