@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -209,7 +209,8 @@ def compare_candidates(
     ['logistic, auto', 'naive_bayes, auto']
     """
     folds, effort = check_count(folds, "folds", 2, NetworkError), check_count(effort, "effort", 1, NetworkError)
-    _check_seconds(seconds)
+    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
+        raise NetworkError(f"seconds must be a positive number or None, not {seconds!r}")
     training_data = read_data_with_target(data, target, potentials, weights, "automatically chosen networks")
     discrete = isinstance(training_data.variable(target), Discrete)
     if candidates is None:
@@ -232,11 +233,6 @@ def compare_candidates(
     if not losses:
         raise race.failures[0]
     return ComparedCandidates(training_data, distinct, race, losses)
-
-
-def _check_seconds(seconds: Any) -> None:
-    if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
-        raise NetworkError(f"seconds must be a positive number or None, not {seconds!r}")
 
 
 def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> list[Candidate]:
@@ -314,6 +310,7 @@ MOST_LEVELS = 200
 """Of what is kept about held-out rows."""
 
 
+@dataclass(eq=False)
 class Race:
     """A cross-validation that drops candidates as soon as they are clearly worse than the best one (racing).
 
@@ -339,21 +336,19 @@ class Race:
     loss: Loss
     rows: Any
     parts: Any
-    weights: Values
+    seconds: float = np.inf
+    failures: list[Exception] = field(default_factory=list)
+    levels: dict[str, Values] = field(default_factory=dict)
+    near: list[str] = field(default_factory=list)
+    built: dict[str, Built] = field(default_factory=dict)
+    _shares: dict[str, Values] = field(default_factory=dict)
+    _networks: dict[str, tuple[int, Network]] = field(default_factory=dict)
+    _finalists: dict[str, BuildAndFamily] = field(default_factory=dict)
 
-    def __init__(
-        self, data: TrainingData, target: str, loss: Loss, rows: Any, parts: Any, seconds: float = np.inf
-    ) -> None:
-        self.data, self.target, self.loss, self.rows, self.parts = data, target, loss, rows, parts
-        self.seconds = seconds
-        self.weights = data.table.weights[rows]
-        self.failures: list[Exception] = []
-        self.levels: dict[str, Values] = {}
-        self.near: list[str] = []
-        self.built: dict[str, Built] = {}
-        self._shares: dict[str, Values] = {}
-        self._networks: dict[str, tuple[int, Network]] = {}
-        self._finalists: dict[str, BuildAndFamily] = {}
+    @property
+    def weights(self) -> Values:
+        """Those of the rows."""
+        return np.asarray(self.data.table.weights[self.rows])
 
     def run(self, candidates: Sequence[BuildAndFamily]) -> dict[str, float]:
         """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -239,9 +239,8 @@ class _TreeNetwork:
             potentials.append(classes)
         else:
             self._fit_in_leaves([(leaf, (self.target,)) for leaf in self.leaves])
-            potentials.append(
-                self._join_leaves(self.target, lambda leaf: Case(self.fitted.pop((id(leaf), (self.target,)))))
-            )
+            cases = [Case(self.fitted.pop((id(leaf), (self.target,)))) for leaf in self.leaves]
+            potentials.append(self._join_leaves(self.target, cases))
             tables = [None] * len(self.columns)
         together = max(1, MOST_FAMILIES // len(self.leaves))
         for first in range(0, len(self.columns), together):
@@ -253,7 +252,11 @@ class _TreeNetwork:
                 for leaf in self.leaves
             ]
             self._fit_in_leaves([(leaf, names) for leaf, names in listed if names])
-            potentials += [tables[place] or self._build_cases(place) for place in places]
+            potentials += [
+                tables[place]
+                or self._join_leaves(self.columns[place], [self._confine_to_box(leaf, place) for leaf in self.leaves])
+                for place in places
+            ]
         return Network(potentials)
 
     def _tabulate(self, place: int, classes: Values) -> Multinomial | None:
@@ -276,17 +279,10 @@ class _TreeNetwork:
         assert isinstance(target, Discrete)
         return Multinomial(variable, (self.hidden, target), table=self._confine_to_boxes(table, place))
 
-    def _build_cases(self, place: int) -> Potential:
-        return self._join_leaves(self.columns[place], lambda leaf: self._confine_to_box(leaf, place))
-
     def _confine_to_boxes(self, table: Values, place: int) -> Values:
         """Confine the densities of a tested attribute to the leaves' parts of its range (leaves, classes, states)."""
         for number, box in self.boxes.get(place, ()):
-            if len(box) == 1:
-                table[number] = 0.0
-                table[number, ..., box[0]] = 1.0
-            else:
-                table[number] = _confine(table[number], box)
+            table[number] = _confine(table[number], box)
         return table
 
     def _describe_path(self, leaf: TreeNode[Values]) -> str:
@@ -375,9 +371,8 @@ class _TreeNetwork:
         numbers = [*nodes.values()]
         return {(numbers[place], names): statistics for (place, names), statistics in collected.items()}
 
-    def _join_leaves(self, column: str, make: Callable[[TreeNode[Values]], Case]) -> Potential:
+    def _join_leaves(self, column: str, cases: Sequence[Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""
-        cases = [make(leaf) for leaf in self.leaves]
         variable = self.data.variable(column)
         parents = () if column == self.target else (self.data.variable(self.target),)
         if not any(isinstance(parent, Discrete) or case.potential.parents for case in cases for parent in parents):
@@ -431,7 +426,7 @@ class _LeafCounts:
         for leaf in tree_leaves:
             leaf.statistics = leaf.statistics[:, -1:].copy()
         # the nodes of a level share memory
-        for node in {id(node): node for leaf in tree_leaves for node in _list_way_up(leaf)[1:]}.values():
+        for node in {id(node): node for leaf in tree_leaves for node in leaf.climb() if node is not leaf}.values():
             node.statistics = node.statistics.copy()
 
     def collect(self, part: slice) -> Values:
@@ -481,7 +476,7 @@ def _make_uninformative(table: Values, unseen: NDArray[np.bool_], classes: Value
 def _confine(table: Values, box: NDArray[np.intp]) -> Values:
     """Return probabilities given that the state is one of some (..., states)."""
     inside = np.zeros_like(table)
-    inside[..., box] = table[..., box]
+    inside[..., box] = table[..., box] if len(box) > 1 else 1.0
     return np.asarray(inside / inside.sum(axis=-1, keepdims=True))
 
 
@@ -490,29 +485,19 @@ def _estimate_mass(leaf: TreeNode[Values]) -> float:
 
     Every branch can be reached: as if two more rows were spread as the branches are, halfway to evenly.
     """
-    probability, node = 1.0, leaf
-    while node.parent is not None and node.parent.split is not None:
-        split = node.parent.split
-        mass, share = split.masses[node.route.branch], split.shares()[node.route.branch]
-        known = float(np.cumsum(split.masses)[-1])
-        probability *= float((mass + 2 * (0.5 * share + 0.5 / len(split.masses))) / (known + 2))
-        node = node.parent
+    probability = 1.0
+    for node in leaf.climb():
+        if node.parent is not None and (split := node.parent.split) is not None:
+            mass, share = split.masses[node.route.branch], split.shares()[node.route.branch]
+            known = float(np.cumsum(split.masses)[-1])
+            probability *= float((mass + 2 * (0.5 * share + 0.5 / len(split.masses))) / (known + 2))
     return probability
 
 
 def _find_node_with_rows(node: TreeNode[Values] | None, failure: TableError | None) -> TreeNode[Values]:
     """Return a node, or the nearest one above, that rows reach, or raise the error of those below."""
-    while node is not None and not mass_of(node) > 0:
-        node = node.parent
-    if node is None:
+    reached = None if node is None else next((one for one in node.climb() if mass_of(one) > 0), None)
+    if reached is None:
         assert failure is not None
         raise failure
-    return node
-
-
-def _list_way_up(leaf: TreeNode[Values]) -> list[TreeNode[Values]]:
-    """Return a node and those above it, up to the root."""
-    nodes = [leaf]
-    while nodes[-1].parent is not None:
-        nodes.append(nodes[-1].parent)
-    return nodes
+    return reached

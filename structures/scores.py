@@ -139,11 +139,9 @@ class FamilyScores:
             return self._score_by_counts(child, parents)
         if not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
             regression = self._regress(child, parents)
-            return (
-                -math.inf
-                if regression is None
-                else float(self._score_variances(child, regression.residual, len(parents)))
-            )
+            if regression is None:
+                return -math.inf
+            return float(self._score_variances(child, regression.residual, len(parents)))
         return self._score_by_fitting(child, parents)
 
     def _sort_by_column(self, names: frozenset[str]) -> list[str]:

@@ -258,6 +258,13 @@ class TreeNode(Generic[S]):
     split: Split[S] | None = None
     children: list[TreeNode[S]] = field(default_factory=list)
 
+    def climb(self) -> Iterator[TreeNode[S]]:
+        """Yield the node and those above it, up to the root."""
+        node: TreeNode[S] | None = self
+        while node is not None:
+            yield node
+            node = node.parent
+
 
 class Criterion(Protocol[S]):
     """What a tree is grown for."""
