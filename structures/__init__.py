@@ -4,7 +4,7 @@ Part of the package ``hybridbn``; import it as ``hybridbn.structures``. A builde
 `builder` in a module of this package. It needs nothing else to be known by its name here, in every ``build=`` and to
 the command.
 
-Doors: `arcs`, `automatic`, `building`, `training_data`.
+Doors: `arcs`, `automatic`, `building`, `random_forest`, `training_data`.
 """
 
 if __name__ != "hybridbn.structures":

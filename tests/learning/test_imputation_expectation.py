@@ -10,10 +10,10 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.fitting.ridge import fit_ridges
-from hybridbn.fitting.trees.randomized_trees import grow_forest
 from hybridbn.learning.imputation import data_augmentation, predictive_mean_matching
 from hybridbn.learning.imputation.column_matching import StackedRegression, fit_stacked_regression
 from hybridbn.learning.imputation.data_augmentation import DefaultLearner, has_drift
+from hybridbn.structures.random_forest import grow_forest
 
 
 def learned(rows: int, y: str) -> tuple[np.ndarray, StackedRegression, np.ndarray, float]:

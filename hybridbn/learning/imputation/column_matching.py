@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.fitting.ridge import MOST_LEVERAGE, Ridges, fit_ridges
-from hybridbn.fitting.trees.randomized_trees import Forest, grow_forest
 from hybridbn.learning.imputation.rules import has_spikes
+from hybridbn.structures.random_forest import Forest, grow_forest
 from hybridbn.variables import Codes, Values
 
 __all__ = [
