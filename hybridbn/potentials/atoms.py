@@ -344,6 +344,7 @@ class PointMass(Potential):
     """
 
     family = "point_mass"
+    saved = ("value",)
 
     child: Continuous
     parents: tuple[Variable, ...]
@@ -380,11 +381,6 @@ class PointMass(Potential):
         """Return infinity: there is nothing to resolve."""
         return math.inf
 
-    @property
-    def exact_mass(self) -> bool:
-        """Whether `mass` is implemented: yes."""
-        return True
-
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Return one for the cell that holds the value, and zero for the others; cells are closed above at the end."""
         last = np.arange(1, len(edges)) == len(edges) - 1
@@ -398,17 +394,6 @@ class PointMass(Potential):
     def free_parameters(self) -> int:
         """Return zero: the value was set, not learned."""
         return 0
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the value."""
-        return {"value": self.value}
-
-    @classmethod
-    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
-        """Make the potential again from what `to_dict` returned."""
-        if isinstance(child, Discrete):
-            raise NetworkError(f"{child.name!r} is discrete; a PointMass is continuous")
-        return cls(child, parents, value=state["value"])
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}: {self.value!r}>"

@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -48,6 +48,7 @@ __all__ = [
     "all_states",
     "check_array",
     "check_parents",
+    "exponentiate",
     "freeze",
     "join_breaks",
     "spread",
@@ -133,9 +134,12 @@ class Potential(Registered, ABC):
     ----------
     child : Variable
     parents : tuple of Variable
+    saved : tuple of str
+        Keywords of the constructor that make it again, which are attributes, too.
     """
 
     family: ClassVar[str] = ""
+    saved: ClassVar[tuple[str, ...]] = ()
     families: ClassVar[Registry[type[Potential]]] = Registry("family", "hybridbn.potentials", "family")
     registry = families
     child: Variable
@@ -190,10 +194,7 @@ class Potential(Registered, ABC):
             The density is ``values * exp(log_scale)``.
         """
         log_values = self.log_on(axes)
-        over = tuple(range(log_values.ndim - has_rows(axes, self.scope)))
-        top = np.max(log_values, axis=over, initial=-np.inf)
-        scale = np.where(np.isfinite(top), top, 0.0)
-        return np.exp(log_values - scale), scale if scale.ndim else float(scale)
+        return exponentiate(log_values, log_values.ndim - has_rows(axes, self.scope))
 
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm of the density on given points; ``-inf`` where it is zero."""
@@ -294,8 +295,8 @@ class Potential(Registered, ABC):
 
     @property
     def exact_mass(self) -> bool:
-        """Whether `mass` and `moments` are implemented (continuous child only)."""
-        return False
+        """Whether `mass` is implemented; it is for a continuous child only."""
+        return isinstance(self.child, Continuous) and type(self).mass is not Potential.mass
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the continuous child.
@@ -440,13 +441,19 @@ class Potential(Registered, ABC):
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as a dictionary of plain values, strings, lists and float arrays; exact.
 
-        The variables are not part of it: they are saved once with the network.
+        The variables are not part of it: they are saved once with the network. By default these are the attributes
+        in `saved`.
         """
+        if self.saved:
+            return {name: getattr(self, name) for name in self.saved}
         raise NetworkError(f"the {type(self).__name__} potential of {self.child.name!r} can't be saved in a file")
 
     @classmethod
     def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
         """Make the potential again from what `to_dict` returned."""
+        if cls.saved:
+            make: Any = cls  # which checks the variables' kinds
+            return cast(Self, make(child, parents, **{name: state[name] for name in cls.saved}))
         raise NetworkError(f"{cls.__name__} potentials can't be read from a file")
 
     def renamed(self, names: Mapping[str, str]) -> Self:
@@ -523,6 +530,19 @@ def list_dimensions(axes: Axes, scope: Sequence[str]) -> list[str]:
 def has_rows(axes: Axes, scope: Iterable[str]) -> bool:
     """Return whether an axis differs between rows."""
     return any(np.ndim(axes[name]) == 2 for name in scope)
+
+
+def exponentiate(logs: Values, dimensions: int) -> tuple[Values, Values | float]:
+    """Return exponentials over some first dimensions, and the logarithm of their scale, for each row if there are any.
+
+    Examples
+    --------
+    >>> exponentiate(np.array([-1000.0, -1001.0]), 1)
+    (array([1.        , 0.36787944]), -1000.0)
+    """
+    top = np.max(logs, axis=tuple(range(dimensions)), initial=-np.inf)
+    scale = np.where(np.isfinite(top), top, 0.0)
+    return np.exp(logs - scale), scale if scale.ndim else float(scale)
 
 
 def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:

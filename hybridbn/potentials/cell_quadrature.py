@@ -210,6 +210,8 @@ FARTHEST = 2.0**44
 """A support ends at the latest so many times the distance of the quartiles away: some tails have no end."""
 PARTS_OF_CELL = 16
 ROWS = 256
+EDGES = 4096
+"""Ends of bins, of all rows, up to which is integrated at a time."""
 
 
 def ppf(potential: Potential, uniforms: Values, given: Axes, tail: float = TAIL) -> NDArray[Any]:
@@ -267,11 +269,8 @@ def cdf(potential: Potential, values: Values, given: Axes) -> Values:
     result = np.empty(len(values))
     for chosen, owner, distinct in _distinct_cases(potential, len(values), given, 4 * ROWS):
         cells = lay_shared_cells(potential, distinct, 0.0 if potential.opaque else TAIL)
-        points = np.clip(values[chosen], cells.low[owner, 0], cells.high[owner].max(axis=1))
-        place = np.minimum((cells.high[owner] < points[:, None]).sum(axis=1), cells.low.shape[1] - 1)
-        before = np.where(place > 0, cells.reached[owner, np.maximum(place - 1, 0)], 0.0)
-        parts, _ = integrate_cells(potential, distinct, owner, cells.low[owner, place], points)
-        result[chosen] = np.clip((before + parts) / cells.totals[owner], 0.0, 1.0)
+        below = _integrate_below(potential, distinct, cells, owner, values[chosen])
+        result[chosen] = np.clip(below / cells.totals[owner], 0.0, 1.0)
     return result
 
 
@@ -685,16 +684,19 @@ def _unit_cube_points(parents: int) -> Values:
 
 
 def integrate_bins(potential: Potential, given: Axes, edges: Values) -> Values:
-    """Integrate over the bins for every row, by adaptive cells with edges at the bins' ends."""
-    rows = len(next(iter(given.values()))) if given else 1
-    divided = _DividedDensity(potential, edges[np.isfinite(edges)])
+    """Integrate over the bins for every row, by the cells that are laid for sampling; all beyond the inner edges is in
+    the outer bins.
+    """
+    rows, inner = len(next(iter(given.values()))) if given else 1, np.asarray(edges, dtype=np.float64)[1:-1]
     result = np.zeros((rows, len(edges) - 1))
-    for start in range(0, rows, ROWS):
-        some = {name: values[start : start + ROWS] for name, values in given.items()}
-        cells = lay_cells(divided, some)  # the same adaptive quadrature as sampling
-        masses = np.diff(cells.reached, axis=1, prepend=0.0)
-        bins = np.searchsorted(edges[1:-1], cells.low + (cells.high - cells.low) / 2, side="right")
-        np.add.at(result, (start + np.arange(len(bins))[:, None], bins), masses)
+    step = max(1, EDGES // len(edges))
+    for start in range(0, rows, step):
+        some = {name: values[start : start + step] for name, values in given.items()}
+        cells = lay_cells(potential, some)
+        owner = np.repeat(np.arange(len(cells.low)), len(inner))
+        below = _integrate_below(potential, some, cells, owner, np.tile(inner, len(cells.low)))
+        reached = np.concatenate((below.reshape(len(cells.low), -1), cells.totals[:, None]), axis=1)
+        result[start : start + step] = np.diff(reached, axis=1, prepend=0.0)
     wrong = np.abs(result.sum(axis=1) - 1) > 1e-3
     if wrong.any():
         raise NetworkError(
@@ -705,27 +707,15 @@ def integrate_bins(potential: Potential, given: Axes, edges: Values) -> Values:
     return result
 
 
-class _DividedDensity(Potential):
-    """The same density with more breaks along the child."""
-
-    def __init__(self, potential: Potential, edges: Values) -> None:
-        self.child, self.parents = potential.child, potential.parents
-        self._potential, self._edges = potential, edges
-
-    def on(self, axes: Axes) -> tuple[Values, Values | float]:
-        return self._potential.on(axes)
-
-    def log_on(self, axes: Axes) -> Values:
-        return self._potential.log_on(axes)
-
-    def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
-        return self._potential.support(name, tail, within)
-
-    def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
-        known = self._potential.breaks(name, within)
-        more = (
-            self._edges
-            if known.ndim == 1
-            else np.broadcast_to(self._edges[:, None], (len(self._edges), known.shape[1]))
-        )
-        return np.sort(np.concatenate((known, more)), axis=0)
+def _integrate_below(
+    potential: Potential, given: Axes, cells: IntegrationCells, owner: Codes, values: Values
+) -> Values:
+    """Return the mass of some rows' cells below values."""
+    # cells that fill up short rows have no width, and are at zero
+    high = np.where(cells.high > cells.low, cells.high, -np.inf)
+    last = np.argmax(high, axis=1)
+    points = np.clip(values, cells.low[owner, 0], high[owner, last[owner]])
+    place = np.minimum(((high[owner] < points[:, None]) & np.isfinite(high[owner])).sum(axis=1), last[owner])
+    before = np.where(place > 0, cells.reached[owner, np.maximum(place - 1, 0)], 0.0)
+    parts, _ = integrate_cells(potential, given, owner, cells.low[owner, place], points)
+    return np.asarray(before + parts)

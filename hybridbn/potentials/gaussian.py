@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, all_states, freeze, has_rows, spread
+from hybridbn.potentials.base import Axes, Interval, Potential, all_states, exponentiate, freeze, has_rows, spread
 from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, cell_name, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -65,6 +65,7 @@ class LinearGaussian(Potential):
     """
 
     family = "gaussian"
+    saved = ("intercept", "coefficients", "variance")
 
     child: Continuous
     parents: tuple[Variable, ...]
@@ -139,14 +140,7 @@ class LinearGaussian(Potential):
         lower = np.take(z, range(z.shape[along] - 1), axis=along)
         upper = np.take(z, range(1, z.shape[along]), axis=along)
         log_masses = log_normal_interval(lower, upper)
-        top = np.max(log_masses, axis=tuple(range(along + 1)), initial=-np.inf)
-        scale = np.where(np.isfinite(top), top, 0.0)
-        return np.exp(log_masses - scale), scale if scale.ndim else float(scale)
-
-    @property
-    def exact_mass(self) -> bool:
-        """Masses are exact."""
-        return True
+        return exponentiate(log_masses, along + 1)
 
     def ppf(self, uniforms: Values, given: Axes) -> Values:
         """Return the quantiles; infinite at 0 and 1."""
@@ -274,16 +268,6 @@ class LinearGaussian(Potential):
         return self.intercept.size + self.coefficients.size + self.variance.size
 
     # -- files ----------------------------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"intercept": self.intercept, "coefficients": self.coefficients, "variance": self.variance}
-
-    @classmethod
-    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
-        """Make the potential again from what `to_dict` returned."""
-        names = ("intercept", "coefficients", "variance")
-        return cls(child, parents, **{name: state[name] for name in names})  # type: ignore[arg-type]  # checked there
 
     def __repr__(self) -> str:
         start = super().__repr__()[:-1]
@@ -466,6 +450,7 @@ class LinearGaussianMixture(Potential):
     """
 
     family = "gaussian_mixture"
+    saved = ("probabilities", *LinearGaussian.saved)
 
     child: Continuous
     parents: tuple[Variable, ...]
@@ -510,11 +495,6 @@ class LinearGaussianMixture(Potential):
         values, scale = self.density.mass(inner, edges)
         probabilities = np.exp(self._align_log_probabilities(inner))
         return (values * probabilities).sum(axis=len(self.parents)), scale
-
-    @property
-    def exact_mass(self) -> bool:
-        """Masses are exact."""
-        return True
 
     def _add_components(self, axes: Axes) -> Axes:
         hidden = self.component.child
@@ -618,12 +598,6 @@ class LinearGaussianMixture(Potential):
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters."""
         return {"probabilities": self.component.table, **self.density.to_dict()}
-
-    @classmethod
-    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
-        """Make the potential again from what `to_dict` returned."""
-        names = ("probabilities", "intercept", "coefficients", "variance")
-        return cls(child, parents, **{name: state[name] for name in names})  # type: ignore[arg-type]  # checked there
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}: {len(self.component.child)} components>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self, TypeAlias
@@ -57,6 +57,7 @@ class Multinomial(Potential):
     """
 
     family = "multinomial"
+    saved = ("table",)
 
     child: Discrete
     parents: tuple[Discrete, ...]
@@ -142,15 +143,6 @@ class Multinomial(Potential):
             return self
         table = (1 - share) * self.table + share / self.table.shape[-1]
         return type(self)(self.child, self.parents, table=table, normalize=True)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the table."""
-        return {"table": self.table}
-
-    @classmethod
-    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
-        """Make the potential again from what `to_dict` returned."""
-        return cls(child, parents, table=state["table"])  # type: ignore[arg-type]  # the constructor checks the kinds
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}: {' x '.join(map(str, self.table.shape))}>"

@@ -57,6 +57,7 @@ class Softmax(Potential):
     """
 
     family = "softmax"
+    saved = ("intercept", "coefficients")
 
     child: Discrete
     parents: tuple[Variable, ...]
@@ -162,16 +163,6 @@ class Softmax(Potential):
         return (self.intercept.size + self.coefficients.size) // len(self.child) * (len(self.child) - 1)
 
     # -- files ----------------------------------------------------------------------------------------------------
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters."""
-        return {"intercept": self.intercept, "coefficients": self.coefficients}
-
-    @classmethod
-    def from_dict(cls, child: Variable, parents: Sequence[Variable], state: Mapping[str, Any]) -> Self:
-        """Make the potential again from what `to_dict` returned."""
-        arrays = {name: state[name] for name in ("intercept", "coefficients")}
-        return cls(child, parents, **arrays)  # type: ignore[arg-type]  # the constructor checks the kinds
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}: {len(self.child)} states>"

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.potentials.base import Axes, Interval, Potential, freeze
+from hybridbn.potentials.base import Axes, Interval, Potential, exponentiate, freeze
 from hybridbn.potentials.cell_quadrature import search
 from hybridbn.potentials.kernel.evaluation import ScaledConditional, evaluate_conditional, log_factors_without_self
 from hybridbn.potentials.kernel.sums import (
@@ -170,14 +170,7 @@ class Kernel(Potential):
             return ScaledConditional(np.moveaxis(logs, 0, -1), np.zeros(1))
 
         logs, _ = self._evaluate(axes, cells, logs_in_cells)
-        top = np.max(logs, axis=tuple(range(len(self.scope))), initial=-np.inf)
-        scale = np.where(np.isfinite(top), top, 0.0)
-        return np.exp(logs - scale), scale if scale.ndim else float(scale)
-
-    @property
-    def exact_mass(self) -> bool:
-        """Masses are exact for a continuous child."""
-        return isinstance(self.child, Continuous)
+        return exponentiate(logs, len(self.scope))
 
     def _evaluate(
         self,

@@ -35,7 +35,7 @@ from hybridbn.potentials.mte.pieces import (
 from hybridbn.potentials.mte.terms import Terms
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["MTE", "Piece", "Univariate", "cdf", "find_column_support", "mean_and_variance"]
+__all__ = ["MTE", "Piece"]
 
 
 def _common_ends(blocks: Sequence[Terms]) -> Values:
@@ -72,98 +72,6 @@ def cdf(blocks: Sequence[Terms], x: Values) -> Values:
     if not cumulative[-1] > 0:
         raise NetworkError("the density has no mass")
     return np.asarray(np.clip(cumulative[:-1] / cumulative[-1], 0.0, 1.0)[position].reshape(x.shape))
-
-
-class Univariate:
-    """Methods of an MTE of one continuous variable, the others being restricted or marginalized.
-
-    They describe the normalized density, whatever its mass is.
-    """
-
-    child: Variable
-    parents: tuple[Variable, ...]
-    _blocks: tuple[Terms, ...]
-
-    def _single(self) -> tuple[Terms, ...]:
-        if self.parents or not isinstance(self.child, Continuous):
-            names = shorten(v.name for v in (*self.parents, self.child))
-            raise NetworkError(
-                f"this needs a density of one continuous variable, not of {names}; restrict or marginalize the others"
-            )
-        return self._blocks
-
-    @cached_property
-    def has_zeros(self) -> bool:
-        """Whether the density may be zero: outside all pieces, or in an empty piece."""
-        if not isinstance(self, MTE):
-            return True
-        if isinstance(self.child, Continuous):
-            low, high = self.support(self.child.name, 0.0)
-            if np.any(low > self.child.domain[0]) or np.any(high < self.child.domain[1]):
-                return True
-        return any(not piece.constant and not piece.terms for piece in self.pieces)
-
-    def reweighted(self, edges: Values, factors: Values) -> MTE | None:
-        """Return the child's density after multiplying by a constant in each cell and summing discrete parents out.
-
-        None where a parent is continuous; see `Potential.reweighted`.
-        """
-        parents = [parent for parent in self.parents if isinstance(parent, Discrete)]
-        if not isinstance(self, MTE) or len(parents) < len(self.parents):
-            return None
-        # a constant piece can't be infinite, so infinite tails are cut where they are negligible
-        low, high = self.support(self.child.name, 1e-300)
-        ends = np.clip(edges, low, high)
-        pieces = [
-            Piece(
-                box={self.child.name: (float(ends[index[-1]]), float(ends[index[-1] + 1]))},
-                given={parent.name: parent.states[code] for parent, code in zip(parents, index, strict=False)},
-                constant=float(value),
-            )
-            for index, value in np.ndenumerate(factors)
-            if ends[index[-1]] < ends[index[-1] + 1]
-        ]
-        product = self * MTE(self.child, parents=parents, pieces=pieces, normalize=None)
-        marginal = product.marginalize([parent.name for parent in parents]) if parents else product
-        return marginal if isinstance(marginal, MTE) else None
-
-    def mean(self) -> float:
-        """Return the mean."""
-        return mean_and_variance(self._single())[0]
-
-    def var(self) -> float:
-        """Return the variance."""
-        return mean_and_variance(self._single())[1]
-
-    def std(self) -> float:
-        """Return the standard deviation."""
-        return math.sqrt(self.var())
-
-    def moment(self, order: int, center: float = 0.0) -> float:
-        """Return the mean of ``(x - center)**order``."""
-        return float(_moments(self._single(), order, center)[order])
-
-    def pdf(self, x: ArrayLike) -> Values | float:
-        """Return the normalized density; `f(x=...)` gives it as it is."""
-        points = _check_values(x)
-        result: Values = np.ones(points.size)
-        for block in self._single():
-            result = result * evaluate(block, [points.reshape(-1)])
-        result = np.asarray(result / integrate_all(self._blocks)[0]).reshape(points.shape)
-        return result if result.ndim else float(result)
-
-    def cdf(self, x: ArrayLike) -> Values | float:
-        """Return the distribution function."""
-        result = cdf(self._single(), _check_values(x))
-        return result if result.ndim else float(result)
-
-    def quantile(self, probability: ArrayLike) -> Values | float:
-        """Return the inverse of `cdf`."""
-        wanted = np.asarray(probability, dtype=float)
-        if not ((wanted >= 0) & (wanted <= 1)).all():
-            raise NetworkError(f"probabilities lie between 0 and 1, unlike {probability!r}")
-        result = inverse_cdf(multiply_out(self._single()), wanted.ravel(), []).reshape(wanted.shape)
-        return result if result.ndim else float(result)
 
 
 def _check_values(x: ArrayLike) -> Values:
@@ -212,7 +120,7 @@ _TINY = 1e-200
 
 
 @dataclass(frozen=True, eq=False, repr=False, init=False)
-class MTE(Univariate, Potential):
+class MTE(Potential):
     """A mixture of truncated exponentials: on each piece, ``a_0 + sum_i a_i exp(sum_j b_ij z_j)``.
 
     Any mix of discrete and continuous variables: the child may be discrete with continuous parents. MTEs are closed
@@ -470,11 +378,6 @@ class MTE(Univariate, Potential):
 
     # -- protocol: integrals along the child ----------------------------------------------------------------------
 
-    @property
-    def exact_mass(self) -> bool:
-        """Whether `mass` and `moments` are implemented: for a continuous child."""
-        return isinstance(self.child, Continuous)
-
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the child in closed form; see `Potential.mass`."""
         result, scale = self.moments(axes, edges, 0)
@@ -621,6 +524,87 @@ class MTE(Univariate, Potential):
         masses = algebra.marginalize(self._factors, [v.name for v in others])
         inverse = masses[0], (algebra.reciprocal(masses, self.child.name),)
         return self._of(variables, [*algebra.widen(self._factors, variables), *algebra.widen(inverse, variables)])
+
+    # -- of one continuous variable: the normalized density, whatever the mass is ---------------------------------
+
+    def _single(self) -> tuple[Terms, ...]:
+        if self.parents or not isinstance(self.child, Continuous):
+            names = shorten(v.name for v in (*self.parents, self.child))
+            raise NetworkError(
+                f"this needs a density of one continuous variable, not of {names}; restrict or marginalize the others"
+            )
+        return self._blocks
+
+    @cached_property
+    def has_zeros(self) -> bool:
+        """Whether the density may be zero: outside all pieces, or in an empty piece."""
+        if isinstance(self.child, Continuous):
+            low, high = self.support(self.child.name, 0.0)
+            if np.any(low > self.child.domain[0]) or np.any(high < self.child.domain[1]):
+                return True
+        return any(not piece.constant and not piece.terms for piece in self.pieces)
+
+    def reweighted(self, edges: Values, factors: Values) -> MTE | None:
+        """Return the child's density after multiplying by a constant in each cell and summing discrete parents out.
+
+        None where a parent is continuous; see `Potential.reweighted`.
+        """
+        parents = [parent for parent in self.parents if isinstance(parent, Discrete)]
+        if len(parents) < len(self.parents):
+            return None
+        # a constant piece can't be infinite, so infinite tails are cut where they are negligible
+        low, high = self.support(self.child.name, 1e-300)
+        ends = np.clip(edges, low, high)
+        pieces = [
+            Piece(
+                box={self.child.name: (float(ends[index[-1]]), float(ends[index[-1] + 1]))},
+                given={parent.name: parent.states[code] for parent, code in zip(parents, index, strict=False)},
+                constant=float(value),
+            )
+            for index, value in np.ndenumerate(factors)
+            if ends[index[-1]] < ends[index[-1] + 1]
+        ]
+        product = self * MTE(self.child, parents=parents, pieces=pieces, normalize=None)
+        marginal = product.marginalize([parent.name for parent in parents]) if parents else product
+        return marginal if isinstance(marginal, MTE) else None
+
+    def mean(self) -> float:
+        """Return the mean."""
+        return mean_and_variance(self._single())[0]
+
+    def var(self) -> float:
+        """Return the variance."""
+        return mean_and_variance(self._single())[1]
+
+    def std(self) -> float:
+        """Return the standard deviation."""
+        return math.sqrt(self.var())
+
+    def moment(self, order: int, center: float = 0.0) -> float:
+        """Return the mean of ``(x - center)**order``."""
+        return float(_moments(self._single(), order, center)[order])
+
+    def pdf(self, x: ArrayLike) -> Values | float:
+        """Return the normalized density; `f(x=...)` gives it as it is."""
+        points = _check_values(x)
+        result: Values = np.ones(points.size)
+        for block in self._single():
+            result = result * evaluate(block, [points.reshape(-1)])
+        result = np.asarray(result / integrate_all(self._blocks)[0]).reshape(points.shape)
+        return result if result.ndim else float(result)
+
+    def cdf(self, x: ArrayLike) -> Values | float:
+        """Return the distribution function."""
+        result = cdf(self._single(), _check_values(x))
+        return result if result.ndim else float(result)
+
+    def quantile(self, probability: ArrayLike) -> Values | float:
+        """Return the inverse of `cdf`."""
+        wanted = np.asarray(probability, dtype=float)
+        if not ((wanted >= 0) & (wanted <= 1)).all():
+            raise NetworkError(f"probabilities lie between 0 and 1, unlike {probability!r}")
+        result = inverse_cdf(multiply_out(self._single()), wanted.ravel(), []).reshape(wanted.shape)
+        return result if result.ndim else float(result)
 
     # -- files ----------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from functools import lru_cache, reduce
+from dataclasses import replace
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -57,8 +58,8 @@ _WORST_CONDITION = 1e4
 """Closed forms with a larger condition number give way to quadrature."""
 _MOST_TERMS = 200_000
 """A product with more terms is not multiplied out for an integral."""
-_NODES = 16
-"""Number of Gauss-Legendre nodes on each panel."""
+_ABSCISSAS, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+"""Of Gauss-Legendre quadrature on each panel."""
 _EXPONENT = 16.0
 """Largest total |rate| * width of a panel, on which 16 nodes are exact to rounding."""
 _MOST_PANELS = 4096
@@ -76,6 +77,14 @@ def cancellation(terms: Terms) -> float:
         weight *= np.where(np.isinf(widths), 1.0, widths)
     value, parts = abs(float(terms.coefficient @ weight)), float(terms.magnitude @ weight)
     return parts / value if value else (math.inf if parts else 1.0)
+
+
+def _can_multiply_out(blocks: Sequence[Terms]) -> bool:
+    """Tell whether a product has few terms, of which rounding leaves enough digits."""
+    return (
+        math.prod(cancellation(block) for block in blocks) <= _WORST_CONDITION
+        and math.prod(len(block.owner) for block in blocks) <= _MOST_TERMS
+    )
 
 
 def multiply_out(blocks: Sequence[Terms]) -> Terms:
@@ -98,10 +107,7 @@ def eliminate(blocks: Sequence[Terms], column: int) -> list[Terms]:
         mention, others = [blocks[0]], others[1:]
     if len(mention) == 1:
         return [*others, integrate_out(mention[0], j)]
-    if (
-        math.prod(cancellation(b) for b in mention) <= _WORST_CONDITION
-        and math.prod(len(b.owner) for b in mention) <= _MOST_TERMS
-    ):
+    if _can_multiply_out(mention):
         result = integrate_out(multiply_out(mention), j)
         if cancellation(result) <= _WORST_CONDITION:
             return [*others, result]
@@ -138,12 +144,6 @@ def _drop_column(terms: Terms, column: int) -> Terms:
 # -- quadrature ---------------------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=4)
-def _gauss_legendre(nodes: int) -> tuple[Values, Values]:
-    x, w = np.polynomial.legendre.leggauss(nodes)
-    return 0.5 * (x + 1.0), 0.5 * w
-
-
 def _lay_panels(low: float, high: float, fastest: float, slowest: float) -> Values:
     """Return the edges of panels on which exponentials up to these total rates are smooth."""
     if math.isfinite(low) and math.isfinite(high):
@@ -156,9 +156,8 @@ def _lay_panels(low: float, high: float, fastest: float, slowest: float) -> Valu
 
 
 def _panel_nodes(edges: Values) -> tuple[Values, Values]:
-    x, w = _gauss_legendre(_NODES)
     widths = np.diff(edges)[:, None]
-    return (edges[:-1, None] + widths * x).ravel(), (widths * w).ravel()
+    return (edges[:-1, None] + widths * (0.5 * (_ABSCISSAS + 1.0))).ravel(), (widths * (0.5 * _WEIGHTS)).ravel()
 
 
 def _intersect_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
@@ -167,14 +166,15 @@ def _intersect_pieces(blocks: Sequence[Terms]) -> tuple[Terms, list[Codes]]:
     def drop_terms(block: Terms) -> Terms:
         empty = np.zeros(0)
         rates = np.zeros((0, block.low.shape[1]))
-        return block.replace_arrays(owner=empty.astype(np.intp), coefficient=empty, magnitude=empty, rates=rates)
+        return replace(block, owner=empty.astype(np.intp), coefficient=empty, magnitude=empty, rates=rates)
 
     joint, index = drop_terms(blocks[0]), [np.arange(len(blocks[0].codes))]
     for block in blocks[1:]:
         i, k = find_overlaps(joint, block)
         index = [*(which[i] for which in index), k]
         joint = drop_terms(
-            block.replace_arrays(
+            replace(
+                block,
                 codes=np.where(joint.codes[i] < 0, block.codes[k], joint.codes[i]),
                 low=np.maximum(joint.low[i], block.low[k]),
                 high=np.minimum(joint.high[i], block.high[k]),
@@ -250,11 +250,7 @@ def _sum_equal_rates(
 
 def integrate_product_cells(blocks: Sequence[Terms], edges: Values, order: int, center: Values) -> Values:
     """Integrate ``(z - center)**k`` times a product of one continuous column over cells; (order + 1, cells)."""
-    if (
-        len(blocks) > 1
-        and math.prod(cancellation(b) for b in blocks) <= _WORST_CONDITION
-        and math.prod(len(b.owner) for b in blocks) <= _MOST_TERMS
-    ):
+    if len(blocks) > 1 and _can_multiply_out(blocks):
         product = multiply_out(blocks)
         blocks = [product] if cancellation(product) <= _WORST_CONDITION else blocks
     if len(blocks) == 1:
@@ -365,8 +361,12 @@ def reciprocal(factors: Factors, owner: str) -> Terms:
         )
     if not (values > 0).all():
         raise NetworkError(f"{owner!r} can't be normalized: its mass is zero for some configuration of what is given")
-    return terms.replace_arrays(
-        owner=np.arange(len(values)), coefficient=1.0 / values, magnitude=1.0 / values, rates=np.zeros_like(terms.low)
+    return replace(
+        terms,
+        owner=np.arange(len(values)),
+        coefficient=1.0 / values,
+        magnitude=1.0 / values,
+        rates=np.zeros_like(terms.low),
     )
 
 

@@ -11,7 +11,7 @@ import itertools
 import math
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeAlias
@@ -260,7 +260,8 @@ def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses
     if np.ptp(masses.most) <= 4e-16:
         return terms if abs(masses.most[0] - 1) <= 4e-16 else terms.multiply_by(1.0 / float(masses.most[0]))
     marginal, child = masses.marginal, child_column(variables)
-    inverse = marginal.replace_arrays(
+    inverse = replace(
+        marginal,
         owner=np.arange(len(marginal.codes)),
         coefficient=1.0 / masses.most,
         magnitude=1.0 / masses.most,

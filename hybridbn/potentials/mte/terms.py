@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -343,12 +343,7 @@ class Terms:
 
     def multiply_by(self, factor: float) -> Terms:
         """Return the function times a number >= 0."""
-        return self.replace_arrays(coefficient=self.coefficient * factor, magnitude=self.magnitude * factor)
-
-    def replace_arrays(self, **arrays: Any) -> Terms:
-        """Return a copy with some arrays replaced."""
-        names = ("sizes", "limits", "codes", "low", "high", "owner", "coefficient", "magnitude", "rates")
-        return Terms(**{name: arrays.get(name, getattr(self, name)) for name in names})
+        return replace(self, coefficient=self.coefficient * factor, magnitude=self.magnitude * factor)
 
     def move_columns(self, discrete: list[int | None], continuous: list[int | None], sizes: Any, limits: Any) -> Terms:
         """Return the function over other columns, each a position here, or None if the function does not depend on
@@ -514,7 +509,8 @@ def integrate_out(terms: Terms, column: int) -> Terms:
 def sum_out(terms: Terms, column: int) -> Terms:
     """Sum a discrete column out."""
     times = np.where(terms.codes[terms.owner, column] == ANY, terms.sizes[column], 1)
-    result = terms.replace_arrays(
+    result = replace(
+        terms,
         sizes=_drop_item(terms.sizes, column),
         codes=np.delete(terms.codes, column, axis=1),
         coefficient=terms.coefficient * times,
