@@ -20,7 +20,7 @@ from hybridbn.errors import NetworkError, TableError, TooWide
 from hybridbn.fitting.contingency_tables import select_complete_rows
 from hybridbn.fitting.counting import Names, RowCounter
 from hybridbn.fitting.discretize import equal_frequency, mdl
-from hybridbn.potentials.base import PointCells, Potential, check_parents
+from hybridbn.potentials.base import PointCells, Potential, check_parents, freeze
 from hybridbn.registry import Registered, Registry
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -70,6 +70,11 @@ class Statistics(ABC):
     child: Variable
     parents: tuple[Variable, ...]
     total: float
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, np.ndarray):
+                object.__setattr__(self, name, freeze(value))
 
     @abstractmethod
     def merged(self, other: Self) -> Self:
@@ -196,13 +201,13 @@ class Fitter(Registered, ABC):
         """
         return [self]
 
-    @abstractmethod
     def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
-        """Read what there is to know about the rows of a table.
+        """Read what there is to know about the rows of a table; by default the rows themselves.
 
         The columns are read as codes or values of these variables, and each row counts with its weight. A row that
         lacks the child or one of the parents is left out (available cases).
         """
+        return RowStatistics.of(table, child, parents)
 
     def requests(
         self, child: Variable, parents: tuple[Variable, ...] = ()

@@ -13,7 +13,6 @@ import numpy as np
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import (
     Fitter,
-    RowStatistics,
     Statistics,
     learns_as,
     refuse_empty,
@@ -24,7 +23,7 @@ from hybridbn.fitting.counting import Moments, Names, RowCounter
 from hybridbn.fitting.ridge import regress_directions
 from hybridbn.options import check_count
 from hybridbn.potentials import LinearGaussian, LinearGaussianMixture
-from hybridbn.potentials.base import Potential, check_parents, freeze
+from hybridbn.potentials.base import Potential, check_parents
 from hybridbn.variables import Continuous, Values, Variable, encode_configurations
 
 if TYPE_CHECKING:
@@ -54,10 +53,6 @@ class GaussianStatistics(Statistics):
     weights: Values
     means: Values
     products: Values
-
-    def __post_init__(self) -> None:
-        for name in ("weights", "means", "products"):
-            object.__setattr__(self, name, freeze(getattr(self, name)))
 
     def merged(self, other: Self) -> Self:
         """Merge the moments."""
@@ -294,10 +289,6 @@ class LinearGaussianMixtureFitter(Fitter):
     def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
         """Numbers that a linear regression fits."""
         return GaussianFitter.fits(child, parents)
-
-    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
-        """Collect the rows where child and parents are observed."""
-        return RowStatistics.of(table, child, parents)
 
     def potential(self, statistics: Any) -> Potential:
         """Return the mixtures."""

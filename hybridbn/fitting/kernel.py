@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,6 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import (
     Fitter,
-    RowStatistics,
     Spec,
     Statistics,
     check_spec,
@@ -33,7 +32,7 @@ from hybridbn.fitting.cross_validation import deal_folds, score_held_out, split_
 from hybridbn.fitting.gaussian import LinearGaussianMixtureFitter
 from hybridbn.options import check_count
 from hybridbn.potentials import Kernel
-from hybridbn.potentials.base import Potential, freeze
+from hybridbn.potentials.base import Potential
 from hybridbn.potentials.kernel.sums import sum_on_lattice
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations
 
@@ -45,8 +44,6 @@ __all__ = [
     "GroupedPoints",
     "KernelFitter",
     "KernelStatistics",
-    "Kernels",
-    "Search",
     "SemiparametricFitter",
     "has_many_repeats",
     "leave_one_out",
@@ -77,10 +74,6 @@ class KernelStatistics(Statistics):
     codes: Codes
     weights: Values
     ranges: Values
-
-    def __post_init__(self) -> None:
-        for name in ("points", "codes", "weights", "ranges"):
-            object.__setattr__(self, name, freeze(getattr(self, name)))
 
     def merged(self, other: Self) -> Self:
         """Put the points of both together."""
@@ -224,33 +217,32 @@ class KernelFitter(Fitter):
             statistics.codes[:, -1] if isinstance(child, Discrete) else np.zeros(len(statistics.points), dtype=np.intp)
         )
         outer = sizes[: len(sizes) - isinstance(child, Discrete)]
-        kernels = GroupedPoints(
+        rows, groups, own_states, weights, bandwidths = GroupedPoints(
             values=_scale_points(numbers, statistics.points, statistics.ranges),
             weights=statistics.weights,
             groups=encode_configurations(statistics.codes.T[: len(outer)], outer, len(own)),
             states=own,
             shape=(math.prod(outer), of_child),
-            search=self._search,
-            per_state=self.per_state,
-            unseen=self.unseen,
+            fitter=self,
         ).build_kernels()
-        codes = [*np.unravel_index(kernels.groups, outer)] if outer else []
+        codes = [*np.unravel_index(groups, outer)] if outer else []
         if isinstance(child, Discrete):
-            codes.append(kernels.states)
+            codes.append(own_states)
         low, high = statistics.ranges.T / 2
         with np.errstate(over="ignore"):
             # bandwidths are positive numbers, also where ranges are next to the least or the largest
-            widths = np.clip(2 * kernels.widths * (high - low), np.finfo(float).tiny, np.finfo(float).max)
+            widths = np.clip(2 * bandwidths * (high - low), np.finfo(float).tiny, np.finfo(float).max)
         return Kernel(
             child,
             parents,
-            points=statistics.points[kernels.rows],
+            points=statistics.points[rows],
             bandwidths=widths.reshape(*sizes, len(numbers)),
-            weights=kernels.weights,
+            weights=weights,
             labels={v.name: _decode_labels(v, column) for v, column in zip(states, codes, strict=True)},
         )
 
-    def _search(self, points: Values, weights: Values, size: float) -> Values:
+    def search_constants(self, points: Values, weights: Values, size: float) -> Values:
+        """Return the constants c of each variable, from at least two points, their weights and the n of c / sqrt(n)."""
         if self.bandwidths == "normal":
             numbers = points.shape[1]
             middle = weights @ points / weights.sum()
@@ -328,20 +320,6 @@ NARROWEST = 1e-9
 MIDDLE = 0.6
 """The middle of the paper's grid, for a single point."""
 
-Search: TypeAlias = Callable[[Values, Values, float], Values]
-"""The constants c of each variable, from at least two points, their weights and the n of c / sqrt(n)."""
-
-
-class Kernels(NamedTuple):
-    """Which kernels there are: rows of the points, which may come up several times, and what they stand for."""
-
-    rows: Codes
-    groups: Codes
-    states: Codes
-    weights: Values
-    widths: Values
-    """(groups, states, variables)"""
-
 
 @dataclass(frozen=True, eq=False)
 class GroupedPoints:
@@ -355,11 +333,7 @@ class GroupedPoints:
     states : ndarray (points,)
         All zero if the child is continuous.
     shape : (groups, states)
-    search : Search
-    per_state : bool
-        See `KernelFitter`.
-    unseen : float
-        See `KernelFitter`.
+    fitter : KernelFitter
     """
 
     values: Values
@@ -367,12 +341,12 @@ class GroupedPoints:
     groups: Codes
     states: Codes
     shape: tuple[int, int]
-    search: Search
-    per_state: bool
-    unseen: float
+    fitter: KernelFitter
 
-    def build_kernels(self) -> Kernels:
-        """Return a kernel for every point, those that are borrowed, and the bandwidths."""
+    def build_kernels(self) -> tuple[Codes, Codes, Codes, Values, Values]:
+        """Return a kernel for every point, and those that are borrowed: rows of the points, which may come up several
+        times, groups, states and weights; and the bandwidths (groups, states, variables).
+        """
         order = np.lexsort((self.states, self.groups))
         cells = self.groups * self.shape[1] + self.states
         starts = np.searchsorted(cells[order], np.arange(self.shape[0] * self.shape[1] + 1)).tolist()
@@ -389,14 +363,14 @@ class GroupedPoints:
                 size = effective_size(self.weights[mine])
                 for state, (start, stop) in enumerate(itertools.pairwise(bounds)):
                     widths[group, state] = self._choose_bandwidths(order[start:stop], size)
-            if self.unseen:
+            if self.fitter.unseen:
                 seen = np.bincount(self.states[mine], minlength=self.shape[1])
                 for state in np.flatnonzero(seen == 0).tolist():
                     lent = self._select_borrowed(mine)
                     states = np.full(len(lent), state)
-                    kernels.append(self._weigh_borrowed(lent, group, states, self.unseen))
+                    kernels.append(self._weigh_borrowed(lent, group, states, self.fitter.unseen))
         rows, groups, states, weights = (np.concatenate(column) for column in zip(*kernels, strict=True))
-        return Kernels(rows, groups, states, weights, widths)
+        return rows, groups, states, weights, widths
 
     @cached_property
     def _everything(self) -> tuple[float, Values]:
@@ -404,7 +378,7 @@ class GroupedPoints:
         size = effective_size(self.weights)
         if len(self.values) == 1:
             return size, np.full(self.values.shape[1], MIDDLE)
-        return size, self.search(self.values, self.weights, size) / np.sqrt(size)
+        return size, self.fitter.search_constants(self.values, self.weights, size) / np.sqrt(size)
 
     def _widen(self, size: float) -> Values:
         """Return the bandwidths of all points, widened for a smaller n."""
@@ -416,10 +390,10 @@ class GroupedPoints:
         if not len(mine):
             return self._widen(group_size)
         weights = self.weights[mine]
-        size = effective_size(weights) if self.per_state else group_size
+        size = effective_size(weights) if self.fitter.per_state else group_size
         if len(mine) <= FEW:
             return self._widen(size)
-        own = self.search(self.values[mine], weights, size) / np.sqrt(size)
+        own = self.fitter.search_constants(self.values[mine], weights, size) / np.sqrt(size)
         # equal points have no width of their own
         return np.where(own > NARROWEST, own, self._widen(size)) if (own <= NARROWEST).any() else np.asarray(own)
 
@@ -773,10 +747,6 @@ class SemiparametricFitter(Fitter):
         fitters = [fitter_of(family, child, parents) for family in self.families]
         direct = [one for one in fitters if not one.searches]
         return direct if quick and any(one.instance_based for one in direct) else fitters
-
-    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
-        """Collect the rows where child and parents are observed."""
-        return RowStatistics.of(table, child, parents)
 
     def potential(self, statistics: Any) -> Potential:
         """Return the potential of the best family."""

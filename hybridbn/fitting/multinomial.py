@@ -13,7 +13,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty, refuse_too_wide
 from hybridbn.fitting.counting import Names, RowCounter
 from hybridbn.potentials import Multinomial
-from hybridbn.potentials.base import check_parents, freeze
+from hybridbn.potentials.base import check_parents
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
 if TYPE_CHECKING:
@@ -170,9 +170,6 @@ class MultinomialStatistics(Statistics):
     """The weight of each joint configuration: the dimensions are the parents in their order, then the child."""
 
     counts: Values
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "counts", freeze(self.counts))
 
     def merged(self, other: Self) -> Self:
         """Add the counts."""

@@ -21,7 +21,6 @@ from hybridbn.fitting.base import (
 )
 from hybridbn.fitting.ridge import ROUNDING, regress_classes
 from hybridbn.potentials import Softmax
-from hybridbn.potentials.base import freeze
 from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations
 
 if TYPE_CHECKING:
@@ -51,10 +50,6 @@ class SoftmaxStatistics(Statistics):
     codes: Codes
     values: Values
     weights: Values
-
-    def __post_init__(self) -> None:
-        for name in ("cells", "codes", "values", "weights"):
-            object.__setattr__(self, name, freeze(getattr(self, name)))
 
     def merged(self, other: Self) -> Self:
         """Put the rows together."""

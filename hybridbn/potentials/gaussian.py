@@ -20,6 +20,7 @@ __all__ = [
     "LinearGaussian",
     "LinearGaussianMixture",
     "count_rows",
+    "invert_normals",
     "linear_predictor",
     "log_normal_interval",
     "tidy_breaks",
@@ -390,6 +391,62 @@ def log_normal_interval(low: Values, high: Values) -> Values:
     return result
 
 
+def invert_normals(
+    uniforms: Values,
+    means: Values,
+    widths: Values,
+    shares: Values,
+    low: Values,
+    high: Values,
+    start: Values,
+    domain: tuple[float, float] = (-math.inf, math.inf),
+) -> Values:
+    """Return the quantiles of mixtures of normal densities, found in the logarithm of the nearer tail.
+
+    Parameters
+    ----------
+    uniforms, low, high, start : ndarray (rows,)
+        Probabilities, ranges in which their quantiles lie, and where the search begins.
+    means, widths, shares : ndarray (components, rows or 1)
+        The shares are divided by the components' masses inside the domain.
+    domain : tuple of float
+        To which the densities are truncated.
+
+    Examples
+    --------
+    >>> means, shares, end = np.array([[-1.0], [1.0]]), np.full((2, 1), 0.5), np.array([9.0])
+    >>> abs(invert_normals(np.array([0.5]), means, np.ones((2, 1)), shares, -end, end, end)).round(9)
+    array([0.])
+    """
+    from scipy.special import ndtr
+
+    from hybridbn.potentials.cell_quadrature import solve
+
+    lower = uniforms <= 0.5
+    sign = np.where(lower, 1.0, -1.0)
+    with np.errstate(divide="ignore"):
+        target = np.where(lower, np.log(uniforms), -np.log1p(-uniforms))
+    chosen = np.flatnonzero((uniforms > 0) & (uniforms < 1))
+
+    def find_tail(points: Values, active: NDArray[np.intp]) -> tuple[Values, Values]:
+        rows = chosen[active]
+        side = sign[rows]
+        centers, scales, factors = (a if a.shape[1] == 1 else a[:, rows] for a in (means, widths, shares))
+        with np.errstate(over="ignore", under="ignore"):
+            z = side * (points - centers) / scales
+            bells = np.exp(-0.5 * z * z) / scales
+            if domain == (-math.inf, math.inf):
+                masses = ndtr(z)
+            else:
+                masses = np.exp(log_normal_interval(side * (np.where(side > 0, *domain) - centers) / scales, z))
+            mass = np.maximum((factors * masses).sum(axis=0), np.finfo(float).tiny)
+        return side * np.log(mass), (factors * bells).sum(axis=0) / math.sqrt(2 * math.pi) / mass
+
+    result = np.where(uniforms <= 0, *domain)
+    result[chosen] = solve(find_tail, target[chosen], low[chosen], high[chosen], start[chosen])
+    return result
+
+
 NODES, WEIGHTS = (freeze(array) for array in np.polynomial.legendre.leggauss(8))
 
 
@@ -535,43 +592,28 @@ class LinearGaussianMixture(Potential):
 
     def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
         """Invert the cdf in the logarithm of the nearer tail; infinite at 0 and 1."""
-        from scipy.special import ndtr, ndtri
-
-        from hybridbn.potentials.cell_quadrature import solve
+        from scipy.special import ndtri
 
         discrete, continuous = split(self.child, self.parents)
         codes = tuple(np.asarray(given[parent.name]) for parent in discrete)
-        numbers = [np.asarray(given[parent.name])[:, None] for parent in continuous]
-        configuration = (*(code[:, None] for code in codes), np.arange(len(self.component.child)))
-        shape = (len(uniforms), len(self.component.child))
-        means = linear_predictor(self.density.intercept, self.density.coefficients, configuration, numbers)
+        numbers = [np.asarray(given[parent.name]) for parent in continuous]
+        components = np.arange(len(self.component.child))[:, None]
+        shape = (len(components), len(uniforms))
+        density = self.density
+        means = linear_predictor(density.intercept, density.coefficients, (*codes, components), numbers)
         means, widths, shares = (
             np.broadcast_to(array, shape)
-            for array in (means, np.sqrt(self.density.variance)[configuration], self.component.table[configuration])
+            for array in (
+                means,
+                np.sqrt(density.variance)[(*codes, components)],
+                self.component.table[(*codes, components)],
+            )
         )
-        lower = uniforms <= 0.5
-        sign = np.where(lower, 1.0, -1.0)
-        with np.errstate(divide="ignore"):
-            target = np.where(lower, np.log(uniforms), -np.log1p(-uniforms))
         # the quantile of a mixture lies between those of its components
-        quantiles = means + widths * ndtri(uniforms)[:, None]
-        bottom = np.where(shares > 0, quantiles, np.inf).min(axis=1)
-        top = np.where(shares > 0, quantiles, -np.inf).max(axis=1)
-
-        def find_tail(points: Values, active: NDArray[np.intp]) -> tuple[Values, Values]:
-            rows = inside[active]
-            side = sign[rows]
-            z = side[:, None] * (points[:, None] - means[rows]) / widths[rows]
-            with np.errstate(over="ignore", under="ignore"):
-                masses = np.maximum((shares[rows] * ndtr(z)).sum(axis=1), np.finfo(float).tiny)
-                bells = (shares[rows] / widths[rows] * np.exp(-0.5 * z * z)).sum(axis=1) / math.sqrt(2 * math.pi)
-            return side * np.log(masses), bells / masses
-
-        inside = np.flatnonzero(np.isfinite(bottom) & np.isfinite(top))
-        low, high = bottom[inside], top[inside]
-        result = np.asarray(bottom)
-        result[inside] = solve(find_tail, target[inside], low, high, 0.5 * low + 0.5 * high)
-        return result
+        quantiles = means + widths * ndtri(uniforms)
+        low = np.where(shares > 0, quantiles, np.inf).min(axis=0)
+        high = np.where(shares > 0, quantiles, -np.inf).max(axis=0)
+        return invert_normals(uniforms, means, widths, shares, low, high, 0.5 * low + 0.5 * high)
 
     def sample(self, given: Axes, rng: np.random.Generator, size: int | None = None) -> NDArray[Any]:
         """Draw a component, and from the component."""

@@ -21,8 +21,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.cell_quadrature import solve
-from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, log_normal_interval
+from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, invert_normals, log_normal_interval
 from hybridbn.variables import Codes, Values
 
 __all__ = [
@@ -737,31 +736,10 @@ def lay_breaks(points: Values, h: float, between: bool) -> Values:
 
 def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
     """Invert the cdf of mixtures, weights (kernels, rows), in the logarithm of the nearer tail."""
-    from scipy.special import ndtr, ndtri
+    from scipy.special import ndtri
 
     points, h = group.points[:, :1], float(group.widths[0, 0])
     low, high = group.domain
-    lower = uniforms <= 0.5
-    sign = np.where(lower, 1.0, -1.0)
-    with np.errstate(divide="ignore"):
-        target = np.where(lower, np.log(uniforms), -np.log1p(-uniforms))
-    inside = (uniforms > 0) & (uniforms < 1)
-    scaled = weights * np.exp(-group.log_inside)[:, None]
-
-    def tail(x: Values, active: Codes) -> tuple[Values, Values]:
-        w, side = scaled[:, active], sign[active]
-        with np.errstate(over="ignore"):
-            z = side * (x - points) / h
-            bell = np.exp(-0.5 * z * z)
-        if math.isinf(low) and math.isinf(high):
-            masses = ndtr(z)
-        else:
-            ends = np.where(side > 0, low, high)
-            masses = np.exp(log_normal_interval(side * (ends - points) / h, z))
-        mass = np.maximum((w * masses).sum(axis=0), np.finfo(float).tiny)
-        density = (w * bell).sum(axis=0) / (h * math.sqrt(2 * math.pi))
-        return side * np.log(mass), density / mass
-
     order = np.argsort(points[:, 0])
     reached = np.cumsum(weights[order], axis=0)
     component = np.minimum((reached < uniforms).sum(axis=0), len(order) - 1)
@@ -777,14 +755,8 @@ def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
         top = np.minimum(high, points.max() - h * (ndtri(0.5 * (1 - uniforms)) - 1e-6))
     else:
         bottom, top = np.full(len(uniforms), low), np.full(len(uniforms), high)
-    result = np.where(uniforms <= 0, low, high)
-    chosen = np.flatnonzero(inside)
-
-    def evaluate(x: Values, active: Codes) -> tuple[Values, Values]:
-        return tail(x, chosen[active])
-
-    result[chosen] = solve(evaluate, target[chosen], bottom[chosen], top[chosen], start[chosen])
-    return result
+    scaled = weights * np.exp(-group.log_inside)[:, None]
+    return invert_normals(uniforms, points, np.full((1, 1), h), scaled, bottom, top, start, group.domain)
 
 
 def component_quantile(group: KernelMixture, chosen: Codes, uniforms: Values) -> Values:
