@@ -9,7 +9,7 @@ structures compare thousands of families by it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Self, TypeGuard, TypeVar
 
@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.fitting.base import Fitter, Statistics, has_numbers, learns_as, observed, refuse_empty
 from hybridbn.fitting.mte.pieces import (
-    ExponentialPieces,
-    Scale,
+    Box,
     assemble_terms,
     choose_scale,
     list_boxes,
     make_two_sided,
     select_knots,
     write_exponentials,
+    write_probabilities,
 )
 from hybridbn.fitting.mte.univariate import (
     FEW,
@@ -190,14 +190,16 @@ class MTEFitter(Fitter):
         _refuse_overflow(terms, child)
         return MTE._of((*parents, child), (terms,), mass_error=0.0)
 
-    def _fit_boxes(self, statistics: MTEStatistics) -> list[Any]:
+    def _fit_boxes(self, statistics: MTEStatistics) -> list[tuple[Box, Terms]]:
         child, parents, weights = statistics.child, statistics.parents, statistics.weights
         own, *others = statistics.columns
         if isinstance(child, Discrete):
             columns, sizes, cuts = self._divide_parents(parents, others, weights)
             models = make_class_models(own, len(child))
             cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], models, weights, self.min_weight)
-            contents = list(estimate_probabilities(own, weights, len(child), cells, leaves, self.prior))
+            contents = map(
+                write_probabilities, estimate_probabilities(own, weights, len(child), cells, leaves, self.prior)
+            )
             return self._place_in_boxes(parents, cuts, [cells[i] for i in leaves], contents)
         distinct, place = np.unique(own, return_inverse=True) if others else (own, np.arange(len(own)))
         summed: Values = np.asarray(np.bincount(place, weights), dtype=np.float64)
@@ -228,16 +230,11 @@ class MTEFitter(Fitter):
         others_needed = 2 * sum(whole.edges) + sum(mass > 0 for mass, _ in whole.strays)
         most = max(2, round(self.max_pieces * max(1.0, total / 1000.0) ** 0.25) - others_needed)
         knots, heights = select_knots(heights, knots, most, _PIECE / totals)
-        lines = self._write_lines(whole, knots, heights, child, scale)
-        return self._place_in_boxes(parents, cuts, [cells[i] for i in leaves], lines)
-
-    def _write_lines(
-        self, whole: SmoothDensity, knots: Knots, heights: Values, child: Continuous, scale: Scale
-    ) -> list[ExponentialPieces]:
-        return [
+        lines = (
             write_exponentials(row, places, whole, child.domain, scale)
             for row, places in zip(heights, knots.places, strict=True)
-        ]
+        )
+        return self._place_in_boxes(parents, cuts, [cells[i] for i in leaves], lines)
 
     def _divide_parents(
         self, parents: tuple[Variable, ...], columns: list[NDArray[Any]], weights: Values
@@ -261,8 +258,8 @@ class MTEFitter(Fitter):
         return coded, sizes, cuts
 
     def _place_in_boxes(
-        self, parents: tuple[Variable, ...], cuts: list[Values | None], cells: list[Cell], contents: list[Any]
-    ) -> list[Any]:
+        self, parents: tuple[Variable, ...], cuts: list[Values | None], cells: list[Cell], contents: Iterable[Terms]
+    ) -> list[tuple[Box, Terms]]:
         domains = [p.domain if isinstance(p, Continuous) else (0.0, 0.0) for p in parents]
         return [
             (box, content)
@@ -270,7 +267,7 @@ class MTEFitter(Fitter):
             for box in list_boxes(cell.allowed, cuts, domains)
         ]
 
-    def _make_narrow_density(self, child: Continuous, value: float) -> ExponentialPieces:
+    def _make_narrow_density(self, child: Continuous, value: float) -> Terms:
         """Return the density about a single value, with two exponentials of the standard deviation `floor`."""
         if self.floor is None:
             raise TableError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +24,6 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values
 
 __all__ = [
     "Box",
-    "ExponentialPieces",
     "Scale",
     "assemble_terms",
     "choose_scale",
@@ -32,6 +31,7 @@ __all__ = [
     "make_two_sided",
     "select_knots",
     "write_exponentials",
+    "write_probabilities",
 ]
 
 Masks = NDArray[np.bool_]
@@ -254,23 +254,6 @@ class Scale(NamedTuple):
         return np.asarray(np.ldexp(values / unit, -self.exponent - exponent))
 
 
-class ExponentialPieces(NamedTuple):
-    """The pieces of a density of one variable: on each one exponential, or two beyond an edge.
-
-    Attributes
-    ----------
-    low, high : (pieces,)
-    owner, coefficient, rate : (terms,)
-        The coefficient is the term's value at the end of the piece where it is largest.
-    """
-
-    low: Values
-    high: Values
-    owner: Codes
-    coefficient: Values
-    rate: Values
-
-
 class Box(NamedTuple):
     """A box of the parents: the code of each discrete one or `ANY`, and the range of each continuous one."""
 
@@ -290,7 +273,7 @@ def choose_scale(values: Values, weights: Values) -> Scale:
 
 def write_exponentials(
     heights: Values, places: Values, whole: SmoothDensity, domain: tuple[float, float], scale: Scale
-) -> ExponentialPieces:
+) -> Terms:
     """Write a spline, and what lies beyond its edges, as exponential pieces of mass one.
 
     Beyond an edge the density falls continuously, but within the distance that separates neighboring observations; a
@@ -339,25 +322,25 @@ def write_exponentials(
             coefficient.append(mass / distance)
             rate.append(outward / distance)
     order = np.argsort(low)
-    line = ExponentialPieces(
+    owners = np.argsort(order)[owner]
+    return _write_terms(
         np.array(low)[order],
         np.array(high)[order],
-        np.argsort(order)[owner],
+        owners,
         scale.rescale_rates(np.array(coefficient)),
         scale.rescale_rates(np.array(rate)),
+        domain,
     )
-    widths = integrate_decay(np.abs(line.rate), line.high[line.owner] - line.low[line.owner])
-    return line._replace(coefficient=line.coefficient / float(line.coefficient @ widths))
 
 
-def make_two_sided(value: float, deviation: float, domain: tuple[float, float]) -> ExponentialPieces:
+def make_two_sided(value: float, deviation: float, domain: tuple[float, float]) -> Terms:
     """Return a density about one value that decays on both sides, with this standard deviation if the domain doesn't
     end.
 
     Examples
     --------
     >>> line = make_two_sided(2.0, 1.0, (-math.inf, math.inf))
-    >>> line.rate.round(3), line.coefficient.round(3)
+    >>> line.rates[:, 0].round(3), line.coefficient.round(3)
     (array([ 1.414, -1.414]), array([0.707, 0.707]))
     """
     decay = math.sqrt(2.0) / deviation
@@ -365,8 +348,35 @@ def make_two_sided(value: float, deviation: float, domain: tuple[float, float]) 
         (low, high, rate) for low, high, rate in ((domain[0], value, decay), (value, domain[1], -decay)) if low < high
     ]
     low, high, rates = (np.array(column) for column in zip(*sides, strict=True))
-    level = 1.0 / float(integrate_decay(np.abs(rates), high - low).sum())
-    return ExponentialPieces(low, high, np.arange(len(low)), np.full(len(low), level), rates)
+    return _write_terms(low, high, np.arange(len(low)), np.ones(len(low)), rates, domain)
+
+
+def _write_terms(
+    low: Values, high: Values, owner: Codes, coefficient: Values, rate: Values, domain: tuple[float, float]
+) -> Terms:
+    """Return exponentials on pieces of one variable, divided by their mass; the coefficient of each is its value at the
+    end of the piece where it is largest.
+    """
+    coefficient = coefficient / float(coefficient @ integrate_decay(np.abs(rate), high[owner] - low[owner]))
+    order = np.argsort(owner, kind="stable")
+    return Terms(
+        (),
+        domain[1:],
+        np.empty((len(low), 0), dtype=np.intp),
+        low[:, None],
+        high[:, None],
+        owner[order],
+        coefficient[order],
+        np.abs(coefficient[order]),
+        rate[order, None],
+    )
+
+
+def write_probabilities(probabilities: Values) -> Terms:
+    """Return the probabilities of a discrete variable's states."""
+    states, no_columns = np.arange(len(probabilities)), np.empty((len(probabilities), 0))
+    size = (len(states),)
+    return Terms(size, (), states[:, None], no_columns, no_columns, states, probabilities, probabilities, no_columns)
 
 
 def list_boxes(
@@ -397,53 +407,33 @@ def list_boxes(
 
 
 def assemble_terms(
-    parents: Sequence[Discrete | Continuous],
-    child: Discrete | Continuous,
-    parts: Sequence[tuple[Box, ExponentialPieces | Values]],
+    parents: Sequence[Discrete | Continuous], child: Discrete | Continuous, parts: Sequence[tuple[Box, Terms]]
 ) -> Terms:
-    """Put lines (or probabilities of a discrete child's states) on boxes together as terms.
+    """Put densities (or probabilities) of a child on boxes of the parents together.
 
     Columns are in the order of `Terms`: discrete parents, a discrete child, continuous parents, a continuous child.
     """
-    variables = (*parents, child)
-    sizes = tuple(len(v) for v in variables if isinstance(v, Discrete))
+    variables, counts = (*parents, child), [len(terms.codes) for _, terms in parts]
+
+    def widen(name: str) -> Values:
+        boxes = np.array([getattr(box, name) for box, _ in parts], dtype=float).reshape(len(parts), -1)
+        own = np.concatenate([getattr(terms, name) for _, terms in parts])
+        return np.column_stack([np.repeat(boxes, counts, axis=0), own])
+
     limits = tuple(v.domain[1] for v in variables if isinstance(v, Continuous))
-    codes: list[Any] = []
-    low, high, owners, coefficients, rates = [], [], [], [], []
-    for box, content in parts:
-        first = sum(map(len, codes))
-        if isinstance(content, ExponentialPieces):
-            pieces = len(content.low)
-            codes.append(np.tile(np.array(box.codes, dtype=np.intp).reshape(1, -1), (pieces, 1)))
-            ends = [np.tile(np.array(side, dtype=float).reshape(1, -1), (pieces, 1)) for side in (box.low, box.high)]
-            low.append(np.column_stack([ends[0], content.low]))
-            high.append(np.column_stack([ends[1], content.high]))
-            owners.append(first + content.owner)
-            coefficients.append(content.coefficient)
-            rates.append(content.rate)
-        else:
-            states = len(content)
-            given = np.tile(np.array(box.codes, dtype=np.intp).reshape(1, -1), (states, 1))
-            codes.append(np.column_stack([given, np.arange(states)]))
-            low.append(np.tile(np.array(box.low, dtype=float).reshape(1, -1), (states, 1)))
-            high.append(np.tile(np.array(box.high, dtype=float).reshape(1, -1), (states, 1)))
-            owners.append(first + np.arange(states))
-            coefficients.append(content)
-            rates.append(np.zeros(states))
-    coefficient = np.concatenate(coefficients)
-    steepness = np.zeros((len(coefficient), len(limits)))
+    starts = np.repeat(np.cumsum([0, *counts[:-1]]), [len(terms.owner) for _, terms in parts])
+    coefficient = np.concatenate([terms.coefficient for _, terms in parts])
+    rates = np.zeros((len(coefficient), len(limits)))
     if isinstance(child, Continuous):
-        steepness[:, -1] = np.concatenate(rates)
-    owner = np.concatenate(owners)
-    order = np.argsort(owner, kind="stable")
+        rates[:, -1:] = np.concatenate([terms.rates for _, terms in parts])
     return Terms(
-        sizes,
+        tuple(len(v) for v in variables if isinstance(v, Discrete)),
         limits,
-        np.concatenate(codes).astype(np.intp),
-        np.concatenate(low),
-        np.concatenate(high),
-        owner[order],
-        coefficient[order],
-        np.abs(coefficient[order]),
-        steepness[order],
+        widen("codes").astype(np.intp),
+        widen("low"),
+        widen("high"),
+        starts + np.concatenate([terms.owner for _, terms in parts]),
+        coefficient,
+        np.abs(coefficient),
+        rates,
     )
