@@ -52,8 +52,6 @@ from hybridbn.exchange.parsing import (
 from hybridbn.network import Network
 from hybridbn.potentials import MTE, Multinomial, Piece
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mte.conversions import repair_mixture
-from hybridbn.potentials.mte.pieces import coefficient_at_zero
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
@@ -304,7 +302,7 @@ class _ElviraReader:
         continuous = {v.name for v in (child, *parents) if isinstance(v, Continuous)}
         try:
             pieces = [self._make_piece(leaf, states, continuous) for leaf in leaves]
-            potential, repairs = repair_mixture(child, parents, pieces, self.normalize)
+            potential, repairs = MTE.from_rounded(child, parents, pieces, self.normalize)
         except FormatError:
             raise
         except HybridBNError as error:
@@ -714,7 +712,7 @@ class _ElviraTreeWriter:
             if not moving:
                 parts.append(_format_number(value))
                 continue
-            coefficient = coefficient_at_zero(value, rates[moving], self.terms.anchors[t, moving])
+            coefficient = self.terms.coefficient_at_zero(t)
             size = f"{coefficient:.16E}".replace("E+", "E")
             if coefficient and not _SMALLEST < coefficient.copy_abs() < _LARGEST:
                 self.writer.distant.setdefault(self.child, f"{coefficient:.3E}")

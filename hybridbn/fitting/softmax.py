@@ -193,6 +193,8 @@ class SoftmaxFitter(Fitter):
         return self._regress(statistics, near, _NEARLY)
 
     def _regress(self, statistics: Any, near: Softmax | None, enough: float) -> Softmax:
+        from scipy.special import softmax
+
         refuse_empty(statistics)
         discrete, continuous = split_by_kind(statistics.parents)
         shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
@@ -214,7 +216,7 @@ class SoftmaxFitter(Fitter):
         if discrete:
             center = np.zeros((len(design), 1))
             center[0] = 1.0
-            prior = self.m * _softmax(common[:, 0])[:, None]
+            prior = self.m * softmax(common[:, 0])[:, None]
             order, ends = _sort_by_cell(statistics.cells, len(solved))
             for cell, (start, stop) in enumerate(itertools.pairwise([0, *ends])):
                 if start < stop:
@@ -259,8 +261,3 @@ def _standardize(near: Softmax, parents: tuple[Variable, ...], mean: Values, sca
             result[..., 0] += slope * mean[column]
             result[..., 1 + column] = slope * scale[column]
     return result.reshape(-1, *result.shape[-2:])
-
-
-def _softmax(logits: Values) -> Values:
-    shares = np.exp(logits - logits.max())
-    return np.asarray(shares / shares.sum())

@@ -2,7 +2,7 @@
 
 A family is imported when it is first asked for, so that asking for one does not load them all.
 
-Doors: `base`, `kernel.sums`, `mode_search`, `mte.conversions`, `mte.pieces`, `mte.terms`.
+Doors: `base`, `kernel.sums`, `mode_search`, `mte.terms`.
 """
 
 from __future__ import annotations

@@ -265,18 +265,17 @@ class Atoms(Potential):
 
     def smooth(self, share: float) -> Self:
         """Return the potential with both parts positive everywhere."""
-        return self._with(self.component.smooth(share), self.density.smooth(share))
+        density = self.density.smooth(share)
+        component = self.component.smooth(share)
+        return type(self)(
+            self.child, self.parents, points=self.points, probabilities=component, density=density, unit=self.unit
+        )
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return the same potential with variables renamed, also in its parts."""
         clone = super().renamed(names)
         clone._set(component=self.component.renamed(names), density=self.density.renamed(names))
         return clone
-
-    def _with(self, component: Potential, density: Potential) -> Self:
-        return type(self)(
-            self.child, self.parents, points=self.points, probabilities=component, density=density, unit=self.unit
-        )
 
     # -- files ----------------------------------------------------------------------------------------------------
 

@@ -96,17 +96,17 @@ class PointCells(NamedTuple):
 
     def move_below(self, values: Values) -> Values:
         """Return values with the points, and those inside of a cell, moved below the cell."""
-        if not len(self.points):
-            return values
-        nearest, exact, inside = self.locate(values)
-        return np.where(exact | inside, np.minimum(self.low, self.points)[nearest], values)
+        return self._move(values, np.minimum(self.low, self.points))
 
     def move_above(self, values: Values) -> Values:
         """Return values with the points, and those inside of a cell, moved above the cell."""
+        return self._move(values, np.maximum(self.high, self.points))
+
+    def _move(self, values: Values, places: Values) -> Values:
         if not len(self.points):
             return values
         nearest, exact, inside = self.locate(values)
-        return np.where(exact | inside, np.maximum(self.high, self.points)[nearest], values)
+        return np.where(exact | inside, places[nearest], values)
 
     def widen(self, low: Values, high: Values) -> tuple[Values, Values]:
         """Return ranges that hold the whole cells of the points at their ends."""

@@ -386,7 +386,7 @@ class Cases(Potential):
         lows, highs = [], []
         for case in self.cases:
             own = name in case.potential.scope
-            low, high = case.potential.support(name, tail, within) if own else _domain_of(self.variable(name))
+            low, high = case.potential.support(name, tail, within) if own else super().support(name, 0.0)
             if name == self.child.name and case.cut:
                 # past a cut the density falls at least as fast as it did before, unless it is far from log-concave
                 with np.errstate(invalid="ignore"):  # of what is not chosen
@@ -450,8 +450,11 @@ class Cases(Potential):
             mine = {p.name: np.asarray(given[p.name])[rows] for p in case.potential.parents}
             levels = np.asarray(uniforms)[rows]
             if case.cut:
-                before = np.exp(_log_mass(Case(case.potential, -math.inf, case.low), mine, True))
-                inside = np.exp(_log_mass(case, mine, True))
+                axes = {name: values[None, :] for name, values in mine.items()}
+                before, inside = (
+                    np.exp(_log_masses(case, axes, np.array(ends))).reshape(-1)
+                    for ends in ((-math.inf, case.low), (case.low, case.high))
+                )
                 found = case.potential.ppf(np.clip(before + levels * inside, 0.0, 1.0), mine)
                 found = np.clip(found, case.low, np.nextafter(case.high, -math.inf))
             else:
@@ -525,30 +528,13 @@ def _check_case(child: Variable, parents: tuple[Variable, ...], case: Case, wher
         raise NetworkError(f"{child.name!r}: the case {where} is cut to the empty interval [{case.low}, {case.high})")
 
 
-def _parent_axes(case: Case, axes: Axes) -> dict[str, NDArray[Any]]:
-    return {parent.name: axes[parent.name] for parent in case.potential.parents}
-
-
-def _log_mass(case: Case, axes: Axes, rows: bool = False) -> Values:
-    """Return the log mass inside a case's interval, over its parents' axes with the child's dimension last of size one.
-
-    With `rows`, parents are given row by row and the masses come so too.
-    """
-    ends = np.array([case.low, case.high])
-    if not rows:
-        return _log_masses(case, axes, ends)
-    return _log_masses(
-        case, {name: values[None, :] for name, values in _parent_axes(case, axes).items()}, ends
-    ).reshape(-1)
-
-
 def _log_masses(case: Case, axes: Axes, edges: Values) -> Values:
     """Return the log masses of cells over a case's parents' axes, the cells and maybe rows.
 
     Each point of the parents is a row of its own, because a family scales its masses row by row: those far from the
     others would be lost if they shared a scale.
     """
-    given = _parent_axes(case, axes)
+    given = {parent.name: axes[parent.name] for parent in case.potential.parents}
     names = tuple(given)
     shape = np.broadcast_shapes(*(array.shape for array in spread(given, names)))
     if edges.ndim == 2 and len(shape) == len(names):
@@ -575,10 +561,8 @@ def _divide_by_mass(logs: Values, mass: Values) -> Values:
 
 
 def _align_log_mass(case: Case, axes: Axes, ndim: int) -> Values:
-    """Return the log mass inside a case's interval against values that may have a dimension of rows at the end."""
-    mass = _log_mass(case, axes)
+    """Return the log mass inside a case's interval over its parents' axes, with the child's dimension of size one, and
+    one of rows at the end where the values that are divided by it have that.
+    """
+    mass = _log_masses(case, axes, np.array([case.low, case.high]))
     return mass[..., None] if mass.ndim < ndim else mass
-
-
-def _domain_of(variable: Variable) -> tuple[float, float]:
-    return variable.domain if isinstance(variable, Continuous) else (0.0, len(variable) - 1.0)

@@ -16,7 +16,7 @@ from hybridbn.potentials.base import Axes, Interval, Potential, freeze, spread
 from hybridbn.potentials.cell_quadrature import integrate, typical_values, zero_mass_error
 from hybridbn.potentials.mode_search import describe_point
 from hybridbn.potentials.multinomial import as_number_array, split
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, plain_state, shorten
 
 __all__ = ["Density"]
 
@@ -164,7 +164,7 @@ class Density(Potential):
         wrong = ~((density >= 0) & (density < np.inf))
         if wrong.any():
             row = int(np.argmax(wrong))
-            where = ", ".join(f"{v.name}={_to_plain(a[row])!r}" for v, a in zip(self.variables, values, strict=True))
+            where = ", ".join(f"{v.name}={plain_state(a[row])!r}" for v, a in zip(self.variables, values, strict=True))
             raise NetworkError(
                 f"{self.child.name!r}: the function of its Density returned {float(density[row])!r} at {where}; a"
                 " density must be non-negative and finite"
@@ -267,10 +267,6 @@ def _state_array(variable: Discrete) -> NDArray[Any]:
     array = np.empty(len(variable), dtype=object)
     array[:] = variable.states
     return array
-
-
-def _to_plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def _describe_value(returned: Any) -> str:

@@ -230,6 +230,17 @@ class MTE(Potential):
 
         return mte_from_potential(potential, **options)
 
+    @classmethod
+    def from_rounded(
+        cls, child: Variable, parents: Sequence[Variable], pieces: Sequence[Piece], normalize: bool = True
+    ) -> tuple[MTE, list[str]]:
+        """Return pieces with rounded coefficients as an MTE of mass 1, with a description of each repair; see
+        `conversions.repair_mixture`.
+        """
+        from hybridbn.potentials.mte.conversions import repair_mixture
+
+        return repair_mixture(child, parents, pieces, normalize)
+
     # -- pieces and their mass ------------------------------------------------------------------------------------
 
     @property

@@ -19,7 +19,16 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError, TooWide
-from hybridbn.potentials.mte.terms import ANY, Terms, integrate_out, merge_terms, minimize_on_box, multiply, sum_out
+from hybridbn.potentials.mte.terms import (
+    ANY,
+    EXACT,
+    Terms,
+    integrate_out,
+    merge_terms,
+    minimize_on_box,
+    multiply,
+    sum_out,
+)
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, plain_state, shorten
 
 __all__ = [
@@ -33,7 +42,6 @@ __all__ = [
     "check_sign",
     "check_tails",
     "child_column",
-    "coefficient_at_zero",
     "compile_pieces",
     "compute_masses",
     "describe_box",
@@ -280,9 +288,6 @@ def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses
 Number: TypeAlias = float | Decimal | str
 """A number; text and `decimal.Decimal` are read exactly, beyond the range of floats too."""
 
-_EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
-"""Decimals with far more digits and larger exponents than floats, so that published coefficients lose nothing."""
-
 
 @dataclass(frozen=True)
 class Piece:
@@ -357,7 +362,7 @@ def read_exactly(value: Any, what: str, infinite: bool = False) -> Decimal:
     try:
         if isinstance(value, bool) or not isinstance(value, numbers.Real | Decimal | str):
             raise TypeError
-        number = _EXACT.create_decimal(value if isinstance(value, int | float | Decimal | str) else float(value))
+        number = EXACT.create_decimal(value if isinstance(value, int | float | Decimal | str) else float(value))
     except (TypeError, ValueError, decimal.InvalidOperation):
         raise NetworkError(f"{what} must be a number, not {value!r}") from None
     if number.is_nan() or (number.is_infinite() and not infinite):
@@ -456,7 +461,7 @@ def _decimal_terms(
     """
     zero = Decimal(0)
     sums: dict[tuple[Decimal, ...], Decimal] = {}
-    with decimal.localcontext(_EXACT):
+    with decimal.localcontext(EXACT):
         for coefficient, exponents, *anchors in [(piece.constant, {}), *piece.terms]:
             given = anchors[0] if anchors else {}
             for name in given:
@@ -481,7 +486,7 @@ def _anchor_coefficient(
     where: str,
 ) -> float:
     """Return the value of a term at the corner of its piece where it is largest."""
-    with decimal.localcontext(_EXACT):
+    with decimal.localcontext(EXACT):
         exponent = Decimal(0)
         for rate, shift, a, b, variable in zip(rates, shifts, low, high, variables, strict=True):
             end = b if rate > 0 else a
@@ -503,15 +508,6 @@ def _anchor_coefficient(
 
 def _format_short(number: Decimal) -> str:
     return f"{number:.6g}"
-
-
-def coefficient_at_zero(coefficient: float, rates: Any, anchors: Any) -> Decimal:
-    """Return the coefficient that a term has with its anchor at zero."""
-    with decimal.localcontext(_EXACT):
-        exponent = -sum(
-            (Decimal(float(b)) * Decimal(float(a)) for b, a in zip(rates, anchors, strict=True)), Decimal(0)
-        )
-        return Decimal(float(coefficient)) * (exponent.exp() if exponent else 1)
 
 
 def pieces_of(terms: Terms, discrete: Sequence[Discrete], continuous: Sequence[Continuous]) -> tuple[Piece, ...]:
@@ -567,18 +563,19 @@ def _format_sum(terms: Terms, piece: int, names: Sequence[str]) -> str:
     positions.sort(key=lambda i: bool(terms.rates[i].any()))  # the constant first
     text = ""
     for i in positions[:_MOST_TERMS]:
-        number, exponential = _format_term(float(terms.coefficient[i]), terms.rates[i], terms.anchors[i], names)
+        number, exponential = _format_term(terms, i, names)
         magnitude = f"{abs(number):.6g}" + (f" {exponential}" if exponential else "")
         negative = number < 0
         text += (f" {'-' if negative else '+'} " if text else "-" if negative else "") + magnitude
     return (text or "0") + (f" + ... ({len(positions)} terms)" if len(positions) > _MOST_TERMS else "")
 
 
-def _format_term(coefficient: float, rates: Values, anchors: Values, names: Sequence[str]) -> tuple[float, str]:
+def _format_term(terms: Terms, term: int, names: Sequence[str]) -> tuple[float, str]:
+    coefficient, rates, anchors = float(terms.coefficient[term]), terms.rates[term], terms.anchors[term]
     moving = np.flatnonzero(rates).tolist()
     if not moving:
         return coefficient, ""
-    unanchored_coefficient = coefficient_at_zero(coefficient, rates[moving], anchors[moving])
+    unanchored_coefficient = terms.coefficient_at_zero(term)
     unanchored = not unanchored_coefficient or _SMALLEST <= unanchored_coefficient.copy_abs() <= _LARGEST
     factors = []
     for j in moving:

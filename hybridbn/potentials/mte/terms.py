@@ -9,9 +9,11 @@ Integrals, moments and minima of exponential sums on an interval or a box come f
 
 from __future__ import annotations
 
+import decimal
 import itertools
 import math
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 from typing import Any
 
@@ -23,6 +25,7 @@ from hybridbn.variables import Codes, Values
 
 __all__ = [
     "ANY",
+    "EXACT",
     "Terms",
     "add_rates",
     "clip_column",
@@ -219,6 +222,8 @@ def _search_grid(coefficients: Values, rates: Values, anchors: Values, low: Valu
     return np.concatenate(ends)
 
 
+EXACT = decimal.Context(prec=60, Emax=decimal.MAX_EMAX, Emin=decimal.MIN_EMIN)
+"""Decimals with far more digits and larger exponents than floats, so that published coefficients lose nothing."""
 ANY = -1
 """The code of a piece that holds for all states of a discrete column."""
 
@@ -369,6 +374,15 @@ class Terms:
             self.magnitude,
             take_columns(self.rates, continuous, 0.0),
         )
+
+    def coefficient_at_zero(self, term: int) -> Decimal:
+        """Return the coefficient that a term has with its anchor at zero, which may be beyond the range of floats."""
+        with decimal.localcontext(EXACT):
+            products = (
+                Decimal(float(b)) * Decimal(float(a)) for b, a in zip(self.rates[term], self.anchors[term], strict=True)
+            )
+            exponent = -sum(products, Decimal(0))
+            return Decimal(float(self.coefficient[term])) * (exponent.exp() if exponent else 1)
 
     def total(self) -> tuple[float, float]:
         """Return the integral over all columns, and the sum of the absolute values that were added up."""
