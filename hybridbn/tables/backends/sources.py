@@ -158,9 +158,6 @@ class FileTable(Source):
         The columns that the folders of each file name.
     """
 
-    shown: str
-    notes: Mapping[str, Mapping[str, Any]]
-
     def __init__(
         self,
         shown: str,
@@ -552,9 +549,6 @@ class ArrowFragment(Fragment):
 
 class ArrowTable(Source):
     """A frame in memory, or a dataset of pyarrow."""
-
-    shown: str
-    schema: Any
 
     def __init__(self, shown: str, schema: Any, fragments: Sequence[Fragment]) -> None:
         self.shown, self.schema, self._fragments = shown, schema, fragments

@@ -261,8 +261,6 @@ def open_database(given: Any, kinds: Mapping[str, str]) -> Source | None:
 class DatabaseTable(SQLSource):
     """A table of a database, or the result of a query, which is asked again in every pass."""
 
-    shown: str
-    schema: Any
     groups_sets = False
 
     def __init__(self, url: str, kinds: Mapping[str, str]) -> None:

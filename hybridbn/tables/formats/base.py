@@ -402,8 +402,6 @@ class WholeBlock(TableBlock):
     """Some rows of a table in memory."""
 
     source: WholeSource
-    start: int
-    rows: int
 
     def __init__(self, source: WholeSource, start: int, rows: int) -> None:
         self.source, self.start, self.rows = source, start, rows

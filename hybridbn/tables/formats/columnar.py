@@ -459,7 +459,6 @@ class ArrowBlock(TableBlock):
     """Some rows of an Arrow table, wherever it comes from."""
 
     table: Any
-    start: int
     noted: Mapping[str, Mapping[str, Any]]
 
     def __init__(self, table: Any, start: int = 0, noted: Mapping[str, Mapping[str, Any]] | None = None) -> None:

@@ -302,9 +302,6 @@ class RowSource(TextSource):
     model is learned.
     """
 
-    names: list[str]
-    header_lines: int
-
     def __init__(self, form: Database, url: str, path: Path, shown: str) -> None:
         kinds: dict[str, str] = {}
         with form.open_result(url, WantedColumns()) as relation, open(path, "wb") as file:

@@ -279,8 +279,6 @@ class TextBlock(TableBlock):
     """Some records of a text file."""
 
     source: Any
-    start: int
-    rows: int
     piece: RecordChunk
 
     def __init__(self, source: Any, start: int, piece: RecordChunk) -> None:

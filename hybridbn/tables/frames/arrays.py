@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import decimal
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -83,23 +82,16 @@ class ArrayColumns(ColumnAdapter):
             return None
         if values.dtype.kind in "iu":
             return _encode_integers(values, states)
-        if values.dtype != object or len(states) > 255 or not isinstance(states[0], str):
+        if values.dtype != object or not isinstance(states[0], str):
             return None
         shared = _find_shared_objects(values)
         objects = values if shared is None else shared[1]
-        codes = {state: code for code, state in enumerate(states)}
-        codes_or_holes: dict[Any, int] = {**codes, None: _HOLE, np.nan: _HOLE}
-        blocks = (objects[start : start + _LOOKED_UP].tolist() for start in range(0, len(objects), _LOOKED_UP))
+        codes = {**{state: code for code, state in enumerate(states)}, None: -1, np.nan: -1}
         try:
-            coded = b"".join([_look_up(block, codes, codes_or_holes) for block in blocks])
+            encoded = np.fromiter(map(codes.__getitem__, objects.tolist()), np.intp, len(objects))
         except (KeyError, TypeError):
             return None
-        # the hole is -1 as a signed byte
-        numbers = np.frombuffer(coded, np.int8 if len(states) <= 128 else np.uint8)
-        encoded = (numbers if shared is None else numbers.take(shared[0])).astype(np.intp)
-        if len(states) > 128:
-            encoded[encoded == _HOLE] = -1
-        return encoded
+        return encoded if shared is None else encoded.take(shared[0])
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values[rows]
@@ -202,23 +194,6 @@ def _encode_integers(values: NDArray[Any], states: Sequence[Any]) -> Codes | Non
     lookup[np.subtract(states, low)] = np.arange(len(states))
     codes = lookup.take(offsets)
     return codes if codes.min() >= 0 else None
-
-
-_HOLE = 255
-"""The code of a missing cell among bytes."""
-_LOOKED_UP = 4096
-"""Objects that are looked up together: they stay in the cache of the processor until that is done."""
-
-
-def _look_up(objects: list[Any], codes: Mapping[Any, int], codes_or_holes: Mapping[Any, int]) -> bytes:
-    """Return the codes of objects, by a dictionary of nothing but text, which is faster, where that is enough."""
-    # one more, as what is got of a single object is no tuple; bytes are made faster than arrays are
-    objects.append(objects[0])
-    get = itemgetter(*objects)
-    try:
-        return bytes(get(codes))[:-1]
-    except KeyError:
-        return bytes(get(codes_or_holes))[:-1]
 
 
 _PROBED = 512

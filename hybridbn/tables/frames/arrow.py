@@ -85,7 +85,8 @@ class ArrowColumns(ColumnAdapter):
         if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
             if not types.is_float64(dtype):
                 column = column.cast(pyarrow.float64(), safe=False)
-            return check_numbers(name, _as_floats(column), integer=types.is_integer(dtype))
+            filled = compute.fill_null(column, np.nan) if column.null_count else column
+            return check_numbers(name, filled.to_numpy(), integer=types.is_integer(dtype))
         if (moments := self.read_moments(column)) is not None:
             return count_moments(*moments)
         if types.is_null(dtype):
@@ -241,19 +242,6 @@ def _merge_chunks(column: Any) -> Any:
     if column.num_chunks == 0:
         return pyarrow.array([], type=column.type)
     return pyarrow.concat_arrays(column.unify_dictionaries().chunks)
-
-
-def _as_floats(column: Any) -> NDArray[np.float64]:
-    """Return a column of doubles as an array, with a copy only where it has holes or several chunks."""
-    if not column.null_count:
-        values: NDArray[np.float64] = column.to_numpy()
-        return values
-    # Allocating memory costs most, so the chunks are copied one by one into a single array.
-    array, start = np.empty(len(column), dtype=np.float64), 0
-    for chunk in column.chunks:
-        array[start : start + len(chunk)] = compute.fill_null(chunk, np.nan).to_numpy()
-        start += len(chunk)
-    return array
 
 
 class ArrowFrames(FrameAdapter):
