@@ -25,7 +25,7 @@ from hybridbn.tables.columns import (
     read_column,
     read_usable_columns,
 )
-from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, find_rows, hash_numbers
+from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, RowSample, find_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = ["Table", "TableFrames", "read_rows", "read_usable_frame"]
@@ -421,8 +421,7 @@ class Table(Rows):
         """
         if rows is None or rows >= len(self):
             return self
-        kept = np.argsort(hash_numbers(np.arange(len(self), dtype=np.uint64)), kind="stable")[:rows]
-        return self.take(np.sort(kept))
+        return self.take(RowSample(np.arange(len(self), dtype=np.uint64), {}).finish(rows).rows)
 
     def share(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """Yield what a function learns of each item; threads share them where the table is large.

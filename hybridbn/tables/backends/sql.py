@@ -62,7 +62,11 @@ class SQLSource(Source):
     ) -> dict[Names, Values]:
         """Return the counts of few families."""
         named = {name for names in families for name in names}
-        codes = {name: _code_states(one) for name in named if isinstance(one := variables[name], Discrete)}
+        codes: dict[str, dict[Hashable, int]] = {
+            name: {state: code for code, state in enumerate(one.states)}
+            for name in named
+            if isinstance(one := variables[name], Discrete)
+        }
         plain = len(codes) == len(named) and all(getattr(variables[name], "cuts", None) is None for name in named)
         if not (plain and self._suits(families) and self._are_plain(named)):
             return {}
@@ -215,10 +219,6 @@ def _divide(families: Sequence[Names]) -> Iterator[list[Names]]:
         columns |= {*names}
     if part:
         yield part
-
-
-def _code_states(variable: Discrete) -> dict[Hashable, int]:
-    return {state: code for code, state in enumerate(variable.states)}
 
 
 def _tabulate(names: Names, counts: Mapping[tuple[Any, ...], float], columns: Mapping[str, ColumnTally]) -> Values:

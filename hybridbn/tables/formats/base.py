@@ -421,7 +421,7 @@ class WholeBlock(TableBlock):
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-class Writer(ABC):
+class Writer:
     """Turns blocks of rows into parts of a new table, and the parts into the table.
 
     Attributes
@@ -447,16 +447,16 @@ class Writer(ABC):
             columns = {self.counter: [draw + 1] * rows, **columns}
         return self.render(columns)
 
-    @abstractmethod
     def render(self, columns: Mapping[str, list[Any]]) -> bytes:
-        """Return rows as bytes that `join` understands."""
+        """Return rows as bytes that `join` understands: by default as lines of JSON."""
+        return encode_rows(zip(*columns.values(), strict=True), list(columns))
 
     def splice(self, block: Any, fills: Fills, spell: Spell, draw: int = 0) -> bytes:
         """Return a block of the source as a part of the table, its holes filled and everything else as it is."""
         raise NotImplementedError
 
 
-class FileWriter(Writer):
+class FileWriter(Writer, ABC):
     """Writes the parts of a file."""
 
     @abstractmethod
@@ -473,10 +473,6 @@ class WholeWriter(FileWriter):
     def __init__(self, form: FileFormat, fields: Sequence[Field], suffix: str, counter: str | None) -> None:
         super().__init__(fields, counter)
         self.form, self.suffix = form, suffix
-
-    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
-        """Return rows as lines of JSON."""
-        return encode_rows(zip(*columns.values(), strict=True), list(columns))
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write the table."""

@@ -377,10 +377,6 @@ class DatabaseWriter(Writer):
         super().__init__(fields, counter)
         self.form, self.url = form, url
 
-    def render(self, columns: Mapping[str, list[Any]]) -> bytes:
-        """Return rows as lines of JSON."""
-        return encode_rows(zip(*columns.values(), strict=True), list(columns))
-
     def try_to_create(self) -> None:
         """Make the table and take it back, to find out what is refused before anything is learned."""
         with contextlib.suppress(_Rollback), self.form.create_table(self.url, self.fields):

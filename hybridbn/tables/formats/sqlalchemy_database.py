@@ -11,10 +11,12 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
 from typing import Any, ClassVar, Literal, NamedTuple
 from urllib.parse import unquote
 
 from hybridbn.errors import FormatError, HybridBNError, TableError, mask_secrets
+from hybridbn.registry import LazyModule
 from hybridbn.tables.cells import integer_limits
 from hybridbn.tables.formats.base import DatabaseType, Field
 from hybridbn.tables.formats.database_base import (
@@ -35,8 +37,11 @@ from hybridbn.tables.formats.typed_columns import WantedColumns
 
 __all__ = ["DatabaseAddress", "SqlAlchemy", "address_of"]
 
+sqlalchemy = LazyModule("sqlalchemy")
+
 _PLACE = re.compile(r"([?&])(table|query)=")
 _STREAMING = {"stream_results": True, "max_row_buffer": BATCH}
+_POSTGRESQL_READS = {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"}
 _KEEP_QUERY = "SELECT set_config('hybridbn.query', :query, true)"
 _OPEN_CURSOR = """DO $$ DECLARE rows refcursor := 'hybridbn';
 BEGIN OPEN rows FOR EXECUTE current_setting('hybridbn.query'); END $$"""
@@ -70,30 +75,30 @@ class SqlAlchemy(Database):
         """
         address = address_of(url)
         if address.what == "query":
-            with _connect(address, _refuse_query, reading=True) as (sqlalchemy, connection):
-                yield _open_query(sqlalchemy, connection, address)
+            with _connect(address, _refuse_query, reading=True) as connection:
+                yield _open_query(connection, address)
             return
-        with _connect(address, reading=True) as (sqlalchemy, connection):
+        with _connect(address, reading=True) as connection:
             dialect = connection.dialect.name
-            types = _column_types(sqlalchemy, connection, address)
+            types = _column_types(connection, address)
             names = wanted.names(list(types))
             declared = {name: DatabaseType(dialect, types[name]) for name in names}
             # Keyed by number, as names may be anything.
             columns = [
                 sqlalchemy.Column(
-                    name, _binding_type(sqlalchemy, Field(name, "", declared[name]), types[name], dialect), key=f"c{i}"
+                    name, _binding_type(Field(name, "", declared[name]), types[name], dialect), key=f"c{i}"
                 )
                 for i, name in enumerate(names)
             ]
             source = sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *columns, schema=address.schema)
             # by which the rows of two readings come in the same order
-            key = _key_of(sqlalchemy, connection, address)
+            key = _key_of(connection, address)
             whole = sqlalchemy.table(address.name, schema=address.schema)
             query = sqlalchemy.select(*source.c).order_by(*(sqlalchemy.column(n, _selectable=whole) for n in key))
             if dialect == "postgresql":
                 # without a key, rows come as they lie; otherwise each reader of a large table starts somewhere else
                 connection.exec_driver_sql("SET LOCAL synchronize_seqscans = off")
-            ranges = _ranges_of(sqlalchemy, {name: types[name] for name in names}, dialect)
+            ranges = _ranges_of({name: types[name] for name in names}, dialect)
             yield QueryResult(
                 names,
                 _fetch_batches(connection.execute(query, execution_options=_STREAMING)),
@@ -105,10 +110,10 @@ class SqlAlchemy(Database):
     def refuse_present(self, url: str) -> None:
         """Refuse an address where a table or view is already, or where none can be made: one is, and is taken back."""
         address = _target_address(url)
-        with _connect(address, lambda text: NotWritten(text, begun=False)) as (sqlalchemy, connection):
-            target = _build_target(sqlalchemy, connection, address, [Field("x", "integer")])
+        with _connect(address, lambda text: NotWritten(text, begun=False)) as connection:
+            target = _build_target(connection, address, [Field("x", "integer")])
             transactional = connection.dialect.name in _TRANSACTIONAL
-            _make_room(sqlalchemy, connection, target, address, overwrite=False, transactional=transactional)
+            _make_room(connection, target, address, overwrite=False, transactional=transactional)
             if transactional:
                 target.create(connection)
                 connection.rollback()
@@ -118,16 +123,16 @@ class SqlAlchemy(Database):
         """Make a table whose rows are sent inside of the context, in one transaction."""
         address = _target_address(url)
         begun = False
-        with _connect(address, lambda text: NotWritten(text, begun=begun)) as (sqlalchemy, connection):
+        with _connect(address, lambda text: NotWritten(text, begun=begun)) as connection:
             dialect = connection.dialect
             _refuse_long([address.name, *(column.name for column in columns)], dialect)
-            target = _build_target(sqlalchemy, connection, address, columns)
+            target = _build_target(connection, address, columns)
             transactional = dialect.name in _TRANSACTIONAL
-            _make_room(sqlalchemy, connection, target, address, overwrite=overwrite, transactional=transactional)
+            _make_room(connection, target, address, overwrite=overwrite, transactional=transactional)
             target.create(connection)
             begun = True
             try:
-                yield _make_inserter(sqlalchemy, connection, target, columns)
+                yield _make_inserter(connection, target, columns)
             except BaseException:
                 if not transactional:  # the table is there already, transaction or not
                     connection.rollback()
@@ -178,42 +183,41 @@ def address_of(url: str) -> DatabaseAddress:
     return DatabaseAddress(base, what, rest, unquote(schema[1]) if schema else None, mask_secrets(url, [url]))
 
 
-def _import_sqlalchemy(address: DatabaseAddress) -> Any:
+def _require_sqlalchemy(address: DatabaseAddress) -> None:
     try:
-        import sqlalchemy
+        import_module("sqlalchemy")
     except ImportError as error:
         raise HybridBNError(
             f"{address.shown!r}: only files and sqlite:///file.db?table=t can be read without SQLAlchemy ({error}); "
             "install it with: pip install 'hybridbn[sql]'"
         ) from error
-    return sqlalchemy
 
 
 @contextlib.contextmanager
 def _connect(
     address: DatabaseAddress, refusal: Callable[[str], Exception] = FormatError, *, reading: bool = False
-) -> Iterator[tuple[Any, Any]]:
+) -> Iterator[Any]:
     """Open a connection with one transaction, which is rolled back after reading and on any error.
 
     What the database refuses is raised as `refusal` makes it.
     """
-    sqlalchemy = _import_sqlalchemy(address)
+    _require_sqlalchemy(address)
     try:
-        engine = _make_engine(sqlalchemy, address)
+        engine = _make_engine(address)
         if engine.dialect.name == "sqlite":
-            _begin_explicitly(sqlalchemy, engine)
+            _begin_explicitly(engine)
             if reading and engine.url.database and not engine.url.database.startswith("file:"):
                 with open(engine.url.database, "rb"):  # SQLite would make a missing file
                     pass
         with engine.connect() as connection:
-            if reading:
-                connection = connection.execution_options(**_reading_options(engine.dialect.name))
+            if reading and engine.dialect.name == "postgresql":
+                connection = connection.execution_options(**_POSTGRESQL_READS)
             with connection.begin() as transaction:
                 if reading and connection.dialect.name in _MYSQL:
                     # of the session, too, so that nothing is changed where a procedure ends the transaction
                     for mode in ("SET SESSION TRANSACTION READ ONLY", "START TRANSACTION READ ONLY"):
                         connection.exec_driver_sql(mode)
-                yield sqlalchemy, connection
+                yield connection
                 if reading:
                     transaction.rollback()
     except sqlalchemy.exc.NoSuchModuleError:
@@ -230,7 +234,7 @@ def _connect(
         raise HybridBNError(f"{address.shown}: the database's driver is missing: {error}; install it") from error
 
 
-def _make_engine(sqlalchemy: Any, address: DatabaseAddress) -> Any:
+def _make_engine(address: DatabaseAddress) -> Any:
     try:
         return sqlalchemy.create_engine(address.url, poolclass=sqlalchemy.pool.NullPool, hide_parameters=True)
     except sqlalchemy.exc.NoSuchModuleError:
@@ -240,11 +244,7 @@ def _make_engine(sqlalchemy: Any, address: DatabaseAddress) -> Any:
         raise FormatError(f"{address.shown!r} is no address of a database: {reason}") from None
 
 
-def _reading_options(dialect: str) -> dict[str, Any]:
-    return {"postgresql_readonly": True, "isolation_level": "REPEATABLE READ"} if dialect == "postgresql" else {}
-
-
-def _begin_explicitly(sqlalchemy: Any, engine: Any) -> None:
+def _begin_explicitly(engine: Any) -> None:
     """Make SQLite begin transactions itself: Python's driver leaves CREATE TABLE outside of them."""
 
     def turn_off_implicit_transactions(connection: Any, record: Any) -> None:
@@ -266,7 +266,7 @@ def _refuse_query(text: str) -> FormatError:
     return FormatError(f"{reason.rstrip('.')}; write one SELECT statement")
 
 
-def _open_query(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> QueryResult:
+def _open_query(connection: Any, address: DatabaseAddress) -> QueryResult:
     """Open the result of a query, which the database's own parser takes for one statement that reads."""
     dialect, query = connection.dialect.name, address.name
     if dialect == "postgresql":
@@ -309,13 +309,13 @@ def _fetch_batches(result: Any) -> Iterator[list[Sequence[Any]]]:
         yield rows
 
 
-def _key_of(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> tuple[str, ...]:
+def _key_of(connection: Any, address: DatabaseAddress) -> tuple[str, ...]:
     """Return the columns of the primary key; a view has none."""
     key = sqlalchemy.inspect(connection).get_pk_constraint(address.name, schema=address.schema) or {}
     return tuple(key.get("constrained_columns") or ())
 
 
-def _column_types(sqlalchemy: Any, connection: Any, address: DatabaseAddress) -> dict[str, Any]:
+def _column_types(connection: Any, address: DatabaseAddress) -> dict[str, Any]:
     """Return the columns of a table with their types."""
     inspector = sqlalchemy.inspect(connection)
     try:
@@ -339,29 +339,29 @@ def _target_address(url: str) -> DatabaseAddress:
     return address
 
 
-def _build_target(sqlalchemy: Any, connection: Any, address: DatabaseAddress, columns: Sequence[Field]) -> Any:
+def _build_target(connection: Any, address: DatabaseAddress, columns: Sequence[Field]) -> Any:
     dialect = connection.dialect.name
     made = [
-        sqlalchemy.Column(
-            column.name, _type_of(sqlalchemy, column, dialect), key=f"c{i}", nullable=True, autoincrement=False
-        )
+        sqlalchemy.Column(column.name, _type_of(column, dialect), key=f"c{i}", nullable=True, autoincrement=False)
         for i, column in enumerate(columns)
     ]
     return sqlalchemy.Table(address.name, sqlalchemy.MetaData(), *made, schema=address.schema)
 
 
-def _make_inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Sequence[Field]) -> Insert:
+def _make_inserter(connection: Any, target: Any, columns: Sequence[Field]) -> Insert:
     keys = [f"c{i}" for i in range(len(columns))]
     dialect = connection.dialect.name
     sent = [
-        sqlalchemy.Column(column.name, _binding_type(sqlalchemy, column, made.type, dialect), key=key)
+        sqlalchemy.Column(column.name, _binding_type(column, made.type, dialect), key=key)
         for column, made, key in zip(columns, target.c, keys, strict=True)
     ]
     statement = sqlalchemy.Table(target.name, sqlalchemy.MetaData(), *sent, schema=target.schema).insert()
 
     # what has no type is text there
     texts = [
-        key for key, column, made in zip(keys, columns, target.c, strict=True) if _is_text(sqlalchemy, column, made)
+        key
+        for key, column, made in zip(keys, columns, target.c, strict=True)
+        if column.kind == "other" and isinstance(made.type, sqlalchemy.Text)
     ]
 
     def insert(rows: list[Sequence[Any]]) -> None:
@@ -375,13 +375,7 @@ def _make_inserter(sqlalchemy: Any, connection: Any, target: Any, columns: Seque
     return insert
 
 
-def _is_text(sqlalchemy: Any, column: Field, made: Any) -> bool:
-    return column.kind == "other" and isinstance(made.type, sqlalchemy.Text)
-
-
-def _make_room(
-    sqlalchemy: Any, connection: Any, target: Any, address: DatabaseAddress, *, overwrite: bool, transactional: bool
-) -> None:
+def _make_room(connection: Any, target: Any, address: DatabaseAddress, *, overwrite: bool, transactional: bool) -> None:
     inspector = sqlalchemy.inspect(connection)
     if address.name in inspector.get_view_names(schema=address.schema):
         raise OutputExists(f"there is a view {address.name!r} already; choose another name")
@@ -413,19 +407,19 @@ def _refuse_long(names: Sequence[str], dialect: Any) -> None:
 _BYTES = {"TINYINT": 1, "SMALLINT": 2, "SMALLSERIAL": 2, "MEDIUMINT": 3, "INTEGER": 4, "SERIAL": 4, "BIGINT": 8}
 
 
-def _type_of(sqlalchemy: Any, column: Field, dialect: str) -> Any:
+def _type_of(column: Field, dialect: str) -> Any:
     """Return the type of a new column: the one it comes from, in the same kind of database; else one for its kind.
 
     Examples
     --------
     >>> import sqlalchemy
-    >>> _type_of(sqlalchemy, Field("x", "decimal"), "postgresql")
+    >>> _type_of(Field("x", "decimal"), "postgresql")
     Numeric()
     """
     declared = column.declared
     if declared is not None and isinstance(declared.type, sqlalchemy.types.TypeEngine):
         if declared.dialect == dialect:
-            return _as_new_type(sqlalchemy, declared.type)
+            return _as_new_type(declared.type)
         if column.kind in ("decimal", "float", "integer") and isinstance(declared.type, sqlalchemy.Numeric):
             return declared.type.as_generic()
     types = {
@@ -446,7 +440,7 @@ def _type_of(sqlalchemy: Any, column: Field, dialect: str) -> Any:
     return types.get(column.kind, sqlalchemy.Text)()
 
 
-def _as_new_type(sqlalchemy: Any, column_type: Any) -> Any:
+def _as_new_type(column_type: Any) -> Any:
     """Return a type that was found in a database as one for a new table: types that have names are there already."""
     if isinstance(column_type, sqlalchemy.JSON):
         return type(column_type)(none_as_null=True)
@@ -456,27 +450,24 @@ def _as_new_type(sqlalchemy: Any, column_type: Any) -> Any:
     return column_type
 
 
-def _binding_type(sqlalchemy: Any, column: Field, column_type: Any, dialect: str) -> Any:
+def _binding_type(column: Field, column_type: Any, dialect: str) -> Any:
     """Return the type by which values are read and sent: the driver's own, unless it needs to be told or comes from
     elsewhere.
     """
     own = column.declared is not None and column.declared.dialect == dialect
-    return column_type if not own or isinstance(column_type, _ambiguous_types(sqlalchemy)) else None
+    # drivers do not tell these from others, as truth values held as numbers
+    ambiguous = sqlalchemy.Boolean, sqlalchemy.JSON, sqlalchemy.ARRAY
+    return column_type if not own or isinstance(column_type, ambiguous) else None
 
 
-def _ambiguous_types(sqlalchemy: Any) -> tuple[type, ...]:
-    """Return the types that drivers do not tell from others, as truth values held as numbers."""
-    return sqlalchemy.Boolean, sqlalchemy.JSON, sqlalchemy.ARRAY
-
-
-def _ranges_of(sqlalchemy: Any, types: Mapping[str, Any], dialect: str) -> dict[str, tuple[float, float]]:
+def _ranges_of(types: Mapping[str, Any], dialect: str) -> dict[str, tuple[float, float]]:
     """Return the least and the greatest number that each column of integers, or of numbers with so many digits, can
     hold.
 
     Examples
     --------
     >>> import sqlalchemy
-    >>> _ranges_of(sqlalchemy, {"k": sqlalchemy.SmallInteger(), "n": sqlalchemy.Numeric(4, 1)}, "postgresql")
+    >>> _ranges_of({"k": sqlalchemy.SmallInteger(), "n": sqlalchemy.Numeric(4, 1)}, "postgresql")
     {'k': (-32768.0, 32767.0), 'n': (-999.9, 999.9)}
     """
     ranges: dict[str, tuple[float, float]] = {}
