@@ -364,16 +364,17 @@ class Recorder:
         ("mssql", None),
     ],
 )
-def test_the_parser_of_the_server_sees_one_statement(dialect, words, alchemy):
+@pytest.mark.usefixtures("alchemy")
+def test_the_parser_of_the_server_sees_one_statement(dialect, words):
     """The query is never a statement by itself: it is a value, of which the server makes one statement."""
     from hybridbn.tables.formats.sqlalchemy_database import _open_query, address_of
 
     connection, query = Recorder(dialect), "SELECT 1; DROP TABLE t"
     if words is None:
         with pytest.raises(hb.TableError, match=r"queries of mssql are not read.*make a view.*\?table=name"):
-            _open_query(alchemy, connection, address_of(f"{dialect}://host/b?query={query}"))
+            _open_query(connection, address_of(f"{dialect}://host/b?query={query}"))
         return
-    _open_query(alchemy, connection, address_of(f"{dialect}://host/b?query={query}"))
+    _open_query(connection, address_of(f"{dialect}://host/b?query={query}"))
     assert all(text.startswith(word) for text, word in zip(connection.sent, words, strict=True))
     assert not any(text.startswith(query) for text in connection.sent)
 
