@@ -44,9 +44,9 @@ from hybridbn.learning.arc_comparison import Bootstrap as Bootstrap
 from hybridbn.learning.arc_comparison import Comparison as Comparison
 from hybridbn.learning.arc_comparison import bootstrap as bootstrap
 from hybridbn.learning.arc_comparison import compare as compare
-from hybridbn.learning.bias_variance import bias_variance as bias_variance
 from hybridbn.learning.boosting import boost as boost
 from hybridbn.learning.ensemble import Ensemble as Ensemble
+from hybridbn.learning.repeated_estimates import bias_variance as bias_variance
 from hybridbn.learning.stacking import stack as stack
 from hybridbn.network import Network as Network
 from hybridbn.options import Options as Options

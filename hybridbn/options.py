@@ -28,6 +28,7 @@ __all__ = [
     "Options",
     "PrecisionKeywords",
     "as_numbers",
+    "check_choice",
     "check_count",
     "check_level",
     "list_items",
@@ -279,6 +280,21 @@ def check_count(number: Any, what: str, least: int = 0, error: type[HybridBNErro
     if not is_number or not least <= number <= _MOST or number != int(number):
         raise error(f"{what} must be a whole number of at least {least}, not {number!r:.80}")
     return int(number)
+
+
+def check_choice(value: object, what: str, choices: tuple[str, ...], error: type[HybridBNError] = TableError) -> None:
+    """Refuse what is none of a few words.
+
+    Examples
+    --------
+    >>> check_choice("gone", "missing", ("available", "em"))
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: missing must be 'available' or 'em', not 'gone'
+    """
+    if not isinstance(value, str) or value not in choices:
+        *others, last = map(repr, choices)
+        raise error(f"{what} must be {', '.join(others)} or {last}, not {value!r:.80}")
 
 
 def check_level(level: object) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 from studies import judge, layout
 
-from hybridbn.learning.bias_variance import BiasVariance
+from hybridbn.learning.repeated_estimates import BiasVariance
 
 __all__ = ["Measured", "draw_figures", "report", "sign_test"]
 

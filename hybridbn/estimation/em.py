@@ -42,7 +42,7 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_
 from hybridbn.inference.queries import impossible_evidence
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
-from hybridbn.options import Options, check_count, make_generator
+from hybridbn.options import Options, check_choice, check_count, make_generator
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, encode_configurations, shorten
@@ -138,8 +138,7 @@ def fit(
     >>> fit([("rain", "wet")], data, potentials="gaussian", missing="em")
     <Network: 3 nodes (2 discrete, 1 continuous), 1 arc>
     """
-    if missing not in ("available", "em"):
-        raise NetworkError(f"missing must be 'available' or 'em', not {missing!r}")
+    check_choice(missing, "missing", ("available", "em"), NetworkError)
     if missing == "em":
         return expectation_maximization(structure, data, potentials, weights, options=Options(n_jobs=n_jobs)).network
     return fit_available(structure, data, potentials, weights)

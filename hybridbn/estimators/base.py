@@ -28,7 +28,7 @@ from hybridbn.inference.queries import allow_draws
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import reason_alone
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import Options, check_choice
 from hybridbn.structures.building import BUILDERS, Build, find_unused_name
 from hybridbn.structures.training_data import CollectStatistics
 from hybridbn.tables import Rows, Table, read_rows, read_usable_frame
@@ -205,10 +205,8 @@ class HybridEstimator(BaseEstimator):
 
     def _opened(self, X: Any, y: Any, read_target: Callable[[Any], NDArray[Any]], weights: Any, *, reset: bool) -> Any:
         """Return features, targets and weights of the rows that count, all checked."""
-        if self.handle_unknown not in ("missing", "error"):
-            raise TableError(f"handle_unknown must be 'missing' or 'error', not {self.handle_unknown!r}")
-        if self.missing not in ("available", "em"):
-            raise TableError(f"missing must be 'available' or 'em', not {self.missing!r}")
+        check_choice(self.handle_unknown, "handle_unknown", ("missing", "error"))
+        check_choice(self.missing, "missing", ("available", "em"))
         features = check_features(X)
         validate_data(self, features, y, reset=reset, skip_check_array=True)
         if reset:

@@ -42,7 +42,7 @@ from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputat
 from hybridbn.learning.imputation.model import Model, read_rows
 from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
-from hybridbn.options import ImputationOptions, Options, check_level
+from hybridbn.options import ImputationOptions, Options, check_choice, check_level
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.automatic import calibrate_intervals, select_usable, widen_level
 from hybridbn.tables import Rows, Table
@@ -524,10 +524,8 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             )
 
     def _check_choices(self) -> None:
-        if self.point not in ("mean", "median"):
-            raise TableError(f"point must be 'mean' or 'median', not {self.point!r}")
-        if self.intervals not in ("conformal", "posterior"):
-            raise TableError(f"intervals must be 'conformal' or 'posterior', not {self.intervals!r}")
+        check_choice(self.point, "point", ("mean", "median"))
+        check_choice(self.intervals, "intervals", ("conformal", "posterior"))
 
     def _checked(self, network: Network) -> Network:
         if not isinstance(network.variable(self.target_name_), Continuous):
@@ -687,7 +685,5 @@ class Imputer(TransformerMixin, BaseEstimator):
         return np.array([*names, *added], dtype=object)
 
     def _check_options(self) -> None:
-        if self.strategy not in ("draw", "mean", "most_probable"):
-            raise TableError(f"strategy must be 'draw', 'mean' or 'most_probable', not {self.strategy!r}")
-        if self.handle_unknown not in ("missing", "error"):
-            raise TableError(f"handle_unknown must be 'missing' or 'error', not {self.handle_unknown!r}")
+        check_choice(self.strategy, "strategy", ("draw", "mean", "most_probable"))
+        check_choice(self.handle_unknown, "handle_unknown", ("missing", "error"))

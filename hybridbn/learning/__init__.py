@@ -7,7 +7,7 @@ Doors: `augmentation`, `boosting`, `ensemble`, `imputation.columns`, `imputation
 from hybridbn.estimation.em import Learned, expectation_maximization
 from hybridbn.learning.augmentation import Augmented, augment
 from hybridbn.learning.imputation.impute import Imputation, impute
-from hybridbn.learning.pooling import Pooled, pool
+from hybridbn.learning.repeated_estimates import Pooled, pool
 from hybridbn.structures.building import Structured, structural_em
 
 __all__ = [

@@ -16,7 +16,7 @@ from hybridbn.estimation.em import log_likelihood
 from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
-from hybridbn.options import Options, PrecisionKeywords, check_count, make_generator, resolve_options
+from hybridbn.options import Options, PrecisionKeywords, check_choice, check_count, make_generator, resolve_options
 from hybridbn.structures.building import Build
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed, shorten
@@ -295,8 +295,7 @@ class _CompleteRows:
 
 def _check(rows: Rows, target: str, response: str) -> None:
     rows.variable(target)
-    if response not in ("expectation", "simulation"):
-        raise TableError(f"response must be 'expectation' or 'simulation', not {response!r}")
+    check_choice(response, "response", ("expectation", "simulation"))
     table = rows.require_rows(1).require_values().sample()
     column = table.column(target)
     if not (find_observed(column) & (table.weights > 0)).any():

@@ -19,7 +19,7 @@ from hybridbn.learning.ensemble import ClassScorer, Ensemble, LazyNetwork, LazyN
 from hybridbn.learning.sample_weights import SampleWeights
 from hybridbn.learning.weak_learners import BuiltLearner, CountedLearner
 from hybridbn.network import Network
-from hybridbn.options import Options, PrecisionKeywords, check_count, make_generator, resolve_options
+from hybridbn.options import Options, PrecisionKeywords, check_choice, check_count, make_generator, resolve_options
 from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Discrete, Values, shorten
@@ -433,8 +433,7 @@ def _check_target(rows: Rows, target: Any, algorithm: str) -> Discrete:
 
 
 def _check(rounds: Any, algorithm: Any, patience: Any, max_restarts: Any, progress: Any) -> None:
-    if algorithm not in ("m1", "real"):
-        raise TableError(f"algorithm must be 'm1' or 'real', not {algorithm!r}")
+    check_choice(algorithm, "algorithm", ("m1", "real"))
     check_count(rounds, "rounds", 1)
     check_count(patience, "patience", 1)
     check_count(0 if max_restarts is None else max_restarts, "max_restarts")

@@ -7,6 +7,7 @@ weighted sum of naive Bayes networks of discrete variables is one network.
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from threading import Lock
@@ -23,7 +24,7 @@ from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.inference.queries import impossible_evidence, posterior
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
-from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, resolve_options
+from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, check_choice, resolve_options
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import freeze
 from hybridbn.tables import Table, read_rows
@@ -36,7 +37,6 @@ __all__ = [
     "LazyNetwork",
     "LazyNetworks",
     "network_of_sum",
-    "softmax",
     "sum_tables",
     "vote_scores",
     "weights_of_evidence",
@@ -117,8 +117,7 @@ class Ensemble:
             object.__setattr__(self, "errors", freeze(np.asarray(self.errors, dtype=np.float64)))
         if not self.networks or not (learned or all(isinstance(network, Network) for network in self.networks)):
             raise NetworkError("an ensemble needs at least one network, and nothing but networks")
-        if self.algorithm not in _TITLES:
-            raise NetworkError(f"algorithm must be 'm1', 'real' or 'pool', not {self.algorithm!r}")
+        check_choice(self.algorithm, "algorithm", tuple(_TITLES), NetworkError)
         for what, numbers in (("votes", self.votes), ("errors", self.errors)):
             if numbers is not None and numbers.shape != (len(self.networks),):
                 raise NetworkError(
@@ -177,7 +176,7 @@ class Ensemble:
     ) -> Values:
         """Return the scores of the classes (rows, classes), or (classes,) for a mapping; differences are log-odds."""
         chosen = resolve_options("scores", options, keywords, impossible="raise")
-        last = _last(self._add_scores(evidence, chosen))
+        last = deque(self._add_scores(evidence, chosen), maxlen=1).pop()
         return np.asarray(last[:, 0] if self._is_single(evidence) else last.T)
 
     def posterior(
@@ -192,7 +191,7 @@ class Ensemble:
         With `n_jobs`, members are asked in so many threads at the same time, with the same result.
         """
         chosen = resolve_options("posterior", options, keywords)
-        last = _last(self._add_scores(evidence, chosen))
+        last = deque(self._add_scores(evidence, chosen), maxlen=1).pop()
         return self._posterior(last, evidence)
 
     def staged_posterior(
@@ -240,8 +239,10 @@ class Ensemble:
             raise impossible_evidence(np.flatnonzero(~possible).tolist(), self._is_single(evidence))
 
     def _posterior(self, total: Values, evidence: Any) -> DiscretePosterior:
+        from scipy.special import softmax
+
         error = np.full(total.shape[1], 1e-12)
-        return DiscretePosterior(self.variable, softmax(total), self._is_single(evidence), error, None)
+        return DiscretePosterior(self.variable, softmax(total, axis=0), self._is_single(evidence), error, None)
 
     @staticmethod
     def _is_single(evidence: Any) -> bool:
@@ -399,14 +400,6 @@ class Ensemble:
         return loaded
 
 
-def _last(arrays: Iterator[Values]) -> Values:
-    """Return the last of several arrays while keeping one at a time."""
-    last = next(arrays)
-    for array in arrays:
-        last = array
-    return last
-
-
 class ClassScorer:
     """Evidence from which several networks compute the log probabilities of the target's classes.
 
@@ -420,9 +413,6 @@ class ClassScorer:
     shared : frozenset of str
         Nodes of some of the networks, of which a case may tell the others.
     """
-
-    target: str
-    evidence: Any
 
     def __init__(
         self, target: str, evidence: Any, options: Options | None = None, shared: frozenset[str] = frozenset()
@@ -507,19 +497,6 @@ def vote_scores(log_joint: Values, vote: float, real: bool, least: float = _LEAS
     best = np.where(abstains, 0.0, log_joint).argmax(axis=0)
     votes[best, np.arange(log_joint.shape[-1])] = np.where(abstains, 0.0, vote)
     return votes
-
-
-def softmax(total: Values) -> Values:
-    """Return the probabilities (classes, rows) whose log-odds are differences of scores.
-
-    Examples
-    --------
-    >>> softmax(np.array([[0.0], [np.log(3)]])).round(4)
-    array([[0.25],
-           [0.75]])
-    """
-    exponentials = np.exp(total - total.max(axis=0))
-    return np.asarray(exponentials / exponentials.sum(axis=0))
 
 
 class LazyNetworks(Sequence[Network]):

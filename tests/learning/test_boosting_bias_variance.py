@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.learning.bias_variance import bias_variance
+from hybridbn.learning.repeated_estimates import bias_variance
 
 
 class Coin:

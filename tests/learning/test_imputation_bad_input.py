@@ -46,7 +46,7 @@ def test_bad_tables_are_refused_by_name(which: str) -> None:
 
 
 OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
-    "strategy": ({"strategy": "median"}, "strategy must be one of"),
+    "strategy": ({"strategy": "median"}, "strategy must be 'draw', 'mean' or 'most_probable'"),
     "draws": ({"draws": 0}, "draws must be a positive integer"),
     "equal draws": ({"draws": 3, "strategy": "mean"}, "would all be equal"),
     "structure": ({"structure": "tann"}, "structure='tann' is not known"),

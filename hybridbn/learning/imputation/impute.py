@@ -33,14 +33,13 @@ from hybridbn.learning.imputation.data_augmentation import (
 )
 from hybridbn.learning.imputation.model import IncompleteRows, read_rows
 from hybridbn.network import Network
-from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, resolve_options
+from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, check_choice, check_level, resolve_options
 from hybridbn.tables import Rows, Table, read_usable_frame
 from hybridbn.tables.columns import Frame, column_adapter, open_frame
 from hybridbn.variables import Discrete, shorten
 
 __all__ = ["Imputation", "complete_batches", "impute"]
 
-_STRATEGIES = ("draw", "mean", "most_probable")
 _LEARNING = frozenset(one.name for one in fields(ImputationOptions))
 
 _Frame = TypeVar("_Frame")
@@ -351,10 +350,8 @@ def _impute_passes(
 
 
 def _check_options(draws: Any, strategy: Any, unknown: Any) -> None:
-    if strategy not in _STRATEGIES:
-        raise TableError(f"strategy must be one of {shorten(_STRATEGIES)}, not {strategy!r}")
-    if unknown not in ("error", "missing"):
-        raise TableError(f"unknown must be 'error' or 'missing', not {unknown!r}")
+    check_choice(strategy, "strategy", ("draw", "mean", "most_probable"))
+    check_choice(unknown, "unknown", ("error", "missing"))
     if draws is None:
         return
     if isinstance(draws, bool) or not isinstance(draws, int | np.integer) or draws < 1:
@@ -449,8 +446,7 @@ class Imputation:
         """
         import pandas
 
-        if not 0 < level < 1:
-            raise TableError(f"the level of an interval lies between 0 and 1, not {level!r}")
+        check_level(level)
         completion = self._fitted.model.completion
         posteriors = {} if completion is None else completion.posteriors(self._rows.working)
         listings = []
