@@ -5,6 +5,7 @@ structure. Structural EM lets any of them learn from a table with holes.
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,9 +28,10 @@ from hybridbn.estimation.available_cases import (
     read_as_declared,
     structure_of,
 )
-from hybridbn.estimation.completion import Completion, RowLevels, alternate, fill_table, find_holes
+from hybridbn.estimation.completion import Completion, RowLevels, fill_table, find_holes
 from hybridbn.estimation.em import expectation_maximization, is_exact, log_likelihood
 from hybridbn.fitting.base import Potentials
+from hybridbn.jobs import track_items
 from hybridbn.network import Network
 from hybridbn.network_description import is_arc_text
 from hybridbn.options import Options, make_generator
@@ -541,26 +543,20 @@ def structural_em(
     history: list[float] = []
     converged = False
 
-    def should_stop(network: Network) -> bool:
-        nonlocal best, converged
+    network = _relearn_parameters(_build_first(learn, table, marginals, rng), table, options, rng)
+    for _ in track_items(itertools.count(), "structural EM"):
         score = _score(network, table, options)
         better = best is None or score > max(history)
         converged = best is not None and (not better or set(network.edges) == set(best.edges))
         history.append(score)
         best = network if better else best
-        return converged or len(history) > rounds
-
-    def complete(network: Network) -> Table:
+        if converged or len(history) > rounds:
+            break
         levels = RowLevels.draw(rng, copies, network).of(copies, 0)
         cells = Completion.of(network, copies, options).draw(copies, levels)
-        return fill_table(copies, {**draw_alone(copies, alone, levels, network), **cells})
-
-    def relearn(completed: Table) -> Network:
-        return _relearn_parameters(learn(completed), table, options, rng)
-
-    first = _relearn_parameters(_build_first(learn, table, marginals, rng), table, options, rng)
-    last = alternate(first, complete, relearn, should_stop, "structural EM")
-    return Structured(best or last, np.array(history), converged)
+        completed = fill_table(copies, {**draw_alone(copies, alone, levels, network), **cells})
+        network = _relearn_parameters(learn(completed), table, options, rng)
+    return Structured(best or network, np.array(history), converged)
 
 
 def _repeat_rows_with_holes(table: Table, draws: int) -> Table:

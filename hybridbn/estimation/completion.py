@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
-from typing import Any, ClassVar, Self, TypeAlias, TypeVar
+from typing import Any, ClassVar, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from hybridbn.inference.most_probable import most_probable
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors
 from hybridbn.inference.sampling import ConditionalGaussian, conditional_gaussian, draw, draw_jointly
-from hybridbn.jobs import advance, run_in_threads, track
+from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Rows, Table
@@ -42,7 +42,6 @@ __all__ = [
     "Levels",
     "ObservedNumbers",
     "RowLevels",
-    "alternate",
     "collect_observed_numbers",
     "count_repeats",
     "draw_uniforms",
@@ -466,8 +465,6 @@ Levels: TypeAlias = Callable[[int, NDArray[np.intp]], Mapping[str, Values]]
 
 _HOLE = np.uint64(0x5851F42D4C957F2D)
 
-Completed = TypeVar("Completed")
-
 _SKIPPED = 1 << 16
 """Numbers that are skipped at a time by generators that can't leap."""
 
@@ -550,55 +547,6 @@ def fill_table(table: Table, cells: Mapping[str, NDArray[Any]]) -> Table:
         if name in cells:
             table = table.with_array(name, cells[name])
     return table
-
-
-def alternate(
-    network: Network,
-    complete: Callable[[Network], Completed],
-    learn: Callable[[Completed], Network],
-    until: Callable[[Network], bool],
-    task: str = "alternate",
-    rounds: int | None = None,
-) -> Network:
-    """Alternate between completing a table from a network and learning a network from the completed table.
-
-    Parameters
-    ----------
-    network : Network
-        The first one.
-    complete : callable
-        From a network to a completed table, or to expected statistics.
-    learn : callable
-        From these to the next network.
-    until : callable
-        Whether to stop at a network. It is called once for each network, in their order.
-    task, rounds : str, int or None
-        What progress reports call it, and the number of rounds where that is known.
-
-    Returns
-    -------
-    Network
-        The last one.
-
-    Examples
-    --------
-    >>> from hybridbn.potentials import Multinomial
-    >>> c = Discrete("c", ("a", "b"))
-    >>> def bernoulli(p):
-    ...     return Network([Multinomial(c, table=[1 - p, p])])
-    >>> history = []
-    >>> def until(network):
-    ...     history.append(float(network.potential("c").table[1]))
-    ...     return len(history) > 3
-    >>> last = alternate(bernoulli(0.2), lambda net: 3 + net.potential("c").table[1], lambda n: bernoulli(n / 5), until)
-    >>> [round(p, 4) for p in history]
-    [0.2, 0.64, 0.728, 0.7456]
-    """
-    with track(task, rounds):
-        while not until(network):
-            network = learn(complete(network))
-            advance()
-    return network
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ family needs; hidden numbers come in closed form given these. Rows are the last 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,7 @@ from hybridbn.estimation.available_cases import (
     read_as_declared,
     structure_of,
 )
-from hybridbn.estimation.completion import Completion, RowLevels, alternate, fill_table, find_holes, find_open_rows
+from hybridbn.estimation.completion import Completion, RowLevels, fill_table, find_holes, find_open_rows
 from hybridbn.fitting import (
     Dirichlet,
     Fitter,
@@ -40,7 +41,7 @@ from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
 from hybridbn.inference.queries import impossible_evidence
-from hybridbn.jobs import share_passes
+from hybridbn.jobs import share_passes, track_items
 from hybridbn.network import Network
 from hybridbn.options import Options, check_choice, check_count, make_generator
 from hybridbn.potentials.base import Potential
@@ -284,20 +285,18 @@ def _iterate(
     better.
     """
     least = rows * (tolerance if patience is None else max(tolerance, _NOISE))
-    best = first
+    network = best = first
     history: list[float] = []
     likelihoods: list[float] = []
-    expected: Mapping[str, Statistics] = {}
     priors: Mapping[str, Values] | None = None
     top, failures, converged = -np.inf, 0, False
-
-    def until(network: Network) -> bool:
-        nonlocal best, expected, priors, top, failures, converged
+    for _ in track_items(itertools.count(), "expectation maximization"):
         expected, likelihood = expect(network)
+        statistics = _add(known, expected)
         likelihoods.append(likelihood)
         if patience is None:
             if priors is None:
-                priors = _find_priors(families, _add(known, expected))
+                priors = _find_priors(families, statistics)
             history.append(likelihood + _log_prior(network, priors))
             best = network
             converged = len(history) > 1 and bool(abs(history[-1] - history[-2]) <= least)
@@ -307,12 +306,9 @@ def _iterate(
             if likelihood > top:
                 top, best = likelihood, network
             converged = failures >= patience
-        return converged or len(history) > max_iterations
-
-    def learn(statistics: Mapping[str, Statistics]) -> Network:
-        return _maximize(families, _add(known, statistics), priors)
-
-    alternate(first, lambda _: expected, learn, until, "expectation maximization")
+        if converged or len(history) > max_iterations:
+            break
+        network = _maximize(families, statistics, priors)
     return Learned(best, np.array(history), converged, np.array(likelihoods))
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 
 from hybridbn.errors import TableError
 from hybridbn.estimation.available_cases import draw_alone, fill_at_random
-from hybridbn.estimation.completion import Completion, RowLevels, alternate
+from hybridbn.estimation.completion import Completion, RowLevels
 from hybridbn.estimation.em import log_likelihood
 from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import posterior
+from hybridbn.jobs import track_items
 from hybridbn.network import Network
 from hybridbn.options import Options, PrecisionKeywords, check_choice, check_count, make_generator, resolve_options
 from hybridbn.structures.building import Build
@@ -22,8 +25,6 @@ from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed, shorten
 
 __all__ = ["Augmented", "History", "Step", "augment"]
-
-_EXPECTED = "expectation of the response"
 
 
 @dataclass(frozen=True)
@@ -170,43 +171,33 @@ def augment(
         return Augmented(network, _native(data, rows), History(tuple(steps)), True)
     marginals = builder.fit_marginals(rows.select(holes), potentials)
     alone = Completion.of(marginals, rows.sample(), Options())
-    best: _Model | None = None
-    last: _Model | None = None
     completed: Rows | None = None
     failures = 0
 
-    def until(network: Network) -> bool:
-        nonlocal last, best, completed, failures
-        last = score(network)
-        if best is None or steps[-1].srmse < min(step.srmse for step in steps[:-1]):
-            best, completed, failures = last, None, 0
-        else:
-            failures += 1
-        return failures >= patience or len(steps) > max_iterations
-
-    def complete(network: Network) -> Rows:
-        # lines 12 to 24; the model just learned is the best one unless patience goes on with a worse one
-        nonlocal completed
-        assert last is not None
-        levels = RowLevels.draw(rng, rows, network)
-        filled = rows.fill_holes(_CompleteRows(last, alone, levels, joint, response == "simulation"))
-        if last is best:
-            completed = filled
-        return filled
+    def complete(model: _Model) -> Rows:
+        levels = RowLevels.draw(rng, rows, model.network)
+        return rows.fill_holes(_CompleteRows(model, alone, levels, joint, response == "simulation"))
 
     # lines 4 to 8
-    try:
-        alternate(learn(fill_at_random(rows, marginals, rng)), complete, learn, until, "augment")
-        assert best is not None
-        if completed is None:
-            last = best
-            completed = complete(best.network)
-    finally:
-        rows.remembered.pop(_EXPECTED, None)
+    model = best = score(learn(fill_at_random(rows, marginals, rng)))
+    for _ in track_items(itertools.count(), "augment"):
+        if failures >= patience or len(steps) > max_iterations:
+            break
+        # lines 12 to 24; the model just learned is the best one unless patience goes on with a worse one
+        filled = complete(model)
+        if model is best:
+            completed = filled
+        model = score(learn(filled))
+        if steps[-1].srmse < min(step.srmse for step in steps[:-1]):
+            best, completed, failures = model, None, 0
+        else:
+            failures += 1
+    if completed is None:
+        completed = complete(best)
     return Augmented(best.network, _native(data, completed), History(tuple(steps)), failures >= patience)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class _Model:
     """A model of the response.
 
@@ -230,15 +221,11 @@ class _Model:
         """Return the expectation of the response in every row: numbers, or probabilities of its states; computed once
         where the rows stay.
         """
-        network, options = self.network, self.completion.options
-        known: Network | None
-        expected: Values
-        known, expected = batch.remembered.get(_EXPECTED, (None, np.empty(0)))
-        if known is not network:
-            response = posterior(network, self.target, batch.select([n for n in batch.names if n in network]), options)
-            expected = self.completion.expectation(batch, response)
-            batch.remembered[_EXPECTED] = network, expected
-        return expected
+        return batch.keep(self, partial(self._expect, batch))
+
+    def _expect(self, batch: Table) -> Values:
+        known = batch.select([name for name in batch.names if name in self.network])
+        return self.completion.expectation(batch, posterior(self.network, self.target, known, self.completion.options))
 
     def score(self, batch: Table, first: int) -> Values:
         """Return the weighted squares of the errors where the response is known, the weight of these rows, and the

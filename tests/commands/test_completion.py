@@ -10,7 +10,6 @@ from hybridbn.estimation import completion as completion_module
 from hybridbn.estimation.completion import (
     Completion,
     RowLevels,
-    alternate,
     fill_table,
     find_holes,
     hash_identifiers,
@@ -115,19 +114,6 @@ def test_levels_belong_to_rows() -> None:
     table = holes(8)
     asked = RowLevels.draw(np.random.default_rng(0), table, hb.Network([*GAUSSIAN.potentials])).of(table, 0)
     np.testing.assert_array_equal(asked(0, np.array([3, 5]))["x"], asked(4, np.arange(8))["x"][[3, 5]])
-
-
-def test_alternate_judges_each_network_once() -> None:
-    seen = []
-
-    def until(network: hb.Network) -> bool:
-        seen.append(network)
-        return len(seen) == 3
-
-    made = [GAUSSIAN.copy() for _ in range(2)]
-    last = alternate(GAUSSIAN, len, lambda _: made[len(seen) - 1], until)
-    assert seen == [GAUSSIAN, *made]
-    assert last is made[1]
 
 
 @pytest.mark.parametrize("name", NETWORKS)

@@ -295,6 +295,19 @@ def test_equal_rows_of_a_large_discrete_table_count_once(monkeypatch: pytest.Mon
     assert 0 < max(sizes) <= patterns < 1000
 
 
+def test_each_network_is_judged_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged = []
+
+    def recorded(network: hb.Network, evidence: Any, weights: np.ndarray, options: Options) -> Any:
+        judged.append(network)
+        return expect_statistics(network, evidence, weights, options)
+
+    monkeypatch.setattr("hybridbn.estimation.em.expect_statistics", recorded)
+    learned = expectation_maximization(mixed_network(), with_holes(mixed_network(), 60, 0.3))
+    assert len(judged) == len({id(network) for network in judged}) == len(learned.history)
+    assert learned.network is judged[-1]
+
+
 # -- families without exact expectations ------------------------------------------------------------------------------
 
 
