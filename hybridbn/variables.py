@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from functools import lru_cache
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +34,7 @@ __all__ = [
 
 Values: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.intp]
+Number = TypeVar("Number", int, float)
 
 
 def shorten(items: Iterable[object], most: int = 8) -> str:
@@ -209,20 +211,9 @@ class Discrete:
             found = np.searchsorted(self.cuts, array.astype(float), side="right")
             return np.where(np.isnan(array.astype(float)), -1, found).astype(np.intp)
         items = array.ravel().tolist() if array.dtype != object else [plain_state(item) for item in array.ravel()]
-        distinct: dict[tuple[type, Any], int] = {}
-        codes = np.empty(len(items), dtype=np.intp)
-        for row, item in enumerate(items):
-            try:
-                key = (type(item), item)
-                code = distinct.get(key)
-                if code is None:
-                    code = distinct[key] = self.code(item)
-            except TypeError:
-                raise TableError(f"{self.name!r}, row {row}: {item!r} is not a state") from None
-            except TableError as error:
-                raise TableError(f"row {row}: {error}") from None
-            codes[row] = code
-        return codes.reshape(array.shape)
+        # each value is looked up once; 1, 1.0 and True are different ones
+        code = lru_cache(None, typed=True)(self.code)
+        return np.fromiter(_convert_rows(items, code, self.name), np.intp, len(items)).reshape(array.shape)
 
 
 @dataclass(frozen=True)
@@ -303,14 +294,9 @@ class Continuous:
         if array.dtype.kind in "iuf":
             numbers = array.astype(np.float64)
         else:
-            numbers = np.empty(array.size)
-            items = array.ravel()
-            for row, item in enumerate(items if items.dtype.kind in "mM" else items.tolist()):
-                try:
-                    numbers[row] = self.value(item)
-                except TableError as error:
-                    raise TableError(f"row {row}: {error}") from None
-            numbers = numbers.reshape(array.shape)
+            items = array.ravel() if array.dtype.kind in "mM" else array.ravel().tolist()
+            converted = np.fromiter(_convert_rows(items, self.value, self.name), np.float64, array.size)
+            numbers = converted.reshape(array.shape)
         self._refuse(numbers)
         return numbers
 
@@ -328,6 +314,17 @@ class Continuous:
 
 
 Variable: TypeAlias = Discrete | Continuous
+
+
+def _convert_rows(items: Iterable[Any], convert: Callable[[Any], Number], name: str) -> Iterator[Number]:
+    """Yield what becomes of the items of a variable; errors name the row."""
+    for row, item in enumerate(items):
+        try:
+            yield convert(item)
+        except TableError as error:
+            raise TableError(f"row {row}: {error}") from None
+        except TypeError:
+            raise TableError(f"{name!r}, row {row}: {item!r} is not a state") from None
 
 
 def _as_objects(values: Any) -> NDArray[Any]:
