@@ -25,6 +25,7 @@ __all__ = [
     "Discrete",
     "Values",
     "Variable",
+    "code_state",
     "encode_configurations",
     "find_observed",
     "is_missing",
@@ -98,6 +99,20 @@ def is_missing(value: Any) -> bool:
     if isinstance(value, float | np.floating):
         return math.isnan(value)
     return isinstance(value, np.datetime64 | np.timedelta64) and bool(np.isnat(value))
+
+
+def code_state(variable: Discrete, state: Any) -> int:
+    """Return the code of a state; refuse a missing value.
+
+    Examples
+    --------
+    >>> code_state(Discrete("c", states=("a", "b")), "b")
+    1
+    """
+    code = variable.code(state)
+    if code < 0:
+        raise TableError(f"{variable.name!r}: {state!r} is not a state")
+    return code
 
 
 def _check_name(name: Any) -> str:

@@ -25,7 +25,7 @@ from hybridbn.network_description import find_factors
 from hybridbn.potentials import PointMass
 from hybridbn.potentials.base import freeze
 from hybridbn.units import PatternFinder, count_one_day, is_time_like, unit_of_pattern
-from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state, is_missing, shorten
 
 if TYPE_CHECKING:
     from hybridbn.tables.columns import Column, Frame
@@ -159,8 +159,7 @@ class StateWeights(CellEvidence):
             raise _unsuitable(variable, self.states)
         values = []
         for state, weight in self._items():
-            if variable.code(state) < 0:
-                raise TableError(f"{variable.name!r}: {state!r} is not a state")
+            code_state(variable, state)
             try:
                 values.append(float(weight))
             except (TypeError, ValueError):

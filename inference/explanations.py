@@ -31,7 +31,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import PointCells
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Discrete, Values, code_state
 
 if TYPE_CHECKING:
     import pandas
@@ -120,9 +120,7 @@ def explain(
         except ImpossibleEvidence:
             raise impossible_evidence([0], single=True) from None
         odds.append(answer.probabilities)
-    code = int(np.argmax(odds[-1])) if state is None else variable.code(state)
-    if code < 0:
-        raise TableError(f"{target!r}: {state!r} is not a state")
+    code = int(np.argmax(odds[-1])) if state is None else code_state(variable, state)
     steps = [_log_odds(table, code) for table in odds]
     weights = {name: after - before for name, before, after in zip(names, steps[:-1], steps[1:], strict=True)}
     return Explanation(target, variable.states[code], steps[0], weights, steps[-1])
@@ -789,10 +787,7 @@ class Sensitivity:
         return self.tables[node]
 
     def _code(self, state: Any) -> int:
-        code = int(self.probabilities.argmax()) if state is None else self.target.code(state)
-        if code < 0:
-            raise TableError(f"{self.target.name!r}: {state!r} is not a state")
-        return code
+        return int(self.probabilities.argmax()) if state is None else code_state(self.target, state)
 
     def __repr__(self) -> str:
         count = sum(table.table.size for table in self.tables.values())

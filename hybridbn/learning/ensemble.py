@@ -28,7 +28,7 @@ from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, check_c
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import freeze
 from hybridbn.tables import Table, read_rows
-from hybridbn.variables import Discrete, Values, Variable
+from hybridbn.variables import Discrete, Values, Variable, code_state
 
 __all__ = [
     "LEAST_POOLED",
@@ -364,9 +364,7 @@ class Ensemble:
             )
         names = list(evidence)
         steps = [self.scores({name: evidence[name] for name in names[:count]}) for count in range(len(names) + 1)]
-        code = int(np.argmax(steps[-1])) if state is None else self.variable.code(state)
-        if code < 0:
-            raise TableError(f"{self.target!r}: {state!r} is not a state")
+        code = int(np.argmax(steps[-1])) if state is None else code_state(self.variable, state)
         odds = [float(step[code] - np.logaddexp.reduce(np.delete(step, code))) for step in steps]
         weights = {name: after - before for name, before, after in zip(names, odds[:-1], odds[1:], strict=True)}
         return Explanation(self.target, self.variable.states[code], odds[0], weights, odds[-1])
@@ -652,9 +650,7 @@ def weights_of_evidence(tables: NaiveBayesTables, state: Hashable = None) -> tup
             f"{tables.target.name!r} has {len(tables.target)} classes, and weights of evidence add up to log-odds of "
             "two; explain() takes any number"
         )
-    code = 1 if state is None else tables.target.code(state)
-    if code < 0:
-        raise TableError(f"{tables.target.name!r}: {state!r} is not a state")
+    code = 1 if state is None else code_state(tables.target, state)
     return float(tables.prior[code] - tables.prior[1 - code]), {
         name: np.asarray(table[:, code] - table[:, 1 - code]) for name, table in tables.logs.items()
     }

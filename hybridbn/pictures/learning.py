@@ -30,7 +30,7 @@ from hybridbn.pictures.posteriors import PROBABILITY, write_weight
 from hybridbn.potentials import Softmax
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import read_rows
-from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing
+from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state, is_missing
 
 __all__ = [
     "plot_augmentation",
@@ -423,9 +423,7 @@ def _find_scales(model: Any, target: str | None, state: Hashable) -> tuple[Discr
         raise NetworkError(
             f"{name!r} {what}, and weights of evidence add up to log-odds of two; explain() takes any number"
         )
-    code = 1 if state is None else variable.code(state)
-    if code < 0:
-        raise TableError(f"{name!r}: {state!r} is not a state")
+    code = 1 if state is None else code_state(variable, state)
     own = model.potential(name)
     if (logistic := own.as_softmax()) and not model.out_degree(name):
         return variable, *_scale_parents(model, logistic, code)

@@ -19,7 +19,7 @@ from hybridbn.errors import TableError
 from hybridbn.inference.axes import legendre
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
 from hybridbn.potentials.base import NO_POINTS, PointCells
-from hybridbn.variables import Continuous, Discrete, Values, Variable
+from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state
 
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
@@ -306,10 +306,7 @@ class DiscretePosterior(Posterior):
 
     def probability(self, state: Any) -> Any:
         """Return the probability of one state."""
-        code = self.variable.code(state)
-        if code < 0:
-            raise TableError(f"{self.variable.name!r}: {state!r} is not a state")
-        return self._rows_first(self._table[code])
+        return self._rows_first(self._table[code_state(self.variable, state)])
 
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, str):
