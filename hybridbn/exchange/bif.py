@@ -31,12 +31,18 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
 from hybridbn.exchange import register_format
-from hybridbn.exchange.discrete_networks import Bins, bin_network, build_network, collect_tables, format_states
+from hybridbn.exchange.discrete_networks import (
+    Bins,
+    bin_network,
+    build_network,
+    collect_tables,
+    format_states,
+    write_as,
+)
 from hybridbn.exchange.parsing import RowNormalizer, SourceText, decode_source, read_source
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Discrete, Values, shorten
 
 __all__ = [
@@ -44,7 +50,6 @@ __all__ = [
     "format_bif",
     "parse_bif",
     "read_bif",
-    "write_bif",
 ]
 
 _MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
@@ -318,19 +323,17 @@ _KEYWORDS = frozenset({"network", "variable", "probability", "property", "type",
 _PLAIN = (str, int, float, bool)
 
 
-def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
-    """Write a network of `Multinomial` potentials to a BIF file, compressed if the name ends with ``.gz``.
+def format_bif(network: Network, *, bins: Bins | None = None) -> str:
+    """Return a network of `Multinomial` potentials as the text of a BIF file.
 
-    Every number is written so that it is read back as the same double, and the same network gives the same bytes. An
-    existing file is replaced at once, or not at all. Names that are not plain words are quoted: hybridbn reads these,
-    pgmpy replaces the quotes by spaces (so it fails on a variable with a space and no parents), and pyAgrum reads plain
-    words only. States that are not text are written as text, with their types in a property that `read_bif` restores
-    them from.
+    Every number is written so that it is read back as the same double, and the same network gives the same bytes. Names
+    that are not plain words are quoted: hybridbn reads these, pgmpy replaces the quotes by spaces (so it fails on a
+    variable with a space and no parents), and pyAgrum reads plain words only. States that are not text are written as
+    text, with their types in a property that `read_bif` restores them from.
 
     Parameters
     ----------
     network : Network
-    path : str or path
     bins : int or mapping, optional
         Cut continuous variables into bins; see `hybridbn.exchange.discrete_networks.discretize`. A warning reports the
         error.
@@ -340,21 +343,6 @@ def write_bif(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     FormatError
         Naming the nodes that BIF can't hold: continuous ones, those whose potential is not a table, and names with
         characters that other programs would misread.
-
-    Examples
-    --------
-    >>> import tempfile, pathlib, hybridbn as hb
-    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", states=("a", "b")), table=[0.25, 0.75])])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_bif(net, pathlib.Path(folder, "coin.bif"))
-    ...     print(pathlib.Path(folder, "coin.bif").read_text().splitlines()[-2])
-      table 0.25, 0.75;
-    """
-    write_network_text(path, format_bif(bin_network(network, bins, "BIF")))
-
-
-def format_bif(network: Network) -> str:
-    """Return a network as BIF text; see `write_bif`.
 
     Examples
     --------
@@ -381,7 +369,7 @@ def format_bif(network: Network) -> str:
     }
     <BLANKLINE>
     """
-    network.check()
+    network = bin_network(network, bins, "BIF")
     tables = collect_tables(network, "BIF", _keep_table)
     states = {table.child.name: _format_states(table.child) for table in tables}
     blocks = ["network unknown {\n}\n"]
@@ -675,4 +663,4 @@ class _ProbabilityBlock:
             seen.add(configuration)
 
 
-register_format((".bif",), read_bif, write_bif)
+register_format((".bif",), read_bif, write_as(format_bif))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ from hybridbn.exchange.parsing import RowNormalizer
 from hybridbn.network import Network
 from hybridbn.potentials import Atoms, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
+from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -54,6 +56,7 @@ __all__ = [
     "restore_variable",
     "table_of",
     "table_or_regression",
+    "write_as",
 ]
 
 _STATE_TYPES = (str, int, float, bool)
@@ -73,6 +76,15 @@ Written = TypeVar("Written")
 
 
 # -- what is written --------------------------------------------------------------------------------------------------
+
+
+def write_as(format_network: Callable[..., str]) -> Callable[..., None]:
+    """Return what writes networks to files as text; its options are those of what makes the text."""
+
+    def write(network: Network, path: str | os.PathLike[str], **options: Any) -> None:
+        write_network_text(path, format_network(network, **options))
+
+    return write
 
 
 def bin_network(network: Network, bins: Bins | None, name: str) -> Network:

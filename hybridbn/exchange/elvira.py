@@ -29,6 +29,7 @@ from hybridbn.exchange.discrete_networks import (
     make_words,
     restore_variable,
     table_of,
+    write_as,
 )
 from hybridbn.exchange.elvira_syntax import (
     ENDLESS,
@@ -53,7 +54,6 @@ from hybridbn.network import Network
 from hybridbn.potentials import MTE, Multinomial, Piece
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte.terms import ANY, Terms
-from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -61,7 +61,6 @@ __all__ = [
     "format_elvira",
     "parse_elvira",
     "read_elvira",
-    "write_elvira",
 ]
 
 _CELLS = 5_000_000
@@ -441,10 +440,8 @@ _LARGEST, _SMALLEST = 1e308, 1e-307
 """Coefficients beyond these would be infinite or zero when Elvira reads them as doubles."""
 
 
-def write_elvira(
-    network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None, beyond_doubles: bool = False
-) -> None:
-    """Write a network of `Multinomial` and `MTE` potentials to a file of Elvira.
+def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles: bool = False) -> str:
+    """Return a network of `Multinomial` and `MTE` potentials as the text of a file of Elvira.
 
     Numbers have 17 digits, and every exponent its coefficient. Elvira has no infinite numbers, so the largest double
     stands for an infinite end of a density. Names that are not plain words are quoted; states that are not become words
@@ -453,7 +450,6 @@ def write_elvira(
     Parameters
     ----------
     network : Network
-    path : str or path
     bins : int or mapping, optional
         Cut the continuous variables into bins; see `hybridbn.exchange.discrete_networks.discretize`. Needed where a
         potential is neither a table nor an MTE.
@@ -465,12 +461,6 @@ def write_elvira(
     ------
     FormatError
         Naming the nodes that can't be written, and the remedy.
-    """
-    write_network_text(path, format_elvira(network, bins=bins, beyond_doubles=beyond_doubles))
-
-
-def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles: bool = False) -> str:
-    """Return a network as text; see `write_elvira`.
 
     Examples
     --------
@@ -722,4 +712,4 @@ class _ElviraTreeWriter:
         return "+".join(parts).replace("+-", "-") or "0.0"
 
 
-register_format((".elv",), read_elvira, write_elvira)
+register_format((".elv",), read_elvira, write_as(format_elvira))

@@ -37,6 +37,7 @@ from hybridbn.exchange.discrete_networks import (
     restore_name,
     restore_variable,
     table_or_regression,
+    write_as,
 )
 from hybridbn.exchange.parsing import (
     RowNormalizer,
@@ -50,10 +51,9 @@ from hybridbn.exchange.parsing import (
 from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["format_net", "parse_net", "read_net", "write_net"]
+__all__ = ["format_net", "parse_net", "read_net"]
 
 _BETWEEN = r"(?:\s++|%[^\n]*+|//[^\n]*+|/\*[\s\S]*?\*/)*+"
 _TOKEN = re.compile(
@@ -318,18 +318,12 @@ _KEYWORDS = frozenset(_WORDS.split())
 """Names that mean something in the format, so nodes can't have them."""
 
 
-def write_net(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
-    """Write a network of tables and `LinearGaussian` potentials to a file of Hugin, every number as it is.
+def format_net(network: Network, *, bins: Bins | None = None) -> str:
+    """Return a network of tables and `LinearGaussian` potentials as the text of a file of Hugin, every number as it is.
 
     Names that are not plain words, and spaces, commas and parentheses in states, are replaced by what all programs
     read. The label of a node keeps its name, and `read_net` restores names and states. Parameters and errors are those
-    of `hybridbn.exchange.bif.write_bif`.
-    """
-    write_network_text(path, format_net(network, bins=bins))
-
-
-def format_net(network: Network, *, bins: Bins | None = None) -> str:
-    """Return a network as NET text; see `write_net`.
+    of `hybridbn.exchange.bif.format_bif`.
 
     Examples
     --------
@@ -414,4 +408,4 @@ def _format_nested(rows: object) -> str:
     return "(" + " ".join(map(_format_nested, rows)) + ")"
 
 
-register_format((".net",), read_net, write_net)
+register_format((".net",), read_net, write_as(format_net))

@@ -298,7 +298,7 @@ def write_uai(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
 
     pgmpy (1.1) takes tables for ones whose child runs slowest, pyAgrum (3.3) for ones whose first parent runs faster
     than the others, so both misread networks with several parents; the file is as the format says. Parameters and
-    errors are those of `hybridbn.exchange.bif.write_bif`.
+    errors are those of `hybridbn.exchange.bif.format_bif`.
     """
     text, names = format_uai(network, bins=bins)
     write_atomically(f"{os.fspath(path)}.names.json", names.encode("utf-8"))

@@ -37,12 +37,13 @@ from hybridbn.exchange.discrete_networks import (
     restore_name,
     restore_variable,
     table_or_regression,
+    write_as,
 )
 from hybridbn.exchange.parsing import Element, RowNormalizer, check_scope, parse_xml, reverse_parents
 from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.tables.formats.files import read_network_bytes, write_network_text
+from hybridbn.tables.formats.files import read_network_bytes
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = [
@@ -55,8 +56,6 @@ __all__ = [
     "parse_xmlbif",
     "read_xdsl",
     "read_xmlbif",
-    "write_xdsl",
-    "write_xmlbif",
 ]
 
 
@@ -122,15 +121,10 @@ def parse_xmlbif(
     return build_network(potentials, variables, rows)
 
 
-def write_xmlbif(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
-    """Write a discrete network to an XMLBIF file, every number as it is.
-    Parameters and errors are those of `hybridbn.exchange.bif.write_bif`.
-    """
-    write_network_text(path, format_xmlbif(network, bins=bins))
-
-
 def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
-    """Return a network as XMLBIF; see `write_xmlbif`.
+    """Return a discrete network as the text of an XMLBIF file, every number as it is.
+
+    Parameters and errors are those of `hybridbn.exchange.bif.format_bif`.
 
     Examples
     --------
@@ -364,19 +358,13 @@ _PER_ROW = 6
 """The picture has this number of nodes beside each other."""
 
 
-def write_xdsl(network: Network, path: str | os.PathLike[str], *, bins: Bins | None = None) -> None:
-    """Write a network of tables and `LinearGaussian` potentials to a file of GeNIe, every number as it is.
+def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
+    """Return a network of tables and `LinearGaussian` potentials as the text of a file of GeNIe, every number as it is.
 
     A linear Gaussian node becomes an equation node, as ``x=Normal(1.0+2.0*y,Sqrt(0.5))``, with ``Choose`` over discrete
     parents. Names and states that are no identifiers are replaced by identifiers; GeNIe shows the names, and
     `read_xdsl` restores both. pyAgrum (3.3.1) misreads nodes with several parents, as it takes the first for the one
-    that runs fastest. Parameters and errors are those of `hybridbn.exchange.bif.write_bif`.
-    """
-    write_network_text(path, format_xdsl(network, bins=bins))
-
-
-def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
-    """Return a network as XDSL; see `write_xdsl`.
+    that runs fastest. Parameters and errors are those of `hybridbn.exchange.bif.format_bif`.
 
     Examples
     --------
@@ -700,5 +688,5 @@ def _call_function(
     raise ValueError(f"the function {name!r} with {count} arguments; only linear Gaussian equations can be read")
 
 
-register_format((".xmlbif", ".bifxml", ".xml"), read_xmlbif, write_xmlbif)
-register_format((".xdsl",), read_xdsl, write_xdsl)
+register_format((".xmlbif", ".bifxml", ".xml"), read_xmlbif, write_as(format_xmlbif))
+register_format((".xdsl",), read_xdsl, write_as(format_xdsl))

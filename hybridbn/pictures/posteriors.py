@@ -324,7 +324,7 @@ def _draw_heat(joint: JointPosterior, across: str, up: str) -> Heat:
     return Heat(_edges(centers[0]), _edges(centers[1]), height.T)
 
 
-def _chart_table(table: Values, across: Discrete, up: Discrete, title: str, given: str = "") -> Chart:
+def _chart_table(table: Values, across: Discrete, up: Discrete, title: str) -> Chart:
     """Return a table of probabilities (up, across) as cells, with numbers where they have room."""
     if max(table.shape) > _MOST_CELLS:
         wide = max((across, up), key=len)
@@ -338,7 +338,7 @@ def _chart_table(table: Values, across: Discrete, up: Discrete, title: str, give
     )
     return Chart(
         [heat],
-        title + given,
+        title,
         words,
         Axis(across.name, names=[str(state) for state in across.states]),
         Axis(up.name, names=[str(state) for state in up.states], reverse=True),
