@@ -40,8 +40,6 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missin
 if TYPE_CHECKING:
     import pandas
 
-    from hybridbn.explorer.page import ExplorerServer
-
 __all__ = [
     "LEVELS",
     "About",
@@ -426,18 +424,6 @@ class Responder:
         self.start = list_findings(network, {**{n: known[n] for n in known if n in self.number}, **(evidence or {})})
         self.box = _choose_box(network)
         self._lock = threading.Lock()
-
-    def make_page(self) -> str:
-        """Return a page that answers by itself, without a server."""
-        from hybridbn.explorer.page import make_page
-
-        return make_page(self)
-
-    def open_server(self, port: int = 0) -> ExplorerServer:
-        """Return a local server of the page; a port of 0 stands for any that is free."""
-        from hybridbn.explorer.page import ExplorerServer
-
-        return ExplorerServer(self, port)
 
     @property
     def row_count(self) -> int:

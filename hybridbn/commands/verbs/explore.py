@@ -58,6 +58,7 @@ everything; of any other one it holds answers that were computed before, and say
         from hybridbn.commands.locations import UsageFault
         from hybridbn.commands.model_options import parse_evidence, read_model
         from hybridbn.commands.table_input import forward_warnings
+        from hybridbn.explorer.page import make_page
         from hybridbn.explorer.responder import Responder
         from hybridbn.tables.formats.files import write_atomically
 
@@ -70,7 +71,7 @@ everything; of any other one it holds answers that were computed before, and say
             title = os.path.basename(options.model).split(".")[0] or "Bayesian network"
             responder = Responder(network, data, title, options.unknown, evidence)
             if options.html is not None:
-                page = responder.make_page()
+                page = make_page(responder)
                 write_atomically(options.html, page.encode())
                 terminal.note(f"wrote {options.html} ({len(page.encode()) / 1e6:.1f} MB)")
                 return
@@ -94,9 +95,10 @@ def _serve(responder: Any, options: argparse.Namespace, terminal: Terminal) -> N
     import webbrowser
 
     from hybridbn.commands.locations import UsageFault
+    from hybridbn.explorer.page import ExplorerServer
 
     try:
-        started = responder.open_server(options.port)
+        started = ExplorerServer(responder, options.port)
     except OSError as error:
         raise UsageFault(f"--port {options.port}: {error.strerror}; without --port a free one is taken") from error
     with started as server, contextlib.suppress(KeyboardInterrupt):
