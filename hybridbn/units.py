@@ -76,19 +76,20 @@ def count_one_day(value: Any) -> float:
     >>> count_one_day(datetime.date(1970, 1, 3)), count_one_day(datetime.time(18))
     (2.0, 0.75)
     """
-    if isinstance(value, np.datetime64 | np.timedelta64):
-        return float(count_days(np.array([value]))[0])
-    if isinstance(value, datetime.datetime):
-        if value.tzinfo is not None:
-            value = value.astimezone(datetime.UTC).replace(tzinfo=None)
-        return float((value - _EPOCH) / datetime.timedelta(days=1))
-    if isinstance(value, datetime.date):
-        return float(value.toordinal() - 719_163)
-    if isinstance(value, datetime.timedelta):
-        return value / datetime.timedelta(days=1)
-    if isinstance(value, datetime.time):
-        seconds = 3600 * value.hour + 60 * value.minute + value.second
-        return (seconds * 1_000_000 + value.microsecond) / 86_400_000_000
+    match value:
+        case np.datetime64() | np.timedelta64():
+            return float(count_days(np.array([value]))[0])
+        case datetime.datetime():
+            if value.tzinfo is not None:
+                value = value.astimezone(datetime.UTC).replace(tzinfo=None)
+            return float((value - _EPOCH) / datetime.timedelta(days=1))
+        case datetime.date():
+            return float(value.toordinal() - 719_163)
+        case datetime.timedelta():
+            return value / datetime.timedelta(days=1)
+        case datetime.time():
+            seconds = 3600 * value.hour + 60 * value.minute + value.second
+            return (seconds * 1_000_000 + value.microsecond) / 86_400_000_000
     raise TypeError(f"{value!r} is no date or time")
 
 

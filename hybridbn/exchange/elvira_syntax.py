@@ -192,14 +192,15 @@ class _ElviraParser:
         self.take_opening("bnet")
         while not self.tokens.skip("}"):
             token = self.tokens.take_kind("word", wanted="node, link, relation, a property or `}`")
-            if token.text == "node":
-                self.parse_node(syntax)
-            elif token.text == "link":
-                self.parse_link(syntax)
-            elif token.text == "relation":
-                syntax.relations += self.parse_relation(token.at)
-            else:
-                self.parse_property(token, syntax)
+            match token.text:
+                case "node":
+                    self.parse_node(syntax)
+                case "link":
+                    self.parse_link(syntax)
+                case "relation":
+                    syntax.relations += self.parse_relation(token.at)
+                case _:
+                    self.parse_property(token, syntax)
         if self.tokens.now.kind != "end":
             self.tokens.fail("the end of the file after the network")
         return syntax
@@ -209,12 +210,13 @@ class _ElviraParser:
         while self.tokens.now.kind == "word" or self.tokens.now.text == "-":
             words.append(self.tokens.take().text)
         self.tokens.expect("=", after=f"after {' '.join(words)!r}")
-        if words == ["default", "node", "states"]:
-            syntax.states = self.take_states()
-        elif words == ["number-of-cases"]:
-            syntax.cases = self.take_value()
-        else:
-            self.take_value()
+        match words:
+            case ["default", "node", "states"]:
+                syntax.states = self.take_states()
+            case ["number-of-cases"]:
+                syntax.cases = self.take_value()
+            case _:
+                self.take_value()
 
     def parse_node(self, syntax: ElviraSyntax) -> None:
         name = self.take_name("a node's name")
@@ -230,16 +232,17 @@ class _ElviraParser:
                 node.states = self.take_states()
                 continue
             value = self.take_value()
-            if key.text == "type-of-variable":
-                node.continuous = self.check_type(Token("word", value, key.at))
-            elif key.text == "kind-of-node":
-                node.kind = value
-            elif key.text == "num-states":
-                node.count = value
-            elif key.text == "comment":
-                node.comment = remove_quotes(value)
-            elif key.text in ("min", "max"):
-                node.ends[key.text] = value
+            match key.text:
+                case "type-of-variable":
+                    node.continuous = self.check_type(Token("word", value, key.at))
+                case "kind-of-node":
+                    node.kind = value
+                case "num-states":
+                    node.count = value
+                case "comment":
+                    node.comment = remove_quotes(value)
+                case "min" | "max":
+                    node.ends[key.text] = value
         if node.name in syntax.nodes:
             self.source.fail(node.at, f"a second node named {node.name!r}")
         syntax.nodes[node.name] = node

@@ -121,17 +121,18 @@ class _NetParser:
         self.take_attributes()
         while self.tokens.now.kind != "end":
             token = self.take_word("node, potential or the end of the file")
-            if token.text in ("discrete", "continuous"):
-                self.tokens.expect("node", after=f"after {token.text!r}")
-                self.parse_node(token.text == "continuous")
-            elif token.text == "node":
-                self.parse_node(False)
-            elif token.text == "potential":
-                self.parse_potential(token.at)
-            elif token.text in ("decision", "utility", "class", "function", "instance"):
-                self.source.fail(token.at, f"a {token.text}; only networks of chance nodes can be read")
-            else:
-                self.source.fail(token.at, f"expected node or potential, found {token.text[:40]!r}")
+            match token.text:
+                case "discrete" | "continuous":
+                    self.tokens.expect("node", after=f"after {token.text!r}")
+                    self.parse_node(token.text == "continuous")
+                case "node":
+                    self.parse_node(False)
+                case "potential":
+                    self.parse_potential(token.at)
+                case "decision" | "utility" | "class" | "function" | "instance":
+                    self.source.fail(token.at, f"a {token.text}; only networks of chance nodes can be read")
+                case _:
+                    self.source.fail(token.at, f"expected node or potential, found {token.text[:40]!r}")
         return self.build()
 
     def take_word(self, what: str) -> Token:

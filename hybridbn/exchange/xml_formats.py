@@ -601,17 +601,18 @@ class LinearRule:
 def _evaluate(
     tree: tuple[Any, ...], values: Mapping[str, LinearValue | ParentState]
 ) -> LinearValue | ParentState | str:
+    match tree:
+        case "number", number:
+            return LinearValue(number)
+        case "text", text:
+            return str(text)
+        case "name", name:
+            if name not in values:
+                raise ValueError(f"the equation mentions {name!r}, which is no parent")
+            return values[name]
+        case "call", name, arguments:
+            return _call_function(name, arguments, values)
     kind, *parts = tree
-    if kind == "number":
-        return LinearValue(parts[0])
-    if kind == "text":
-        return str(parts[0])
-    if kind == "name":
-        if parts[0] not in values:
-            raise ValueError(f"the equation mentions {parts[0]!r}, which is no parent")
-        return values[parts[0]]
-    if kind == "call":
-        return _call_function(parts[0], parts[1], values)
     left, right = _evaluate(parts[0], values), _evaluate(parts[1], values)
     if kind in ("=", "==", "<>"):
         return LinearValue(float(_are_equal(left, right) != (kind == "<>")))
@@ -663,29 +664,39 @@ def _call_function(
     name: str, arguments: list[tuple[Any, ...]], values: Mapping[str, LinearValue | ParentState]
 ) -> LinearValue | ParentState | str:
     count = len(arguments)
-    if name == "normal" and count == 2:
-        mean, deviation = (_check_linear(_evaluate(argument, values)) for argument in arguments)
-        if not deviation.plain or deviation.constant < 0:
-            raise ValueError("a standard deviation must be a number, and not negative")
-        square = deviation.constant**2 if deviation.square is None else deviation.square
-        return LinearValue(mean.constant, mean.slopes, mean.variance + square)
-    if name in _COMPUTED and count == 1:
-        inner = _check_number(_evaluate(arguments[0], values), f"the argument of {name}")
-        return LinearValue(float(_COMPUTED[name](inner)), square=inner if name == "sqrt" else None)
-    if name == "choose" and count > 1:
-        index = int(_check_number(_evaluate(arguments[0], values), "the first argument of Choose"))
-        return _evaluate(arguments[1 + min(max(index, 0), count - 2)], values)
-    if name == "if" and count == 3:
-        return _evaluate(arguments[1 if _check_number(_evaluate(arguments[0], values), "a condition") else 2], values)
-    if name == "switch" and count > 2:
-        chosen = _evaluate(arguments[0], values)
-        for index in range(1, count - 1, 2):
-            if _are_equal(chosen, _evaluate(arguments[index], values)):
-                return _evaluate(arguments[index + 1], values)
-        if count % 2 == 0:
-            return _evaluate(arguments[-1], values)
-        raise ValueError("no case of Switch fits")
+    match name:
+        case "normal" if count == 2:
+            mean, deviation = (_check_linear(_evaluate(argument, values)) for argument in arguments)
+            if not deviation.plain or deviation.constant < 0:
+                raise ValueError("a standard deviation must be a number, and not negative")
+            square = deviation.constant**2 if deviation.square is None else deviation.square
+            return LinearValue(mean.constant, mean.slopes, mean.variance + square)
+        case "sqrt" | "exp" | "ln" | "abs" if count == 1:
+            inner = _check_number(_evaluate(arguments[0], values), f"the argument of {name}")
+            return LinearValue(float(_COMPUTED[name](inner)), square=inner if name == "sqrt" else None)
+        case "choose" if count > 1:
+            index = int(_check_number(_evaluate(arguments[0], values), "the first argument of Choose"))
+            return _evaluate(arguments[1 + min(max(index, 0), count - 2)], values)
+        case "if" if count == 3:
+            condition = _check_number(_evaluate(arguments[0], values), "a condition")
+            return _evaluate(arguments[1 if condition else 2], values)
+        case "switch" if count > 2:
+            return _choose_case(arguments, values)
     raise ValueError(f"the function {name!r} with {count} arguments; only linear Gaussian equations can be read")
+
+
+def _choose_case(
+    arguments: list[tuple[Any, ...]], values: Mapping[str, LinearValue | ParentState]
+) -> LinearValue | ParentState | str:
+    """Return the value of ``Switch``: pairs of a case and its value, and maybe that of all other cases."""
+    chosen, *rest = arguments
+    value = _evaluate(chosen, values)
+    for case, result in zip(rest[::2], rest[1::2], strict=False):
+        if _are_equal(value, _evaluate(case, values)):
+            return _evaluate(result, values)
+    if len(rest) % 2:
+        return _evaluate(rest[-1], values)
+    raise ValueError("no case of Switch fits")
 
 
 register_format((".xmlbif", ".bifxml", ".xml"), read_xmlbif, write_as(format_xmlbif))

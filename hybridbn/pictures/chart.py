@@ -309,19 +309,21 @@ class Chart:
 
 
 def _extent(mark: Mark) -> tuple[Numbers, Numbers]:
-    if isinstance(mark, Rectangles):
-        return [*_list(mark.left), *_list(mark.right)], [*_list(mark.low), *_list(mark.high)]
-    if isinstance(mark, Area):
-        return mark.x, [*_list(mark.low), *_list(mark.high)]
-    if isinstance(mark, Rule):
-        return [] if mark.x is None else [mark.x], [] if mark.y is None else [mark.y]
-    if isinstance(mark, Frame):
-        return [mark.left, mark.left + mark.width], [mark.top, mark.top + mark.height]
-    if isinstance(mark, Arrow):
-        return [point[0] for point in mark.route], [point[1] for point in mark.route]
-    if isinstance(mark, Text):
-        return [], []
-    return mark.x, mark.y
+    match mark:
+        case Rectangles():
+            return [*_list(mark.left), *_list(mark.right)], [*_list(mark.low), *_list(mark.high)]
+        case Area():
+            return mark.x, [*_list(mark.low), *_list(mark.high)]
+        case Rule():
+            return [] if mark.x is None else [mark.x], [] if mark.y is None else [mark.y]
+        case Frame():
+            return [mark.left, mark.left + mark.width], [mark.top, mark.top + mark.height]
+        case Arrow():
+            return [point[0] for point in mark.route], [point[1] for point in mark.route]
+        case Text():
+            return [], []
+        case _:
+            return mark.x, mark.y
 
 
 def _list(values: Numbers) -> list[float]:
@@ -463,35 +465,30 @@ def _draw_marks(chart: Chart, x: _Place, y: _Place, scale: float) -> list[str]:
     """Draw the marks; `scale` is the number of pixels of a point of text."""
     parts: list[str] = []
     for mark in chart.marks:
-        if isinstance(mark, Rectangles):
-            parts += _draw_rectangles(mark, x, y)
-        elif isinstance(mark, Line):
-            parts += _draw_line(mark, x, y)
-        elif isinstance(mark, Area):
-            upper = _list_points(x(mark.x), y(mark.high))
-            lower = _list_points(x(mark.x), y(mark.low))[::-1]
-            parts.append(f'<polygon points="{" ".join([*upper, *lower])}" {_paint(mark.color, mark.opacity)}/>')
-        elif isinstance(mark, Points):
-            parts += [_put_point(mark, a, b) for a, b in zip(_flat(x(mark.x)), _flat(y(mark.y)), strict=True)]
-        elif isinstance(mark, Rule):
-            left, right, low, high = chart.limits()
-            ends = ((mark.x, low), (mark.x, high)) if mark.x is not None else ((left, mark.y), (right, mark.y))
-            (a, b), (c, d) = ((float(x(one)), float(y(other))) for one, other in ends)
-            parts.append(_put_line(a, b, c, d, mark.color, mark.dashed))
-        elif isinstance(mark, Text):
-            parts.append(_draw_text(mark, float(x(mark.x)), float(y(mark.y)), scale))
-        elif isinstance(mark, Heat):
-            parts += _draw_heat(mark, x, y)
-        elif isinstance(mark, Frame):
-            a, b = float(x(mark.left)), float(y(mark.top))
-            width, height = float(x(mark.left + mark.width)) - a, float(y(mark.top + mark.height)) - b
-            tip = f"<title>{escape(mark.tip)}</title>" if mark.tip else ""
-            parts.append(
-                f'<g>{tip}<rect x="{a:.1f}" y="{b:.1f}" width="{width:.1f}" height="{height:.1f}" rx="4" '
-                f"{_paint(mark.color, hollow=True)}/></g>"
-            )
-        else:
-            parts += _draw_arrow(mark, x, y)
+        match mark:
+            case Rectangles():
+                parts += _draw_rectangles(mark, x, y)
+            case Line():
+                parts += _draw_line(mark, x, y)
+            case Area():
+                upper = _list_points(x(mark.x), y(mark.high))
+                lower = _list_points(x(mark.x), y(mark.low))[::-1]
+                parts.append(f'<polygon points="{" ".join([*upper, *lower])}" {_paint(mark.color, mark.opacity)}/>')
+            case Points():
+                parts += [_put_point(mark, a, b) for a, b in zip(_flat(x(mark.x)), _flat(y(mark.y)), strict=True)]
+            case Rule():
+                left, right, low, high = chart.limits()
+                ends = ((mark.x, low), (mark.x, high)) if mark.x is not None else ((left, mark.y), (right, mark.y))
+                (a, b), (c, d) = ((float(x(one)), float(y(other))) for one, other in ends)
+                parts.append(_put_line(a, b, c, d, mark.color, mark.dashed))
+            case Text():
+                parts.append(_draw_text(mark, float(x(mark.x)), float(y(mark.y)), scale))
+            case Heat():
+                parts += _draw_heat(mark, x, y)
+            case Frame():
+                parts.append(_draw_frame(mark, x, y))
+            case Arrow():
+                parts += _draw_arrow(mark, x, y)
     return parts
 
 
@@ -553,6 +550,16 @@ def _draw_text(mark: Text, x: float, y: float, scale: float) -> str:
     anchor = {"left": "start", "right": "end"}.get(mark.side, "middle")
     text = _put_text(x, y + drop, mark.text, anchor, size, mark.color, bold=mark.bold, tip=mark.tip)
     return f'<g transform="rotate({-mark.angle:g} {x:.1f} {y:.1f})">{text}</g>' if mark.angle else text
+
+
+def _draw_frame(mark: Frame, x: _Place, y: _Place) -> str:
+    a, b = float(x(mark.left)), float(y(mark.top))
+    width, height = float(x(mark.left + mark.width)) - a, float(y(mark.top + mark.height)) - b
+    tip = f"<title>{escape(mark.tip)}</title>" if mark.tip else ""
+    return (
+        f'<g>{tip}<rect x="{a:.1f}" y="{b:.1f}" width="{width:.1f}" height="{height:.1f}" rx="4" '
+        f"{_paint(mark.color, hollow=True)}/></g>"
+    )
 
 
 def _draw_heat(mark: Heat, x: _Place, y: _Place) -> list[str]:
@@ -624,17 +631,17 @@ def _put_point(mark: Points, x: float, y: float) -> str:
 
 def _swatch(mark: Mark, x: float, y: float) -> str:
     """Draw the sign of a mark in the legend."""
-    if isinstance(mark, Rectangles):
-        return (
-            f'<rect x="{x:.1f}" y="{y:.1f}" width="9" height="8" {_paint(mark.color, mark.opacity, hollow=mark.hollow)}'
-            "/>"
-        )
-    if isinstance(mark, Area):
-        return f'<rect x="{x:.1f}" y="{y:.1f}" width="9" height="8" {_paint(mark.color, mark.opacity)}/>'
-    if isinstance(mark, Points):
-        return _put_point(mark, x + 4.5, y + 4)
-    assert isinstance(mark, Line | Rule)
-    return _put_line(x, y + 4, x + 10, y + 4, mark.color, _is_dashed(mark.color, mark.dashed))
+    match mark:
+        case Rectangles() | Area():
+            hollow = isinstance(mark, Rectangles) and mark.hollow
+            paint = _paint(mark.color, mark.opacity, hollow=hollow)
+            return f'<rect x="{x:.1f}" y="{y:.1f}" width="9" height="8" {paint}/>'
+        case Points():
+            return _put_point(mark, x + 4.5, y + 4)
+        case Line() | Rule():
+            return _put_line(x, y + 4, x + 10, y + 4, mark.color, _is_dashed(mark.color, mark.dashed))
+        case _:
+            raise TypeError(f"{mark!r} has no place in a legend")
 
 
 def _flat(values: Any) -> list[float]:
