@@ -313,19 +313,19 @@ class Unit:
         (value,) = replace(self, pattern=None).list_values(np.array([number], dtype=np.float64))
         if pattern is None:
             return str(value) if self.kind == "duration" else cast(str, value.isoformat())
-        moment, total = (value, 0) if self.kind == "datetime" else (_EPOCH, 0)
-        in_hours = re.search("%-?T", pattern) is not None
-        if self.kind == "date":
-            moment = datetime.datetime.combine(value, datetime.time())
-        elif self.kind == "time":
-            moment = datetime.datetime.combine(_EPOCH, value)
-        elif self.kind == "duration":
-            # the sign is that of the days in one form, and of the hours in the other
-            moment, total = _EPOCH + (abs(value) if in_hours else value), _hours(value)
-            if in_hours and value < datetime.timedelta() and total == 0:
-                return "-" + write_moment(pattern, moment, 0, 0)
-        days = value.days if self.kind == "duration" else 0
-        return write_moment(pattern, moment, days, total)
+        moment, days, hours = value, 0, 0
+        match self.kind:
+            case "date":
+                moment = datetime.datetime.combine(value, datetime.time())
+            case "time":
+                moment = datetime.datetime.combine(_EPOCH, value)
+            case "duration":
+                # the sign is that of the days in one form, and of the hours in the other
+                in_hours = re.search("%-?T", pattern) is not None
+                moment, days, hours = _EPOCH + (abs(value) if in_hours else value), value.days, _hours(value)
+                if in_hours and value < datetime.timedelta() and hours == 0:
+                    return "-" + write_moment(pattern, moment, 0, 0)
+        return write_moment(pattern, moment, days, hours)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the unit as plain values."""

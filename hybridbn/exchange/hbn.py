@@ -247,23 +247,22 @@ class Unpacker:
         """Return the value that was packed."""
         if depth > _MAX_DEPTH:
             raise FormatError(f"values nested more than {_MAX_DEPTH} deep")
-        if isinstance(value, list):
-            return [self.unpack(item, depth + 1) for item in value]
-        if not isinstance(value, dict):
-            return value
-        if not any(key.startswith("$") for key in value):
-            return {key: self.unpack(item, depth + 1) for key, item in value.items()}
-        if len(value) == 1:
-            tag, content = next(iter(value.items()))
-            if tag == "$float" and content in ("inf", "-inf", "nan"):
-                return float(content)
-            if tag == "$array" and isinstance(content, list) and len(content) == 3:
-                return self._unpack_array(*content)
-            if tag == "$tuple" and isinstance(content, list):
-                return tuple(self.unpack(item, depth + 1) for item in content)
-            if tag == "$dict" and isinstance(content, list):
-                return self._unpack_dict(content, depth)
-        raise FormatError(f"{shorten(value)} is no value that a version 1 file can hold")
+        match value:
+            case list():
+                return [self.unpack(item, depth + 1) for item in value]
+            case dict() if not any(key.startswith("$") for key in value):
+                return {key: self.unpack(item, depth + 1) for key, item in value.items()}
+            case {"$float": "inf" | "-inf" | "nan" as number, **rest} if not rest:
+                return float(number)
+            case {"$array": [name, offset, shape], **rest} if not rest:
+                return self._unpack_array(name, offset, shape)
+            case {"$tuple": list(items), **rest} if not rest:
+                return tuple(self.unpack(item, depth + 1) for item in items)
+            case {"$dict": list(pairs), **rest} if not rest:
+                return self._unpack_dict(pairs, depth)
+            case dict():
+                raise FormatError(f"{shorten(value)} is no value that a version 1 file can hold")
+        return value
 
     def _unpack_dict(self, pairs: list[Any], depth: int) -> dict[Any, Any]:
         result = {}

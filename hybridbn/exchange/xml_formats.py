@@ -563,29 +563,33 @@ class LinearRule:
         return left
 
     def _parse_operand(self, depth: int) -> tuple[Any, ...]:
-        kind, text = self._take()
-        if kind == "number":
-            return ("number", float(text))
-        if kind == "text":
-            return ("text", text[1:-1])
-        if text == "(":
-            inner = self._parse_expression(0, depth + 1)
-            self._close()
-            return inner
-        if text in ("-", "+"):
-            inner = self._parse_expression(3, depth + 1)
-            return ("*", ("number", -1.0), inner) if text == "-" else inner
-        if kind != "name":
-            raise ValueError(f"expected a number or a name, found {text!r}")
-        if self._peek() != "(":
-            return ("name", text)
+        match self._take():
+            case "number", text:
+                return ("number", float(text))
+            case "text", text:
+                return ("text", text[1:-1])
+            case _, "(":
+                inner = self._parse_expression(0, depth + 1)
+                self._close()
+                return inner
+            case _, "-" | "+" as sign:
+                inner = self._parse_expression(3, depth + 1)
+                return ("*", ("number", -1.0), inner) if sign == "-" else inner
+            case "name", text if self._peek() != "(":
+                return ("name", text)
+            case "name", text:
+                return ("call", text.lower(), self._parse_arguments(depth))
+            case _, text:
+                raise ValueError(f"expected a number or a name, found {text!r}")
+
+    def _parse_arguments(self, depth: int) -> list[tuple[Any, ...]]:
         self._take()
         arguments = [self._parse_expression(0, depth + 1)] if self._peek() != ")" else []
         while self._peek() == ",":
             self._take()
             arguments.append(self._parse_expression(0, depth + 1))
         self._close()
-        return ("call", text.lower(), arguments)
+        return arguments
 
     def _close(self) -> None:
         if (text := self._take()[1]) != ")":
@@ -671,7 +675,7 @@ def _call_function(
                 raise ValueError("a standard deviation must be a number, and not negative")
             square = deviation.constant**2 if deviation.square is None else deviation.square
             return LinearValue(mean.constant, mean.slopes, mean.variance + square)
-        case "sqrt" | "exp" | "ln" | "abs" if count == 1:
+        case _ if name in _COMPUTED and count == 1:
             inner = _check_number(_evaluate(arguments[0], values), f"the argument of {name}")
             return LinearValue(float(_COMPUTED[name](inner)), square=inner if name == "sqrt" else None)
         case "choose" if count > 1:
