@@ -36,6 +36,7 @@ from hybridbn.pictures.chart import (
     Rectangles,
     Rule,
     Text,
+    is_dashed,
 )
 
 __all__ = ["draw_chart"]
@@ -148,13 +149,12 @@ class _Painter:
         return self.ax.bar(left, high - low, right - left, low, align="edge", zorder=2, **paint)
 
     def draw_line(self, mark: Line) -> Any:
-        dashed = mark.dashed or (isinstance(mark.color, int) and mark.color // len(SERIES) % 2 == 1)
         (line,) = self.ax.plot(
             mark.x,
             mark.y,
             color=self.color(mark.color),
             lw=mark.width,
-            ls="--" if dashed else "-",
+            ls="--" if is_dashed(mark.color, mark.dashed) else "-",
             marker="o" if mark.marked else "",
             ms=4,
             zorder=3,
@@ -204,12 +204,7 @@ class _Painter:
     def draw_heat(self, mark: Heat) -> Any:
         shades = LinearSegmentedColormap.from_list("shades", [self.back, SERIES[0]])
         highest = float(np.nanmax(mark.values)) or 1.0
-        image = self.ax.pcolormesh(mark.x, mark.y, mark.values, cmap=shades, vmin=0, vmax=highest, rasterized=True)
-        for row, texts in enumerate(mark.texts):
-            for column, text in enumerate(texts):
-                middle = (mark.x[column] + mark.x[column + 1]) / 2, (mark.y[row] + mark.y[row + 1]) / 2
-                self.draw_text(Text(*middle, text))
-        return image
+        return self.ax.pcolormesh(mark.x, mark.y, mark.values, cmap=shades, vmin=0, vmax=highest, rasterized=True)
 
     def draw_frame(self, mark: Frame) -> Any:
         box = FancyBboxPatch(

@@ -43,6 +43,7 @@ __all__ = [
     "Text",
     "TextSize",
     "check_kind",
+    "is_dashed",
 ]
 
 SERIES = ("#2f7fc8", "#d9622b", "#9c6054", "#9c00fc", "#9c90a8")
@@ -155,7 +156,6 @@ class Heat:
     x: Numbers
     y: Numbers
     values: Numbers
-    texts: Sequence[Sequence[str]] = ()
 
 
 @dataclass(frozen=True)
@@ -525,7 +525,7 @@ def _draw_line(mark: Line, x: _Place, y: _Place) -> list[str]:
             runs[-1].append(f"{a:.1f},{b:.1f}")
         elif runs[-1]:
             runs.append([])
-    dashed = ' stroke-dasharray="5 3"' if _is_dashed(mark.color, mark.dashed) else ""
+    dashed = ' stroke-dasharray="5 3"' if is_dashed(mark.color, mark.dashed) else ""
     parts = [
         f'<polyline points="{" ".join(run)}" {_paint(mark.color, hollow=True)} stroke-width="{mark.width:g}"'
         f' stroke-linejoin="round"{dashed}/>'
@@ -538,7 +538,7 @@ def _draw_line(mark: Line, x: _Place, y: _Place) -> list[str]:
     return parts
 
 
-def _is_dashed(color: Color, dashed: bool) -> bool:
+def is_dashed(color: Color, dashed: bool) -> bool:
     """Tell whether a line is dashed: as it was asked for, or because all colors are used up."""
     return dashed or (isinstance(color, int) and color // len(SERIES) % 2 == 1)
 
@@ -576,10 +576,6 @@ def _draw_heat(mark: Heat, x: _Place, y: _Place) -> list[str]:
                 f'<rect x="{a:.1f}" y="{c:.1f}" width="{b - a + 0.3:.1f}" height="{d - c + 0.3:.1f}" '
                 f"{_paint(0, value / highest)}/>"
             )
-    for row, texts in enumerate(mark.texts):
-        for column, text in enumerate(texts):
-            middle = (across[column] + across[column + 1]) / 2, (up[row] + up[row + 1]) / 2
-            parts.append(_put_text(middle[0], middle[1] + 4, text, "middle", SMALL * _POINT, "ink"))
     return parts
 
 
@@ -639,7 +635,7 @@ def _swatch(mark: Mark, x: float, y: float) -> str:
         case Points():
             return _put_point(mark, x + 4.5, y + 4)
         case Line() | Rule():
-            return _put_line(x, y + 4, x + 10, y + 4, mark.color, _is_dashed(mark.color, mark.dashed))
+            return _put_line(x, y + 4, x + 10, y + 4, mark.color, is_dashed(mark.color, mark.dashed))
         case _:
             raise TypeError(f"{mark!r} has no place in a legend")
 

@@ -329,15 +329,16 @@ def _chart_table(table: Values, across: Discrete, up: Discrete, title: str) -> C
     if max(table.shape) > _MOST_CELLS:
         wide = max((across, up), key=len)
         raise TableError(f"{wide.name!r} has {len(wide)} states, and a picture has room for {_MOST_CELLS}")
-    texts = [[format_probability(p) for p in row] for row in table.tolist()] if table.shape[1] <= 6 else []
-    heat = Heat(np.arange(table.shape[1] + 1) - 0.5, np.arange(table.shape[0] + 1) - 0.5, table, texts=texts)
+    marks: list[Mark] = [Heat(np.arange(table.shape[1] + 1) - 0.5, np.arange(table.shape[0] + 1) - 0.5, table)]
+    if table.shape[1] <= 6:
+        marks += [Text(column, row, format_probability(p)) for (row, column), p in np.ndenumerate(table)]
     best = np.unravel_index(int(table.argmax()), table.shape)
     words = (
         f"Probabilities of {title}: the largest is {format_probability(float(table.max()))}, for "
         f"{across.name} = {across.states[int(best[1])]} and {up.name} = {up.states[int(best[0])]}."
     )
     return Chart(
-        [heat],
+        marks,
         title,
         words,
         Axis(across.name, names=[str(state) for state in across.states]),
