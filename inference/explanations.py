@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,13 @@ from hybridbn.inference.elimination.program import Program
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
-from hybridbn.inference.queries import find_contradictions, impossible_evidence, posterior, read_relevant_evidence
+from hybridbn.inference.queries import (
+    find_contradictions,
+    impossible_evidence,
+    posterior,
+    read_relevant_evidence,
+    suppose,
+)
 from hybridbn.inference.solutions import infer_posteriors, solve
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator
@@ -116,7 +122,7 @@ def explain(
     for count in range(len(names) + 1):
         part = Evidence({**always, **{name: read.findings[name] for name in names[:count]}}, 1, single=True)
         try:
-            (answer,) = infer_posteriors(snapshot, [target], part, options, check=True)
+            (answer,) = infer_posteriors(snapshot, [target], part, options, part)
         except ImpossibleEvidence:
             raise impossible_evidence([0], single=True) from None
         odds.append(answer.probabilities)
@@ -234,15 +240,9 @@ class _Case:
     def suppose(
         self, supposed: Mapping[str, NDArray[Any]], targets: Sequence[str]
     ) -> list[DiscretePosterior | ContinuousPosterior]:
-        """Return the posteriors of targets in every row of supposed values (rows,), some of which may be missing."""
-        rows = len(next(iter(supposed.values())))
-        findings = dict(self.read.take(np.zeros(rows, dtype=np.intp), rows).findings)
-        for name, values in supposed.items():
-            known = findings.get(name)
-            findings[name] = (
-                Finding(self.network.variable(name), values) if known is None else replace(known, values=values)
-            )
-        return infer_posteriors(self.network, targets, Evidence(findings, rows, single=False), self.options)
+        """Return the posteriors of targets in every row of supposed values (rows,)."""
+        rows = np.zeros(max(map(len, supposed.values()), default=1), dtype=np.intp)
+        return infer_posteriors(self.network, targets, suppose(self.network, self.read, supposed, rows), self.options)
 
     def inform_about_states(self, present: DiscretePosterior, names: Sequence[str]) -> dict[str, tuple[float, float]]:
         """Return information and gain of each variable, from its posteriors given each state of the target."""
@@ -263,9 +263,7 @@ class _Case:
         target, values = present.variable.name, {}
         masses = self.network.potential(target).point_cells
         spread, entropy = float(present.var()), float(present.entropy())
-        evidence = Evidence(self.read.findings, 1, single=False)
-        answers = infer_posteriors(self.network, names, evidence, self.options)
-        for name, answer in zip(names, answers, strict=True):
+        for name, answer in zip(names, self.suppose({}, names), strict=True):
             if isinstance(answer, DiscretePosterior):
                 probabilities = answer.probabilities[0]
                 points: NDArray[Any] = np.flatnonzero(probabilities > NOTHING)
@@ -283,8 +281,7 @@ class _Case:
 
     def matters(self, name: str, target: str) -> bool:
         """Return whether the structure lets the target depend on a variable given the evidence."""
-        finding = Finding(self.network.variable(name), np.zeros(1))
-        supposed = Evidence({**self.read.findings, name: finding}, 1, single=False)
+        supposed = suppose(self.network, self.read, {name: np.zeros(1)})
         return name in read_relevant_evidence(self.network, supposed, [target]).findings
 
 
@@ -376,7 +373,7 @@ def shapley_values(
     """
     if not isinstance(evidence, Mapping):
         raise TableError(f"Shapley values are those of one case: its evidence is a mapping, not {evidence!r:.80}")
-    variable, options, snapshot = network.variable(target), options or Options(), Snapshot.of(network)
+    variable, options = network.variable(target), options or Options()
     whole = posterior(network, target, evidence, options)
     read = EvidenceReader(network, evidence, [target]).evidence()
     names = [name for name in evidence if name in read.findings]
@@ -392,7 +389,7 @@ def shapley_values(
     rows = len(known)
     findings = dict(read.take(np.zeros(rows, dtype=np.intp), rows).findings)
     findings |= {name: _hide(findings[name], ~known[:, number]) for number, name in enumerate(names)}
-    (result,) = infer_posteriors(snapshot, [variable.name], Evidence(findings, rows, single=False), options)
+    (result,) = infer_posteriors(network, [variable.name], Evidence(findings, rows, single=False), options)
     if isinstance(result, DiscretePosterior):
         worth = result.probability(whole.mode() if state is None else state)
     elif state is None:

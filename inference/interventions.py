@@ -16,7 +16,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -25,13 +24,13 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.inference.compilation import Snapshot
-from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
+from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
-from hybridbn.inference.queries import impossible_evidence, log_evidence_of, posterior
+from hybridbn.inference.queries import impossible_evidence, log_joint, posterior, suppose
 from hybridbn.inference.sampling import draw
 from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.network import Network
-from hybridbn.options import Options, check_count, make_generator
+from hybridbn.options import Options, check_count, check_level, make_generator
 from hybridbn.potentials import Density, LinearGaussian, Multinomial, PointMass
 from hybridbn.potentials.base import Axes, Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
@@ -185,11 +184,9 @@ def _find_outcomes(
     if known is not None and cause.name in reader.names:
         raise TableError(f"{cause.name!r} is set, so the effect can't be given what is known of it; leave it out")
     rows = np.repeat(np.arange(read.rows), len(levels))
-    findings = dict(read.take(rows, len(rows)).findings)
-    findings[cause.name] = Finding(cause, np.tile(levels, read.rows))
-    repeated = Evidence(findings, len(rows), single=False)
+    repeated = suppose(cut, read, {cause.name: np.tile(levels, read.rows)}, rows)
     try:
-        (result,) = infer_posteriors(cut, [outcome.name], repeated, options, check=True)
+        (result,) = infer_posteriors(cut, [outcome.name], repeated, options, repeated)
     except ImpossibleEvidence as problem:
         impossible = sorted({row // len(levels) for row in problem.rows})
         raise impossible_evidence(impossible, read.single, nan=True) from None
@@ -236,8 +233,7 @@ class Effect:
 
     def interval(self, level: float = 0.9, value: Any = None, base: Any = None) -> Any:
         """Return the ends of the central interval that holds this share of the networks' differences."""
-        if not isinstance(level, Real) or not 0 < level < 1:
-            raise TableError(f"the share of an interval lies between 0 and 1; found {level!r}")
+        check_level(level)
         if len(self.draws) < 2:
             raise TableError("an interval needs the effects of several networks; give effect() a list of draws")
         differences = self._differences(value, base)
@@ -452,8 +448,6 @@ class _Case:
         values = {name: known.values for name, known in self.evidence.findings.items() if name in needed and known.hard}
         return len(values) == len(needed) and not any(_find_points(p, values[p.child.name]).any() for p in potentials)
 
-    # -- twins --------------------------------------------------------------------------------------------------------
-
     def has_closed_twin(self, name: str) -> bool:
         """Return whether the twin of a variable is linear Gaussian or a table."""
         potential = self.network.potential(name)
@@ -478,15 +472,12 @@ class _Case:
         network: Network = self.network.copy()
         for potential in potentials:
             network.add(potential)
-        findings = dict(self.evidence.findings)
-        for name, value in self.settings.items():
-            findings[twins[name].name] = Finding(twins[name], np.full(self.evidence.rows, value))
-        evidence = Evidence(findings, self.evidence.rows, self.evidence.single)
+        values = {twins[name].name: np.full(self.evidence.rows, value) for name, value in self.settings.items()}
+        supposed = suppose(network, self.evidence, values)
+        evidence = Evidence(supposed.findings, supposed.rows, self.evidence.single)
         target = twins.get(self.outcome.name, self.outcome).name
-        (result,) = infer_posteriors(network, [target], evidence, self.options, check=True)
+        (result,) = infer_posteriors(network, [target], evidence, self.options, evidence)
         return Counterfactual(self.outcome, posterior=result, single=self.evidence.single)
-
-    # -- draws --------------------------------------------------------------------------------------------------------
 
     def answer_by_draws(self, count: int, rng: np.random.Generator) -> Counterfactual:
         """Draw what is hidden of the case, find each variable's noise, and follow it on the way."""
@@ -499,7 +490,7 @@ class _Case:
         network, rows = self.network, self.evidence.rows
         count = 1 if self.is_determined() else count
         picked = np.repeat(np.arange(rows), count)
-        repeated = Evidence(self.evidence.take(picked, len(picked)).findings, len(picked), single=False)
+        repeated = suppose(network, self.evidence, {}, picked)
         try:
             values = draw(network, repeated, rng.random((len(network), len(picked))), self.options)
         except ImpossibleEvidence as problem:
@@ -513,8 +504,6 @@ class _Case:
         return Counterfactual(
             self.outcome, draws=twins[self.outcome.name].reshape(rows, count), single=self.evidence.single
         )
-
-    # -- bounds -------------------------------------------------------------------------------------------------------
 
     def find_bounds(self) -> Counterfactual:
         """Find the least and greatest probability of each state of the outcome, the only variable that changes."""
@@ -537,11 +526,11 @@ class _Case:
                 f"{rows} rows of {size * states} configurations of {outcome.name!r} and its parents are too many; ask"
                 " for fewer rows at a time"
             )
-        codes = {v.name: np.tile(np.repeat(configurations[:, i], states), rows) for i, v in enumerate(others)}
-        codes[outcome.name] = np.tile(np.arange(states), rows * size)
-        weights = self._weigh(codes, size * states).reshape(rows, size, states)
         picked = np.repeat(np.arange(rows), size)
         before: dict[str, NDArray[Any]] = {v.name: np.tile(configurations[:, i], rows) for i, v in enumerate(others)}
+        codes = {name: np.repeat(column, states) for name, column in before.items()}
+        codes[outcome.name] = np.tile(np.arange(states), rows * size)
+        weights = self._weigh(codes, size * states).reshape(rows, size, states)
         before |= {name: findings[name].values[picked] for name in numbers}
         after = before | {name: np.full(len(picked), self.settings[name]) for name in before if name in self.settings}
         tables = [_read_table(potential, given, len(picked)).reshape(rows, size, states) for given in (before, after)]
@@ -557,16 +546,13 @@ class _Case:
         """Return the probability of each configuration of each row, `each` of which belong to a row."""
         rows = self.evidence.rows
         picked = np.repeat(np.arange(rows), each)
-        findings = dict(self.evidence.take(picked, len(picked)).findings)
-        logs = np.zeros(len(picked))
-        for name, column in codes.items():
-            finding = findings.get(name)
-            if finding is not None:
-                logs = logs + finding.log_weight_of(column)
-                logs[finding.observed & (finding.values != column)] = -np.inf
-            findings[name] = Finding(self.network.variable(name), column)
+        repeated = suppose(self.network, self.evidence, {}, picked)
         options = Options(tolerance=self.options.tolerance, max_bytes=self.options.max_bytes, impossible="nan")
-        logs += log_evidence_of(self.network, Evidence(findings, len(picked), False), options)
+        logs = log_joint(self.network, repeated, codes, options)
+        for name, column in codes.items():
+            finding = repeated.finding(name)
+            if finding is not None:
+                logs[finding.observed & (finding.values != column)] = -np.inf
         table = logs.reshape(rows, each)
         top = table.max(axis=1, keepdims=True)
         impossible = np.flatnonzero(~np.isfinite(top[:, 0]))
@@ -730,12 +716,8 @@ class Counterfactual:
     @property
     def probabilities(self) -> Values:
         """Probabilities of the states (states,) or (rows, states); refused where there are only bounds."""
-        if not isinstance(self.variable, Discrete):
-            raise TableError(f"{self.variable.name!r} is a number; ask for mean(), quantile() or interval()")
-        if isinstance(self.posterior, DiscretePosterior):
-            return self.posterior.probabilities
         low, high = self.probability_bounds
-        if not np.allclose(low, high, rtol=0, atol=1e-12):
+        if not np.allclose(low, high, rtol=0, atol=1e-12, equal_nan=True):
             raise TableError(
                 f"the probabilities of {self.variable.name!r} are known within bounds only, see probability_bounds;"
                 " counterfactual(..., monotone=True) takes its states as ordered"
@@ -747,13 +729,14 @@ class Counterfactual:
         """Least and greatest probabilities of the states, equal where they are known."""
         if not isinstance(self.variable, Discrete):
             raise TableError(f"{self.variable.name!r} is a number; ask for mean(), quantile() or interval()")
-        if self.bounds is not None:
-            low, high = self.bounds
-            return (low[0], high[0]) if self.single else (low, high)
-        if self.draws is not None:
-            shares = (self.draws[:, :, None] == np.arange(len(self.variable))).mean(axis=1)
-            return (shares[0], shares[0]) if self.single else (shares, shares)
-        return self.probabilities, self.probabilities
+        if isinstance(self.posterior, DiscretePosterior):
+            return self.posterior.probabilities, self.posterior.probabilities
+        bounds = self.bounds
+        if bounds is None:
+            assert self.draws is not None
+            bounds = np.stack([(self.draws[:, :, None] == np.arange(len(self.variable))).mean(axis=1)] * 2)
+        low, high = bounds[:, 0] if self.single else bounds
+        return low, high
 
     def mean(self) -> Any:
         """Return the mean of a number: a float, or (rows,)."""
@@ -769,8 +752,8 @@ class Counterfactual:
 
     def interval(self, level: float = 0.9) -> Any:
         """Return the ends of the central interval that holds this probability: (2,), or (rows, 2)."""
-        ends = [(1 - level) / 2, (1 + level) / 2]
-        return self._ask("interval", lambda draws: np.quantile(draws, ends, axis=1).T, level)
+        check_level(level)
+        return self.quantile([(1 - level) / 2, (1 + level) / 2])
 
     def _ask(self, what: str, of_draws: Any, *arguments: Any) -> Any:
         if isinstance(self.variable, Discrete):

@@ -50,8 +50,9 @@ from hybridbn.inference.queries import (
     check_targets,
     find_contradictions,
     impossible_evidence,
-    log_evidence_of,
+    log_joint,
     read_relevant_evidence,
+    suppose,
 )
 from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.jobs import run_in_threads
@@ -123,22 +124,11 @@ def most_probable(
         answer = reader.answer(variables, completed)
     if not return_bounds:
         return answer
-    low = _log_value(network, read, {name: completed[name] for name in wanted}, options)
+    low = log_joint(network, read, {name: completed[name] for name in wanted}, options)
     if log_bounds is None:
         log_bounds = low if _has_closed_form(network) else np.full(read.rows, np.inf)
     high = np.maximum(low, log_bounds)
     return answer, (float(low[0]), float(high[0])) if read.single else (low, high)
-
-
-def _log_value(network: Network, read: Evidence, completed: Mapping[str, NDArray[Any]], options: Options) -> Values:
-    """Return the log probability of the evidence together with values of other variables."""
-    logs, findings = np.zeros(read.rows), dict(read.findings)
-    for name, values in completed.items():
-        finding = findings.get(name)
-        if finding is not None and not finding.plain:
-            logs += np.where(finding.observed, 0.0, finding.log_weight_of(values))
-        findings[name] = Finding(network.variable(name), values)
-    return logs + log_evidence_of(network, Evidence(findings, read.rows, single=False), options)
 
 
 def _maximize_beyond(
@@ -150,7 +140,7 @@ def _maximize_beyond(
     def maximize(case: Evidence, order: EliminationOrder) -> tuple[dict[str, NDArray[Any]], Values]:
         hidden = [name for name in targets if status_of(case.finding(name)) != "hard"]
         completed = _maximize_all(network, case, hidden, exactly, order)
-        return completed, _log_value(network, case, completed, exactly)
+        return completed, log_joint(network, case, completed, exactly)
 
     return complete_beyond(network, read, maximize, options, refused)
 
@@ -185,18 +175,9 @@ def _sharpen(
     def heights(points: Values) -> Values:
         count = points.shape[1]
         rows = np.tile(np.arange(read.rows), count)
-        findings = dict(read.take(rows, len(rows)).findings)
-        for name, values in start_values.items():
-            if name not in names:
-                findings[name] = Finding(network.variable(name), values[rows])
-        for number, name in enumerate(names):
-            findings[name] = Finding(network.variable(name), points[number].ravel())
-        logs = log_evidence_of(network, Evidence(findings, len(rows), single=False), options).reshape(count, -1)
-        for number, finding in enumerate(map(read.finding, names)):
-            if finding is not None and not finding.plain:
-                own = finding.take(rows).log_weight_of(points[number].ravel())
-                logs += np.where(fixed[number], 0.0, own.reshape(count, -1))
-        return logs
+        values = {name: start_values[name][rows] for name in start_values if name not in names}
+        values |= {name: own.ravel() for name, own in zip(names, points, strict=True)}
+        return log_joint(network, suppose(network, read, {}, rows), values, options).reshape(count, -1)
 
     polished = polish_modes(heights, start, np.array(width), np.array(fixed))
     settled = [network.potential(name).point_cells.snap(place) for name, place in zip(names, polished, strict=True)]
@@ -236,8 +217,8 @@ def _maximize_all(
         # what is observed in all of these rows is no part of their problem
         left = [other for other in targets if other != name and status_of(part.finding(other)) != "hard"]
         if left:
-            settled = {**part.findings, name: Finding(network.variable(name), result[name][again])}
-            rest = _maximize_all(network, Evidence(settled, len(again), single=False), left, options)
+            settled = suppose(network, part, {name: result[name][again]})
+            rest = _maximize_all(network, settled, left, options)
             for other in left:
                 result[other][again] = rest[other]
     return result

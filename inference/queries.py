@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, TableError, TooWide
 from hybridbn.inference.engines import find_first_engine, list_engines
 from hybridbn.inference.engines.single_case import CASES_PER_MEASUREMENT, MOST_KNOWN
-from hybridbn.inference.evidence import Evidence, EvidenceReader
+from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import DiscretePosterior
 from hybridbn.inference.relevance import Snapshot, Status, ancestors, find_requisite, status_of
 from hybridbn.network import Network
@@ -33,9 +33,11 @@ __all__ = [
     "impossible_evidence",
     "log_evidence",
     "log_evidence_of",
+    "log_joint",
     "posterior",
     "posteriors",
     "read_relevant_evidence",
+    "suppose",
 ]
 
 
@@ -101,20 +103,17 @@ def _answer(
         posteriors_of_case = _answer_case(snapshot, reader, wanted, options)
         if posteriors_of_case is not None:
             return posteriors_of_case
-    from hybridbn.inference.compilation import Question
-    from hybridbn.inference.solutions import empty_posterior, posterior_of, solve
+    from hybridbn.inference.solutions import empty_posterior, infer_posteriors
 
     if not reader.rows:
         return {name: empty_posterior(by_name[name].child) for name in wanted}
     if not wanted:
         return {}
     read = read_relevant_evidence(snapshot, reader, wanted)
-    answer = solve(snapshot, Question(tuple(wanted)), read, options)
-    answer.refuse(find_contradictions(snapshot, answer.problem, reader, options), options)
-    return {
-        name: posterior_of(answer, number, by_name[name].child, _LogEvidence(snapshot, reader, options, name))
-        for number, name in enumerate(wanted)
-    }
+    answers = dict(zip(wanted, infer_posteriors(snapshot, wanted, read, options, reader), strict=True))
+    for name, answer in answers.items():
+        answer._log_evidence = _LogEvidence(snapshot, reader, options, name)
+    return answers
 
 
 def _answer_case(
@@ -186,6 +185,25 @@ def _answer_log_evidence(network: AnyNetwork, read: Evidence, options: Options, 
 
     targets = () if target is None else (target,)
     return solve(network, Question(targets, joint=True, all_of=True), read, options, collect_nothing)
+
+
+def suppose(
+    network: AnyNetwork, read: Evidence, values: Mapping[str, NDArray[Any]], rows: NDArray[np.intp] | None = None
+) -> Evidence:
+    """Return the evidence of all rows, or of some, as a table in which other variables have values."""
+    repeated = read if rows is None else read.take(rows, len(rows))
+    supposed = {name: Finding(network.variable(name), column) for name, column in values.items()}
+    return Evidence({**repeated.findings, **supposed}, repeated.rows, single=False)
+
+
+def log_joint(network: AnyNetwork, read: Evidence, values: Mapping[str, NDArray[Any]], options: Options) -> Values:
+    """Return the log probability (rows,) of evidence together with values of variables of which it has none."""
+    logs = log_evidence_of(network, suppose(network, read, values), options)
+    for name, column in values.items():
+        finding = read.finding(name)
+        if finding is not None and not finding.plain:
+            logs = logs + finding.log_weight_of(column)
+    return logs
 
 
 @dataclass

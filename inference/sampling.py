@@ -34,7 +34,8 @@ from hybridbn.inference.elimination.compilers import choose_order
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import DistinctRows, Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
-from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence
+from hybridbn.inference.posteriors.base import draw_codes
+from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence, suppose
 from hybridbn.inference.relevance import ancestors
 from hybridbn.inference.solutions import TableCollector, infer_posteriors, solve
 from hybridbn.jobs import run_in_threads
@@ -66,7 +67,7 @@ def sample(
     reader = EvidenceReader(network, evidence)
     read = reader.evidence()
     rows = np.repeat(np.arange(read.rows), n)
-    repeated = Evidence(read.take(rows, len(rows)).findings, len(rows), single=False)
+    repeated = suppose(network, read, {}, rows)
     rng = make_generator(random_state)
     uniforms = rng.random((len(rows), len(network))).T
     try:
@@ -216,9 +217,8 @@ def _draw_states(
     """
     if not names:
         return {}
-    same = find_distinct_rows(evidence, continuous=True)
-    if same is None:
-        same = DistinctRows(np.arange(evidence.rows), np.arange(evidence.rows))
+    every = np.arange(evidence.rows)
+    same = find_distinct_rows(evidence, continuous=True) or DistinctRows(every, every)
     distinct = evidence.take(same.first, len(same.first))
     question = Question(only=informed, drawn=tuple(names))
     problem = problem_of(network, question, distinct)
@@ -250,9 +250,8 @@ def _draw_cut(
     options: Options,
 ) -> dict[str, NDArray[Any]]:
     """Draw together what is cut or drawn where the network is too wide: one slice or draw for each row, by weight."""
-    same = find_distinct_rows(evidence, continuous=True)
-    if same is None:
-        same = DistinctRows(np.arange(evidence.rows), np.arange(evidence.rows))
+    every = np.arange(evidence.rows)
+    same = find_distinct_rows(evidence, continuous=True) or DistinctRows(every, every)
     distinct = evidence.take(same.first, len(same.first))
     question = Question(only=informed)
     problem = problem_of(network, question, distinct)
@@ -269,9 +268,8 @@ def _draw_cut(
         if not np.isfinite(logs.max()):
             impossible += rows.tolist()
             continue
-        cumulated = np.cumsum(np.exp(logs - logs.max()))
         uniforms = level[next(iter(parts[0][0]))][rows]
-        place = np.searchsorted(cumulated, uniforms * cumulated[-1], side="right")
+        place = draw_codes(np.exp(logs - logs.max())[None], np.zeros_like(rows), uniforms)
         for name in parts[0][0]:
             values = np.concatenate([part[name] for part, _ in parts])
             chosen.setdefault(name, np.empty(evidence.rows, dtype=values.dtype))[rows] = values[place]
@@ -311,28 +309,8 @@ class _TableSampler:
                 index = index * size + drawn[other]
             # rows of the solution stand last but one, states last
             flat = np.moveaxis(table, -2, -1).reshape(-1, table.shape[-2])
-            codes = drawn[name] = _draw_codes(flat, index * table.shape[-1] + number, self._level[name][rows])
+            codes = drawn[name] = draw_codes(flat, index * table.shape[-1] + number, self._level[name][rows])
             self.codes.setdefault(name, np.empty(len(self._order), dtype=np.intp))[rows] = codes
-
-
-def _draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
-    """Draw a state for each row from one of some weightings (weightings, states) of the states.
-
-    Examples
-    --------
-    >>> _draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
-    [0, 1, 1]
-    """
-    cumulated = np.cumsum(weights, axis=1)
-    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
-    goal = uniforms * cumulated[index, -1]
-    low, high = np.zeros(len(index), dtype=np.intp), last[index]
-    for _ in range(int(weights.shape[1] - 1).bit_length()):
-        middle = (low + high) // 2
-        above = cumulated[index, middle] > goal
-        high = np.where(above, middle, high)
-        low = np.minimum(np.where(above, low, middle + 1), high)
-    return low
 
 
 def _is_closed(network: Network, name: str, informed: set[str], finding: Finding | None) -> bool:
@@ -498,10 +476,8 @@ class ConditionalGaussian:
         if others:
             evidence = Evidence(findings, len(cases.row), single=False)
             read = read_relevant_evidence(self.discrete, evidence, others)
-            answer = solve(self.discrete, Question(tuple(others)), read, options)
-            for name, collector in zip(others, answer.collected, strict=True):
-                assert isinstance(collector, TableCollector)
-                probabilities = answer.arrange_rows(collector.table) * cases.weight
+            for name, answer in zip(others, infer_posteriors(self.discrete, others, read, options), strict=True):
+                probabilities = answer.probabilities.T * cases.weight
                 expected[name] = np.array([np.bincount(cases.row, own, rows) for own in probabilities]).T
         return expected
 
@@ -594,10 +570,8 @@ class ConditionalGaussian:
         """Draw the configuration of the given columns from its posterior; observed ones stay."""
         result = self._first_configurations(known, len(values))
         for part in self._weigh_configurations(known, values, options):
-            cumulated = np.cumsum(part.weights, axis=1)
-            level = levels[part.names[0]][part.rows] * cumulated[:, -1]
-            chosen = (level[:, None] >= cumulated).sum(axis=1)
-            result[part.rows] += part.steps[np.minimum(chosen, len(part.steps) - 1)]
+            uniforms = levels[part.names[0]][part.rows]
+            result[part.rows] += part.steps[draw_codes(part.weights, np.arange(len(part.rows)), uniforms)]
         return result
 
     def _first_configurations(self, known: Mapping[str, Finding], rows: int) -> Codes:

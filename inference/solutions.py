@@ -20,7 +20,7 @@ from hybridbn.inference.axes import ORDER, CellAxis, StateAxis, as_slice
 from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of
 from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_densities
-from hybridbn.inference.evidence import Evidence, find_distinct_rows
+from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
 from hybridbn.inference.posteriors.base import (
     SAMPLED_CONFIDENCE,
     ContinuousPosterior,
@@ -49,7 +49,6 @@ __all__ = [
     "collect_nothing",
     "empty_posterior",
     "infer_posteriors",
-    "posterior_of",
     "solve",
 ]
 
@@ -215,39 +214,57 @@ def _collect_solutions(
 # -- from what was collected to posteriors ------------------------------------------------------------------------
 
 
-def posterior_of(
-    answer: Answer, number: int, variable: Variable, log_evidence: Callable[[], Values] | None = None
-) -> DiscretePosterior | ContinuousPosterior:
+def infer_posteriors(
+    network: AnyNetwork,
+    names: Sequence[str],
+    evidence: Evidence,
+    options: Options,
+    everything: EvidenceReader | Evidence | None = None,
+) -> list[Any]:
+    """Return the posteriors of some variables.
+
+    Parameters
+    ----------
+    everything : optional
+        All evidence; rows that are impossible for reasons which do not matter for the variables are then refused or
+        marked, too.
+    """
+    snapshot = Snapshot.of(network)
+    answer = solve(snapshot, Question(tuple(names)), evidence, options)
+    if everything is not None:
+        answer.refuse(find_contradictions(snapshot, answer.problem, everything, options), options)
+    return [_make_posterior(answer, number, snapshot.variable(name)) for number, name in enumerate(names)]
+
+
+def _make_posterior(answer: Answer, number: int, variable: Variable) -> DiscretePosterior | ContinuousPosterior:
     """Return the posterior of the target with that number."""
     collector = answer.collected[number]
     if isinstance(variable, Continuous) and variable.name in answer.problem.hard:
-        return _point_posterior(answer, variable, log_evidence)
+        return _make_point_posterior(answer, variable)
     if isinstance(collector, TableCollector):
         table = answer.arrange_rows(collector.table)
         if isinstance(variable, Discrete):
             bounds = None if answer.bounds is None else answer.arrange_rows(answer.bounds[number])
-            return DiscretePosterior(variable, table, answer.evidence.single, answer.error, log_evidence, bounds)
+            return DiscretePosterior(variable, table, answer.evidence.single, answer.error, None, bounds)
         name, problem = variable.name, answer.problem
         axis = problem.axes[name]
         assert isinstance(axis, CellAxis)
-        return cell_posterior(problem, name, axis, table, answer.evidence, answer.error, log_evidence)
+        return cell_posterior(problem, name, axis, table, answer.evidence, answer.error)
     assert isinstance(collector, DensityCollector)
     assert isinstance(variable, Continuous)
     density = collector.density
     if density is None or _count_expanded_bytes(density, answer) > KEPT_BYTES:
-        return _RepeatedPosterior.of(answer, number, variable, log_evidence)
+        return _RepeatedPosterior.of(answer, number, variable)
     if answer.distinct_rows is not None:
         density = density.select_rows(answer.distinct_rows)
-    return density.with_answer(answer.evidence.single, answer.error, answer.marked, log_evidence)
+    return density.with_answer(answer.evidence.single, answer.error, answer.marked, None)
 
 
-def _point_posterior(
-    answer: Answer, variable: Continuous, log_evidence: Callable[[], Values] | None
-) -> ContinuousPosterior:
+def _make_point_posterior(answer: Answer, variable: Continuous) -> ContinuousPosterior:
     """Return the posterior of a target that has one value in every row."""
     values = answer.evidence.findings[variable.name].values[None]
     density = GaussianPosterior.of(variable, np.ones(values.shape), values, np.zeros(values.shape))
-    return density.with_answer(answer.evidence.single, answer.error, answer.marked, log_evidence)
+    return density.with_answer(answer.evidence.single, answer.error, answer.marked, None)
 
 
 def _count_expanded_bytes(density: Density, answer: Answer) -> float:
@@ -281,14 +298,13 @@ class _RepeatedPosterior(LazyPosterior):
         summary: Values,
         log_evidence: Any,
     ) -> None:
-        super().__init__(variable, len(distinct_rows), log_evidence)
+        super().__init__(variable, len(distinct_rows))
+        self._log_evidence = log_evidence
         self._density_of, self._distinct_rows, self._marked = density_of, distinct_rows, marked
         self._summary = summary
 
     @classmethod
-    def of(
-        cls, answer: Answer, number: int, variable: Continuous, log_evidence: Callable[[], Values] | None
-    ) -> _RepeatedPosterior:
+    def of(cls, answer: Answer, number: int, variable: Continuous) -> _RepeatedPosterior:
         """Return the posterior of the target with that number."""
         collector = answer.collected[number]
         assert isinstance(collector, DensityCollector)
@@ -298,7 +314,7 @@ class _RepeatedPosterior(LazyPosterior):
         summary = np.stack([answer.error, *map(answer.arrange_rows, moments)])
         density_of = _DensitySolver(answer, number) if density is None else density.select_rows
         distinct_rows = np.arange(answer.distinct.rows) if answer.distinct_rows is None else answer.distinct_rows
-        return cls(variable, density_of, distinct_rows, answer.marked, summary, log_evidence)
+        return cls(variable, density_of, distinct_rows, answer.marked, summary, None)
 
     def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
         """Yield the places of each block of rows, and what a function gives of their posterior."""
@@ -324,19 +340,6 @@ class _RepeatedPosterior(LazyPosterior):
             density = density.select_rows(inverse.ravel())
         marked = None if self._marked is None else self._marked[rows]
         return density.with_answer(False, self._summary[0, rows], marked, self._select_log_evidence(rows))
-
-
-def infer_posteriors(
-    network: AnyNetwork, names: Sequence[str], evidence: Evidence, options: Options, *, check: bool = False
-) -> list[Any]:
-    """Return the posteriors of some variables; with `check`, rows that are impossible for reasons which do not matter
-    for these are refused or marked, too.
-    """
-    snapshot = Snapshot.of(network)
-    answer = solve(snapshot, Question(tuple(names)), evidence, options)
-    if check:
-        answer.refuse(find_contradictions(snapshot, answer.problem, evidence, options), options)
-    return [posterior_of(answer, number, snapshot.variable(name)) for number, name in enumerate(names)]
 
 
 class _DensitySolver:

@@ -34,6 +34,7 @@ __all__ = [
     "Posterior",
     "Result",
     "compute_entropy",
+    "draw_codes",
     "gather",
     "list_log_evidence",
     "return_posterior",
@@ -353,10 +354,8 @@ class DiscretePosterior(Posterior):
 
     def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
-        cumulated = np.cumsum(self._table, axis=0)
-        codes = (uniforms[:, None, :] * cumulated[-1] >= cumulated).sum(axis=1)
-        last = len(self.states) - 1 - np.argmax(self._table[::-1] > 0, axis=0)
-        return np.asarray(np.minimum(codes, last))
+        rows = np.broadcast_to(np.arange(self._rows), uniforms.shape)
+        return draw_codes(self._table.T, rows, uniforms)
 
     def _to_values(self, codes: NDArray[Any]) -> NDArray[Any]:
         states: NDArray[Any] = np.empty(len(self.states), dtype=object)
@@ -368,6 +367,26 @@ class DiscretePosterior(Posterior):
             return f"<posterior of {self.variable.name!r} in {len(self)} rows: {len(self.states)} states>"
         shown = ", ".join(f"{s!r}: {p:.4g}" for s, p in list(zip(self.states, self._table[:, 0], strict=True))[:8])
         return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"
+
+
+def draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
+    """Draw a state for each uniform number (...,) from one of some weightings (weightings, states) of the states.
+
+    Examples
+    --------
+    >>> draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
+    [0, 1, 1]
+    """
+    cumulated = np.cumsum(weights, axis=1)
+    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    goal = uniforms * cumulated[index, -1]
+    low, high = np.zeros(index.shape, dtype=np.intp), last[index]
+    for _ in range(int(weights.shape[1] - 1).bit_length()):
+        middle = (low + high) // 2
+        above = cumulated[index, middle] > goal
+        high = np.where(above, middle, high)
+        low = np.minimum(np.where(above, low, middle + 1), high)
+    return low
 
 
 def compute_entropy(table: Values) -> Values:
@@ -646,37 +665,14 @@ class Density(ContinuousPosterior):
     def _draw(self, uniforms: Values) -> Values:
         return self._quantile(uniforms)
 
+    @abstractmethod
+    def _quantile(self, levels: Values) -> Values:
+        """Return quantiles at levels (m, rows)."""
+
     @property
+    @abstractmethod
     def _width(self) -> int:
         """Numbers that one row and one point take."""
-        return 64
-
-    def _quantile(self, levels: Values) -> Values:
-        """Invert the cdf by Newton steps kept inside a shrinking bracket."""
-        result = np.empty(levels.shape)
-        for i, (level, low, high) in enumerate(zip(levels, *self._brackets(levels), strict=True)):
-            x = low + (high - low) / 2
-            for _ in range(100):
-                excess = self._cdf(x[None])[0] - level
-                low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
-                density = self._pdf(x[None])[0]
-                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                    step = x - excess / density
-                inside = (step > low) & (step < high)
-                fresh = np.where(inside, step, low + (high - low) / 2)
-                moved = np.abs(fresh - x) > 4e-16 * np.abs(x)
-                x = fresh
-                if not moved.any():
-                    break
-            result[i] = x
-        return result
-
-    def _brackets(self, levels: Values) -> tuple[Values, Values]:
-        """Return bounds of the quantiles at some levels (levels, rows)."""
-        knots, at_knots = self.knots()
-        columns = np.arange(levels.shape[1])
-        position = np.stack([np.clip((at_knots < level).sum(axis=0), 1, len(knots) - 1) for level in levels])
-        return knots[position - 1, columns], knots[position, columns]
 
 
 Result = TypeVar("Result")
@@ -687,9 +683,9 @@ PartQuestion: TypeAlias = Callable[[Any, NDArray[np.intp]], Result]
 class LazyPosterior(ContinuousPosterior):
     """Densities of a batch that are made part by part, when they are asked for; error, mean and variance are kept."""
 
-    def __init__(self, variable: Continuous, rows: int, log_evidence: Any = None) -> None:
+    def __init__(self, variable: Continuous, rows: int) -> None:
         self.variable, self.single, self._count = variable, False, rows
-        self._log_evidence = log_evidence or partial(gather, self.ask, list_log_evidence, (3, rows))
+        self._log_evidence = partial(gather, self.ask, list_log_evidence, (3, rows))
 
     @abstractmethod
     def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:

@@ -415,7 +415,6 @@ def cell_posterior(
     table: Values,
     evidence: Evidence,
     error: Values,
-    log_evidence: Any,
 ) -> CellPosterior:
     """Return the posterior whose probabilities of hidden parents and cells are `table` (*parents, cells, rows)."""
     potential = problem.potentials[name]
@@ -444,7 +443,7 @@ def cell_posterior(
     own = evidence.findings.get(name)
     observed = own.values if own is not None and own.observed.any() else None
     low, high = low[:, None], high[:, None]
-    return CellPosterior(child, low, high, shapes, weights, closed_form, evidence.single, error, log_evidence, observed)
+    return CellPosterior(child, low, high, shapes, weights, closed_form, evidence.single, error, None, observed)
 
 
 @dataclass(frozen=True)

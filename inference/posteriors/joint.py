@@ -15,7 +15,14 @@ from hybridbn.inference.compilation import Problem, Question, Snapshot
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import Batch, compute_entropy
-from hybridbn.inference.queries import check_targets, find_contradictions, log_evidence_of, read_relevant_evidence
+from hybridbn.inference.queries import (
+    check_targets,
+    find_contradictions,
+    log_evidence_of,
+    log_joint,
+    read_relevant_evidence,
+    suppose,
+)
 from hybridbn.inference.sampling import draw_jointly
 from hybridbn.inference.solutions import Answer, Collector, TableCollector, infer_posteriors, solve
 from hybridbn.network import Network
@@ -168,19 +175,14 @@ class JointPosterior(Batch):
         rows = np.zeros(count, dtype=np.intp) if self.single else np.arange(self._rows)
         if not self.single and shape not in ((), rows.shape):
             raise TableError(f"give one point, or one for each of the {len(rows)} rows")
-        findings = dict(self._evidence.take(rows, len(rows)).findings)
-        log_weight = np.zeros(len(rows))
+        codes = {}
         for variable in self.variables:
             cells = np.broadcast_to(np.asarray(values[variable.name], dtype=object), shape).reshape(-1)
             cells = np.broadcast_to(cells, (len(rows),))
-            encoded = variable.codes(cells) if isinstance(variable, Discrete) else variable.values(cells)
-            own = findings.get(variable.name)
-            if own is not None:
-                log_weight += own.log_weight_of(encoded)
-            findings[variable.name] = Finding(variable, encoded)
-        log_joint = log_evidence_of(self._network, Evidence(findings, len(rows), False), self._options)
+            codes[variable.name] = variable.codes(cells) if isinstance(variable, Discrete) else variable.values(cells)
+        repeated = suppose(self._network, self._evidence, {}, rows)
         log_condition = log_evidence_of(self._network, self._evidence, self._options)
-        result = log_joint + log_weight - log_condition
+        result = log_joint(self._network, repeated, codes, self._options) - log_condition
         return float(result[0]) if self.single and not shape else result.reshape(shape if self.single else -1)
 
     def pdf(self, **values: Any) -> Any:
@@ -192,7 +194,7 @@ class JointPosterior(Batch):
         k = check_count(k, "the number of draws")
         rows = np.repeat(np.arange(self._rows), k)
         uniforms = make_generator(random_state).random((len(rows), len(self._names))).T
-        repeated = Evidence(self._evidence.take(rows, len(rows)).findings, len(rows), single=False)
+        repeated = suppose(self._network, self._evidence, {}, rows)
         drawn = draw_jointly(self._network, self.variables, repeated, uniforms, self._options)
         return Table.from_arrays(self.variables, drawn).to_pandas()
 

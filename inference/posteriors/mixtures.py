@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import as_slice
-from hybridbn.inference.posteriors.base import BLOCK, Density
+from hybridbn.inference.posteriors.base import BLOCK, Density, draw_codes
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["GaussianPosterior", "WeightedMixture", "merge_near_parts"]
@@ -147,8 +147,23 @@ class GaussianPosterior(Density):
         return np.where(used, parts, np.inf).min(axis=1), np.where(used, parts, -np.inf).max(axis=1)
 
     def _quantile(self, levels: Values) -> Values:
-        inner = np.clip(levels, 1e-300, 1 - 1e-16)
-        result = super()._quantile(inner)
+        """Invert the cdf by Newton steps kept inside a shrinking bracket."""
+        inner, result = np.clip(levels, 1e-300, 1 - 1e-16), np.empty(levels.shape)
+        for i, (level, low, high) in enumerate(zip(inner, *self._brackets(inner), strict=True)):
+            x = low + (high - low) / 2
+            for _ in range(100):
+                excess = self._cdf(x[None])[0] - level
+                low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
+                density = self._pdf(x[None])[0]
+                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+                    step = x - excess / density
+                inside = (step > low) & (step < high)
+                fresh = np.where(inside, step, low + (high - low) / 2)
+                moved = np.abs(fresh - x) > 4e-16 * np.abs(x)
+                x = fresh
+                if not moved.any():
+                    break
+            result[i] = x
         return np.where(levels <= 0, -np.inf, np.where(levels >= 1, np.inf, result))
 
     def _draw(self, uniforms: Values) -> Values:
@@ -156,15 +171,11 @@ class GaussianPosterior(Density):
         from scipy.special import ndtri
 
         upper = np.cumsum(self._weights, axis=0)
-        result = np.empty(uniforms.shape)
-        columns = np.arange(uniforms.shape[1])
-        for i, level in enumerate(uniforms * upper[-1]):
-            part = np.minimum((level >= upper).sum(axis=0), len(upper) - 1)
-            share = self._weights[part, columns]
-            inside = (level - (upper[part, columns] - share)) / share
-            spread = np.sqrt(self._variances[part, columns])
-            result[i] = self._means[part, columns] + spread * ndtri(np.clip(inside, 1e-16, 1 - 1e-16))
-        return result
+        columns = np.broadcast_to(np.arange(uniforms.shape[1]), uniforms.shape)
+        part = draw_codes(self._weights.T, columns, uniforms), columns
+        inside = (uniforms * upper[-1] - (upper[part] - self._weights[part])) / self._weights[part]
+        noise = ndtri(np.clip(inside, 1e-16, 1 - 1e-16))
+        return np.asarray(self._means[part] + np.sqrt(self._variances[part]) * noise)
 
 
 def merge_near_parts(
@@ -199,17 +210,13 @@ def merge_near_parts(
     order = np.lexsort((place, step, apart, row))
     keys = np.stack([row, apart, step, place])[:, order]
     starts = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
-    weight, mean, variance = weight[order], mean[order], variance[order]
-    total = np.add.reduceat(weight, starts)
-    middle = np.add.reduceat(weight * mean, starts) / total
-    away = mean - np.repeat(middle, np.diff(starts, append=len(mean)))
-    spread = np.add.reduceat(weight * (variance + away**2), starts) / total
+    parts = _merge_groups(weight[order], mean[order], variance[order], starts)
     owner = row[order][starts]
     numbers = np.bincount(owner, minlength=rows)
     ranks = np.arange(len(owner)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
     merged = np.zeros((3, int(numbers.max(initial=1)), rows))
     merged[2] = 1.0
-    merged[:, ranks, owner] = total, middle, spread
+    merged[:, ranks, owner] = parts
     return merged[0], merged[1], merged[2]
 
 
@@ -309,7 +316,14 @@ def _merge_neighbors(weights: Values, means: Values, variances: Values, most: in
     level = np.cumsum(weights)
     group = np.minimum((level - 0.5 * weights) / level[-1] * most, most - 1).astype(np.intp)
     starts = np.flatnonzero(np.diff(group, prepend=-1))
+    return _merge_groups(weights, means, variances, starts)
+
+
+def _merge_groups(
+    weights: Values, means: Values, variances: Values, starts: NDArray[np.intp]
+) -> tuple[Values, Values, Values]:
+    """Return one part for each group of parts, which begins at a start, with the weight, mean and variance of all."""
     total = np.add.reduceat(weights, starts)
-    mean = np.add.reduceat(weights * means, starts) / total
-    square = np.add.reduceat(weights * (variances + means**2), starts) / total
-    return total, mean, np.maximum(square - mean**2, 0.0)
+    middle = np.add.reduceat(weights * means, starts) / total
+    away = means - np.repeat(middle, np.diff(starts, append=len(means)))
+    return total, middle, np.add.reduceat(weights * (variances + away**2), starts) / total
