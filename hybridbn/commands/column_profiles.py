@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,12 +18,12 @@ from hybridbn.learning.imputation.columns import coarsen_unit, describe_identifi
 from hybridbn.learning.imputation.rules import decimals_of
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.cells import REST, Cells, recode_cells
-from hybridbn.tables.formats.base import ROWS_OF_BATCH, TableBlock, TableSource
-from hybridbn.tables.formats.typed_columns import WantedColumns, parse_states
+from hybridbn.tables.formats.base import TableBlock
+from hybridbn.tables.formats.typed_columns import WantedColumns
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Variable
 
-__all__ = ["ColumnProfile", "TableProfile", "find_spellings", "profile_columns", "read_block"]
+__all__ = ["ColumnProfile", "TableProfile", "profile_columns", "read_block"]
 
 _SAMPLE_NUMBERS = 20_000_000
 """The largest array of learning has at most this many numbers; it has a column for each state."""
@@ -46,12 +46,10 @@ class ColumnProfile:
         Whether all numbers are of an integer type, or are written as whole numbers.
     declared : bool
         Whether the type lists the states, perhaps some that no row has.
-    sample : ndarray
-        The numbers or codes of some rows.
+    draw : callable, optional
+        Returns the numbers or codes of some rows.
     unusable : str, optional
         Why nothing can be computed with the column.
-    spelling : mapping from state to text
-        How a text file writes states that are no texts.
     """
 
     name: str
@@ -62,9 +60,8 @@ class ColumnProfile:
     high: float = 0.0
     integer: bool = False
     declared: bool = False
-    sample: NDArray[Any] = field(default_factory=lambda: np.zeros(0))
+    draw: Callable[[], NDArray[Any]] | None = None
     unusable: str | None = None
-    spelling: Mapping[Hashable, str] = field(default_factory=dict)
 
     @property
     def kind(self) -> str | None:
@@ -81,15 +78,18 @@ class ColumnProfile:
         """Whether the column has too many states."""
         return self.states[-1:] == (REST,)
 
-    @property
+    @cached_property
     def unit(self) -> Unit | None:
         """That of dates and times, which are numbers; its step is the coarsest that all of them are multiples of."""
-        return self.variable.unit if isinstance(self.variable, Continuous) else None
+        if not isinstance(self.variable, Continuous) or self.variable.unit is None:
+            return None
+        return coarsen_unit(self.variable, self.numbers).unit
 
     @cached_property
     def numbers(self) -> NDArray[Any]:
         """The observed numbers of some rows."""
-        return np.asarray(self.sample[~np.isnan(self.sample)])
+        sample = np.zeros(0) if self.draw is None else self.draw()
+        return np.asarray(sample[~np.isnan(sample)])
 
     @cached_property
     def whole(self) -> bool:
@@ -136,13 +136,19 @@ class TableProfile:
         Its rows, of the columns that something can be computed with.
     columns : mapping from name to ColumnProfile
         All columns that are not left out.
-    sample : Table
-        Some rows of the usable columns.
+    most : int
+        The most rows of the sample.
     """
 
     usable: Rows
     columns: Mapping[str, ColumnProfile]
-    sample: Table
+    most: int
+
+    @cached_property
+    def sample(self) -> Table:
+        """Some rows of the usable columns."""
+        width = sum(max(len(column.states), 1) for column in self.columns.values() if column.reason_alone is None)
+        return self.usable.sample(min(self.most, max(_SAMPLE_NUMBERS // max(width, 1), _LEAST_SAMPLE)))
 
     @property
     def rows(self) -> int:
@@ -152,7 +158,8 @@ class TableProfile:
     @cached_property
     def patterns(self) -> Counter[bytes]:
         """The number of rows with each pattern of missing cells, which has a byte for each of the usable columns."""
-        return self.usable.learn(count_patterns)
+        rows = self.sample if len(self.sample) == self.rows else self.usable
+        return rows.learn(count_patterns)
 
     @cached_property
     def blank(self) -> int:
@@ -186,7 +193,8 @@ def profile_columns(rows: Rows, names: Iterable[str], unusable: Mapping[str, str
     most : int
         The most rows of the sample.
     """
-    columns = {}
+    columns: dict[str, ColumnProfile] = {}
+    profile = TableProfile(rows, columns, most)
     for name in names:
         if name in unusable:
             missing = len(rows) if unusable[name] == "no value" else 0
@@ -194,41 +202,17 @@ def profile_columns(rows: Rows, names: Iterable[str], unusable: Mapping[str, str
             continue
         variable, missing = rows.variable(name), rows.count_missing(name)
         column = ColumnProfile(name, variable, len(rows) - missing, missing, integer=rows.is_integer(name))
+        column.draw = partial(_draw, profile, name)
         if isinstance(variable, Continuous):
             column.low, column.high = rows.value_range(name)
         else:
             column.declared = rows.lists_states(name)
         columns[name] = column
-    width = sum(max(len(column.states), 1) for column in columns.values() if column.reason_alone is None)
-    sample = rows.sample(min(most, max(_SAMPLE_NUMBERS // max(width, 1), _LEAST_SAMPLE)))
-    for name in sample.names:
-        column = columns[name]
-        column.sample = sample.column(name)
-        if isinstance(column.variable, Continuous):
-            column.variable = coarsen_unit(column.variable, column.numbers)
-    return TableProfile(rows, columns, sample)
+    return profile
 
 
-def _is_spelled(variable: Variable) -> bool:
-    """Return whether texts of a variable's states may differ from what Python writes: truth values and fractions."""
-    states = variable.states if isinstance(variable, Discrete) else ()
-    return any(isinstance(state, bool | float) for state in states)
-
-
-def find_spellings(source: TableSource, variables: Sequence[Variable]) -> dict[str, dict[Hashable, str]]:
-    """Return how the first cell with each state is written in a file of text, of columns where Python may write it
-    otherwise.
-    """
-    names = [variable.name for variable in variables if _is_spelled(variable)]
-    spellings: dict[str, dict[Hashable, str]] = {name: {} for name in names}
-    for block in source.blocks(ROWS_OF_BATCH) if names else ():
-        for name, cells in block.cells(names, dict.fromkeys(names, "text")).items():
-            codes, rows = np.unique(cells.array, return_index=True)
-            for code in codes[np.argsort(rows)].tolist():
-                text = str((cells.states or ())[code]) if code >= 0 else ""
-                if text:
-                    spellings[name].setdefault(parse_states([text])[0], text)
-    return spellings
+def _draw(profile: TableProfile, name: str) -> NDArray[Any]:
+    return profile.sample.column(name)
 
 
 def read_block(block: TableBlock, variables: Sequence[Variable]) -> Table:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from itertools import tee
 from typing import Any, TypeVar
@@ -17,13 +17,11 @@ from hybridbn.commands.table_input import (
     refuse_unknown_columns,
 )
 from hybridbn.errors import TableError
-from hybridbn.learning.imputation.columns import describe_identifier
 from hybridbn.tables.backends import Backend, Scan, scan
-from hybridbn.tables.cells import REST
 from hybridbn.tables.formats.delimited import MISSING
-from hybridbn.variables import Discrete, shorten
+from hybridbn.variables import shorten
 
-__all__ = ["describe_left_out", "open_engine", "open_scan", "share_blocks"]
+__all__ = ["open_engine", "open_scan", "share_blocks"]
 
 
 Item = TypeVar("Item")
@@ -103,23 +101,3 @@ def open_scan(request: TableRequest, engine: Backend) -> Scan:
     made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=max(request.sample, 2))
     refuse_unknown_columns(request, made.names)
     return made.drop(request.keep) if request.keep else made
-
-
-def describe_left_out(table: Scan, included: Collection[str]) -> dict[str, str]:
-    """Return the columns that can't be learned from, or that name rows or hold texts, each with its reason.
-
-    Examples
-    --------
-    >>> describe_left_out(scan({"name": [f"p{i}" for i in range(20)], "c": ["a", "b"] * 10}), ())
-    {'name': 'a different value in each row'}
-    """
-    reasons = dict(table.read_usable()[1])
-    for name in table.names:
-        variable = None if name in reasons or name in included else table.variable(name)
-        if isinstance(variable, Discrete):
-            states, observed = variable.states, len(table) - table.count_missing(name)
-            if states[-1] == REST:
-                reasons[name] = "too many different values"
-            elif reason := describe_identifier(states, observed):
-                reasons[name] = reason
-    return reasons

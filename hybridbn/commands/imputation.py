@@ -132,6 +132,10 @@ def _choose_columns(run: ImputationRun, model: Network | None) -> list[str]:
     """Return the columns to complete: those that the model knows, or all but those that are left alone."""
     profile, terminal = run.profile, run.terminal
     if model is None:
+        for name in run.request.include:
+            column = profile.columns[name]
+            if column.variable is None or column.overflowing:
+                raise TableError(f"--include {name}: the column has {column.reason_alone}, so nothing can be imputed")
         names = choose_columns(profile, run.request, terminal, "completes identifiers and texts from their own values")
         if profile.blank and len(profile.columns) > 1:
             terminal.warn(

@@ -6,17 +6,29 @@ import contextlib
 import decimal
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
 
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, encoding_of_file, report_present_output
 from hybridbn.errors import TableError
-from hybridbn.tables.formats.base import Field, FileFormat, FileWriter, Fills, TableBlock, TableSource, kind_of_states
+from hybridbn.tables.formats.base import (
+    ROWS_OF_BATCH,
+    Field,
+    FileFormat,
+    FileWriter,
+    Fills,
+    TableBlock,
+    TableSource,
+    kind_of_states,
+)
 from hybridbn.tables.formats.database_base import Database, DatabaseWriter
 from hybridbn.tables.formats.files import NameTaken, remove_unfinished, replace_file
 from hybridbn.tables.formats.typed_columns import parse_states, replace_comma
+from hybridbn.variables import Discrete, Variable
 
 __all__ = ["Output"]
 
@@ -63,6 +75,9 @@ class Output:
         # A text format that writes numbers digit by digit copies them from a text source as they are.
         self._keeps_text = isinstance(self.form, FileFormat) and self.form.text and self.form.exact
         self._commas = self._keeps_text and source.decimal == ","
+        self._spellings = (
+            find_spellings(source, profile.usable.variables) if source.spelled and self._keeps_text else {}
+        )
 
     def _make_writer(
         self,
@@ -121,7 +136,7 @@ class Output:
         if column.unit is not None:
             return str(value)
         if column.kind == "states":
-            spelled = column.spelling.get(value)
+            spelled = self._spellings.get(name, {}).get(value)
             return spelled if spelled is not None else value if isinstance(value, str) else repr(value)
         if column.integer:
             return str(int(value))
@@ -208,3 +223,25 @@ def _replace_file(
             yield file
     except NameTaken:
         raise OutputTaken(f"{location.shown} has appeared meanwhile, and --no-clobber says to leave it") from None
+
+
+def _is_spelled(variable: Variable) -> bool:
+    """Return whether texts of a variable's states may differ from what Python writes: truth values and fractions."""
+    states = variable.states if isinstance(variable, Discrete) else ()
+    return any(isinstance(state, bool | float) for state in states)
+
+
+def find_spellings(source: TableSource, variables: Sequence[Variable]) -> dict[str, dict[Hashable, str]]:
+    """Return how the first cell with each state is written in a file of text, of columns where Python may write it
+    otherwise.
+    """
+    names = [variable.name for variable in variables if _is_spelled(variable)]
+    spellings: dict[str, dict[Hashable, str]] = {name: {} for name in names}
+    for block in source.blocks(ROWS_OF_BATCH) if names else ():
+        for name, cells in block.cells(names, dict.fromkeys(names, "text")).items():
+            codes, rows = np.unique(cells.array, return_index=True)
+            for code in codes[np.argsort(rows)].tolist():
+                text = str((cells.states or ())[code]) if code >= 0 else ""
+                if text:
+                    spellings[name].setdefault(parse_states([text])[0], text)
+    return spellings

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
-from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, find_spellings, profile_columns
+from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_columns
 from hybridbn.commands.locations import Location, UsageFault, locate, open_source
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
@@ -168,11 +168,7 @@ def read_profile(
         refuse_unknown_columns(request, source.names, bounds)
         most = min(request.sample, max(_SAMPLE_CELLS // max(len(source.names), 1), 2000))
         names = [name for name in source.names if name not in keep]
-        profile = profile_columns(rows, names, unusable, most)
-        if source.spelled:
-            for name, spelling in find_spellings(source, rows.variables).items():
-                profile.columns[name].spelling = spelling
-        return profile
+        return profile_columns(rows, names, unusable, most)
 
 
 def rows_per_block(source: TableSource, request: TableRequest) -> int:
@@ -229,16 +225,18 @@ def hint_at_names(name: str, names: Sequence[str]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"the columns are {shorten(names)}"
 
 
-def choose_columns(profile: TableProfile, request: TableRequest, terminal: Terminal, included: str) -> list[str]:
+def choose_columns(
+    profile: TableProfile, request: TableRequest, terminal: Terminal, included: str, nodes: Iterable[str] = ()
+) -> list[str]:
     """Return the columns to learn from, and warn about those that are left out and those that look odd.
 
-    `included` is what becomes of the columns that the request includes.
+    `included` is what becomes of the columns that the request includes; `nodes` are left out where they are unusable
+    only.
     """
     reasons = {name: reason for name, column in profile.columns.items() if (reason := column.reason_alone) is not None}
-    for name in request.include:
-        if profile.columns[name].variable is None or profile.columns[name].overflowing:
-            raise TableError(f"--include {name}: the column has {reasons[name]}, so nothing can be imputed")
-        reasons.pop(name, None)
+    for name in (*request.include, *nodes):
+        if name in reasons and profile.columns[name].variable is not None:
+            del reasons[name]
     if reasons:
         holes = sum(profile.columns[name].missing for name in reasons)
         terminal.warn(f"{describe_left_alone(reasons, holes)}; --keep says so, --include {included}")
@@ -287,10 +285,10 @@ def describe_marker(column: ColumnProfile) -> str | None:
     --------
     >>> import numpy as np
     >>> numbers = np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])
-    >>> describe_marker(ColumnProfile("x", Continuous("x"), low=-99.0, high=5.0, sample=numbers)) is None
+    >>> describe_marker(ColumnProfile("x", Continuous("x"), low=-99.0, high=5.0, draw=lambda: numbers)) is None
     False
     """
-    if column.kind != "number" or column.unit is not None:
+    if column.kind != "number" or not {column.low, column.high} & _MARKERS or column.unit is not None:
         return None
     sample = column.numbers
     for value, rest in ((column.low, sample[sample > column.low]), (column.high, sample[sample < column.high])):

@@ -261,13 +261,14 @@ def read_by_command(path: Any, chunk: int | None = None) -> Reading:
     request, terminal = TableRequest(str(path), chunk=chunk), Terminal(quiet=True)
     with open_input(request) as (location, source):
         profile = read_profile(source, location.shown, request, terminal)
+        sample = profile.sample
     for text in terminal.warnings:
         warnings.warn(text, UserWarning, stacklevel=1)
     if not profile.rows:
         raise hb.TableError(f"{path}: the table has no rows")
     missing = {name: column.missing for name, column in profile.columns.items()}
 
-    return describe_columns(profile.columns, profile.sample.variable, missing, profile.sample.column)
+    return describe_columns(profile.columns, sample.variable, missing, sample.column)
 
 
 @contextmanager
