@@ -23,7 +23,7 @@ from hybridbn.inference.gaussian_conditioning import Conditional, OneSystem, Reg
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["ComponentMoments", "GaussianComponent"]
+__all__ = ["GaussianComponent"]
 
 MOST_KEPT_NUMBERS = 1 << 16
 """Numbers in regressions that are kept with the component."""
@@ -31,20 +31,6 @@ BLOCK_NUMBERS = 1 << 22
 """Numbers in regressions that are made for some rows and configurations at a time."""
 SMALLEST_UNIFORM = 1e-16
 """Uniform numbers below this give no more extreme draws."""
-
-
-@dataclass(frozen=True)
-class ComponentMoments:
-    """Conditional mean and variance of some closed variables, over the component's names and the rows.
-
-    Attributes
-    ----------
-    mean : ndarray (targets, *names, rows)
-    covariance : ndarray (targets, targets, *names, rows)
-    """
-
-    mean: Values
-    covariance: Values
 
 
 @dataclass(frozen=True)
@@ -106,40 +92,39 @@ class GaussianComponent(FactorSource):
         """Return the log density of the rest with the closed variables at their most probable values."""
         return self._logs(axes, evidence, at_peak=True)
 
-    def moments(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> ComponentMoments:
-        """Return the mean and covariance of closed variables given the axes' points and the evidence."""
-        count = len(targets)
-        system = self._find_one_system(evidence)
-        if system is not None:
-            columns = [self.closed.index(name) for name in targets]
-            roots = system.root[columns]
-            products = np.broadcast_to((roots @ roots.T)[..., None], (count, count, evidence.rows))
-            return ComponentMoments(system.mean.apply(self._list_known(evidence), columns), products)
-        mean, covariance = (
-            self._fill_array(0.0, axes, evidence, count),
-            self._fill_array(0.0, axes, evidence, count, count),
-        )
-        for cases, part in self._solve(evidence):
-            self._write_means(mean, targets, cases, part, axes, evidence)
-            roots = _target_roots(part, [self.closed.index(name) for name in targets])
-            products = (roots @ np.swapaxes(roots, 1, 2))[part.system]
-            self._write(covariance, cases, part, np.moveaxis(products, 0, -1)[..., None, :])
-        return ComponentMoments(
-            self._arrange_by_name(mean, axes, evidence), self._arrange_by_name(covariance, axes, evidence)
-        )
+    def moments(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
+        """Return means (targets, *names, rows) and covariances (targets, targets, *names, rows) of closed variables.
+
+        They are those given the axes' points and the evidence.
+        """
+        return self._compute_moments(targets, axes, evidence, pairs=True)
 
     def marginals(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
-        """Return mean and variance of closed variables, each (targets, *names, rows), as `moments` does."""
-        if self._find_one_system(evidence) is not None:
-            moments = self.moments(targets, axes, evidence)
-            return moments.mean, np.einsum("iir->ir", moments.covariance)
-        mean, variance = (self._fill_array(0.0, axes, evidence, len(targets)) for _ in range(2))
+        """Return means and variances of closed variables, each (targets, *names, rows), as `moments` does."""
+        return self._compute_moments(targets, axes, evidence, pairs=False)
+
+    def _compute_moments(
+        self,
+        targets: Sequence[str],
+        axes: Mapping[str, Axis],
+        evidence: Evidence,
+        *,
+        pairs: bool,
+    ) -> tuple[Values, Values]:
+        combine = _multiply_roots if pairs else _square_roots
+        columns, system = [self.closed.index(name) for name in targets], self._find_one_system(evidence)
+        if system is not None:
+            products = combine(system.root[None, columns])
+            mean = system.mean.apply(self._list_known(evidence), columns)
+            return mean, np.broadcast_to(products, (*products.shape[:-1], evidence.rows))
+        count = len(targets)
+        mean = self._fill_array(0.0, axes, evidence, count)
+        spread = self._fill_array(0.0, axes, evidence, *[count] * (2 if pairs else 1))
         for cases, part in self._solve(evidence):
             self._write_means(mean, targets, cases, part, axes, evidence)
-            roots = _target_roots(part, [self.closed.index(name) for name in targets])
-            squares = np.einsum("sti,sti->ts", roots, roots)[:, part.system]
-            self._write(variance, cases, part, squares[:, None])
-        return self._arrange_by_name(mean, axes, evidence), self._arrange_by_name(variance, axes, evidence)
+            products = combine(_target_roots(part, columns))[..., part.system]
+            self._write(spread, cases, part, products[..., None, :])
+        return self._arrange_by_name(mean, axes, evidence), self._arrange_by_name(spread, axes, evidence)
 
     def draw(self, order: Sequence[str], uniforms: Mapping[str, Values], evidence: Evidence) -> dict[str, Values]:
         """Draw all closed variables of a component without other hidden ones, each by a uniform number and those before
@@ -315,7 +300,7 @@ class GaussianComponent(FactorSource):
                 indices = {name: code[None, :] for name, code in states.items()}
                 indices.update({name: own[:, None] for name, own in zip(known, seen, strict=True)})
                 shape = seen.shape[1], min(block, count - first)
-                regressions = self._regressions(indices, shape, kept=False)
+                regressions = self._regressions(indices, shape)
                 index = which.ravel()[row - start] * shape[1] + configuration
                 yield _Cases(regressions, index, configuration + first, row, values, hidden)
 
@@ -377,11 +362,11 @@ class GaussianComponent(FactorSource):
         if count * self._width > MOST_KEPT_NUMBERS:
             return None
         states = np.unravel_index(np.arange(count), sizes) if sizes else ()
-        return self._regressions(dict(zip(self._sizes, states, strict=True)), (count,), kept=True)
+        return self._regressions(dict(zip(self._sizes, states, strict=True)), (count,))
 
-    def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...], *, kept: bool) -> Regressions:
+    def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...]) -> Regressions:
         columns = (*self.closed, *self._outside, *self._with_nodes)
-        return Regressions.of(self.potentials, columns, len(self.closed), states, shape, kept=kept)
+        return Regressions.of(self.potentials, columns, len(self.closed), states, shape)
 
 
 def _target_roots(part: Conditional, columns: Sequence[int]) -> Values:
@@ -391,3 +376,13 @@ def _target_roots(part: Conditional, columns: Sequence[int]) -> Values:
         there, place = part.rows_of(column)
         roots[there, number] = part.root[there, place[there]]
     return roots
+
+
+def _multiply_roots(roots: Values) -> Values:
+    """Return the covariances (columns, columns, systems) from the rows of roots (systems, columns, hidden)."""
+    return np.moveaxis(roots @ np.swapaxes(roots, 1, 2), 0, -1)
+
+
+def _square_roots(roots: Values) -> Values:
+    """Return the variances (columns, systems) from the rows of roots."""
+    return np.asarray(np.einsum("sti,sti->ts", roots, roots))

@@ -202,7 +202,7 @@ def _maximize_all(
         for number, name in enumerate(targets):
             if name in problem.component_of:
                 component = problem.component_of[name]
-                mean = component.moments([name], axes, part).mean[0]
+                mean = component.marginals([name], axes, part)[0][0]
                 values = _pick(mean, best[number])
             elif name in problem.nodes:
                 values = axes[name].points[best[number][0], np.arange(part.rows)]

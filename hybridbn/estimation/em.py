@@ -739,12 +739,12 @@ class _FamilyStatistics:
             together = [other for other in self.numbers if self.problem.component_of.get(other) is component]
             if name != together[0]:
                 continue
-            moments = component.moments(together, found.axes, found.evidence)
+            means, covariances = component.moments(together, found.axes, found.evidence)
             places = [self.numbers.index(other) for other in together]
             for i, first in enumerate(places):
-                values[first] = _align(moments.mean[i], component.names, self.scope)
+                values[first] = _align(means[i], component.names, self.scope)
                 for j, second in enumerate(places):
-                    spreads[first, second] = _align(moments.covariance[i, j], component.names, self.scope)
+                    spreads[first, second] = _align(covariances[i, j], component.names, self.scope)
         return values, spreads
 
     def _sum_out(self, table: Values) -> Values:

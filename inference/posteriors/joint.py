@@ -260,11 +260,11 @@ class _MomentCollector:
                 values.append(axis.points.reshape([*shape, -1]))
                 continue
             together = [other for other in names if component_of.get(other) is component]
-            moments = component.moments(together, part.axes, part.evidence)
+            means, covariances = component.moments(together, part.axes, part.evidence)
             mine = together.index(name)
-            values.append(_align(moments.mean[mine], component.names, scope))
+            values.append(_align(means[mine], component.names, scope))
             for theirs, other in enumerate(together):
-                spread = _align(moments.covariance[mine, theirs], component.names, scope)
+                spread = _align(covariances[mine, theirs], component.names, scope)
                 inner[i, names.index(other)] = np.sum(table * spread, axis=over)
         mean = np.array([np.sum(table * value, axis=over) for value in values]).reshape(len(names), table.shape[-1])
         for i, first in enumerate(values):
