@@ -1,4 +1,5 @@
-"""Axes: the points at which inference looks at each variable, and the weights of those points.
+"""Axes: the points at which inference looks at each variable, the weights of those points, and how far each continuous
+variable reaches, by its prior and by what is observed right below it.
 
 Kinds of axes
 -------------
@@ -13,13 +14,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.base import all_states
-from hybridbn.variables import Values
+from hybridbn.potentials.base import Interval, PointCells, Potential, all_states
+from hybridbn.variables import Continuous, Values
+
+if TYPE_CHECKING:
+    from hybridbn.inference.compilation import Problem
+    from hybridbn.inference.evidence import Evidence, Finding
 
 __all__ = [
     "Axis",
@@ -28,9 +33,14 @@ __all__ = [
     "StateAxis",
     "as_slice",
     "cell_points",
+    "clip_to_support",
+    "find_evidence_ranges",
+    "find_prior_ranges",
     "legendre",
     "node_axis",
     "node_axis_of",
+    "ranges_of_others",
+    "sort_topologically",
 ]
 
 ORDER = 12
@@ -160,3 +170,139 @@ def as_slice(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:
     if not len(rows) or rows[-1] - rows[0] != len(rows) - 1 or (rows[1:] <= rows[:-1]).any():
         return rows
     return slice(int(rows[0]), int(rows[-1]) + 1)
+
+
+def find_prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
+    """Return for every continuous variable an interval that holds the prior, and whether the density may go on
+    beyond.
+    """
+    ranges: dict[str, tuple[Values, Values]] = {}
+    result = {}
+    for name in sort_topologically(problem.potentials):
+        potential = problem.potentials[name]
+        if isinstance(potential.child, Continuous):
+            within = ranges_of_others(potential, name, ranges)
+            low, high = _expand_interval(potential.support(name, 1e-17, within), 1)
+            least, most = _expand_interval(potential.support(name, 0.0), 1)
+            ranges[name] = low, high
+            result[name] = (float(low[0]), float(high[0]), bool(low[0] > least[0]), bool(high[0] < most[0]))
+    return result
+
+
+def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
+    """Return for every continuous variable an interval (rows each) that holds prior and likelihood."""
+    rows = evidence.rows
+    ranges: dict[str, tuple[Values, Values]] = {}
+    for name, finding in evidence.findings.items():
+        if isinstance(finding.variable, Continuous) and name in problem.hard:
+            ranges[name] = finding.values, finding.values
+    ordered = sort_topologically(problem.potentials)
+    for name in ordered:
+        potential = problem.potentials[name]
+        if not isinstance(potential.child, Continuous) or name in problem.hard:
+            continue
+        low, high = _expand_interval(potential.support(name, 1e-17, ranges_of_others(potential, name, ranges)), rows)
+        ranges[name] = _clip_to_evidence(evidence.findings.get(name), low, high, potential.point_cells)
+    for name in reversed(ordered):
+        potential = problem.potentials[name]
+        known = _find_confined_rows(problem, name, evidence)
+        if not known.any():
+            continue
+        for parent in potential.parents:
+            if not isinstance(parent, Continuous) or parent.name in problem.hard:
+                continue
+            low, high = ranges[parent.name]
+            reach = _expand_interval(
+                potential.support(parent.name, 1e-17, ranges_of_others(potential, parent.name, ranges)), rows
+            )
+            low = np.where(known & np.isfinite(reach[0]), np.minimum(low, reach[0]), low)
+            high = np.where(known & np.isfinite(reach[1]), np.maximum(high, reach[1]), high)
+            ranges[parent.name] = clip_to_support(problem, parent, low, high, evidence)
+    return {name: _clip_range(low, high) for name, (low, high) in ranges.items()}
+
+
+def _find_confined_rows(problem: Problem, name: str, evidence: Evidence) -> NDArray[np.bool_]:
+    """Tell the rows in which a variable is observed, or confined to an interval: its parents may lie far out then.
+
+    What is hidden pulls its parents as far as evidence below pulls it; the grids of these grow where it turns out so.
+    """
+    if name in problem.hard:
+        return np.ones(evidence.rows, dtype=bool)
+    finding = evidence.findings.get(name)
+    if finding is None:
+        return np.zeros(evidence.rows, dtype=bool)
+    return finding.confined
+
+
+def clip_to_support(
+    problem: Problem, variable: Continuous, low: Values, high: Values, evidence: Evidence
+) -> tuple[Values, Values]:
+    """Clip to where the density can be positive at all and to interval evidence."""
+    ends = variable.domain
+    own = problem.potentials.get(variable.name)
+    if own is not None:
+        strict = _expand_interval(own.support(variable.name, 0.0), len(low))
+        low, high = np.clip(low, *strict), np.clip(high, *strict)
+    cells = None if own is None else own.point_cells
+    low, high = _clip_to_evidence(evidence.findings.get(variable.name), low, high, cells)
+    return np.clip(low, *ends), np.clip(high, *ends)
+
+
+def _clip_to_evidence(
+    finding: Finding | None, low: Values, high: Values, point_cells: PointCells | None
+) -> tuple[Values, Values]:
+    """Clip a range to interval evidence, which has its ends' points with it, and shrink it to a value where there is
+    one.
+
+    Evidence may lie where the range does not reach, out in the tails: then it starts at the end of the evidence that
+    is nearer, and is as long as it was.
+    """
+    if finding is None:
+        return low, high
+    reach = finding.reach()
+    if reach is not None:
+        least, most = reach if point_cells is None else point_cells.widen(*reach)
+        with np.errstate(invalid="ignore"):  # of what is not chosen
+            length = high - low
+            above, below = least >= high, most <= low
+            low, high = (
+                np.where(above, least, np.where(below, np.maximum(least, most - length), np.maximum(low, least))),
+                np.where(below, most, np.where(above, np.minimum(most, least + length), np.minimum(high, most))),
+            )
+    return np.where(finding.observed, finding.values, low), np.where(finding.observed, finding.values, high)
+
+
+def ranges_of_others(
+    potential: Potential, name: str, ranges: Mapping[str, tuple[Values, Values]]
+) -> dict[str, Interval]:
+    """Return the ranges of the other variables of a potential that are known."""
+    return {other: ranges[other] for other in potential.scope if other != name and other in ranges}
+
+
+def _expand_interval(interval: Interval, rows: int) -> tuple[Values, Values]:
+    low, high = interval
+    return np.broadcast_to(np.asarray(low, float), (rows,)), np.broadcast_to(np.asarray(high, float), (rows,))
+
+
+def _clip_range(low: Values, high: Values) -> tuple[Values, Values]:
+    """Replace infinite ends by large ones and widen empty ranges."""
+    return np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)
+
+
+def sort_topologically(potentials: Mapping[str, Potential]) -> list[str]:
+    """Return the children of some potentials, parents first."""
+    left = {name: {p.name for p in potential.parents} & potentials.keys() for name, potential in potentials.items()}
+    below: dict[str, list[str]] = {name: [] for name in potentials}
+    for name, above in left.items():
+        for parent in above:
+            below[parent].append(name)
+    ready = [name for name, above in left.items() if not above]
+    ordered = []
+    while ready:
+        name = ready.pop()
+        ordered.append(name)
+        for child in below[name]:
+            left[child].discard(name)
+            if not left[child]:
+                ready.append(child)
+    return ordered

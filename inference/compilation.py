@@ -30,7 +30,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete
 
 if TYPE_CHECKING:
-    from hybridbn.inference.quadrature.grids import SharedGrid
+    from hybridbn.inference.grids import SharedGrid
 
 __all__ = ["Problem", "Question", "Snapshot", "problem_of", "status_of"]
 

@@ -31,13 +31,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import StateAxis
+from hybridbn.inference.axes import StateAxis, sort_topologically
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, choose_cut, find_order
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.quadrature.supports import sort_topologically
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values
 

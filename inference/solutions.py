@@ -21,6 +21,7 @@ from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_
 from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_densities
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
+from hybridbn.inference.modes import describe_blank_functions
 from hybridbn.inference.posteriors.base import (
     SAMPLED_CONFIDENCE,
     ContinuousPosterior,
@@ -32,7 +33,6 @@ from hybridbn.inference.posteriors.base import (
 )
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
-from hybridbn.inference.quadrature.modes import describe_blank_functions
 from hybridbn.inference.queries import find_contradictions, impossible_evidence
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network

@@ -22,10 +22,7 @@ from hybridbn.inference.compilation import Problem, problem_of
 from hybridbn.inference.elimination.factors import RowGroup, group_rows, normalize, run_program, run_program_in_logs
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.posteriors.base import Density
-from hybridbn.inference.posteriors.grid import PiecewisePosterior
-from hybridbn.inference.posteriors.mixtures import GaussianPosterior
-from hybridbn.inference.quadrature.grids import (
+from hybridbn.inference.grids import (
     RowAssessment,
     SharedGrid,
     make_shared_grid,
@@ -35,6 +32,9 @@ from hybridbn.inference.quadrature.grids import (
     start_cells,
     table_size,
 )
+from hybridbn.inference.posteriors.base import Density
+from hybridbn.inference.posteriors.grid import PiecewisePosterior
+from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
 from hybridbn.variables import Values

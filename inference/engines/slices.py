@@ -16,7 +16,16 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import Axis, CellAxis, NodeAxis, StateAxis, node_axis
+from hybridbn.inference.axes import (
+    Axis,
+    CellAxis,
+    NodeAxis,
+    StateAxis,
+    clip_to_support,
+    find_evidence_ranges,
+    node_axis,
+    ranges_of_others,
+)
 from hybridbn.inference.compilation import Problem, problem_of
 from hybridbn.inference.elimination import ordering
 from hybridbn.inference.elimination.ordering import (
@@ -37,10 +46,9 @@ from hybridbn.inference.engines import (
 )
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_mixtures, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
+from hybridbn.inference.grids import Bounds, assess_cells, halve_cells
 from hybridbn.inference.posteriors.base import Density
 from hybridbn.inference.posteriors.mixtures import WeightedMixture
-from hybridbn.inference.quadrature.grids import Bounds, assess_cells, halve_cells
-from hybridbn.inference.quadrature.supports import clip_to_support, find_evidence_ranges, ranges_of_others
 from hybridbn.options import CELLS_PER_SECOND, Options
 from hybridbn.variables import Values
 

@@ -80,7 +80,7 @@ network.posterior("a", {"b": 1}).probabilities
     assert not own & {
         "hybridbn.inference.compilation",
         "hybridbn.inference.solutions",
-        "hybridbn.inference.quadrature.grids",
+        "hybridbn.inference.grids",
     }
 
 

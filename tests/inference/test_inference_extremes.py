@@ -13,7 +13,7 @@ from scipy import special, stats
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence, NetworkError
 from hybridbn.inference.engines import elimination
-from hybridbn.inference.quadrature.grids import PlacedNodes
+from hybridbn.inference.grids import PlacedNodes
 
 X, Y, Z = map(hb.Continuous, "xyz")
 B = hb.Discrete("b", ("no", "yes"))

@@ -10,8 +10,8 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
+from hybridbn.inference import modes
 from hybridbn.inference.engines import elimination
-from hybridbn.inference.quadrature import modes
 
 
 @pytest.fixture

@@ -28,10 +28,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.axes import ORDER, Axis, NodeAxis
+from hybridbn.inference.axes import ORDER, Axis, NodeAxis, find_evidence_ranges
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.quadrature.supports import find_evidence_ranges
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values

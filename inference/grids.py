@@ -22,23 +22,28 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
-from hybridbn.inference.axes import ORDER, Axis, NodeAxis, legendre, node_axis, node_axis_of
+from hybridbn.inference.axes import (
+    ORDER,
+    Axis,
+    NodeAxis,
+    clip_to_support,
+    find_evidence_ranges,
+    find_prior_ranges,
+    legendre,
+    node_axis,
+    node_axis_of,
+    ranges_of_others,
+)
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.compilers import compile_program
 from hybridbn.inference.elimination.factors import FactorSource, PatternProgram, PotentialSource
 from hybridbn.inference.elimination.program import Factor, Program
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.quadrature.modes import (
+from hybridbn.inference.modes import (
     PointwiseMarginal,
     evaluate_factors,
     find_modes_along,
     find_modes_of_root,
-)
-from hybridbn.inference.quadrature.supports import (
-    clip_to_support,
-    find_evidence_ranges,
-    find_prior_ranges,
-    ranges_of_others,
 )
 from hybridbn.variables import Continuous, Values, shorten
 

@@ -1,1 +1,0 @@
-"""Gauss-Legendre quadrature: the supports of posteriors and the grids of nodes laid there."""
