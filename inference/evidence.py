@@ -280,11 +280,6 @@ class Finding:
         return self.likelihood is None and self.low is None and self.cells is None
 
     @property
-    def codes_only(self) -> bool:
-        """Whether there is nothing but codes of states."""
-        return self.plain and isinstance(self.variable, Discrete)
-
-    @property
     def weighted(self) -> bool:
         """Whether there are likelihoods along a continuous variable, which only nodes can resolve."""
         return self.cells is not None

@@ -105,8 +105,13 @@ class PlacedNodes:
 
     axes: dict[str, NodeAxis]
     error: Values
-    logs: Mapping[int, Values] | None = None
-    marginal: Values | None = None
+    logs: Mapping[int, Values] | None
+    marginal: Values | None
+
+    def take(self, rows: NDArray[np.intp]) -> PlacedNodes:
+        """Return the nodes of some rows."""
+        axes = {name: axis.take(rows) for name, axis in self.axes.items()}
+        return PlacedNodes(axes, self.error[rows], self.logs, None if self.marginal is None else self.marginal[:, rows])
 
 
 def place_nodes(
@@ -151,14 +156,13 @@ def place_nodes(
             error = np.sum([look.error for look in assessments.values()], axis=0) + unseen[rows]
             settled = np.all([look.settled for look in assessments.values()], axis=0)
             finished = settled | (round_number == ROUNDS - 1)
+            placed = PlacedNodes(axes, error, reusable, marginal)
             if finished.any():
                 pick = np.flatnonzero(finished)
-                done.append((rows[pick], _select_nodes(axes, error, reusable, marginal, pick)))
+                done.append((rows[pick], placed.take(pick)))
             left = np.flatnonzero(~finished)
             if len(left):
-                fresh += _refine_cells(
-                    problem, rows, cells, assessments, error, left, budget, done, axes, bounds, reusable, marginal
-                )
+                fresh += _refine_cells(problem, rows, cells, assessments, left, budget, done, placed, bounds)
         work = fresh
         if not work:
             break
@@ -229,17 +233,6 @@ def _keep_cells_while_rough(assessments: Mapping[str, CellAssessment]) -> None:
         others = [other.error for key, other in assessments.items() if key != name]
         if others:
             seen.keep |= (np.max(others, axis=0) > ROUGH) & (seen.bound > -HOPELESS)
-
-
-def _select_nodes(
-    axes: Mapping[str, NodeAxis],
-    error: Values,
-    logs: Mapping[int, Values] | None,
-    marginal: Values | None,
-    rows: NDArray[np.intp],
-) -> PlacedNodes:
-    chosen = {name: axis.take(rows) for name, axis in axes.items()}
-    return PlacedNodes(chosen, error[rows], logs, None if marginal is None else marginal[:, rows])
 
 
 def _cliques(problem: Problem) -> list[tuple[str, ...]]:
@@ -361,14 +354,11 @@ def _refine_cells(
     rows: NDArray[np.intp],
     cells: Mapping[str, tuple[Values, Values]],
     assessments: Mapping[str, CellAssessment],
-    error: Values,
     left: NDArray[np.intp],
     budget: float,
     done: list[tuple[NDArray[np.intp], PlacedNodes]],
-    axes: Mapping[str, NodeAxis],
+    placed: PlacedNodes,
     bounds: Mapping[str, Bounds],
-    logs: Mapping[int, Values] | None,
-    marginal: Values | None,
 ) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]]]]:
     """Return the refined cells, grouped by the size of the grids; rows over the budget are added to the finished
     ones.
@@ -387,7 +377,7 @@ def _refine_cells(
             over |= table_size(problem, names, capacity) > budget
     if over.any():
         pick = left[over]
-        done.append((rows[pick], _select_nodes(axes, error, logs, marginal, pick)))
+        done.append((rows[pick], placed.take(pick)))
     keys = np.stack([capacity[name] for name in problem.nodes])
     if len(keys) == 1 and not over.all():
         # only new cells are evaluated, so that rows may stay together

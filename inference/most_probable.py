@@ -203,7 +203,7 @@ def _maximize_all(
             if name in problem.component_of:
                 component = problem.component_of[name]
                 mean = component.marginals([name], axes, part)[0][0]
-                values = _pick(mean, best[number])
+                values = np.asarray(mean[(*best[number], np.arange(mean.shape[-1]))])
             elif name in problem.nodes:
                 values = axes[name].points[best[number][0], np.arange(part.rows)]
             else:
@@ -252,10 +252,6 @@ def _maximize_targets(
             values = axes[name].points[code, np.arange(part.rows)] if name in numbers else code
             result.setdefault(name, np.empty(read.rows, dtype=values.dtype))[rows] = values
     return result
-
-
-def _pick(array: Values, index: NDArray[np.intp]) -> Values:
-    return np.asarray(array[(*index, np.arange(array.shape[-1]))])
 
 
 def _argmax(table: Values) -> NDArray[np.intp]:
@@ -326,7 +322,8 @@ def _search_around(
         for name in movable:
             axes[name] = replace(axes[name], points=problem.potentials[name].point_cells.snap(axes[name].points))
         best, tied = _settle_ties(problem, tables, axes, part, rows, movable)
-        spread = {name: _widest_cell(placed.axes[name]) for name in movable}
+        # half of the range to search at first is the widest cell in use
+        spread = {name: (axes[name].high - axes[name].low).max(axis=0) for name in movable}
         for number in range(ROUNDS):
             centers = _centers(problem, axes, best, movable, part.rows)
             moved = {name: centers[name] + GRID[:, None] * spread[name] for name in movable}
@@ -337,7 +334,8 @@ def _search_around(
                 finding = part.finding(name)
                 if finding is not None:
                     moved[name] = finding.clip(moved[name])
-            axes = {**axes, **{name: _grid_axis(points) for name, points in moved.items()}}
+            for name, points in moved.items():
+                axes[name] = NodeAxis(points[:1], points[-1:], points, np.ones_like(points))
             if number < TIE_ROUNDS:
                 best, tied = _settle_ties(problem, tables, axes, part, rows, movable)
             else:
@@ -402,15 +400,6 @@ def _centers(
             if name in names and name not in centers:
                 centers[name] = axes[name].points[index[dimension], np.arange(rows)]
     return centers
-
-
-def _widest_cell(axis: NodeAxis) -> Values:
-    """Half of the range to search at first: the widest cell in use."""
-    return np.asarray((axis.high - axis.low).max(axis=0))
-
-
-def _grid_axis(points: Values) -> NodeAxis:
-    return NodeAxis(points[:1], points[-1:], points, np.ones_like(points))
 
 
 STEP = 1e-4

@@ -32,7 +32,7 @@ from hybridbn.errors import ImpossibleEvidence, TooWide
 from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of
 from hybridbn.inference.elimination.compilers import choose_order
 from hybridbn.inference.engines import Solution, choose_plan
-from hybridbn.inference.evidence import DistinctRows, Evidence, EvidenceReader, Finding, find_distinct_rows
+from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
 from hybridbn.inference.posteriors.base import draw_codes
 from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence, suppose
@@ -217,9 +217,7 @@ def _draw_states(
     """
     if not names:
         return {}
-    every = np.arange(evidence.rows)
-    same = find_distinct_rows(evidence, continuous=True) or DistinctRows(every, every)
-    distinct = evidence.take(same.first, len(same.first))
+    distinct, inverse = _take_distinct(evidence)
     question = Question(only=informed, drawn=tuple(names))
     problem = problem_of(network, question, distinct)
     if problem.order.total > CHEAP:
@@ -229,11 +227,11 @@ def _draw_states(
             question = Question(only=informed, drawn=tuple(by_cost))
             if problem_of(network, question, distinct).order.total > WIDER * best.total:
                 return {}
-    sampler = _TableSampler(same.inverse, len(same.first), level)
+    sampler = _TableSampler(inverse, distinct.rows, level)
     try:
         solve(network, question, distinct, options, lambda *_: [sampler], compare=False)
     except ImpossibleEvidence as problem:
-        rows = np.flatnonzero(np.isin(same.inverse, problem.rows)).tolist()
+        rows = np.flatnonzero(np.isin(inverse, problem.rows)).tolist()
         raise impossible_evidence(rows, evidence.single) from None
     except TooWide:
         if options.beyond is None:
@@ -250,9 +248,7 @@ def _draw_cut(
     options: Options,
 ) -> dict[str, NDArray[Any]]:
     """Draw together what is cut or drawn where the network is too wide: one slice or draw for each row, by weight."""
-    every = np.arange(evidence.rows)
-    same = find_distinct_rows(evidence, continuous=True) or DistinctRows(every, every)
-    distinct = evidence.take(same.first, len(same.first))
+    distinct, inverse = _take_distinct(evidence)
     question = Question(only=informed)
     problem = problem_of(network, question, distinct)
     plan = choose_plan(problem, distinct, options)
@@ -264,7 +260,7 @@ def _draw_cut(
             return {}
         parts = list(weighed)
         logs = np.concatenate([part for _, part in parts])
-        rows = np.flatnonzero(same.inverse == number)
+        rows = np.flatnonzero(inverse == number)
         if not np.isfinite(logs.max()):
             impossible += rows.tolist()
             continue
@@ -276,6 +272,14 @@ def _draw_cut(
     if impossible:
         raise impossible_evidence(sorted(impossible), evidence.single)
     return chosen
+
+
+def _take_distinct(evidence: Evidence) -> tuple[Evidence, NDArray[np.intp]]:
+    """Return the evidence of distinct rows, and for each row the number of its distinct one."""
+    same = find_distinct_rows(evidence, continuous=True)
+    if same is None:
+        return evidence, np.arange(evidence.rows)
+    return evidence.take(same.first, len(same.first)), same.inverse
 
 
 class _TableSampler:

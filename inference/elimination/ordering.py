@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -155,24 +156,11 @@ def find_order(
     for score in (_Score(fill=True), _Score(fill=True, weighted=True)):
         # neither cheap enough already, nor so expensive that no order will help
         if enough < best.total < hopeless:
-            best = min(best, _eliminate_greedily(score, list(neighbors), logs, names, kept), key=_cost)
+            best = min(best, _eliminate_greedily(score, list(neighbors), logs, names, kept), key=attrgetter("total"))
     trials = int(min(MOST_TRIALS, best.total / (CELLS_PER_TRIAL * max(len(names), 1))))
-    if best.total >= min(hopeless, UNPROMISING):
+    if best.total >= min(hopeless, UNPROMISING) or not trials:
         return best
-    if not trials:
-        return best
-    import random
-
-    generator = random.Random(0)
-    last_improvement = 0
-    for number in range(trials):
-        noisy_score = _Score(fill=number % 3 == 0, generator=generator)
-        order = _eliminate_greedily(noisy_score, list(neighbors), logs, names, kept)
-        if order.total < best.total:
-            best, last_improvement = order, number
-        elif number - last_improvement >= PATIENCE:
-            break
-    return best
+    return _improve_with_noise(best, trials, lambda number: (number % 3 == 0, False), neighbors, logs, names, kept)
 
 
 def search_order(
@@ -193,17 +181,34 @@ def search_order(
     >>> round(search_order(scopes, sizes, [], find_order(scopes, sizes, [])).largest)
     12
     """
-    import random
-
-    scopes = [tuple(scope) for scope in scopes]
     names, logs, neighbors = _connect([*scopes, tuple(keep)], sizes)
     kept = [names.index(name) for name in keep]
-    best, last_improvement, spent, generator = first, 0, 0.0, random.Random(0)
     if sum(around.bit_count() ** 2 for around in neighbors) > MOST_PAIRS:
         return first
+    return _improve_with_noise(
+        first, trials, lambda number: (True, number % 4 != 3), neighbors, logs, names, kept, effort
+    )
+
+
+def _improve_with_noise(
+    best: EliminationOrder,
+    trials: int,
+    choose_score: Callable[[int], tuple[bool, bool]],
+    neighbors: list[int],
+    logs: list[float],
+    names: list[str],
+    kept: list[int],
+    effort: float = math.inf,
+) -> EliminationOrder:
+    """Return the best order of noisy repetitions, which end after many without an improvement, or at an effort.
+
+    `choose_score` tells of the number of a trial whether edges count in its score, and whether they are weighted.
+    """
+    import random
+
+    last_improvement, spent, generator = 0, 0.0, random.Random(0)
     for number in range(trials):
-        score = _Score(fill=True, weighted=number % 4 != 3, generator=generator)
-        order = _eliminate_greedily(score, list(neighbors), logs, names, kept)
+        order = _eliminate_greedily(_Score(*choose_score(number), generator), list(neighbors), logs, names, kept)
         spent += len(names) * len(order.clique) ** 3
         if order.total < best.total:
             best, last_improvement = order, number
@@ -271,10 +276,6 @@ def _connect(scopes: Iterable[Sequence[str]], sizes: Mapping[str, int]) -> tuple
         for name in scope:
             neighbors[position[name]] |= mask & ~(1 << position[name])
     return names, [math.log(max(sizes[name], 1)) for name in names], neighbors
-
-
-def _cost(order: EliminationOrder) -> float:
-    return order.total
 
 
 def _eliminate_greedily(
@@ -542,7 +543,7 @@ class _Cliques:
     def __init__(self, scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int], order: EliminationOrder) -> None:
         from scipy.sparse import csr_matrix
 
-        cliques = make_junction_tree(scopes, [*order.names, *_list_kept(scopes, order)], ())
+        cliques = make_junction_tree(scopes, [*order.names, *sorted(set().union(*scopes).difference(order.names))], ())
         self._names = sorted({name for clique in cliques for name in clique.names})
         position = {name: i for i, name in enumerate(self._names)}
         members = [[position[name] for name in clique.names] for clique in cliques]
@@ -577,10 +578,6 @@ class _Cliques:
             chosen.append(self._names[best])
             usable[best], left[best] = False, 0.0
         return chosen
-
-
-def _list_kept(scopes: Sequence[tuple[str, ...]], order: EliminationOrder) -> list[str]:
-    return sorted(set().union(*scopes).difference(order.names))
 
 
 def _measure(

@@ -400,7 +400,8 @@ class NaiveBayes(Engine):
         question, findings = problem.question, evidence.findings
         if evidence.single or len(question.targets) != 1 or question != Question(question.targets):
             return None
-        if problem.scopes != (question.targets,) or not all(finding.codes_only for finding in findings.values()):
+        coded = all(finding.plain and isinstance(finding.variable, Discrete) for finding in findings.values())
+        if problem.scopes != (question.targets,) or not coded:
             return None
         snapshot, target = problem.snapshot, question.targets[0]
         tables = naive_bayes_of(snapshot, target) or mixture_of(snapshot, target)
