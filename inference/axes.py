@@ -259,7 +259,7 @@ def _clip_to_evidence(
     """
     if finding is None:
         return low, high
-    reach = finding.reach()
+    reach = finding.reach
     if reach is not None:
         least, most = reach if point_cells is None else point_cells.widen(*reach)
         with np.errstate(invalid="ignore"):  # of what is not chosen

@@ -247,8 +247,8 @@ class Finding:
         State codes, ``-1`` where not observed; or numbers, NaN where not observed.
     likelihood : ndarray (states, rows), optional
         Of a discrete variable; ones where nothing is known. Ask `weights`.
-    low, high : ndarray (rows,), optional
-        Range of a continuous variable, infinite where nothing is known. Ask `reach`.
+    reach : pair of ndarray (rows,), optional
+        The range to which evidence other than values confines a continuous variable, infinite where nothing is known.
     cells : ndarray (rows,) of CellEvidence or None, optional
         Likelihoods along a continuous variable. Ask `weights`.
     """
@@ -256,8 +256,7 @@ class Finding:
     variable: Variable
     values: NDArray[Any]
     likelihood: Values | None = None
-    low: Values | None = None
-    high: Values | None = None
+    reach: tuple[Values, Values] | None = None
     cells: NDArray[Any] | None = None
 
     @cached_property
@@ -277,7 +276,7 @@ class Finding:
     @property
     def plain(self) -> bool:
         """Whether there is nothing but observed and missing values."""
-        return self.likelihood is None and self.low is None and self.cells is None
+        return self.likelihood is None and self.reach is None and self.cells is None
 
     @property
     def weighted(self) -> bool:
@@ -287,7 +286,7 @@ class Finding:
     @cached_property
     def pattern(self) -> tuple[bool, bool, bool, bool]:
         """All that compiling a question needs to know of the finding."""
-        return (self.hard, self.likelihood is not None, self.low is not None, self.cells is not None)
+        return (self.hard, self.likelihood is not None, self.reach is not None, self.cells is not None)
 
     @cached_property
     def empty(self) -> bool:
@@ -306,8 +305,7 @@ class Finding:
             self.variable,
             self.values[rows],
             None if self.likelihood is None else self.likelihood[:, rows],
-            None if self.low is None else self.low[rows],
-            None if self.high is None else self.high[rows],
+            None if self.reach is None else (self.reach[0][rows], self.reach[1][rows]),
             None if self.cells is None else self.cells[rows],
         )
 
@@ -317,16 +315,10 @@ class Finding:
             return Finding(self.variable, np.broadcast_to(self.values, count))
         return self.take(np.zeros(count, dtype=np.intp))
 
-    def reach(self) -> tuple[Values, Values] | None:
-        """Return the range (rows,) to which evidence other than values confines a continuous variable, None if it never
-        does.
-        """
-        return None if self.low is None or self.high is None else (self.low, self.high)
-
     @property
     def confined(self) -> NDArray[np.bool_]:
         """Where there is an observed value, or a range with an end (rows,)."""
-        reach = self.reach()
+        reach = self.reach
         return self.observed if reach is None else self.observed | np.isfinite(reach[0]) | np.isfinite(reach[1])
 
     def log_weight_of(self, values: NDArray[Any]) -> Values:
@@ -336,13 +328,13 @@ class Finding:
             if isinstance(self.variable, Discrete):
                 return np.asarray(np.log(soft.weights(np.arange(len(self.variable)))[values, rows]))
             logs: Values = np.log(soft.weights(values[None])[0])
-        reach = self.reach()
+        reach = self.reach
         return logs if reach is None else np.where((values >= reach[0]) & (values <= reach[1]), logs, -np.inf)
 
     def clip(self, points: Values) -> Values:
         """Return points (points, rows) moved into the range, and to the observed value where there is one."""
-        reach = self.reach()
-        return np.where(self.observed, self.values, points if reach is None else np.clip(points, *reach))
+        inside = points if self.reach is None else np.clip(points, *self.reach)
+        return np.where(self.observed, self.values, inside)
 
     def fill(self) -> NDArray[Any]:
         """Return the observed values, with any admissible value where there is none."""
@@ -394,8 +386,8 @@ class Finding:
     def columns(self) -> list[NDArray[Any]]:
         """Return arrays (rows,) of numbers that are all equal where rows are told the same."""
         arrays = [self.values]
-        if self.low is not None and self.high is not None:
-            arrays += [self.low, self.high]
+        if self.reach is not None:
+            arrays += self.reach
         if self.likelihood is not None:
             arrays += list(self.likelihood)
         if self.cells is not None:
@@ -441,7 +433,7 @@ class Evidence:
 
 _ONE_CELL: dict[bool, dict[str, Any]] = {
     known: {
-        **dict.fromkeys(("likelihood", "low", "high", "cells")),
+        **dict.fromkeys(("likelihood", "reach", "cells")),
         "observed": freeze(np.array([known])),
         "hard": known,
         "empty": not known,
@@ -697,13 +689,8 @@ def _read_numbers(variable: Continuous, cells: Sequence[Any]) -> Finding:
             values[row] = variable.value(cell)
     ranged = bool(np.isfinite(low).any() or np.isfinite(high).any())
     weighted = any(cell is not None for cell in likelihoods)
-    return Finding(
-        variable,
-        values,
-        low=low if ranged else None,
-        high=high if ranged else None,
-        cells=likelihoods if weighted else None,
-    )
+    reach = (low, high) if ranged else None
+    return Finding(variable, values, reach=reach, cells=likelihoods if weighted else None)
 
 
 _FEW_PAIRS = 10

@@ -411,8 +411,10 @@ def _hide(finding: Finding, rows: NDArray[np.bool_]) -> Finding:
         return None if array is None else np.where(rows, nothing, array)
 
     values = np.where(rows, -1 if isinstance(finding.variable, Discrete) else np.nan, finding.values)
-    low, high, cells = blank(finding.low, -np.inf), blank(finding.high, np.inf), blank(finding.cells, None)
-    return Finding(finding.variable, values, blank(finding.likelihood, 1.0), low, high, cells)
+    reach = None
+    if finding.reach is not None:
+        reach = np.where(rows, -np.inf, finding.reach[0]), np.where(rows, np.inf, finding.reach[1])
+    return Finding(finding.variable, values, blank(finding.likelihood, 1.0), reach, blank(finding.cells, None))
 
 
 def _draw_orders(count: int, permutations: int, random_state: Any) -> NDArray[np.intp]:

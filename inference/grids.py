@@ -105,8 +105,8 @@ class PlacedNodes:
 
     axes: dict[str, NodeAxis]
     error: Values
-    logs: Mapping[int, Values] | None
-    marginal: Values | None
+    logs: Mapping[int, Values] | None = None
+    marginal: Values | None = None
 
     def take(self, rows: NDArray[np.intp]) -> PlacedNodes:
         """Return the nodes of some rows."""
@@ -562,7 +562,7 @@ class SharedGrid:
     def widest(self) -> float:
         """Cells of the largest table of all, with rows or without."""
         # hardly any row has all variables of a table hidden
-        return _find_widest(self.program, self.axes) if self.patterns is None else self.patterns.largest
+        return _find_largest(self.axes, self.program.names) if self.patterns is None else self.patterns.largest
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes the grid's stored tables take."""
@@ -574,8 +574,7 @@ class SharedGrid:
         if self.patterns is not None:
             return self.patterns.largest
         program = self.program
-        with_rows = [names for names, rows in zip(program.names, program.rows, strict=True) if rows]
-        return max((float(np.prod([self.axes[name].size for name in names])) for names in with_rows), default=1.0)
+        return _find_largest(self.axes, [n for n, rows in zip(program.names, program.rows, strict=True) if rows])
 
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
@@ -631,12 +630,12 @@ def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> 
         open_ends[name] = (below, above)
     if set(cells) != set(problem.nodes):
         return None
-    if _largest_table(problem, _axes(problem, cells)) > SHARED_MOST_AT_FIRST:
+    if _largest_factor(problem, _axes(problem, cells)) > SHARED_MOST_AT_FIRST:
         return None
     static = tuple(source for source in problem.shared if source.static)
     for _ in range(SHARED_ROUNDS):
         axes = _axes(problem, cells)
-        if _largest_table(problem, axes) > MOST_TABLE:
+        if _largest_factor(problem, axes) > MOST_TABLE:
             return None
         fresh = _refine_for_prior(static, axes, cells, tolerance, table_cells)
         if fresh is None:
@@ -658,7 +657,7 @@ def refine_shared_grid(
         return None
     edges = {name: _halve_cells(cells, splits[name]) for name, cells in grid.edges.items()}
     most_cells = _most_cells(problem)
-    if max(map(len, edges.values())) > most_cells + 1 or _largest_table(problem, _axes(problem, edges)) > MOST_TABLE:
+    if max(map(len, edges.values())) > most_cells + 1 or _largest_factor(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
     finer = _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
     return finer if finer.widest <= table_cells else None
@@ -723,13 +722,13 @@ def _axes(problem: Problem, cells: Mapping[str, Values]) -> dict[str, Axis]:
     return axes
 
 
-def _find_widest(program: Program, axes: Mapping[str, Axis]) -> float:
-    """Return the cells of the largest table of a program."""
-    return max((math.prod(float(axes[name].size) for name in names) for names in program.names), default=1.0)
+def _find_largest(axes: Mapping[str, Axis], scopes: Iterable[Sequence[str]]) -> float:
+    """Return the cells of the largest table over some names."""
+    return max((math.prod(float(axes[name].size) for name in names) for names in scopes), default=1.0)
 
 
-def _largest_table(problem: Problem, axes: Mapping[str, Axis]) -> float:
-    return max(float(np.prod([float(axes[name].size) for name in factor.names])) for factor in problem.factors)
+def _largest_factor(problem: Problem, axes: Mapping[str, Axis]) -> float:
+    return _find_largest(axes, [factor.names for factor in problem.factors])
 
 
 def _refine_for_prior(
@@ -746,7 +745,7 @@ def _refine_for_prior(
     factors = [Factor(source.names) for source in static]
     sizes = {name: axis.size for name, axis in axes.items()}
     program = compile_program(factors, [(name,) for name in names], sizes)
-    if _find_widest(program, axes) > table_cells:
+    if _find_largest(axes, program.names) > table_cells:
         return None
     nothing = Evidence({}, 1, single=False)
     tables = program.run({number: source.values(axes, nothing)[0] for number, source in enumerate(static)})

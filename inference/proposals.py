@@ -33,8 +33,10 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.axes import StateAxis, sort_topologically
 from hybridbn.inference.compilation import Problem
+from hybridbn.inference.elimination.compilers import TooManyCells
 from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, choose_cut, find_order
+from hybridbn.inference.elimination.program import align
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.potentials.base import Potential
@@ -181,10 +183,6 @@ def find_possible(
     return smaller, states
 
 
-class TooManyCells(Exception):
-    """The tables of the mini-buckets would take too much memory."""
-
-
 def bound_within(
     tables: Sequence[LogTable],
     sizes: Mapping[str, int],
@@ -325,17 +323,9 @@ def _multiply_groups(
         names_in_order = (*sorted(scope - {name}), name)
         product = np.zeros([sizes[n] for n in names_in_order])
         for table in members:
-            product += _spread(table, names_in_order)
+            product += align(table.logs, table.names, names_in_order)
         parts.append(MiniBucket(LogTable(names_in_order, product / (1 / len(groups))), 1 / len(groups)))
     return tuple(parts)
-
-
-def _spread(table: LogTable, names: Sequence[str]) -> Values:
-    """Return the table with a dimension for each of the names."""
-    turned = table.logs.transpose(sorted(range(len(table.names)), key=lambda i: names.index(table.names[i])))
-    sizes = iter(turned.shape)
-    spread: Values = turned.reshape([next(sizes) if name in table.names else 1 for name in names])
-    return spread
 
 
 def _match_marginals(name: str, parts: tuple[MiniBucket, ...], combine: _Combine) -> tuple[MiniBucket, ...]:
@@ -356,7 +346,7 @@ def _match_marginals(name: str, parts: tuple[MiniBucket, ...], combine: _Combine
     for part, marginal in zip(parts, marginals, strict=True):
         with np.errstate(invalid="ignore"):
             change = np.where(np.isneginf(mean), -np.inf, mean - marginal)
-        logs = part.table.logs + _spread(LogTable(tuple(names), change), part.table.names)
+        logs = part.table.logs + align(change, names, part.table.names)
         matched.append(MiniBucket(LogTable(part.table.names, logs), part.weight))
     return tuple(matched)
 

@@ -342,8 +342,7 @@ class Completion:
             findings[name] = Finding(
                 self.network.variable(name),
                 values,
-                low=np.where(missing, low, -np.inf),
-                high=np.where(missing, high, np.inf),
+                reach=(np.where(missing, low, -np.inf), np.where(missing, high, np.inf)),
             )
         level = levels(_ATTEMPTS, rows)
         uniforms = np.array([level[name] for name in self.network])

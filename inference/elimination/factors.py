@@ -204,7 +204,7 @@ class PotentialSource(FactorSource):
         finding = evidence.findings.get(child)
         del points[child]
         edges = axis.edges
-        reach = None if finding is None else finding.reach()
+        reach = None if finding is None else finding.reach
         if reach is not None:
             low, high = reach if self.rows else (reach[0][0], reach[1][0])
             edges = np.clip(edges[:, None] if self.rows else edges, low, high)

@@ -31,6 +31,7 @@ __all__ = [
     "MatrixProduct",
     "Program",
     "ProgramStep",
+    "align",
     "divide_tables",
     "plan_matrix_product",
     "write_subscripts",
@@ -181,8 +182,7 @@ class Program:
             if multiply is not None:
                 return multiply
         operands = [slots[slot] for slot in step.inputs]
-        product: Values = np.einsum(step.subscripts, *operands, optimize=step.blas)  # type: ignore[arg-type]
-        return product
+        return np.asarray(np.einsum(step.subscripts, *operands, optimize=step.blas))  # type: ignore[arg-type]
 
     def _multiply(self, step: ProgramStep, product: MatrixProduct, slots: Sequence[Values | None]) -> Values | None:
         """Return a product of matrices; None where that is not possible or not faster."""
@@ -225,6 +225,21 @@ def write_subscripts(names: Sequence[Sequence[str]], rows: Sequence[bool], out: 
     return f"{','.join(parts)}->{''.join(map(letter, out))}{ROWS * with_rows}"
 
 
+def align(array: Values, names: Sequence[str], scope: Sequence[str]) -> Values:
+    """Return an array over some names of a scope, and maybe rows, so that it broadcasts against the whole scope.
+
+    Examples
+    --------
+    >>> align(np.zeros((2, 3, 5)), ["c", "a"], ["a", "b", "c"]).shape
+    (3, 1, 2, 5)
+    """
+    count = len(names)
+    order = sorted(range(count), key=lambda i: scope.index(names[i]))
+    turned = np.transpose(array, [*order, *range(count, array.ndim)])
+    sizes = iter(turned.shape)
+    return turned.reshape([*(next(sizes) if name in names else 1 for name in scope), *turned.shape[count:]])
+
+
 def divide_tables(subscripts: str, arrays: Sequence[Values | None]) -> Values:
     """Return the quotient of two tables; zero where the second one is zero."""
     top, bottom = _align(subscripts, arrays)[0]
@@ -238,9 +253,7 @@ def _align(subscripts: str, arrays: Sequence[Values | None]) -> tuple[list[Value
     operands = []
     for part, array in zip(parts.split(","), arrays, strict=True):
         assert array is not None
-        turned = np.transpose(array, sorted(range(len(part)), key=lambda i: letters.index(part[i])))
-        shape = iter(turned.shape)
-        operands.append(turned.reshape([next(shape) if letter in part else 1 for letter in letters]))
+        operands.append(align(array, part, letters))
     return operands, len(out)
 
 

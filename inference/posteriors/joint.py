@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import node_axis_of
 from hybridbn.inference.compilation import Problem, Question, Snapshot
+from hybridbn.inference.elimination.program import align
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import Batch, compute_entropy
@@ -262,9 +263,9 @@ class _MomentCollector:
             together = [other for other in names if component_of.get(other) is component]
             means, covariances = component.moments(together, part.axes, part.evidence)
             mine = together.index(name)
-            values.append(_align(means[mine], component.names, scope))
+            values.append(align(means[mine], component.names, scope))
             for theirs, other in enumerate(together):
-                spread = _align(covariances[mine, theirs], component.names, scope)
+                spread = align(covariances[mine, theirs], component.names, scope)
                 inner[i, names.index(other)] = np.sum(table * spread, axis=over)
         mean = np.array([np.sum(table * value, axis=over) for value in values]).reshape(len(names), table.shape[-1])
         for i, first in enumerate(values):
@@ -274,11 +275,3 @@ class _MomentCollector:
                 if i != j:
                     inner[j, i] += product
         self.mean[:, part.rows], self.covariance[..., part.rows] = mean, inner
-
-
-def _align(array: Values, names: Sequence[str], scope: Sequence[str]) -> NDArray[Any]:
-    """Turn an array over some of the scope's names (rows last) so that it broadcasts against the scope."""
-    order = sorted(range(len(names)), key=lambda i: scope.index(names[i]))
-    turned = np.transpose(array, [*order, len(names)])
-    sizes = iter(turned.shape[:-1])
-    return turned.reshape([next(sizes) if name in names else 1 for name in scope] + [turned.shape[-1]])

@@ -148,7 +148,7 @@ def test_a_finding_answers_for_rows_of_all_sorts(variable: hb.Variable, cell: An
     assert same == [True, False, False, True, False]
     again = finding.take(np.array([3, 2]))
     assert (again.weights(points) == weights[:, [3, 2]]).all()
-    reach = finding.reach()
+    reach = finding.reach
     if reach is not None:
         assert np.isinf([*reach[0][[1, 2, 4]], *reach[1][[1, 2, 4]]]).all()
         clipped = finding.clip(np.full((1, 5), 100.0))
