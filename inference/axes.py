@@ -218,7 +218,8 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
             low = np.where(known & np.isfinite(reach[0]), np.minimum(low, reach[0]), low)
             high = np.where(known & np.isfinite(reach[1]), np.maximum(high, reach[1]), high)
             ranges[parent.name] = clip_to_support(problem, parent, low, high, evidence)
-    return {name: _clip_range(low, high) for name, (low, high) in ranges.items()}
+    # infinite ends become large ones
+    return {name: (np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)) for name, (low, high) in ranges.items()}
 
 
 def _find_confined_rows(problem: Problem, name: str, evidence: Evidence) -> NDArray[np.bool_]:
@@ -282,11 +283,6 @@ def ranges_of_others(
 def _expand_interval(interval: Interval, rows: int) -> tuple[Values, Values]:
     low, high = interval
     return np.broadcast_to(np.asarray(low, float), (rows,)), np.broadcast_to(np.asarray(high, float), (rows,))
-
-
-def _clip_range(low: Values, high: Values) -> tuple[Values, Values]:
-    """Replace infinite ends by large ones and widen empty ranges."""
-    return np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)
 
 
 def sort_topologically(potentials: Mapping[str, Potential]) -> list[str]:

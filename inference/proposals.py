@@ -239,7 +239,7 @@ def bound_from_above(
     waiting: dict[str, list[LogTable]] = {name: [] for name in (*order, *drawn)}
     position = {name: i for i, name in enumerate(waiting)}
     constant, held = 0.0, 0
-    combine = _max_over if maximize else _sum_over
+    combine: _Combine = np.max if maximize else _sum_over
 
     def send(table: LogTable) -> None:
         nonlocal constant, held
@@ -358,10 +358,6 @@ def _sum_over(logs: Values, over: tuple[int, ...]) -> Values:
     top = np.where(np.isfinite(top), top, 0.0)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.exp(logs - top).sum(axis=over)) + np.squeeze(top, over))
-
-
-def _max_over(logs: Values, over: tuple[int, ...]) -> Values:
-    return np.asarray(logs.max(axis=over))
 
 
 LARGEST_COMPONENT = 200

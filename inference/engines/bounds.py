@@ -224,8 +224,12 @@ class _Sampler:
         # limits narrow as draws get more, and are as wide as the bound on their weights is high
         return min(samplers, key=lambda sampler: sampler.sums.log_bound - math.log(sampler._plan.draws))
 
-    def draw(self, started: float) -> Iterator[_DrawnPart]:
-        """Yield solutions of draws, and tell the sums their number."""
+    def draw(self, started: float) -> Iterator[tuple[Solution, dict[str, NDArray[Any]], Values, NDArray[np.intp]]]:
+        """Yield solutions of distinct draws, and tell the sums their number.
+
+        With each come the values of all distinct draws of a chunk, and the log probabilities under the proposal and the
+        numbers of those in the solution.
+        """
         plan, drawn, sums = self._plan, self._plan.drawn, self.sums
         forward = draw_forward(plan.problem, self._case, drawn)
         rng = np.random.default_rng(_SEED)
@@ -238,20 +242,9 @@ class _Sampler:
             distinct = {name: values[name][first] for name in drawn.names}
             sums.draws += count
             for part in solve_slices(plan.problem, self._case, distinct, drawn.order, plan.options):
-                yield _DrawnPart(part, distinct, log_probability[first][part.rows], counts[part.rows])
+                yield part, distinct, log_probability[first][part.rows], counts[part.rows]
             if sums.is_accurate():
                 break
-
-
-class _DrawnPart(NamedTuple):
-    """The solution of some distinct draws: `values` of all draws of the chunk, and of its rows the log probabilities
-    under the proposal and the numbers.
-    """
-
-    part: Solution
-    values: dict[str, NDArray[Any]]
-    log_probability: Values
-    counts: NDArray[np.intp]
 
 
 def _count_table_cells(options: Options) -> float:
