@@ -19,6 +19,7 @@ from hybridbn.errors import TableError
 from hybridbn.jobs import track
 from hybridbn.registry import Registered, Registry
 from hybridbn.tables.formats.base import OtherKind, TableSource
+from hybridbn.tables.frames.arrow import number_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Values, Variable, shorten
 
@@ -51,10 +52,7 @@ class Batch(NamedTuple):
 
 def number_batches(batches: Iterable[Any], first: int) -> Iterator[Batch]:
     """Give record batches that follow each other with the numbers of their first rows, but for empty ones."""
-    for data in batches:
-        if data.num_rows:
-            yield Batch(first, data)
-        first += data.num_rows
+    return (Batch(start, data) for start, data in number_rows(batches, first) if data.num_rows)
 
 
 class Fragment(ABC):

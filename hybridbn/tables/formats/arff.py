@@ -377,17 +377,10 @@ def _type_column(
     attribute: _Attribute, column: Sequence[str | None], noted: str | None, wanted: WantedColumns
 ) -> tuple[Cells, ColumnSource | None]:
     name = attribute.name
-    known: dict[str | None, int] = {value: code for code, value in enumerate(attribute.values or ())}
-    declared = len(known)
-    known[None] = -1
-    codes = np.empty(len(column), dtype=np.intp)
-    for row, value in enumerate(column):
-        code = known.get(value)
-        if code is None:
-            code = known[value] = len(known) - 1
-        codes[row] = code
-    del known[None]
-    texts = [str(value) for value in known]
+    declared = len(attribute.values or ())
+    texts = [value for value in dict.fromkeys([*(attribute.values or ()), *column]) if value is not None]
+    known: dict[str | None, int] = {None: -1, **{value: code for code, value in enumerate(texts)}}
+    codes = np.array([known[value] for value in column], dtype=np.intp)
     if attribute.unit is not None and wanted.kind(name) != "discrete":
         moments = count_texts(name, codes, texts, attribute.unit, strict=True) or Cells(np.full(len(codes), math.nan))
         source = ColumnSource("numpy", as_objects([*texts, None])[codes])

@@ -42,6 +42,7 @@ from hybridbn.tables.frames.arrow import (
     kind_of_type,
     label_dictionary,
     limits_of_type,
+    number_rows,
     read_coded_columns,
     replace_cells,
     report_damage,
@@ -427,11 +428,8 @@ class ArrowSource(FileSource):
     def _read_part(
         self, names: list[str], rows: int, part: Any, texts: Sequence[str] = ()
     ) -> Iterator[tuple[int, Any]]:
-        start = 0
         with self._open(texts) as file:
-            for batch in map(validate, self.form.read_part(file, names, rows, part)):
-                yield start, batch
-                start += batch.num_rows
+            yield from number_rows(map(validate, self.form.read_part(file, names, rows, part)))
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[ArrowBlock]:
         """Give blocks of so many rows."""

@@ -53,7 +53,7 @@ from hybridbn.tables.formats.typed_columns import (
     text_type,
     type_column,
 )
-from hybridbn.tables.frames.arrow import decode_dictionary
+from hybridbn.tables.frames.arrow import decode_dictionary, number_rows
 from hybridbn.units import Unit
 
 __all__ = ["MISSING", "Delimited", "DelimitedSource", "find_kinds", "suggest_delimiter"]
@@ -399,10 +399,7 @@ class DelimitedSource(TextSource):
     def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
         """Give columns as Arrow record batches, each with the number of its first row."""
         for block in self.blocks(min(rows, max(_BLOCK // self._width, 1))):
-            start = block.start
-            for batch in block.read_as(types, kinds).to_batches():
-                yield start, batch
-                start += batch.num_rows
+            yield from number_rows(block.read_as(types, kinds).to_batches(), block.start)
 
     def _read_header(self, stream: IO[bytes]) -> bytes:
         head, size = b"", _HEAD

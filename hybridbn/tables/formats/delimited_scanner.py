@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -244,18 +245,10 @@ def encode_columns(scanner: Scanner, width: int, columns: Sequence[int]) -> list
     known: list[dict[str, int]] = [{} for _ in columns]
     parts: list[list[NDArray[np.intp]]] = [[] for _ in columns]
 
-    def flush(batch: list[list[str]]) -> None:
+    records = scanner.body_records(width)
+    while batch := [record.cells for record in itertools.islice(records, _BATCH)]:
         columnwise = list(zip(*batch, strict=True))
         for seen, part, column in zip(known, parts, columns, strict=True):
             part.append(np.array([seen.setdefault(text, len(seen)) for text in columnwise[column]], dtype=np.intp))
-
-    batch: list[list[str]] = []
-    for record in scanner.body_records(width):
-        batch.append(record.cells)
-        if len(batch) == _BATCH:
-            flush(batch)
-            batch = []
-    if batch:
-        flush(batch)
     empty = np.empty(0, dtype=np.intp)
     return [(np.concatenate(part) if part else empty, list(seen)) for part, seen in zip(parts, known, strict=True)]

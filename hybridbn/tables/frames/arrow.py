@@ -47,6 +47,7 @@ __all__ = [
     "kind_of_type",
     "label_dictionary",
     "limits_of_type",
+    "number_rows",
     "read_coded_columns",
     "replace_cells",
     "report_damage",
@@ -343,6 +344,13 @@ def report_damage(title: str) -> Iterator[None]:
         raise FormatError(f"not a whole {title} file: {error}") from error
 
 
+def number_rows(batches: Iterable[Any], start: int = 0) -> Iterator[tuple[int, Any]]:
+    """Give record batches that follow each other with the numbers of their first rows."""
+    for batch in batches:
+        yield start, batch
+        start += batch.num_rows
+
+
 def validate(data: Any) -> Any:
     """Return a table or batch that was read; raise pyarrow's error where its lengths, codes or texts are damaged.
 
@@ -372,12 +380,9 @@ def read_coded_columns(file: Any, kinds: Mapping[str, Any]) -> dict[str, Any]:
     kinds : mapping from column to the Arrow type that it has in the file
     """
     columns = {name: _CodedColumn(file.metadata.num_rows) for name in kinds}
-    start = 0
-    for batch in file.iter_batches(_BATCH, columns=list(kinds), use_threads=False):
-        validate(batch)
+    for start, batch in number_rows(map(validate, file.iter_batches(_BATCH, columns=list(kinds), use_threads=False))):
         for name, column in columns.items():
             column.add(start, batch.column(name))
-        start += batch.num_rows
     return {name: columns[name].finish(kind) for name, kind in kinds.items()}
 
 
