@@ -301,11 +301,12 @@ def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | 
         line = lines[number].strip()
         if not line or line[0] == "%":
             continue
-        line, weight = _split_weight(line)
-        if weight is not None:
-            if not NUMBER.fullmatch(weight):
+        if line[-1] == "}":
+            line, weight = _split_weight(line)
+            if weight is not None and not NUMBER.fullmatch(weight):
                 raise TableError(f"line {number + 1}: the weight {weight!r} is not a number")
-            weights[len(rows)] = float(weight)
+            if weight is not None:
+                weights[len(rows)] = float(weight)
         if line[0] == "{" or "'" in line or '"' in line or "\t" in line:
             # What a sparse row leaves out is zero, or the first value of a nominal attribute; it is not missing.
             cells: dict[int, str | None] = dict(enumerate(left_out if line[0] == "{" else ()))
@@ -329,7 +330,7 @@ def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | 
 
 def _split_weight(line: str) -> tuple[str, str | None]:
     """Return a row without the weight in braces that may follow it, and the weight."""
-    match = _WEIGHT.search(line) if line[-1] == "}" else None
+    match = _WEIGHT.search(line)
     return (line, None) if match is None else (line[: match.start()].rstrip(), match.group(1))
 
 

@@ -261,10 +261,6 @@ class TableSource(ABC):
                 self.unusable[name] = error.reason
         return cells
 
-    def refuse_mixture(self, name: str, declared: DeclaredKind | None) -> None:
-        """Raise `TableError` with the first rows where a column holds numbers and others, if the format tells."""
-        return
-
     def line_of(self, row: int) -> str:
         """Return where a row stands, in words."""
         return f"row {row}"

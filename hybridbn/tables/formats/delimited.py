@@ -392,10 +392,6 @@ class DelimitedSource(TextSource):
         """Give blocks of so many records."""
         yield from cast(Iterator[DelimitedBlock], super().blocks(rows, first))
 
-    def refuse_mixture(self, name: str, declared: DeclaredKind | None) -> None:
-        """Raise `TableError` with the first lines where a column holds numbers and others."""
-        find_kinds([self], {name: declared})
-
     def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
         """Give columns as Arrow record batches, each with the number of its first row."""
         for block in self.blocks(min(rows, max(_BLOCK // self._width, 1))):
