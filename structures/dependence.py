@@ -69,15 +69,11 @@ def mutual_information(counts: Values) -> float:
     >>> mutual_information(np.array([[[1.0, 1.0], [1.0, 1.0]], [[3.0, 0.0], [3.0, 0.0]]]))
     0.0
     """
-    within = counts.sum(axis=(1, 2), keepdims=True)
-    expected = counts.sum(axis=2, keepdims=True) * counts.sum(axis=1, keepdims=True)
-    cells = counts > 0
-    ratio = np.divide(counts * within, expected, out=np.ones_like(counts), where=cells)
-    total = float(within.sum())
-    return max(float((counts * np.log(ratio)).sum()) / total, 0.0) if total > 0 else 0.0
+    total, occurring = float(counts.sum()), np.flatnonzero(counts)
+    return measure_occurring(occurring, counts.ravel()[occurring], counts.shape) / total if total > 0 else 0.0
 
 
-def measure_occurring(keys: Codes, counts: Values, shape: tuple[int, int, int]) -> float:
+def measure_occurring(keys: Codes, counts: Values, shape: tuple[int, ...]) -> float:
     """Return the mutual information of the configurations (condition, first, second) that occur, times their weight.
 
     Examples

@@ -90,9 +90,7 @@ def discriminant(
     >>> list(net.edges), net.posterior("c", {"x": 1.0, "y": 1.0}).mode()
     ([('c', 'x'), ('c', 'y'), ('x', 'y')], 'alike')
     """
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "discriminant functions")
-    variable = labeled.variable(target)
-    assert isinstance(variable, Discrete)
+    labeled, variable, rows, count = read_labeled_data(data, target, potentials, weights, "discriminant functions")
     analysis = DiscriminantAnalysis(labeled, variable)
     shrinkage, told = analysis.tune(make_generator(random_state))
     network = Network(analysis.list_potentials(shrinkage))
@@ -359,7 +357,7 @@ def logistic(
     >>> list(net.edges), net.posterior("c", {"x": 5.0, "copy": 5.0}).mode()
     ([('c', 'x'), ('c', 'copy')], 'b')
     """
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "logistic regressions")
+    labeled, variable, rows, count = read_labeled_data(data, target, potentials, weights, "logistic regressions")
     for name in labeled.attributes:
         fitter = labeled.roles[name].fitter
         # heavy points of a number are numbers as others are
@@ -370,8 +368,6 @@ def logistic(
                 f"{name!r}: logistic takes normal densities and tables, not {fitter!r}; say potentials='gaussian', or"
                 " 'multinomial' to cut numbers into intervals"
             )
-    variable = labeled.variable(target)
-    assert isinstance(variable, Discrete)
     regression = _Regression(labeled, variable, correlated)
     parameters, told = regression.tune(make_generator(random_state))
     network = Network(regression.list_potentials(parameters))

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -187,7 +187,7 @@ def _choose_intervals(data: TrainingData, column: str, always: bool) -> Discrete
 
 
 def _collect_in_nodes(
-    table: Table, first: int, read: ColumnReader, roles: Mapping[str, Role], families: Mapping[Route, Sequence[Names]]
+    table: Table, first: int, read: ColumnReader, roles: Mapping[str, Role], families: Mapping[Route, Iterable[Names]]
 ) -> Any:
     """Collect the statistics of families in the rows of a batch at each of some nodes, by the numbers of the nodes and
     by families, whose children are their last columns.
@@ -216,7 +216,7 @@ class _TreeNetwork:
         self.data, self.read, self.target, self.tests = data, read, read.target, read.tests
         self.starts = np.concatenate([[0], np.cumsum(read.sizes, dtype=np.intp)])
         # of families in leaves
-        self.fitted: dict[tuple[int, Names], Potential] = {}
+        self.fitted: dict[tuple[Route, Names], Potential] = {}
         self.columns = list(self.tests)
         self.leaves = leaves(root)
         self.counts = _LeafCounts(self.leaves)
@@ -239,7 +239,7 @@ class _TreeNetwork:
             potentials.append(classes)
         else:
             self._fit_in_leaves([(leaf, (self.target,)) for leaf in self.leaves])
-            cases = [Case(self.fitted.pop((id(leaf), (self.target,)))) for leaf in self.leaves]
+            cases = [Case(self.fitted.pop((leaf.route, (self.target,)))) for leaf in self.leaves]
             potentials.append(self._join_leaves(self.target, cases))
             tables = [None] * len(self.columns)
         together = max(1, MOST_FAMILIES // len(self.leaves))
@@ -312,7 +312,7 @@ class _TreeNetwork:
             assert isinstance(variable, Discrete)
             assert box is not None
             return Case(Multinomial(variable, table=np.eye(len(variable))[box[0]]))
-        potential = self.fitted.pop((id(leaf), names))
+        potential = self.fitted.pop((leaf.route, names))
         if box is None:
             return Case(potential)
         if isinstance(variable, Discrete):
@@ -325,21 +325,21 @@ class _TreeNetwork:
         """Learn the potentials of families in leaves, from the rows of the leaf, or of the nearest node above where
         that is possible; in one pass for the leaves, and one more as long as some must be learned further above.
         """
-        failures: dict[tuple[int, Names], TableError] = {}
+        failures: dict[tuple[Route, Names], TableError] = {}
         pending: list[tuple[TreeNode[Values], TreeNode[Values] | None, Names]]
         pending = [(leaf, leaf, names) for leaf, names in wanted]
         while pending:
             tried = [
-                (leaf, _find_node_with_rows(node, failures.get((id(leaf), names))), names)
+                (leaf, _find_node_with_rows(node, failures.get((leaf.route, names))), names)
                 for leaf, node, names in pending
             ]
             statistics = self._collect_statistics([(node, names) for _, node, names in tried])
             pending = []
             for leaf, node, names in tried:
                 try:
-                    self.fitted[id(leaf), names] = self._fit_in_node(node, names, statistics.get((id(node), names)))
+                    self.fitted[leaf.route, names] = self._fit_in_node(node, names, statistics.get((node.route, names)))
                 except TableError as error:  # a column may be constant, or nowhere observed, in a leaf
-                    failures.setdefault((id(leaf), names), error)
+                    failures.setdefault((leaf.route, names), error)
                     pending.append((leaf, node.parent, names))
 
     def _fit_in_node(self, node: TreeNode[Values], names: Names, statistics: Statistics | None) -> Potential:
@@ -354,22 +354,18 @@ class _TreeNetwork:
 
     def _collect_statistics(
         self, wanted: Sequence[tuple[TreeNode[Values], Names]]
-    ) -> dict[tuple[int, Names], Statistics]:
+    ) -> dict[tuple[Route, Names], Statistics]:
         """Return in a pass what fitters that ask a counter only need of families in nodes."""
-        families: dict[Route, list[Names]] = {}
-        nodes = {}
+        families: dict[Route, dict[Names, None]] = {}
         for node, names in wanted:
             if self.data.fitter(names[-1], names[:-1]).asks_counter:
-                listed = families.setdefault(node.route, [])
-                nodes[node.route] = id(node)
-                if names not in listed:
-                    listed.append(names)
+                families.setdefault(node.route, {})[names] = None
         if not families:
             return {}
         task = partial(_collect_in_nodes, read=self.read, roles=self.data.roles, families=families)
         collected = self.data.rows.learn(task, [self.data.variable(name) for name in (*self.tests, self.target)])
-        numbers = [*nodes.values()]
-        return {(numbers[place], names): statistics for (place, names), statistics in collected.items()}
+        routes = list(families)
+        return {(routes[place], names): statistics for (place, names), statistics in collected.items()}
 
     def _join_leaves(self, column: str, cases: Sequence[Case]) -> Potential:
         """Put the densities of all leaves together: in one table where they are tables."""

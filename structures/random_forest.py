@@ -110,10 +110,8 @@ def random_forest(
     >>> net.posterior("c", {"x": 1.0, "z": 1.0}).mode(), round(net.posterior("c", {"x": 1.0}).probability("same"), 1)
     ('same', 0.5)
     """
-    labeled, rows, count = read_labeled_data(data, target, potentials, weights, "random forests")
+    labeled, variable, rows, count = read_labeled_data(data, target, potentials, weights, "random forests")
     trees = check_count(trees, "trees", 1, NetworkError)
-    variable = labeled.variable(target)
-    assert isinstance(variable, Discrete)
     leaf = name_hidden_node(name, f"{target} leaf", labeled.roles)
     types = Discrete(find_unused_name(f"{target} type", [*labeled.roles, leaf]), variable.states)
     forest = _ClassForest(labeled, variable, types, trees, make_generator(random_state))

@@ -287,8 +287,6 @@ def read_for_regression(
         raise NetworkError(
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"
         )
-    # normal densities of the attributes are regressions, which have no points
-    read = replace(read, roles={name: _leave_points(role) for name, role in read.roles.items()})
     source = read if len(read.sampled.rows) < len(read.rows) else None
     read = read.sampled
     labeled, used = read.find_labeled(), np.zeros(len(read.rows), dtype=bool)
@@ -513,18 +511,18 @@ def _fill_column(network: Network, data: TrainingData, name: str) -> tuple[Value
     return np.asarray(filled), spread
 
 
-def _leave_points(role: Role) -> Role:
-    density = role.fitter if isinstance(role.fitter, str) else role.fitter.density
-    return role._replace(fitter=density) if density in ("auto", "gaussian") else role
-
-
 def _choose_role(data: TrainingData, name: str) -> Role:
     """Return the role of a column: normal densities for a number unless the user chose another family.
 
     They have a least variance, because one of two columns may be constant in the few rows where both are observed.
     """
     role = data.roles[name]
-    if not isinstance(role.variable, Continuous) or role.fitter not in ("auto", "gaussian"):
+    density = role.fitter if isinstance(role.fitter, str) else role.fitter.density
+    if density not in ("auto", "gaussian"):
+        return role
+    # normal densities of the attributes are regressions, which have no points
+    role = role._replace(fitter=density)
+    if not isinstance(role.variable, Continuous):
         return role
     values = data.codes(name)
     values = values[~np.isnan(values)]

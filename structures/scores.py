@@ -94,7 +94,6 @@ class FamilyScores:
         self._half_log = 0.5 * math.log(max(self.total, 2.0))
         self._scores: dict[tuple[str, frozenset[str]], float] = {}
         self._fits: dict[tuple[str, ...], tuple[float, Potential | None]] = {}
-        self._change_scores: dict[tuple[str, frozenset[str]], Values] = {}
         self._tables: dict[frozenset[str], Values] = {}
         self._cells = 0
         self._holes = {name: bool(count) for name, count in data.rows.missing.items()}
@@ -118,20 +117,16 @@ class FamilyScores:
 
         The entry of the child itself is -inf.
         """
-        key = child, parents
-        if key not in self._change_scores:
-            result = np.full(len(self.names), np.nan)
-            result[self.column_index[child]] = -np.inf
-            family = {child, *parents}
-            if self._counted.issuperset(family):
-                self._score_changed_tables(result, child, parents)
-            elif not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
-                self._score_changed_regressions(result, child, parents)
-            for index in np.flatnonzero(np.isnan(result)).tolist():
-                result[index] = self(child, parents ^ {self.names[index]})
-            result.flags.writeable = False
-            self._change_scores[key] = result
-        return self._change_scores[key]
+        result = np.full(len(self.names), np.nan)
+        result[self.column_index[child]] = -np.inf
+        family = {child, *parents}
+        if self._counted.issuperset(family):
+            self._score_changed_tables(result, child, parents)
+        elif not any(self._discrete[name] for name in family) and self._is_normal(child, parents):
+            self._score_changed_regressions(result, child, parents)
+        for index in np.flatnonzero(np.isnan(result)).tolist():
+            result[index] = self(child, parents ^ {self.names[index]})
+        return result
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
         family = (child, *parents)
@@ -412,7 +407,6 @@ class FamilyScores:
                     break
                 given = shorter[int(np.argmax(scores))]
             kept[child] = given
-        self._change_scores.clear()
         return kept
 
     def _score_fitted(self, child: str, given: tuple[str, ...]) -> float:
@@ -600,12 +594,7 @@ class _SingleScores(FamilyScores):
 
     def score_changes(self, child: str, parents: frozenset[str]) -> Values:
         """Return the scores after each column in turn is added to the parents, or removed from them (columns,)."""
-        key = child, parents
-        if key not in self._change_scores:
-            self._change_scores[key] = np.array(
-                [-math.inf if name == child else self(child, parents ^ {name}) for name in self.names]
-            )
-        return self._change_scores[key]
+        return np.array([-math.inf if name == child else self(child, parents ^ {name}) for name in self.names])
 
     def _is_estimated(self, child: str, parents: Any) -> bool:
         return False

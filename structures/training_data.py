@@ -164,8 +164,9 @@ def read_data_with_target(
 
 def read_labeled_data(
     data: Any, target: str, potentials: Potentials, weights: Any, in_memory: str | None = None
-) -> tuple[TrainingData, Codes, int]:
-    """Read the rows that have a class and count; return their numbers among all rows, and how many these are.
+) -> tuple[TrainingData, Discrete, Codes, int]:
+    """Read the rows that have a class and count; return its variable, their numbers among all rows, and how many these
+    are.
 
     Parameters
     ----------
@@ -173,7 +174,7 @@ def read_labeled_data(
 
     Examples
     --------
-    >>> labeled, rows, count = read_labeled_data({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "c", "auto", None)
+    >>> labeled, _, rows, count = read_labeled_data({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "c", "auto", None)
     >>> len(labeled.table), rows.tolist(), count
     (2, [0, 2], 3)
     >>> read_labeled_data({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "x", "auto", None)
@@ -183,13 +184,14 @@ def read_labeled_data(
     regression or model_tree
     """
     read = read_data_with_target(data, target, potentials, weights, in_memory)
-    if not isinstance(read.variable(target), Discrete):
+    variable = read.variable(target)
+    if not isinstance(variable, Discrete):
         raise NetworkError(
             f"the target {target!r} is continuous, and this builder predicts a class; use naive_bayes, regression or"
             " model_tree"
         )
     rows, count = read.find_labeled(), len(read.rows)
-    return read if len(rows) == count else read.take(rows), rows, count
+    return read if len(rows) == count else read.take(rows), variable, rows, count
 
 
 def read_data_without_target(

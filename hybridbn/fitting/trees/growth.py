@@ -276,6 +276,7 @@ class Criterion(Protocol[S]):
         """Return the best split of each node, None where a stopping rule holds or no split is worth its price."""
 
 
+@dataclass(eq=False)
 class BestFirst(Generic[S]):
     """Chooses the node whose split gains most, until there are too many leaves.
 
@@ -289,12 +290,9 @@ class BestFirst(Generic[S]):
 
     most: int
     permits: Callable[[Split[S]], bool]
-
-    def __init__(self, most: int, permits: Callable[[Split[S]], bool]) -> None:
-        self.most, self.permits = most, permits
-        self.leaves: int = 1
-        self.queue: list[tuple[float, int, TreeNode[S], Split[S]]] = []
-        self.number: Iterator[int] = itertools.count()
+    leaves: int = field(default=1, init=False)
+    queue: list[tuple[float, int, TreeNode[S], Split[S]]] = field(default_factory=list, init=False)
+    number: Iterator[int] = field(default_factory=itertools.count, init=False)
 
     def __call__(self, candidates: Sequence[tuple[TreeNode[S], Split[S]]]) -> list[tuple[TreeNode[S], Split[S]]]:
         """Return the best node of these and of those before them, with its split; none when the tree is finished."""
