@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -260,11 +260,12 @@ def max_min_hill_climb(
     limits = read_limits(training_data, Knowledge.of(knowledge), max_parents)
     options = SearchOptions.of(tabu, turns, restarts, random_state, score)
     names = training_data.attributes
-    search = _Neighbors(IndependenceTests(training_data), names, alpha, int(max_condition))
+    search = _Neighbors(IndependenceTests(training_data), alpha, int(max_condition))
     possible = limits.allowed | limits.allowed.T
     near = np.zeros_like(possible)
     for target in track_items(range(len(names)), "max_min_hill_climb"):
-        near[target, search.find(target, np.flatnonzero(possible[target]).tolist())] = True
+        found = search.find(names[target], [names[other] for other in np.flatnonzero(possible[target])])
+        near[target] = [name in found for name in names]
     limits = limits._replace(allowed=limits.allowed & ((near & near.T) | limits.kept | limits.kept.T))
     return search_network(training_data, limits, np.zeros_like(possible), options)
 
@@ -272,20 +273,20 @@ def max_min_hill_climb(
 class _Neighbors:
     """Finds the columns that depend on one whatever others are given."""
 
-    def __init__(self, tests: IndependenceTests, names: Sequence[str], alpha: float, most: int) -> None:
-        self.tests, self.names, self.alpha, self.most = tests, names, alpha, most
+    def __init__(self, tests: IndependenceTests, alpha: float, most: int) -> None:
+        self.tests, self.alpha, self.most = tests, alpha, most
 
-    def find(self, target: int, candidates: list[int]) -> list[int]:
+    def find(self, target: str, candidates: list[str]) -> list[str]:
         """Return the neighbors of a column among some others."""
-        chosen: list[int] = []
+        chosen: list[str] = []
         # p-value and statistic given the subset of the chosen ones that explains most; those without a test come last
-        weakest = {other: self._measure(target, other, ()) or (self.alpha, 0.0) for other in candidates}
+        weakest = {other: self.tests(target, other) or (self.alpha, 0.0) for other in candidates}
         while True:
             # what is independent given some neighbors never becomes one
             weakest = {other: value for other, value in weakest.items() if value[0] <= self.alpha}
             if not weakest:
                 break
-            best = min(weakest, key=lambda other: (weakest[other][0], -weakest[other][1], other))
+            best = min(weakest, key=lambda other: _order(weakest[other]))
             del weakest[best]
             earlier = chosen.copy()
             chosen.append(best)
@@ -293,19 +294,14 @@ class _Neighbors:
                 for size in range(min(len(earlier), self.most - 1) + 1) if self.most else ():
                     for subset in itertools.combinations(earlier, size):
                         if value[0] <= self.alpha:
-                            value = max(value, self._measure(target, other, (*subset, best)) or value, key=_order)
+                            value = max(value, self.tests(target, other, (*subset, best)) or value, key=_order)
                 weakest[other] = value
         return [other for other in chosen if not self._is_explained(target, other, chosen)]
 
-    def _measure(self, target: int, other: int, given: Sequence[int]) -> tuple[float, float] | None:
-        """Return the p-value and the statistic, None where there are too few rows."""
-        return self.tests(self.names[target], self.names[other], [self.names[i] for i in given])
-
-    def _is_explained(self, target: int, other: int, chosen: list[int]) -> bool:
+    def _is_explained(self, target: str, other: str, chosen: list[str]) -> bool:
         rest = [node for node in chosen if node != other]
         sets = (s for size in range(min(len(rest), self.most) + 1) for s in itertools.combinations(rest, size))
-        name, explained = self.names[target], self.names[other]
-        return any(self.tests.accept(name, explained, [self.names[i] for i in s], self.alpha) for s in sets)
+        return any(self.tests.accept(target, other, given, self.alpha) for given in sets)
 
 
 def _order(value: tuple[float, float]) -> tuple[float, float]:

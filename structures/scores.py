@@ -100,11 +100,6 @@ class FamilyScores:
         self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
 
-    @property
-    def weights(self) -> Values:
-        """The weights of the rows at which densities are evaluated."""
-        return self.data.in_memory.table.weights
-
     def __call__(self, child: str, parents: tuple[str, ...] | frozenset[str]) -> float:
         """Return the score of a column given others, -inf where it can't be fitted."""
         key = child, frozenset(parents)
@@ -244,13 +239,6 @@ class FamilyScores:
         for name, score in zip(names, scores.tolist(), strict=True):
             if name != child and name not in parents:
                 result[self.column_index[name]] = score
-        if self._whole and parents:
-            # the table of the family itself is a margin of the others
-            family = table[:, :, : sizes[0]].sum(axis=2).reshape(*inner, states)
-            for axis, name in enumerate(given):
-                reduced = family.sum(axis=axis)
-                likely = float(_n_log_n(reduced).sum() - _n_log_n(reduced.sum(axis=-1)).sum())
-                result[self.column_index[name]] = likely - self._half_log * (size / inner[axis] / states * (states - 1))
 
     # -- normal densities ---------------------------------------------------------------------------------------------
 
@@ -426,7 +414,8 @@ class FamilyScores:
 
     def _score_density(self, potential: Potential) -> float:
         """Return the score of a fitted density, evaluated at the rows."""
-        table, rows, child = self.data.in_memory.table, np.flatnonzero(self.weights > 0), potential.child.name
+        table, child = self.data.in_memory.table, potential.child.name
+        rows = np.flatnonzero(table.weights > 0)
         values, weights = evaluate_rows(potential, table, rows)
         if not len(values):
             return -math.inf
@@ -672,7 +661,7 @@ class _WishartScores(_SingleScores):
 class _HeldOutScores(_SingleScores):
     def __init__(self, data: TrainingData, folds: int, random_state: int) -> None:
         super().__init__(data)
-        rows = np.flatnonzero(self.weights > 0)
+        rows = np.flatnonzero(data.table.weights > 0)
         if folds > len(rows):
             raise NetworkError(f"{len(rows)} rows can't be put into {folds} folds")
         parts = deal_folds(len(rows), folds, make_generator(random_state))

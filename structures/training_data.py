@@ -24,9 +24,9 @@ from hybridbn.variables import Codes, Discrete, Variable, find_observed
 
 __all__ = [
     "COARSE",
-    "CollectStatistics",
     "TrainingData",
     "check_threshold",
+    "collect_statistics",
     "count_families",
     "fit_network",
     "read_data_with_target",
@@ -341,27 +341,22 @@ def count_families(
     return statistics
 
 
-@dataclass(frozen=True)
-class CollectStatistics:
-    """Collects what fitters have to know of some rows; what it returns of several parts of a table adds up.
+def collect_statistics(
+    table: Table, first: int, roles: Mapping[str, Role], parents: Mapping[str, tuple[str, ...]]
+) -> Any:
+    """Return what fitters have to know of some rows, by column; statistics of several parts of a table add up.
 
-    Attributes
+    Parameters
     ----------
     roles : mapping from column to Role
     parents : mapping from column to its parents
     """
-
-    roles: Mapping[str, Role]
-    parents: Mapping[str, tuple[str, ...]]
-
-    def __call__(self, table: Table, first: int = 0) -> Any:
-        """Return the statistics by column, as a mapping with a sum."""
-        data = TrainingData(table, self.roles, None)
-        statistics: dict[Any, Any] = dict(count_families(data, self.parents))
-        for child, given in self.parents.items():
-            if child not in statistics:
-                statistics[child] = data.collect(child, given)
-        return Counts(statistics)
+    data = TrainingData(table, roles, None)
+    statistics: dict[Any, Any] = dict(count_families(data, parents))
+    for child, given in parents.items():
+        if child not in statistics:
+            statistics[child] = data.collect(child, given)
+    return Counts(statistics)
 
 
 def _is_counted(data: TrainingData, child: str, given: Sequence[str]) -> bool:

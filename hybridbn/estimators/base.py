@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import wraps
+from functools import partial, wraps
 from numbers import Number
 from typing import Any, Literal, Self, TypeAlias, TypeVar
 
@@ -30,7 +30,7 @@ from hybridbn.learning.imputation.columns import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import Options, check_choice
 from hybridbn.structures.building import BUILDERS, Build, find_unused_name
-from hybridbn.structures.training_data import CollectStatistics
+from hybridbn.structures.training_data import collect_statistics
 from hybridbn.tables import Rows, Table, read_rows, read_usable_frame
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.columns import Frame, check_column_names, describe_left_alone, frame_adapter, open_frame
@@ -104,7 +104,7 @@ class Stream:
     def plus(self, table: Table) -> Self:
         """Return the stream with more rows, which must have been read against `variables`."""
         parents = {name: () if name == self.target else (self.target,) for name in self.fitters}
-        more: Mapping[str, Statistics] = table.learn(CollectStatistics(self.roles, parents))
+        more: Mapping[str, Statistics] = table.learn(partial(collect_statistics, roles=self.roles, parents=parents))
         known, ranges = self.statistics, dict(self.ranges)
         for name in self.roles:
             if name != self.target and not table.is_discrete(name):

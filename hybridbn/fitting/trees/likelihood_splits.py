@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -217,8 +216,8 @@ def grow_cells(
     cells : every cell of the tree, the whole first and every cell after the one that it is a part of
     leaves : positions of those that were not divided
     """
-    criterion = LikelihoodGain(columns, sizes, ordered, models, weights, least, price)
-    nodes = grow([Route()], criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
+    criterion = LikelihoodGain.of(columns, sizes, ordered, models, weights, least, price)
+    nodes = criterion.grow()
     position = {id(node): number for number, node in enumerate(nodes)}
     cells = [
         Cell(
@@ -245,9 +244,8 @@ def measure_cell_gains(
     ----------
     columns, sizes, ordered, models, weights, least : as in `grow_cells`
     """
-    criterion = LikelihoodGain(columns, sizes, ordered, models, weights, least)
-    nodes = grow([Route()], criterion, BestFirst(_MOST_CELLS, _Grid(sizes, ordered).permits))
-    splits = [node.split for node in nodes if node.split is not None]
+    criterion = LikelihoodGain.of(columns, sizes, ordered, models, weights, least)
+    splits = [node.split for node in criterion.grow() if node.split is not None]
     likelihood = sum(split.gain + criterion.price * split.parameters for split in splits)
     # the density of a cell has as many parameters as the richer model of it
     parameters = len(splits) * (1.0 + max(model.freedom for model in models.models))
@@ -290,14 +288,30 @@ class LikelihoodGain:
     sizes: Sequence[int]
     ordered: Sequence[bool]
     models: SplitModels
-    weights: Values
+    located: LocatedRows
     least: float
-    given_price: float | None = None
+    price: float
 
-    @cached_property
-    def located(self) -> LocatedRows:
-        """The rows at each node."""
-        return LocatedRows([Sample(np.arange(len(self.weights)), self.weights)], self.columns)
+    @classmethod
+    def of(
+        cls,
+        columns: Sequence[Codes],
+        sizes: Sequence[int],
+        ordered: Sequence[bool],
+        models: SplitModels,
+        weights: Values,
+        least: float,
+        price: float | None = None,
+    ) -> LikelihoodGain:
+        """Judge splits of rows with these weights, where a parameter costs what BIC asks if no price is given."""
+        if price is None:
+            price = 0.5 * math.log(max(float(weights.sum()), math.e))
+        located = LocatedRows([Sample(np.arange(len(weights)), weights)], columns)
+        return cls(columns, sizes, ordered, models, located, least, price)
+
+    def grow(self) -> list[TreeNode[None]]:
+        """Return the nodes of the tree."""
+        return grow([Route()], self, BestFirst(_MOST_CELLS, _Grid(self.sizes, self.ordered).permits))
 
     def measure(self, routes: Sequence[Route]) -> list[None]:
         """Return nothing: the sums are taken for one node and parent at a time."""
@@ -306,13 +320,6 @@ class LikelihoodGain:
     def best(self, nodes: Sequence[TreeNode[None]]) -> list[Split[None] | None]:
         """Return the best split of each node."""
         return [self._best(node) for node in nodes]
-
-    @cached_property
-    def price(self) -> float:
-        """What a parameter costs, by BIC if that is not given."""
-        if self.given_price is not None:
-            return self.given_price
-        return 0.5 * math.log(max(float(self.weights.sum()), math.e))
 
     def _best(self, node: TreeNode[None]) -> Split[None] | None:
         rows, here = self.located.locate(node.route)
