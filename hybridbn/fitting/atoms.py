@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 import numpy as np
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.fitting.base import Fitter, Spec, Statistics, fitter_of, observed, refuse_empty, spec_of
+from hybridbn.fitting.base import Fitter, RowStatistics, Spec, Statistics, fitter_of, refuse_empty, spec_of
 from hybridbn.fitting.mte import MTEFitter
 from hybridbn.potentials import Atoms
 from hybridbn.potentials.base import Potential
@@ -167,6 +167,7 @@ class AtomsFitter(Fitter):
     """
 
     name: ClassVar[str] = "atoms"
+    for_numbers: ClassVar[bool] = True
 
     points: tuple[float, ...] = ()
     density: Spec = "auto"
@@ -194,11 +195,6 @@ class AtomsFitter(Fitter):
         return Atoms(child, parents, points=self.points, probabilities=probabilities, density=density, unit=self.unit)
 
     @classmethod
-    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
-        """Numbers, whatever their parents are."""
-        return isinstance(child, Continuous)
-
-    @classmethod
     def like(cls, potential: Potential) -> Spec:
         """Return the fitter with the points of a potential, and with the fitter of its density."""
         atoms = cast(Atoms, potential)
@@ -210,25 +206,19 @@ class AtomsFitter(Fitter):
 
     def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
         """Read the components of the rows, and the rows at none of the points."""
-        from hybridbn.tables import Table
-
         if not isinstance(child, Continuous):
             raise NetworkError(f"{child.name!r} is discrete and has no points beside a density")
         if not self.points:
             return fitter_of(self.density, child, parents).statistics(table, child, parents)
-        columns, weights, total = observed(table, child, parents)
-        codes = self.locate_points(columns[0])
+        rows = RowStatistics.of(table, child, parents)
+        codes = self.locate_points(rows.columns[0])
         own = Atoms.component_of(child, self.points)
-        arrays = {parent.name: column for parent, column in zip(parents, columns[1:], strict=True)}
-        components = Table.from_arrays((own, *parents), {**arrays, child.name: codes})
-        values = Table.from_arrays((child, *parents), {**arrays, child.name: columns[0]})
-        if weights is not None:
-            components, values = components.with_weights(weights), values.with_weights(weights)
-        others = values.take(codes == len(self.points))
+        components = replace(rows, child=own, columns=(codes, *rows.columns[1:])).table
+        others = rows.table.take(codes == len(self.points))
         return AtomsStatistics(
             child=child,
             parents=tuple(parents),
-            total=total,
+            total=rows.total,
             component=fitter_of(self.density, own, parents).statistics(components, own, parents),
             density=fitter_of(self.density, child, parents).statistics(others, child, parents),
         )

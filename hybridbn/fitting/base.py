@@ -113,6 +113,8 @@ class Fitter(Registered, ABC):
     instance_based : bool
         Whether its potentials keep the rows as points, so that their density at these rows is too high to compare
         models.
+    for_numbers : bool
+        Whether the child has to be a number.
     asks_counter : bool
         Whether its statistics ask a counter of the table and never the rows, so that it learns from tables of any size.
 
@@ -133,6 +135,7 @@ class Fitter(Registered, ABC):
     family: ClassVar[str] = ""
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "mte")
     instance_based: ClassVar[bool] = False
+    for_numbers: ClassVar[bool] = False
     asks_counter: ClassVar[bool] = False
     registry: ClassVar[Registry[type[Fitter]]] = Registry("fitter", "hybridbn.fitting", "name", reserved=("auto",))
 
@@ -143,12 +146,12 @@ class Fitter(Registered, ABC):
 
     @classmethod
     def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
-        """Tell whether the family is made for such a child given such parents; by default for any.
+        """Tell whether the family is made for such a child given such parents; by default for any, or any number.
 
         Where it is not, one of the `fallbacks` is learned instead: a family of numbers asked for all columns leaves a
         discrete class to a table of probabilities.
         """
-        return True
+        return isinstance(child, Continuous) or not cls.for_numbers
 
     @classmethod
     def like(cls, potential: Potential) -> str | Fitter:

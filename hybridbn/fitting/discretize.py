@@ -46,7 +46,7 @@ def equal_width(
     share = np.arange(1, bins) / bins
     # written so that ends of 1e308 don't overflow; rounding may join cuts where the range is next to nothing
     cuts = np.unique(low * (1 - share) + high * share)
-    return _to_tuple(cuts[(cuts > low) & (cuts <= high)])
+    return tuple(cuts[(cuts > low) & (cuts <= high)].tolist())
 
 
 def equal_frequency(
@@ -84,7 +84,7 @@ def equal_frequency(
     before = np.maximum(after - 1, 0)
     nearer = wanted - inner[before] < (inner[after] - wanted) - 1e-12 * cumulative[-1]
     chosen = np.unique(np.where(nearer, before, after))
-    return _to_tuple(_find_midpoints(distinct, chosen))
+    return tuple(_find_midpoints(distinct, chosen).tolist())
 
 
 def mdl(values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None = None) -> tuple[float, ...]:
@@ -132,8 +132,9 @@ def mdl(values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None =
         split = _find_best_split(rows, start, stop)
         if split is not None:
             cuts.append(split)
-            segments += _divide(rows, start, stop, split)
-    return _to_tuple(np.sort(np.array(cuts)))
+            middle = start + int(np.searchsorted(rows.values[start:stop], split))
+            segments += [(start, middle), (middle, stop)]
+    return tuple(sorted(cuts))
 
 
 class _SortedRows(NamedTuple):
@@ -202,11 +203,6 @@ def _sum_weights(classes: Codes, weights: Values, size: int) -> Values:
     return np.asarray(np.bincount(classes, weights, size), dtype=np.float64)
 
 
-def _divide(rows: _SortedRows, start: int, stop: int, cut: float) -> list[tuple[int, int]]:
-    middle = start + int(np.searchsorted(rows.values[start:stop], cut, side="left"))
-    return [(start, middle), (middle, stop)]
-
-
 def _plogp(weights: Values) -> Values:
     return np.asarray(weights * np.log2(np.where(weights > 0, weights, 1.0)))
 
@@ -222,10 +218,6 @@ def _find_midpoints(distinct: Values, below: Codes) -> Values:
     middle = low / 2 + high / 2
     # halves lose a bit next to the least double, and neighbors have nothing between them: then the upper one is the cut
     return np.where((middle > low) & (middle <= high), middle, high)
-
-
-def _to_tuple(cuts: Values) -> tuple[float, ...]:
-    return tuple(cuts.tolist())
 
 
 def _check_rows(

@@ -126,6 +126,7 @@ class GaussianFitter(Fitter):
     """
 
     name: ClassVar[str] = "gaussian"
+    for_numbers: ClassVar[bool] = True
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "softmax")
     asks_counter: ClassVar[bool] = True
 
@@ -143,11 +144,6 @@ class GaussianFitter(Fitter):
     def is_normal(self) -> bool:
         """Whether it learns normal densities: yes, unless a subclass learns otherwise."""
         return learns_as(self, GaussianFitter)
-
-    @classmethod
-    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
-        """Numbers, whatever their parents are."""
-        return isinstance(child, Continuous)
 
     def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> GaussianStatistics:
         """Return the moments of the rows where child and parents are observed."""
@@ -278,17 +274,13 @@ class LinearGaussianMixtureFitter(Fitter):
     """
 
     name: ClassVar[str] = "gaussian_mixture"
+    for_numbers: ClassVar[bool] = True
     fallbacks: ClassVar[tuple[str, ...]] = GaussianFitter.fallbacks
 
     components: int = 2
 
     def __post_init__(self) -> None:
         check_count(self.components, "the number of components", 1)
-
-    @classmethod
-    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
-        """Numbers that a linear regression fits."""
-        return GaussianFitter.fits(child, parents)
 
     def potential(self, statistics: Any) -> Potential:
         """Return the mixtures."""

@@ -719,6 +719,7 @@ class SemiparametricFitter(Fitter):
     """
 
     name: ClassVar[str] = "semiparametric"
+    for_numbers: ClassVar[bool] = True
     fallbacks: ClassVar[tuple[str, ...]] = ("multinomial", "softmax")
 
     families: tuple[Spec, ...] = (
@@ -736,11 +737,6 @@ class SemiparametricFitter(Fitter):
         for family in self.families:
             check_spec(family)
         check_count(self.folds, "the number of folds", 2)
-
-    @classmethod
-    def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
-        """Numbers, whatever their parents are."""
-        return isinstance(child, Continuous)
 
     def list_fitters(self, child: Variable, parents: tuple[Variable, ...] = (), *, quick: bool = False) -> list[Fitter]:
         """Return the fitters to choose from; `quick` ones don't search bandwidths, if there are other kernels."""

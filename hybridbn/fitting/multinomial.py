@@ -66,9 +66,7 @@ class MEstimate:
 
     def __call__(self, counts: Values) -> Values:
         """Return the table of probabilities for a table of counts, the child last."""
-        total: Values = counts + self._spread(counts[None])[0]
-        total /= counts.sum(axis=-1, keepdims=True) + self.m
-        return total
+        return np.asarray(self.each(counts[None])[0])
 
     def each(self, counts: Values) -> Values:
         """Return the tables of probabilities for several tables of counts (tables, ..., states), each with a prior of
@@ -81,7 +79,9 @@ class MEstimate:
         >>> (MEstimate(2).each(np.stack([first, second])) == one_by_one).all()
         np.True_
         """
-        return np.asarray((counts + self._spread(counts)) / (counts.sum(axis=-1, keepdims=True) + self.m))
+        total: Values = counts + self._spread(counts)
+        total /= counts.sum(axis=-1, keepdims=True) + self.m
+        return total
 
     def prior_counts(self, counts: Values) -> Values:
         """Return how the m rows are spread over the states, to be added to a table of counts."""

@@ -17,13 +17,12 @@ from hybridbn.potentials.base import (
     Interval,
     PointCells,
     Potential,
-    check_array,
     check_parents,
     freeze,
     join_breaks,
     spread,
 )
-from hybridbn.potentials.multinomial import Multinomial
+from hybridbn.potentials.multinomial import Multinomial, as_number_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
 __all__ = ["OTHER", "Atoms", "PointMass"]
@@ -81,7 +80,6 @@ class Atoms(Potential):
     family = "atoms"
 
     child: Continuous
-    parents: tuple[Variable, ...]
     points: Values
     component: Potential
     density: Potential
@@ -111,8 +109,8 @@ class Atoms(Potential):
         if not isinstance(child, Continuous):
             raise NetworkError(f"{child.name!r} is discrete, and has no density beside its states; give a Multinomial")
         checked = check_parents(child, parents)
-        values = check_array(f"{child.name!r}: the points", points)
-        if values.ndim != 1 or not len(values) or (np.diff(values) <= 0).any():
+        values = as_number_array("the points", child.name, points)
+        if values.ndim != 1 or not len(values) or not (np.isfinite(values).all() and (np.diff(values) > 0).all()):
             raise NetworkError(f"{child.name!r}: give one point or several in ascending order, not {points!r:.80}")
         for value in values.tolist():
             child.value(value)
@@ -346,7 +344,6 @@ class PointMass(Potential):
     saved = ("value",)
 
     child: Continuous
-    parents: tuple[Variable, ...]
     value: float
 
     def __init__(self, child: Continuous, parents: Sequence[Variable] = (), *, value: float) -> None:

@@ -46,7 +46,6 @@ __all__ = [
     "PointCells",
     "Potential",
     "all_states",
-    "check_array",
     "check_parents",
     "exponentiate",
     "freeze",
@@ -479,20 +478,6 @@ def freeze(array: ArrayLike, dtype: Any = None) -> NDArray[Any]:
         given = given.copy()
         given.flags.writeable = False
     return given
-
-
-def check_array(what: str, values: ArrayLike, shape: tuple[int, ...] | None = None) -> Values:
-    """Return parameters as a read-only float array, refusing what is not finite numbers of the wanted shape."""
-    try:
-        array = freeze(values, np.float64)
-    except (TypeError, ValueError):
-        raise NetworkError(f"{what} must be numbers in a regular array") from None
-    if shape is not None and array.shape != shape:
-        raise NetworkError(f"{what} must have shape {shape}, not {array.shape}")
-    if not np.isfinite(array).all():
-        where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise NetworkError(f"{what} must be finite; found {array[where]} at {where}")
-    return array
 
 
 def check_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Variable, ...]:

@@ -18,13 +18,13 @@ from hybridbn.potentials.base import (
     Interval,
     PointCells,
     Potential,
-    check_array,
     check_parents,
     freeze,
     join_breaks,
     spread,
 )
 from hybridbn.potentials.cell_quadrature import search
+from hybridbn.potentials.multinomial import as_number_array, as_parameter_array
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
@@ -75,7 +75,6 @@ class Boxes(Potential):
     family = "boxes"
 
     child: Discrete
-    parents: tuple[Variable, ...]
     sides: tuple[NDArray[Any], ...]
     weights: Values
     overlap: int | None
@@ -98,10 +97,10 @@ class Boxes(Potential):
                 f"{child.name!r}: give the boxes' sides for each of {len(checked)} parents, not {len(sides)}"
             )
         made = tuple(_check_side(child, parent, side) for parent, side in zip(checked, sides, strict=True))
-        what = f"{child.name!r}: the weights"
-        numbers = check_array(what, np.ones(len(child)) if weights is None else weights, (len(child),))
+        given = np.ones(len(child)) if weights is None else weights
+        numbers = as_parameter_array("the array of weights", child.name, (child,), given)
         if not (numbers > 0).all():
-            raise NetworkError(f"{what} must be positive; found {float(numbers.min())}")
+            raise NetworkError(f"{child.name!r}: the weights must be positive; found {float(numbers.min())}")
         self._set(child=child, parents=checked, sides=made, weights=freeze(numbers / numbers.sum()))
         self._set(overlap=None if overlap is None else self._check_overlap(overlap))
 
@@ -235,10 +234,7 @@ def _is_inside(parent: Variable, side: NDArray[Any], points: NDArray[Any]) -> ND
 def _check_side(child: Discrete, parent: Variable, side: ArrayLike) -> NDArray[Any]:
     what = f"{child.name!r}: the sides along {parent.name!r}"
     width = 2 if isinstance(parent, Continuous) else len(parent)
-    try:
-        array = np.asarray(side, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise NetworkError(f"{what} must be numbers in a regular array") from None
+    array = as_number_array(f"the sides along {parent.name!r}", child.name, side)
     if array.shape != (len(child), width):
         meant = "the ends of an interval" if isinstance(parent, Continuous) else f"states of {parent.name!r}"
         raise NetworkError(f"{what} must have the shape {(len(child), width)}, boxes and {meant}, not {array.shape}")
@@ -301,8 +297,6 @@ class Cases(Potential):
 
     family = "cases"
 
-    child: Variable
-    parents: tuple[Variable, ...]
     cases: tuple[Case, ...]
 
     def __init__(self, child: Variable, parents: Sequence[Variable], cases: Sequence[Potential | Case]) -> None:

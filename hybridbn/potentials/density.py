@@ -75,8 +75,6 @@ class Density(Potential):
 
     family = "density"
 
-    child: Variable
-    parents: tuple[Variable, ...]
     function: Callable[..., Any]
     _breaks: tuple[tuple[str, tuple[float, ...]], ...]
     _support: tuple[tuple[str, tuple[float, float]], ...]

@@ -69,7 +69,6 @@ class LinearGaussian(Potential):
     saved = ("intercept", "coefficients", "variance")
 
     child: Continuous
-    parents: tuple[Variable, ...]
     intercept: Values
     coefficients: Values
     variance: Values
@@ -510,7 +509,6 @@ class LinearGaussianMixture(Potential):
     saved = ("probabilities", *LinearGaussian.saved)
 
     child: Continuous
-    parents: tuple[Variable, ...]
     component: Multinomial
     """Of the component given the discrete parents."""
     density: LinearGaussian

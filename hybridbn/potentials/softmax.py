@@ -60,7 +60,6 @@ class Softmax(Potential):
     saved = ("intercept", "coefficients")
 
     child: Discrete
-    parents: tuple[Variable, ...]
     intercept: Values
     coefficients: Values
 

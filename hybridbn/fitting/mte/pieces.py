@@ -77,7 +77,7 @@ def select_knots(heights: Values, knots: Knots, most: int, price: Values | float
         last = come_from[step][np.arange(len(heights)), last]
         chosen.append(last)
     kept, nearest = _move_knots(np.stack(chosen[::-1], axis=1), heights, knots, np.broadcast_to(price, len(heights)))
-    return _coarsen(knots, kept), nearest
+    return knots._replace(places=knots.places[kept]), nearest
 
 
 def _find_tame_ends(heights: Values, knots: Knots) -> tuple[Masks, Masks]:
@@ -103,10 +103,6 @@ def _has_tame_ends(kept: Codes, heights: Values, knots: Knots) -> Masks:
         (first[rows, kept[:, 1]] | (kept[:, 1] == 1))
         & (last[rows, kept[:, -2]] | (kept[:, -2] == heights.shape[1] - 2))
     )
-
-
-def _coarsen(knots: Knots, kept: Codes) -> Knots:
-    return knots._replace(places=knots.places[kept])
 
 
 def _move_knots(kept: Codes, heights: Values, knots: Knots, price: Values) -> tuple[Codes, Values]:
@@ -179,7 +175,7 @@ def _fit_nearest(
     kept: Codes, heights: Values, means: Values, knots: Knots, owner: Codes, within: float
 ) -> tuple[Values, Values]:
     """Return the splines on some knots that are nearest to their owners, and the mean of their logarithms there."""
-    coarse = _coarsen(knots, kept)
+    coarse = knots._replace(places=knots.places[kept])
     rows, count = kept.shape
     left, share = _locate_on_kept(kept, knots)
     place = (np.arange(rows)[:, None] * count + left).ravel()

@@ -161,8 +161,6 @@ class MTE(Potential):
 
     family: ClassVar[str] = "mte"
 
-    child: Variable
-    parents: tuple[Variable, ...]
     max_error: float | None
     _blocks: tuple[Terms, ...]
     _mass_error: float | None
