@@ -41,9 +41,6 @@ HEADER = ("variable", "statistic", "state", "value")
 class Style:
     """What the terminal can show: colors unless NO_COLOR is set, and block characters if its encoding has them."""
 
-    colors: bool
-    blocks: bool
-
     def __init__(self) -> None:
         shown = sys.stdout is not None and sys.stdout.isatty()
         self.colors = shown and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"

@@ -7,14 +7,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from hybridbn.commands.column_profiles import TableProfile, profile_columns
-from hybridbn.commands.engines import open_engine, open_scan
 from hybridbn.commands.table_input import (
     TableRequest,
     choose_columns,
     forward_warnings,
     hint_at_names,
     is_shared,
+    open_engine,
     open_input,
+    open_scan,
     read_profile,
 )
 from hybridbn.commands.terminal import Terminal

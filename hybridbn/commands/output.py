@@ -48,11 +48,6 @@ class Output:
         Columns that the source doesn't have.
     """
 
-    location: Location
-    source: TableSource
-    profile: TableProfile
-    form: FileFormat | Database
-
     def __init__(
         self,
         location: Location,

@@ -13,24 +13,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.commands.column_profiles import TableProfile, read_block
-from hybridbn.commands.engines import open_engine, share_blocks
 from hybridbn.commands.locations import (
     Location,
     UsageFault,
-    locate,
     refuse_existing_output,
-    refuse_folders,
 )
 from hybridbn.commands.model_options import find_node, kinds_of, read_model
 from hybridbn.commands.output import Output
 from hybridbn.commands.table_input import (
     TableRequest,
     forward_warnings,
+    locate_output,
+    open_engine,
     open_input,
     read_profile,
     refuse_clashing_engines,
     refuse_unknown_states,
     rows_per_block,
+    share_blocks,
 )
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.workspace import RunMismatch, lock_output
@@ -42,7 +42,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
-from hybridbn.tables.formats.base import TableBlock, TableSource, cell_values, fields_of, name_file_in_errors, names
+from hybridbn.tables.formats.base import TableBlock, TableSource, cell_values, fields_of, name_file_in_errors
 from hybridbn.variables import Continuous, Variable, shorten
 
 __all__ = ["PredictionRequest", "predict"]
@@ -56,11 +56,8 @@ class PredictionRequest(TableRequest):
     """The options of ``hybridbn predict`` under their own names."""
 
     model: str = ""
-    output: str = "-"
     level: float = 0.9
     prefix: str | None = None
-    unknown: str = "error"
-    no_clobber: bool = False
 
 
 def predict(request: PredictionRequest, terminal: Terminal) -> None:
@@ -104,17 +101,9 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
 
 
 def _locate_output(request: PredictionRequest, origin: Location) -> Location:
-    # A pipe has no suffix, so it gets the input's format.
-    same = origin.suffix.removeprefix(".") if request.output == "-" and origin.suffix[1:] in names() else None
-    destination = locate(request.output, request.to_format, request.format or same, "OUTPUT")
-    if not destination.pipe and (origin.path or origin.url, origin.table) == (
-        destination.path or destination.url,
-        destination.table,
-    ):
-        raise UsageFault(f"the output {destination.shown} is the input; choose another name")
+    destination = locate_output(request, origin)
     if destination.path is not None and destination.path == Path(request.model).resolve():
         raise UsageFault(f"the output {destination.shown} is the model; choose another name")
-    refuse_folders(destination)
     return destination
 
 

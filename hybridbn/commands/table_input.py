@@ -1,41 +1,58 @@
-"""The table that a verb reads: how it is read, the profile of its columns, and what is said about them."""
+"""The table that a verb reads, or the files: the options, who reads and computes, the profile of the columns, and what
+is said about them.
+"""
 
 from __future__ import annotations
 
 import argparse
+import glob
+import os
+import pickle
 import re
 import tempfile
+import threading
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from itertools import tee
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_columns
-from hybridbn.commands.locations import Location, UsageFault, locate, open_source
+from hybridbn.commands.locations import Location, UsageFault, locate, open_source, refuse_folders
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import TableError
 from hybridbn.network_description import find_similar_names
-from hybridbn.tables.backends import open_rows
+from hybridbn.tables.backends import Backend, Scan, open_rows, scan
 from hybridbn.tables.columns import describe_left_alone
-from hybridbn.tables.formats.base import Kinds, TableSource, name_file_in_errors
+from hybridbn.tables.formats import suffix_of
+from hybridbn.tables.formats.base import Kinds, TableSource, name_file_in_errors, names, suffixes
 from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.variables import Variable, shorten
 
 __all__ = [
     "TableRequest",
+    "answer_inputs",
     "choose_columns",
     "describe_remarks",
     "forward_warnings",
     "hint_at_names",
     "is_shared",
+    "list_inputs",
+    "locate_output",
+    "open_engine",
     "open_input",
+    "open_scan",
     "read_profile",
     "refuse_clashing_engines",
     "refuse_unknown_columns",
     "refuse_unknown_states",
     "rows_per_block",
+    "sample_inputs",
+    "seed_of_file",
+    "share_blocks",
 ]
 
 _CELLS = 400_000
@@ -52,6 +69,9 @@ class TableRequest:
     """The options on the table that a verb reads, under their own names."""
 
     input: str
+    output: str = "-"
+    no_clobber: bool = False
+    unknown: str = "error"
     target: str | None = None
     discrete: tuple[str, ...] = ()
     continuous: tuple[str, ...] = ()
@@ -114,6 +134,18 @@ def refuse_clashing_engines(request: TableRequest) -> None:
             "--backend dask needs workers: name a running scheduler with --scheduler tcp://host:8786, or start some on"
             " this machine with --workers 2"
         )
+
+
+def locate_output(request: TableRequest, origin: Location) -> Location:
+    """Locate the output of a request; refuse one that is the input, or where nothing can be written."""
+    # A pipe has no suffix, so it gets the input's format.
+    same = origin.suffix.removeprefix(".") if request.output == "-" and origin.suffix[1:] in names() else None
+    destination = locate(request.output, request.to_format, request.format or same, "OUTPUT")
+    places = [(one.path or one.url, one.table) for one in (origin, destination)]
+    if not destination.pipe and places[0] == places[1]:
+        raise UsageFault(f"the output {destination.shown} is the input; choose another name")
+    refuse_folders(destination)
+    return destination
 
 
 @contextmanager
@@ -319,3 +351,185 @@ def refuse_unknown_states(
         if choice == "error":
             raise TableError(f"{text}; --unknown missing leaves such cells as they are and lets them tell nothing")
         terminal.warn(f"{text}; such cells stay as they are, and count as unknown for the others of their rows")
+
+
+Item = TypeVar("Item")
+Kept = TypeVar("Kept")
+Result = TypeVar("Result")
+
+
+@contextmanager
+def open_engine(request: TableRequest) -> Iterator[Backend]:
+    """Open the backend that a request names, with its workers, which end with the statement."""
+    refuse_clashing_engines(request)
+    name = request.backend or ("local" if request.scheduler is None else "dask")
+    kind = Backend.registry.find(name)
+    if kind is None:
+        raise UsageFault(f"there is no backend {name!r}; choose one of {shorten(sorted(Backend.registry), 9)}")
+    with kind.start(request.workers, request.scheduler) as backend:
+        yield backend
+
+
+def share_blocks(
+    engine: Backend, function: Callable[[Item], Result], blocks: Iterable[tuple[Kept, Item]]
+) -> Iterator[tuple[Kept, Result]]:
+    """Yield what stays in this process of each block, and the result of a function of what is sent of it, in order.
+
+    Examples
+    --------
+    >>> list(share_blocks(Backend.registry["local"](), len, [(1, "a"), (2, "bc")]))
+    [(1, 1), (2, 2)]
+    """
+    here, there = tee(blocks)
+    run: Any = engine.map  # of anything that can be sent, as of fragments, and few of them at a time
+    results = run(function if engine.in_process else PackedFunction(function), (sent for _, sent in there))
+    for (kept, _), result in zip(here, results, strict=True):
+        yield kept, result
+
+
+class PackedFunction:
+    """A function that is sent along with each item, and unpacked once by each thread that is sent many."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        try:
+            self._packed = pickle.dumps(function)
+        except (pickle.PicklingError, AttributeError, TypeError) as error:
+            raise TableError(f"the model can't be sent to other processes ({error}); leave --workers out") from error
+
+    def __call__(self, item: Any) -> Any:
+        """Return the function of an item."""
+        known = getattr(_UNPACKED, "known", None)
+        if known is None or known[0] != self._packed:
+            known = _UNPACKED.known = self._packed, pickle.loads(self._packed)  # what the same call packed
+        return known[1](item)
+
+
+_UNPACKED = threading.local()
+
+
+def open_scan(request: TableRequest, engine: Backend) -> Scan:
+    """Return the scan of the table that a request names."""
+    given = {
+        "--delimiter": request.delimiter is not None,
+        "--missing": tuple(request.missing or MISSING) != tuple(MISSING),
+        "--decimal": request.decimal != ".",
+        "--encoding": request.encoding.lower() not in ("utf-8", "utf8"),
+        "--format": request.format is not None or request.from_format is not None,
+    }
+    told = next((option for option, is_given in given.items() if is_given), None)
+    if request.input == "-":
+        what = "a pipe can't be read by several workers"
+    else:
+        what = f"{told} is not for tables that are shared" if told is not None else ""
+    if what:
+        raise UsageFault(
+            f"{what}: --backend and --workers read files and tables of databases as they are; make a file with"
+            " hybridbn convert"
+        )
+    refuse_contradictions(request)
+    made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=max(request.sample, 2))
+    refuse_unknown_columns(request, made.names)
+    return made.drop(request.keep) if request.keep else made
+
+
+Request = TypeVar("Request", bound=TableRequest)
+
+
+def answer_inputs(request: Request, answer: Callable[[Request], None], terminal: Terminal) -> None:
+    """Answer the table that a request names, or each of several files into a folder.
+
+    Parameters
+    ----------
+    request : TableRequest with an output
+    answer : callable
+        Takes the request for one table.
+    terminal : Terminal
+    """
+    if request.backend == "duckdb":
+        with _copy_with_duckdb(request) as copied:
+            answer(copied)
+        return
+    files = list_inputs(request.input)
+    if files is None:
+        answer(request)
+        return
+    if request.rows is not None:
+        raise UsageFault(f"{request.input} is several files, and --rows are of one table; name one file")
+    folder = Path(request.output)
+    if request.output == "-" or (folder.exists() and not folder.is_dir()) or folder.suffix in suffixes():
+        raise UsageFault(f"{request.input} is several files; name a folder for the output, and each gets one there")
+    if os.path.isdir(request.input) and folder.resolve().is_relative_to(Path(request.input).resolve()):
+        raise UsageFault(
+            f"the output {folder} lies in the input {request.input}, and would be read as more input next time; name a"
+            " folder elsewhere"
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, (path, name) in enumerate(files, 1):
+        target = folder / name
+        if request.no_clobber and target.exists():
+            terminal.note(f"{target} is there already, and left")
+            continue
+        terminal.note(f"file {number} of {len(files)}: {path}")
+        target.parent.mkdir(parents=True, exist_ok=True)
+        answer(replace(request, input=path, output=str(target)))
+
+
+def list_inputs(text: str) -> list[tuple[str, str]] | None:
+    """Return the files of a folder or a pattern, each with its name below the folder; None for anything else.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name in ("b.csv", "a.csv", "notes.md"):
+    ...         _ = Path(folder, name).write_text("")
+    ...     [name for _, name in list_inputs(folder)], list_inputs(f"{folder}/a.csv")
+    (['a.csv', 'b.csv'], None)
+    """
+    if os.path.isdir(text):
+        paths = [os.path.join(above, name) for above, _, names in os.walk(text) for name in names]
+        pairs = [(path, os.path.relpath(path, text)) for path in paths if suffix_of(path) in suffixes()]
+    elif not os.path.exists(text) and glob.has_magic(text) and "://" not in text and not text.startswith("sqlite:"):
+        pairs = [(path, os.path.basename(path)) for path in glob.glob(text, recursive=True)]
+    else:
+        return None
+    if not pairs:
+        raise TableError(f"{text}: there is no table file")
+    if len({name for _, name in pairs}) < len(pairs):
+        raise UsageFault(f"{text}: two of the files have the same name; name the folder that holds them all")
+    return sorted(pairs)
+
+
+@contextmanager
+def sample_inputs(request: TableRequest) -> Iterator[str]:
+    """Write a sample of the rows of several files to a file, from which one model is learned for all of them."""
+    from hybridbn.tables.backends import scan
+
+    sample = scan([path for path, _ in list_inputs(request.input) or ()], request.discrete, request.continuous).sample(
+        max(request.sample, 2)
+    )
+    with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+        sample.write(f"{folder}/sample.parquet")
+        yield f"{folder}/sample.parquet"
+
+
+def seed_of_file(seed: int, name: str) -> int:
+    """Return a seed for a file of several, given its name below their folder, so that rows of different files are drawn
+    independently.
+
+    Examples
+    --------
+    >>> seed_of_file(1, "day=1/0.csv") == seed_of_file(1, "day=2/0.csv")
+    False
+    """
+    return zlib.crc32(f"{seed} {Path(name).as_posix()}".encode())
+
+
+@contextmanager
+def _copy_with_duckdb(request: Request) -> Iterator[Request]:
+    """Let DuckDB write the rows of a query or of files that it reads into a file."""
+    with open_engine(request) as engine, tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+        opened: Any = engine.open(request.input)
+        if opened is None:
+            raise UsageFault(f"{request.input}: --backend duckdb takes a query or Parquet files; leave it out")
+        opened.relation.write_parquet(f"{folder}/input.parquet")
+        yield replace(request, input=f"{folder}/input.parquet", backend=None)

@@ -123,9 +123,6 @@ class Terminal:
         What no message shows the secrets of.
     """
 
-    quiet: bool
-    addresses: tuple[str, ...]
-
     def __init__(self, quiet: bool = False, addresses: Iterable[str] = ()) -> None:
         self.quiet, self.addresses = quiet, tuple(addresses)
         self.interactive: bool = not quiet and sys.stderr is not None and sys.stderr.isatty()

@@ -146,9 +146,6 @@ class Workspace:
         Whether parts of an earlier run may be deleted, as its output was there.
     """
 
-    finishing: dict[str, Any] | None
-    is_partial: bool
-
     def __init__(self, beside: Path | None) -> None:
         self.lasting: bool = beside is not None
         self.folder: Path = Path(tempfile.mkdtemp(prefix="hybridbn-")) if beside is None else parts_of(beside)

@@ -262,7 +262,7 @@ def test_a_folder_that_can_not_be_written_to(
 def test_a_fault_of_the_program_is_one_line_too(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hybridbn.commands.imputation as command
+    import hybridbn.commands.impute as command
 
     def faulty(*_: object) -> None:
         raise ZeroDivisionError("no\nway")

@@ -212,7 +212,7 @@ def test_refusals(
 def test_what_a_table_can_not_be_is_told_before_anything_is_learned(
     base: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hybridbn.commands.imputation as command
+    import hybridbn.commands.impute as command
 
     monkeypatch.setattr(command, "_learn", lambda *_: pytest.fail("learned"))
     Path("t.csv").write_text(f"{'x' * 70},c\n1,a\n,b\n3,\n")

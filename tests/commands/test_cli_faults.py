@@ -176,7 +176,7 @@ def test_what_changed_since_is_refused_until_asked(capsys: pytest.CaptureFixture
 def test_input_that_changes_while_it_is_read_is_refused(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import hybridbn.commands.imputation as command
+    import hybridbn.commands.impute as command
 
     whole = command._learn
 

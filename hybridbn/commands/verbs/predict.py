@@ -83,7 +83,7 @@ not at all.
         from functools import partial
 
         from hybridbn.commands.prediction import PredictionRequest, predict
-        from hybridbn.commands.several_inputs import answer_inputs
+        from hybridbn.commands.table_input import answer_inputs
         from hybridbn.commands.terminal import keep_interrupts
 
         keep_interrupts()
