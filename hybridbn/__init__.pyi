@@ -46,8 +46,8 @@ from hybridbn.learning.arc_comparison import bootstrap as bootstrap
 from hybridbn.learning.arc_comparison import compare as compare
 from hybridbn.learning.boosting import boost as boost
 from hybridbn.learning.ensemble import Ensemble as Ensemble
+from hybridbn.learning.ensemble import stack as stack
 from hybridbn.learning.repeated_estimates import bias_variance as bias_variance
-from hybridbn.learning.stacking import stack as stack
 from hybridbn.network import Network as Network
 from hybridbn.options import Options as Options
 from hybridbn.potentials import MTE as MTE

@@ -36,11 +36,10 @@ from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.boosting import boost
-from hybridbn.learning.ensemble import Ensemble
+from hybridbn.learning.ensemble import Ensemble, calibrate_votes, stack
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
 from hybridbn.learning.imputation.model import Model, read_rows
-from hybridbn.learning.stacking import calibrate_votes, stack
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options, check_choice, check_level
 from hybridbn.potentials import Multinomial

@@ -1,7 +1,8 @@
 """`Ensemble`: networks whose votes or log probabilities are added up, with the posteriors of a single network.
 
 Evidence is read once for all networks that share their variables, and networks may be made when they are first used. A
-weighted sum of naive Bayes networks of discrete variables is one network.
+weighted sum of naive Bayes networks of discrete variables is one network. `stack` weighs a few networks of different
+kinds by how well they predict held-out rows together.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
+from hybridbn.fitting.base import Potentials
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables, mixture_of, naive_bayes_of, why_not_naive_bayes
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.inference.explanations import Explanation
@@ -27,20 +29,11 @@ from hybridbn.network import Network
 from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, check_choice, resolve_options
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import freeze
+from hybridbn.structures.automatic import compare_candidates
 from hybridbn.tables import Table, read_rows
-from hybridbn.variables import Discrete, Values, Variable, code_state
+from hybridbn.variables import Codes, Discrete, Values, Variable, code_state
 
-__all__ = [
-    "LEAST_POOLED",
-    "ClassScorer",
-    "Ensemble",
-    "LazyNetwork",
-    "LazyNetworks",
-    "network_of_sum",
-    "sum_tables",
-    "vote_scores",
-    "weights_of_evidence",
-]
+__all__ = ["ClassScorer", "Ensemble", "LazyNetwork", "LazyNetworks", "calibrate_votes", "stack", "vote_scores"]
 
 LazyNetwork: TypeAlias = "Network | Callable[[], Network]"
 
@@ -48,7 +41,7 @@ _Codes: TypeAlias = dict[str, NDArray[Any]]
 _TITLES = {"m1": "AdaBoost.M1", "real": "Real AdaBoost", "pool": "a logarithmic pool"}
 _LEAST_PROBABILITY = 1e-300
 """Probabilities of zero count as this where logarithms are added up."""
-LEAST_POOLED = 1e-5
+_LEAST_POOLED = 1e-5
 """In a pool, probabilities that are less than so much of the greatest one count as this, so that no member that is sure
 of itself, and may be wrong, overrules the others.
 """
@@ -231,7 +224,7 @@ class Ensemble:
         for network, log_joint, vote in zip(self.networks, answers, self.votes, strict=True):
             possible = possible | ~np.isnan(log_joint[0])
             # a network of the class alone is no opinion, and may rule out classes
-            least = LEAST_POOLED if self.algorithm == "pool" and len(network) > 1 else _LEAST_PROBABILITY
+            least = _LEAST_POOLED if self.algorithm == "pool" and len(network) > 1 else _LEAST_PROBABILITY
             added = vote_scores(log_joint, float(vote), real, least)
             total = added if total is None else np.add(total, added, out=total)
             yield total if possible.all() else np.where(possible, total, np.nan)
@@ -306,14 +299,12 @@ class Ensemble:
             if tables is None:
                 raise NetworkError(
                     f"only naive Bayes networks of discrete variables collapse into one, and in network {number} of "
-                    "this "
-                    f"ensemble {why_not_naive_bayes(network, self.target)}"
+                    f"this ensemble {why_not_naive_bayes(network, self.target)}"
                 )
             if not all(np.isfinite(table).all() for table in (tables.prior, *tables.logs.values())):
                 raise NetworkError(
                     f"network {number} of the ensemble has a probability of zero, whose logarithm can't be added up; "
-                    "boost with "
-                    "an estimate without zeros, such as MEstimate(2)"
+                    "boost with an estimate without zeros, such as MEstimate(2)"
                 )
             weighted_tables.append((float(vote) * share, tables))
         return sum_tables(weighted_tables)
@@ -502,10 +493,6 @@ class LazyNetworks(Sequence[Network]):
 
     It equals any sequence of the same networks, and pickling makes all of them.
 
-    Parameters
-    ----------
-    networks : iterable of Network or function that returns one
-
     Examples
     --------
     >>> import hybridbn as hb
@@ -600,11 +587,6 @@ def network_of_sum(tables: NaiveBayesTables, distributions: Mapping[str, Values]
     tables : NaiveBayesTables
     distributions : mapping from attribute to ndarray (states,)
         The q of each attribute.
-
-    Raises
-    ------
-    NetworkError
-        Where a probability would be too small for a number.
     """
     prior = tables.prior.copy()
     potentials = []
@@ -628,29 +610,189 @@ def _refuse_underflow(probabilities: Values, name: str) -> None:
     if not (probabilities >= np.finfo(float).tiny).all():
         raise NetworkError(
             f"{name!r}: the collapsed network would need a probability that is zero or too small for a number; let "
-            "the members "
-            "have an estimate without zeros, such as MEstimate(2), or take fewer rounds"
+            "the members have an estimate without zeros, such as MEstimate(2), or take fewer rounds"
         )
 
 
-def weights_of_evidence(tables: NaiveBayesTables, state: Hashable = None) -> tuple[float, dict[str, Values]]:
-    r"""Return the prior log-odds of a class and the weights of evidence of all states (eq. 2 of Elkan, 1997).
+# -- stacking --------------------------------------------------------------------------------------------------------
 
-    .. math:: w_{jv} = \log P(A_j = v \mid c_1) - \log P(A_j = v \mid c_0)
+LEAST_VOTE = 0.02
+"""A network of less weight is left out."""
+VOTE_ROWS = 5.0
+"""As how many rows the squared differences of the votes from equal ones count."""
+LOG_FACTORS = (-8.0, 2.0)
+"""The range of logarithms of what the votes of boosting are multiplied by."""
+BIAS_ROWS = 3.0
+"""As how many rows the squared logarithms of the factors of classes count."""
+
+
+def stack(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    candidates: Sequence[Any] | None = None,
+    folds: int = 5,
+    effort: int = 1,
+    seconds: float | None = None,
+    random_state: Any = 0,
+) -> Ensemble:
+    r"""Learn several networks for a class, and weigh them by how well they predict held-out rows together.
+
+    .. math:: P(c \mid x) \propto e^{b_c} \prod_m P_m(c \mid x)^{w_m}, \quad w_m \ge 0
+
+    The weights and the factors of the classes are those of the greatest likelihood in rows that the networks have not
+    seen, so that probabilities which are too near to 0 and 1, or not near enough, are put right: a single network with
+    its weight is what is known as temperature scaling, with the factors as vector scaling.
 
     Parameters
     ----------
-    tables : NaiveBayesTables
-        The tables of two classes.
-    state : Hashable, optional
-        The class c1; the second one by default.
+    data, target, potentials, weights : as in `naive_bayes`
+    candidates, folds, effort, seconds, random_state : as in `hybridbn.structures.automatic`
+
+    Returns
+    -------
+    Ensemble
+        With "pool" as its algorithm, the network of the greatest weight first. The last one is the class alone, with
+        the factors as its probabilities.
+
+    Notes
+    -----
+    Candidates are compared, and dropped, as in `automatic`, by their log losses. Those that are left, and all that
+    predict held-out rows themselves at little cost, such as random forests, are weighted; the ones of next to no weight
+    are left out.
+
+    Missing cells are marginalized in each network.
+
+    References
+    ----------
+    Wolpert (1992), "Stacked generalization"; Guo, Pleiss, Sun & Weinberger (2017), "On calibration of modern neural
+    networks".
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> rng = np.random.default_rng(0)
+    >>> x, z = rng.normal(size=(2, 200))
+    >>> data = {"x": x, "z": z, "c": np.where(x * z + 0.3 * rng.normal(size=200) > 0, "same", "different")}
+    >>> ensemble = hb.stack(data, "c")
+    >>> ensemble.algorithm, len(ensemble) > 1, ensemble.posterior({"x": 1.0, "z": 1.0}).probability("same") > 0.9
+    ('pool', True, True)
     """
-    if len(tables.target) != 2:
-        raise NetworkError(
-            f"{tables.target.name!r} has {len(tables.target)} classes, and weights of evidence add up to log-odds of "
-            "two; explain() takes any number"
-        )
-    code = 1 if state is None else code_state(tables.target, state)
-    return float(tables.prior[code] - tables.prior[1 - code]), {
-        name: np.asarray(table[:, code] - table[:, 1 - code]) for name, table in tables.logs.items()
-    }
+    comparison = compare_candidates(
+        data,
+        target,
+        potentials,
+        weights,
+        candidates=candidates,
+        folds=folds,
+        effort=effort,
+        seconds=seconds,
+        random_state=random_state,
+    )
+    variable = comparison.data.variable(target)
+    assert isinstance(variable, Discrete)
+    predictions = {} if comparison.race is None else comparison.race.list_predictions()
+    if comparison.race is None or not predictions:
+        return Ensemble([comparison.learn_best()], np.ones(1), target, "pool")
+    names = list(predictions)
+    rows = comparison.race.rows
+    truth, own_weights = comparison.data.codes(target)[rows], comparison.data.table.weights[rows]
+    shares = np.stack([predictions[name] for name in names])
+    logs = np.log(np.maximum(shares / shares.max(axis=2, keepdims=True), _LEAST_POOLED))
+    votes, bias = fit_pool(logs, truth, own_weights)
+    kept = np.flatnonzero(votes >= LEAST_VOTE)
+    if len(kept) < len(votes):
+        votes, bias = fit_pool(logs[kept], truth, own_weights)
+    order = np.argsort(-votes, kind="stable")
+    networks = [comparison.learn(names[kept[number]]) for number in order]
+    shift = np.exp(bias - bias.max())
+    prior = Network([Multinomial(variable, table=shift / shift.sum())])
+    return Ensemble([*networks, prior], np.append(votes[order], 1.0), target, "pool")
+
+
+def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Values]:
+    """Return the exponents of networks (networks,) and the log factors of classes (classes,) that predict best.
+
+    Parameters
+    ----------
+    logs : ndarray (networks, rows, classes)
+        The networks' log probabilities of rows that they have not seen.
+    truth : ndarray (rows,)
+    weights : ndarray (rows,)
+
+    Examples
+    --------
+    >>> sure = np.log([[0.99, 0.01], [0.01, 0.99]]).repeat(100, axis=0)
+    >>> votes, _ = fit_pool(sure[None], np.tile([0, 0, 0, 1, 1, 0, 1, 1, 1, 0], 20), np.ones(200))
+    >>> votes.round(1)
+    array([0.])
+    """
+    from scipy.optimize import minimize
+
+    count, rows, classes = logs.shape
+    shares = weights / weights.sum()
+    # what networks tell beyond the shares of the classes, so that no findings give these, whatever the votes
+    counts = np.bincount(truth, weights, classes) + 0.5
+    prior = np.log(counts / counts.sum())
+    logs = logs - logs.max(axis=2, keepdims=True) - prior
+    size = float(weights.sum())
+
+    def objective(flat: Values) -> tuple[float, Values]:
+        votes, bias = flat[:count], flat[count:]
+        scores = np.tensordot(votes, logs, 1) + prior + bias
+        scores -= scores.max(axis=1, keepdims=True)
+        told = np.exp(scores)
+        told /= told.sum(axis=1, keepdims=True)
+        picked = np.arange(rows), truth
+        loss = -float(shares @ np.log(np.maximum(told[picked], 1e-300)))
+        apart = votes - 1 / count
+        loss += (VOTE_ROWS * float(apart @ apart) + BIAS_ROWS * float(bias @ bias)) / size
+        told[picked] -= 1.0
+        told *= shares[:, None]
+        slopes = np.tensordot(logs, told, ([1, 2], [0, 1])) + 2 * VOTE_ROWS * apart / size
+        return loss, np.append(slopes, told.sum(axis=0) + 2 * BIAS_ROWS * bias / size)
+
+    start = np.append(np.full(count, 1 / count), np.zeros(classes))
+    bounds = [(0.0, None)] * count + [(None, None)] * classes
+    solution = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-10}).x
+    votes, bias = solution[:count], solution[count:]
+    return np.asarray(votes), np.asarray(bias + (1 - votes.sum()) * prior)
+
+
+def calibrate_votes(ensemble: Ensemble, scores: Values, truth: Codes, weights: Values) -> Ensemble:
+    """Return the ensemble with all votes multiplied by what makes held-out rows most probable (temperature scaling).
+
+    No decision changes, as the order of the scores stays.
+
+    Parameters
+    ----------
+    ensemble : Ensemble
+    scores : ndarray (rows, classes)
+        Scores that such ensembles give to rows that they have not seen; a row with NaN is left out.
+    truth : ndarray (rows,)
+    weights : ndarray (rows,)
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> net = hb.Network([hb.Multinomial(hb.Discrete("c", ("a", "b")), table=[0.4, 0.6])])
+    >>> scores, truth = np.tile([0.0, 10.0], (100, 1)), np.arange(100) % 4 > 0
+    >>> ensemble = hb.Ensemble([net], np.array([10.0]), "c")
+    >>> calibrate_votes(ensemble, scores, truth.astype(int), np.ones(100)).votes.round(1)
+    array([1.1])
+    """
+    from scipy.optimize import minimize_scalar
+
+    kept = np.flatnonzero(np.isfinite(scores).all(axis=1))
+    relative = scores[kept] - scores[kept].max(axis=1, keepdims=True, initial=-np.inf)
+
+    def measure_loss(log_factor: float) -> float:
+        scaled = np.exp(log_factor) * relative
+        return float(weights[kept] @ (np.log(np.exp(scaled).sum(axis=1)) - scaled[np.arange(len(kept)), truth[kept]]))
+
+    if not len(kept):
+        return ensemble
+    factor = float(np.exp(minimize_scalar(measure_loss, bounds=LOG_FACTORS, method="bounded").x))
+    return replace(ensemble, votes=ensemble.votes * factor)

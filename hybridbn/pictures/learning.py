@@ -22,7 +22,7 @@ from hybridbn.inference.engines.naive_bayes import NaiveBayesTables
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.inference.queries import posterior
 from hybridbn.learning.augmentation import Augmented, History
-from hybridbn.learning.ensemble import Ensemble, weights_of_evidence
+from hybridbn.learning.ensemble import Ensemble
 from hybridbn.network import Network
 from hybridbn.options import check_count
 from hybridbn.pictures.chart import LETTER, Area, Axis, Chart, Line, Mark, Points, Rectangles, Rule, Text, check_kind
@@ -412,21 +412,31 @@ def _find_scales(model: Any, target: str | None, state: Hashable) -> tuple[Discr
     """Return the class, its log-odds without evidence, and the scales of the attributes."""
     if isinstance(model, Ensemble):
         model = model.sum_tables()
-    if isinstance(model, NaiveBayesTables):
-        prior, weights = weights_of_evidence(model, state)
-        return model.target, prior, {name: _scale_states(model.variables[name], w) for name, w in weights.items()}
-    check_kind(model, Network, "a nomogram is drawn of an ensemble or of a network")
-    name = _find_target(model) if target is None else target
-    variable = model.variable(name)
+    tables = model if isinstance(model, NaiveBayesTables) else None
+    if tables is None:
+        check_kind(model, Network, "a nomogram is drawn of an ensemble or of a network")
+        target = _find_target(model) if target is None else target
+    variable = model.variable(target) if tables is None else tables.target
     if not isinstance(variable, Discrete) or len(variable) != 2:
         what = f"has {len(variable)} classes" if isinstance(variable, Discrete) else "is continuous"
         raise NetworkError(
-            f"{name!r} {what}, and weights of evidence add up to log-odds of two; explain() takes any number"
+            f"{variable.name!r} {what}, and weights of evidence add up to log-odds of two; explain() takes any number"
         )
     code = 1 if state is None else code_state(variable, state)
+    if tables is not None:
+        # eq. 2 of Elkan (1997)
+        weights = {name: table[:, code] - table[:, 1 - code] for name, table in tables.logs.items()}
+        scales = {name: _scale_states(tables.variables[name], own) for name, own in weights.items()}
+        return variable, float(tables.prior[code] - tables.prior[1 - code]), scales
+    return variable, *_scale_network(model, variable, code)
+
+
+def _scale_network(model: Network, variable: Discrete, code: int) -> tuple[float, dict[str, _Scale]]:
+    """Return the log-odds of a class without evidence, and the scales of its children or of the parents of a Softmax."""
+    name = variable.name
     own = model.potential(name)
     if (logistic := own.as_softmax()) and not model.out_degree(name):
-        return variable, *_scale_parents(model, logistic, code)
+        return _scale_parents(model, logistic, code)
     with np.errstate(divide="ignore", invalid="ignore"):
         scales = {}
         for other in map(model.potential, model):
@@ -443,7 +453,7 @@ def _find_scales(model: Any, target: str | None, state: Hashable) -> tuple[Discr
             else:
                 scales[other.child.name] = _scale_density(model, other, variable, code)
         odds = np.log(np.array([float(own(**{name: each})) for each in variable.states]))
-    return variable, float(odds[code] - odds[1 - code]), scales
+    return float(odds[code] - odds[1 - code]), scales
 
 
 def _make_error(name: str, reason: str) -> NetworkError:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import hybridbn as hb
-from hybridbn.learning.ensemble import weights_of_evidence
 from hybridbn.structures import naive_bayes, tan
+
+
+def weights_of_evidence(tables: Any, state: int) -> tuple[float, dict[str, Any]]:
+    """Return the prior log-odds of one of two classes, and what each state of each attribute adds."""
+    logs = {name: table[:, state] - table[:, 1 - state] for name, table in tables.logs.items()}
+    return tables.prior[state] - tables.prior[1 - state], logs
 
 
 def made(classes: int = 2) -> hb.Table:

@@ -11,8 +11,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.estimators import HybridClassifier
-from hybridbn.learning.ensemble import LEAST_POOLED
-from hybridbn.learning.stacking import fit_pool
+from hybridbn.learning.ensemble import _LEAST_POOLED, fit_pool
 from hybridbn.structures import automatic, logistic, naive_bayes
 
 
@@ -55,7 +54,7 @@ def test_no_sure_member_overrules_the_others():
     for spread in (1.0, 1e-6):
         told = hb.Ensemble([normal(100.0), normal(spread), even], np.array([1.0, 0.1, 1.0]), "c", "pool").posterior(far)
         alone = np.log(normal(100.0).posterior("c", far).probabilities) @ [1, -1]
-        assert np.log(told.probabilities) @ [1, -1] == pytest.approx(alone - 0.1 * np.log(LEAST_POOLED))
+        assert np.log(told.probabilities) @ [1, -1] == pytest.approx(alone - 0.1 * np.log(_LEAST_POOLED))
     # what is known of the class alone holds
     told = hb.Ensemble([normal(1.0), ruled_out], np.ones(2), "c", "pool").posterior({"x": 50.0})
     assert told.probability("b") == pytest.approx(0, abs=1e-200)
