@@ -137,16 +137,14 @@ class Step:
         return following
 
 
-def draw_bootstrap_weights(rng: np.random.Generator, rows: int, base: Values | None) -> Values:
+def draw_bootstrap_weights(rng: np.random.Generator, rows: int, base: Values) -> Values:
     """Return the weights of a bootstrap sample: how often each row is drawn, scaled to the sum of the initial weights.
 
     Examples
     --------
-    >>> draw_bootstrap_weights(np.random.default_rng(0), 5, None)
+    >>> draw_bootstrap_weights(np.random.default_rng(0), 5, np.ones(5))
     array([0., 2., 1., 1., 1.])
     """
-    if base is None:
-        return count_draws(rng, rows).astype(float)
     if (base == base[0]).all():
         return np.asarray(count_draws(rng, rows) * base[0])
     counts, cumulative = np.zeros(rows), np.cumsum(base)
@@ -333,7 +331,7 @@ class SampleWeights:
 
     def restart(self, rows: Rows, rng: np.random.Generator) -> SampleWeights:
         """Return the weights of a bootstrap sample, one in which each column is observed somewhere if such is drawn."""
-        forget_weights(rows)
+        rows.remembered.pop(_NOTED, None)
         places = _find_places(rows) if self.filtered else None
         for _ in range(_MOST_TRIES):
             start = BootstrapSample.draw(rng, len(rows), self.initial, places)
@@ -348,11 +346,6 @@ class SampleWeights:
     def list_all(self, rows: Rows) -> Values:
         """Return the weights of all rows."""
         return np.concatenate(list(rows.answer(self)))
-
-
-def forget_weights(rows: Rows) -> None:
-    """Forget what was noted of rows."""
-    rows.remembered.pop(_NOTED, None)
 
 
 def _sum_weights(weights: SampleWeights, batch: Table, first: int) -> float:

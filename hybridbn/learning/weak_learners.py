@@ -185,17 +185,12 @@ class NetworkMargins:
             # one reads the rows for all networks
             scorer = batch.remembered[_SCORER] = ClassScorer(self.target, batch.with_weights(None), self.options)
         log_joint, truth = scorer.log_joint(self.network), batch.column(self.target)
-        wrong = _classify(log_joint) != truth
+        impossible = np.isnan(log_joint[0])
+        wrong = impossible | (np.where(impossible, 0.0, log_joint).argmax(axis=0) != truth)
         if not self.real:
             return np.where(wrong, -1.0, 1.0)
         odds = np.clip(np.nan_to_num(log_joint[1] - log_joint[0], nan=0.0), -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
         return np.asarray(np.copysign(odds, np.where(wrong, -1.0, 1.0)))
-
-
-def _classify(log_joint: Values) -> Codes:
-    """Return the most probable class of each row, -1 where the row is impossible."""
-    impossible = np.isnan(log_joint[0])
-    return np.where(impossible, -1, np.where(impossible, 0.0, log_joint).argmax(axis=0))
 
 
 @dataclass(frozen=True)
@@ -541,7 +536,7 @@ class CountRound:
                 own = step.resume(np.abs(own), own, self.weights.take_initial(block))
             if tables is None:
                 return 2 * truth, own
-            wrong = _classify_codes(tables, codes) != truth
+            wrong = _classify(tables, codes) != truth
             np.copysign(own, 0.5 - wrong, out=numbers[block])
             return 2 * truth + wrong, own if step is not None else np.abs(own)
 
@@ -605,7 +600,7 @@ class CountedMargins:
         signs = np.empty(len(batch))
 
         def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, None]:
-            signs[block] = 0.5 - (_classify_codes(self.tables, codes) != observed[0])
+            signs[block] = 0.5 - (_classify(self.tables, codes) != observed[0])
             return observed[0], None
 
         target = self.columns.target
@@ -645,7 +640,7 @@ def _log_odds(tables: list[Values]) -> list[Values]:
     return [table[1:] - table[:1] for table in tables]
 
 
-def _classify_codes(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
+def _classify(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:
     """Return the class with the highest score for each row, the first of several; -1 where all are impossible."""
     totals = []
     for class_ in range(len(tables[0])):

@@ -432,7 +432,7 @@ def _find_scales(model: Any, target: str | None, state: Hashable) -> tuple[Discr
 
 
 def _scale_network(model: Network, variable: Discrete, code: int) -> tuple[float, dict[str, _Scale]]:
-    """Return the log-odds of a class without evidence, and the scales of its children or of the parents of a Softmax."""
+    """Return the log-odds of a class without evidence, and scales of its children or of a Softmax's parents."""
     name = variable.name
     own = model.potential(name)
     if (logistic := own.as_softmax()) and not model.out_degree(name):

@@ -125,10 +125,6 @@ class DefaultLearner:
         """Return a learner for an incomplete table."""
         return cls({name: float((~table.cells(name).missing).sum()) for name in table.names})
 
-    def restrict(self, table: Table) -> DefaultLearner | None:
-        """Return a learner for some rows, from whose network learning from all goes on; None where arcs would stay."""
-        return DefaultLearner.of(table)
-
     def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
         """Return a network with the arcs that AIC chooses, or with its present ones where they are settled.
 
@@ -158,10 +154,6 @@ class BuilderLearner:
             return self.build(table)
         except HybridBNError:
             return self.build(filled)
-
-    def restrict(self, table: Table) -> DefaultLearner | None:
-        """Return None, as all rows decide on the arcs."""
-        return None
 
     def learn_again(self, network: Network, completed: Table, settled: bool, bootstrap: bool = False) -> Network:
         """Return a network with new potentials; where there are hidden nodes, a new network.
@@ -252,8 +244,10 @@ class DataAugmentation:
         if len(self.table) >= 2 * _FIRST_ROWS:
             rows = np.sort(self.rng.choice(len(self.table), _FIRST_ROWS, replace=False))
             part = self.table.take(rows)
-            learner = self.learner.restrict(part)
-            if learner is not None and all(_count_differing(part, name) >= _LEAST_DIFFERING for name in part.names):
+            differ = all(_count_differing(part, name) >= _LEAST_DIFFERING for name in part.names)
+            # a user's builder decides on the arcs by all rows
+            if differ and isinstance(self.learner, DefaultLearner):
+                learner = DefaultLearner.of(part)
                 first = DataAugmentation(part, learner, self.bounds, self.options, self.rng, rules=self.rules)
                 self.network, self.history = first.network, first.history
                 # arcs are learned once more in the first of three rounds at least
