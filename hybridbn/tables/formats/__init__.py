@@ -104,42 +104,27 @@ def read_table(
       k  discrete    2 states  0 missing  1, 2
     """
     with hide_secrets(path):
-        return _read_table(path, discrete, continuous, columns, weights, variables, unknown, options)
-
-
-def _read_table(
-    path: str | os.PathLike[str],
-    discrete: str | Iterable[str],
-    continuous: str | Iterable[str],
-    columns: Iterable[str] | None,
-    weights: str | None,
-    variables: Iterable[Variable] | None,
-    unknown: Literal["error", "missing"],
-    options: dict[str, Any],
-) -> Table:
-    listed = None if variables is None else list(variables)
-    wanted = WantedColumns.of(discrete, continuous, columns, weights, listed)
-    location = _locate(path)
-    if options.get("encoding") is None:
-        options.pop("encoding", None)
-    else:
-        check_encoding(options["encoding"])
-    with name_file_in_errors(describe_location(location)):
-        if isinstance(location, str):
-            read = database_of(location).read(location, wanted, **options)
-        else:
-            form, suffix = format_of(location)
-            file = open_unpacked(location) if is_packed(location) else location
-            read = form.read(file, wanted, suffix, **options)
-        table = Table.from_cells(read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None)
-    if weights is not None:
-        held = table.select([weights])
-        table = table.drop(weights)
-        try:
-            table = table.with_weights(held[weights] if not held.is_discrete(weights) else held.raw(weights))
-        except TableError as error:
-            raise TableError(f"{describe_location(location)}, column {weights!r}: {error}") from None
-    return table if listed is None else Table(table, variables=listed, unknown=unknown)
+        listed = None if variables is None else list(variables)
+        wanted = WantedColumns.of(discrete, continuous, columns, weights, listed)
+        location = _locate(path, options)
+        with name_file_in_errors(describe_location(location)):
+            if isinstance(location, str):
+                read = database_of(location).read(location, wanted, **options)
+            else:
+                form, suffix = format_of(location)
+                file = open_unpacked(location) if is_packed(location) else location
+                read = form.read(file, wanted, suffix, **options)
+            table = Table.from_cells(
+                read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None
+            )
+        if weights is not None:
+            held = table.select([weights])
+            table = table.drop(weights)
+            try:
+                table = table.with_weights(held[weights] if not held.is_discrete(weights) else held.raw(weights))
+            except TableError as error:
+                raise TableError(f"{describe_location(location)}, column {weights!r}: {error}") from None
+        return table if listed is None else Table(table, variables=listed, unknown=unknown)
 
 
 def write_table(
@@ -174,11 +159,7 @@ def write_table(
             raise TableError(f"the column for the weights, {weights!r}, is in the table already; choose another name")
         table = table.with_weights(None).with_column(weights, table.weights)
     with hide_secrets(path):
-        location = _locate(path)
-        if options.get("encoding") is None:
-            options.pop("encoding", None)
-        else:
-            check_encoding(options["encoding"])
+        location = _locate(path, options)
         if isinstance(location, str):
             database_of(location).write(table, location, overwrite=overwrite, **options)
             return
@@ -187,9 +168,15 @@ def write_table(
             form.write(table, file, suffix, **options)
 
 
-def _locate(path: str | os.PathLike[str]) -> Path | str:
-    """Return the path of a file, or the address of a table of a database."""
+def _locate(path: str | os.PathLike[str], options: dict[str, Any]) -> Path | str:
+    """Return the path of a file, or the address of a table of a database; check the encoding among the options, and
+    drop one that is None.
+    """
     text = os.fspath(check_path(path))
+    if options.get("encoding") is None:
+        options.pop("encoding", None)
+    else:
+        check_encoding(options["encoding"])
     if text.startswith("sqlite:"):
         return text
     if text.startswith("file://"):

@@ -113,7 +113,30 @@ class Arff(FileFormat):
         self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str, *, encoding: str = "utf-8"
     ) -> ReadColumns:
         """Read a file."""
-        return _read(file, wanted, encoding)
+        raw = file.read_bytes() if isinstance(file, Path) else file.read()
+        name = codecs.lookup(check_encoding(encoding)).name
+        try:
+            text = raw.decode("utf-8-sig" if name == "utf-8" else name)
+        except UnicodeDecodeError as error:
+            line = 1 + raw.count(b"\n", 0, error.start)
+            raise TableError(f"line {line}: not text in {encoding}; give another encoding, such as 'latin-1'") from None
+        split = re.split(r"\r\n|\n|\r", text)
+        if "\0" in text:
+            number = next(i for i, line in enumerate(split, start=1) if "\0" in line)
+            raise FormatError(f"line {number}: a NUL character; the file is damaged, or no ARFF file")
+        header = _parse_header(split)
+        names = wanted.names([attribute.name for attribute in header.attributes])
+        rows, where, weights = _parse_rows(split, header)
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
+        try:
+            typed = {
+                one.name: _type_column(one, column, header.types.get(one.name), wanted)
+                for one, column in zip(header.attributes, columns, strict=True)
+                if one.name in names
+            }
+        except TableError as error:
+            raise name_lines_for_rows(error, lambda row: where[row]) from None
+        return ReadColumns.of({name: typed[name] for name in names}, weights)
 
     def source(self, file: Path | StoredFile, shown: str, suffix: str) -> ArffSource:  # type: ignore[override]
         """Open a file that is read in blocks."""
@@ -130,33 +153,6 @@ class Arff(FileFormat):
     ) -> ArffWriter:
         """Return what writes a dense file; the order of states is kept, their types are noted in a comment."""
         return ArffWriter(fields, counter, encoding, origin if isinstance(origin, ArffSource) else None)
-
-
-def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str = "utf-8") -> ReadColumns:
-    raw = file.read_bytes() if isinstance(file, Path) else file.read()
-    name = codecs.lookup(check_encoding(encoding)).name
-    try:
-        text = raw.decode("utf-8-sig" if name == "utf-8" else name)
-    except UnicodeDecodeError as error:
-        line = 1 + raw.count(b"\n", 0, error.start)
-        raise TableError(f"line {line}: not text in {encoding}; give another encoding, such as 'latin-1'") from None
-    split = re.split(r"\r\n|\n|\r", text)
-    if "\0" in text:
-        number = next(i for i, line in enumerate(split, start=1) if "\0" in line)
-        raise FormatError(f"line {number}: a NUL character; the file is damaged, or no ARFF file")
-    header = _parse_header(split)
-    names = wanted.names([attribute.name for attribute in header.attributes])
-    rows, where, weights = _parse_rows(split, header)
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
-    try:
-        typed = {
-            one.name: _type_column(one, column, header.types.get(one.name), wanted)
-            for one, column in zip(header.attributes, columns, strict=True)
-            if one.name in names
-        }
-    except TableError as error:
-        raise name_lines_for_rows(error, lambda row: where[row]) from None
-    return ReadColumns.of({name: typed[name] for name in names}, weights)
 
 
 # --- the header -------------------------------------------------------------------------------------------------------
@@ -468,7 +464,7 @@ class ArffBlock(TextBlock):
         source = self.source
         wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
-            read = _read(io.BytesIO(source.header + self.piece.data), wanted)
+            read = Arff().read(io.BytesIO(source.header + self.piece.data), wanted, "")
             if read.weights is not None:
                 raise TableError("rows have weights, which the command does not know; hybridbn.impute in Python does")
             return read.cells

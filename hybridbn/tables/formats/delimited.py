@@ -101,7 +101,22 @@ class Delimited(FileFormat):
     ) -> ReadColumns:
         """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does."""
         separator = _check_delimiter(delimiter, suffix)
-        return _read(file, wanted, separator, missing, encoding, decimal, engine, guessed=delimiter is None)
+        if decimal not in (".", ","):
+            raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
+        markers = frozenset([missing] if isinstance(missing, str) else missing)
+        data = read_text_bytes(file, encoding)
+        scanner = Scanner(data, separator)
+        header, sample, whole = scanner.read_beginning(_SAMPLE)
+        names = _choose_names(wanted, header, separator, delimiter is None)
+        rules = _Rules(wanted, markers, decimal)
+        by_scanner = engine is not None or (whole and not sample) or find_spec("pyarrow") is None
+        try:
+            if by_scanner:
+                return _read_with_scanner(scanner, header, names, rules)
+            return _read_with_pyarrow(scanner, header, names, rules, sample)
+        except TableError as error:
+            # Rows are counted over records; only the way to an error looks for their lines.
+            raise name_lines_for_rows(error, scanner.line_of) from None
 
     def source(  # type: ignore[override]
         self,
@@ -132,35 +147,6 @@ class Delimited(FileFormat):
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _read(
-    file: Path | IO[bytes],
-    wanted: WantedColumns,
-    separator: str,
-    missing: str | Iterable[str],
-    encoding: str = "utf-8",
-    decimal: str = ".",
-    engine: str | None = None,
-    *,
-    guessed: bool = False,
-) -> ReadColumns:
-    if decimal not in (".", ","):
-        raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
-    markers = frozenset([missing] if isinstance(missing, str) else missing)
-    data = read_text_bytes(file, encoding)
-    scanner = Scanner(data, separator)
-    header, sample, whole = scanner.read_beginning(_SAMPLE)
-    names = _choose_names(wanted, header, separator, guessed)
-    rules = _Rules(wanted, markers, decimal)
-    by_scanner = engine is not None or (whole and not sample) or find_spec("pyarrow") is None
-    try:
-        if by_scanner:
-            return _read_with_scanner(scanner, header, names, rules)
-        return _read_with_pyarrow(scanner, header, names, rules, sample)
-    except TableError as error:
-        # Rows are counted over records; only the way to an error looks for their lines.
-        raise name_lines_for_rows(error, scanner.line_of) from None
 
 
 class _Rules(NamedTuple):
@@ -481,7 +467,10 @@ class DelimitedBlock(TextBlock):
         wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
         data = io.BytesIO(source.header_with_line_end() + self.piece.data)
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
-            return _read(data, wanted, source.delimiter, source.missing, decimal=source.decimal).cells
+            read = Delimited().read(
+                data, wanted, "", delimiter=source.delimiter, missing=source.missing, decimal=source.decimal
+            )
+            return read.cells
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as their texts; markers of missing cells without quotes are None."""

@@ -41,7 +41,11 @@ class JsonLines(FileFormat):
 
     def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
         """Read JSON lines; blank lines are skipped."""
-        return _read(file, wanted)
+        with open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as opened:
+            columns, lines = _gather(opened)
+        if not lines:
+            raise TableError('the file is empty; at least one line with an object such as {"x": 1.5} is needed')
+        return _type({name: columns[name] for name in wanted.names(list(columns))}, wanted, lines)
 
     def source(self, file: Path | StoredFile, shown: str, suffix: str) -> JsonSource:  # type: ignore[override]
         """Open a file that is read in blocks."""
@@ -55,14 +59,6 @@ class JsonLines(FileFormat):
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
-
-
-def _read(file: Path | IO[bytes], wanted: WantedColumns) -> ReadColumns:
-    with open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as opened:
-        columns, lines = _gather(opened)
-    if not lines:
-        raise TableError('the file is empty; at least one line with an object such as {"x": 1.5} is needed')
-    return _type({name: columns[name] for name in wanted.names(list(columns))}, wanted, lines)
 
 
 def _type(columns: dict[str, list[Any]], wanted: WantedColumns, lines: Sequence[int], before: int = 0) -> ReadColumns:
