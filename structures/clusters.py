@@ -120,7 +120,7 @@ def class_clusters(
     if guard and result.counts != single:
         # of rows that are read in passes a sample decides
         labeled = training_data.sampled.take(training_data.sampled.find_labeled())
-        loss = loss or _default_loss(training_data)
+        loss = loss or (misclassification if isinstance(labeled.variable(target), Discrete) else squared_error)
         if not _lowers_loss(clustering, labeled, model, potentials, result.counts, loss, rng):
             result = clustering.cluster(training_data, single, rng)
     return result.build_network(model, potentials)
@@ -306,8 +306,3 @@ def _lowers_loss(
         if any(is_clearly_less(0.0, sign * gains, weights, CLEAR) for sign in (1, -1)):
             break
     return is_clearly_less(0.0, gains, weights, errors=1.0)
-
-
-def _default_loss(data: TrainingData) -> Loss:
-    discrete = data.target is not None and isinstance(data.variable(data.target), Discrete)
-    return misclassification if discrete else squared_error

@@ -454,8 +454,8 @@ class _Regression:
         best, chosen, told = np.inf, RIDGES[0], np.empty(0)
         for ridge in RIDGES:
             logs = np.empty((count, len(self.target)))
-            regress = partial(self._regress_fold, ridge)
-            first = list(self.data.rows.share(regress, zip(folds, first, strict=True)))
+            starts = zip([rows for rows, _ in folds], first, strict=True)
+            first = list(self.data.rows.share(partial(self._regress, ridge), starts))
             for (_, test), parameters in zip(folds, first, strict=True):
                 logs[test] = self._predict(parameters, test)
             loss = float(-logs[np.arange(count), self.classes] @ self.weights)
@@ -464,15 +464,11 @@ class _Regression:
             gain, best, chosen, told = best - loss, loss, ridge, np.exp(logs)
             if gain < WORTHWHILE * self.weights.sum():
                 break
-        return self._regress(np.arange(count), first[0], chosen), told
+        return self._regress(chosen, (np.arange(count), first[0])), told
 
-    def _regress_fold(self, ridge: float, start: tuple[tuple[NDArray[np.intp], Any], Values]) -> Values:
-        """Return the parameters learned from the rows outside of a fold, from those of another penalty."""
-        (rows, _), first = start
-        return self._regress(rows, first, ridge)
-
-    def _regress(self, rows: NDArray[np.intp], first: Values, ridge: float) -> Values:
-        """Return the parameters learned from some rows."""
+    def _regress(self, ridge: float, start: tuple[NDArray[np.intp], Values]) -> Values:
+        """Return the parameters learned from some rows, from those of another penalty."""
+        rows, first = start
         tolerance = TOLERANCE * float(self.weights[rows].sum())
         design, targets = (np.ascontiguousarray(own[rows].T) for own in (self.design, self.wanted))
         return regress_classes(design, targets, np.zeros(first.shape), ridge, tolerance, first)

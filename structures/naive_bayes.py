@@ -310,14 +310,10 @@ def selective_naive_bayes(
     """
     folds = check_count(folds, "folds", 2, NetworkError)
     training_data = read_data_with_target(data, target, potentials, weights)
-    loss = loss or _default_loss(training_data, target)
+    loss = loss or (log_loss if isinstance(training_data.variable(target), Discrete) else squared_error)
     chosen = _choose_attributes(training_data, target, loss, folds, make_generator(random_state))
     attributes = [name for name in training_data.attributes if name in chosen]
     return fit_network(training_data, {target: (), **dict.fromkeys(attributes, (target,))})
-
-
-def _default_loss(data: TrainingData, target: str) -> Loss:
-    return log_loss if isinstance(data.variable(target), Discrete) else squared_error
 
 
 def _choose_attributes(data: TrainingData, target: str, loss: Loss, folds: int, rng: np.random.Generator) -> set[str]:

@@ -207,13 +207,15 @@ class _ClassForest:
         return np.concatenate([self._code_copy(types) for _ in range(COPIES if holes else 1)])
 
     def _code_copy(self, probabilities: Values | None) -> NDArray[np.uint8]:
-        types = None if probabilities is None else self._draw_types(probabilities)
+        types = np.zeros(len(self.classes), dtype=np.intp)
+        if probabilities is not None:
+            uniforms = self.rng.random((len(probabilities), 1))
+            types = (probabilities.cumsum(axis=1) < uniforms).sum(axis=1).clip(max=len(self.types) - 1)
         blocks = []
         for column, density in zip(self.columns, self.densities, strict=True):
             cells = self.data.codes(column.variable.name)
             missing = ~find_observed(cells)
             if missing.any():
-                assert types is not None
                 cells = np.array(cells)
                 given = {self.types.name: types[missing]} if density.parents else {}
                 cells[missing] = density.sample(given, self.rng, size=int(missing.sum()))
@@ -233,10 +235,6 @@ class _ClassForest:
             assert isinstance(posterior, DiscretePosterior)
             probabilities[test] = posterior.probabilities
         return np.where(np.isnan(probabilities), self.prior, probabilities)
-
-    def _draw_types(self, probabilities: Values) -> Codes:
-        uniforms = self.rng.random((len(probabilities), 1))
-        return np.asarray((probabilities.cumsum(axis=1) < uniforms).sum(axis=1).clip(max=len(self.types) - 1))
 
     def _describe_attributes(self, rows: Codes) -> Network:
         """Return the attributes given the type, learned from some of the rows where these suffice."""
