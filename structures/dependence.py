@@ -19,7 +19,7 @@ import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import GaussianStatistics, equal_frequency, fitter_of
-from hybridbn.fitting.base import Potentials, moments_suffice, prepare_families, split_by_kind
+from hybridbn.fitting.base import Potentials, moments_suffice, split_by_kind
 from hybridbn.fitting.counting import RowCounter
 from hybridbn.fitting.cross_validation import evaluate_rows
 from hybridbn.fitting.mte import CellGains, cells_suffice
@@ -170,17 +170,7 @@ class Dependence:
         for pair in itertools.combinations(sorted(self.data.attributes), 2):
             if pair not in measured:
                 families += [(child, (*given, parent)) for child, parent in self._choose_directions(pair)]
-        prepare_families(
-            self.data.rows,
-            [
-                (
-                    self._choose_fitter(child, parents),
-                    self.data.variable(child),
-                    tuple(map(self.data.variable, parents)),
-                )
-                for child, parents in families
-            ],
-        )
+        self.data.prepare(families)
 
     def reusable_potentials(self) -> dict[tuple[str, ...], Potential]:
         """Return the potentials fitted so far that a network can use, by child and parents in their order."""
@@ -535,4 +525,4 @@ def build_tree(
     else:
         families = find_maximum_branching(data.attributes, pairs, limits, root, threshold)
         Knowledge.of(knowledge).refuse_violations(families, "a tree")
-    return fit_network(data, families, dependence.counter, dependence.reusable_potentials())
+    return fit_network(data, families, dependence.reusable_potentials())

@@ -170,7 +170,7 @@ def tan(
     families |= {name: (target, *parents[name]) for name in attributes}
     if known:
         known.refuse_violations(families, f"tree-augmented naive Bayes of {target!r}")
-    return fit_network(training_data, families, dependence.counter, dependence.reusable_potentials())
+    return fit_network(training_data, families, dependence.reusable_potentials())
 
 
 @builder
@@ -239,7 +239,7 @@ def kdb(
         information = {earlier: pairs.get((min(name, earlier), max(name, earlier)), 0.0) for earlier in order[:rank]}
         candidates = [earlier for earlier in information if information[earlier] > least]
         families[name] = (target, *sorted(candidates, key=lambda earlier: (-information[earlier], earlier))[:k])
-    return fit_network(training_data, families, dependence.counter, dependence.reusable_potentials())
+    return fit_network(training_data, families, dependence.reusable_potentials())
 
 
 Deal: TypeAlias = Callable[[int, int], Codes]

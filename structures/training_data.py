@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError, warn_user
-from hybridbn.fitting import Fitter, MultinomialStatistics, Role, fitter_of, roles
-from hybridbn.fitting.base import Potentials, counts_suffice, prepare_families
+from hybridbn.fitting import Fitter, Role, fitter_of, roles
+from hybridbn.fitting.base import Potentials, prepare_families
 from hybridbn.fitting.counting import Counts, RowCounter, count_columns
 from hybridbn.network import Network
 from hybridbn.options import Options
@@ -27,7 +26,6 @@ __all__ = [
     "TrainingData",
     "check_threshold",
     "collect_statistics",
-    "count_families",
     "fit_network",
     "read_data_with_target",
     "read_data_without_target",
@@ -106,6 +104,14 @@ class TrainingData:
         """Return the potential of a column given others."""
         variables = tuple(map(self.variable, parents))
         return self.fitter(child, parents).fit(self.rows, self.variable(child), variables)
+
+    def prepare(self, families: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Count in one pass what the fitters of some columns given others will ask for."""
+        listed = [
+            (self.fitter(child, given), self.variable(child), tuple(map(self.variable, given)))
+            for child, given in families
+        ]
+        prepare_families(self.rows, listed)
 
     def collect(self, child: str, parents: Sequence[str]) -> Any:
         """Return what the fitter of a column given others has to know of the rows."""
@@ -266,7 +272,6 @@ def check_threshold(threshold: Any) -> float:
 def fit_network(
     data: TrainingData,
     parents: Mapping[str, Sequence[str]],
-    counter: RowCounter | None = None,
     potentials: Mapping[tuple[str, ...], Potential] | None = None,
 ) -> Network:
     """Return the network with these parents, its potentials learned from the data.
@@ -276,8 +281,6 @@ def fit_network(
     data : TrainingData
     parents : mapping from column to its parents
         Columns that are not keys are left out of the network.
-    counter : RowCounter, optional
-        A counter that has cached some tables.
     potentials : mapping, optional
         Potentials that are fitted already, by child and parents in their order.
 
@@ -294,51 +297,13 @@ def fit_network(
            [0.27, 0.73]])
     """
     known = potentials or {}
-    missing = {child: given for child, given in parents.items() if (child, *given) not in known}
-    prepare_families(
-        data.rows,
-        [
-            (data.fitter(child, given), data.variable(child), tuple(map(data.variable, given)))
-            for child, given in missing.items()
-        ],
-    )
-    statistics = count_families(data, missing, counter)
+    data.prepare((child, given) for child, given in parents.items() if (child, *given) not in known)
 
     def fit(child: str) -> Potential:
         given = parents[child]
-        if child not in missing:
-            return known[child, *given]
-        if child in statistics:
-            return data.fitter(child, given).potential(statistics.pop(child))
-        return data.fit(child, given)
+        return known[child, *given] if (child, *given) in known else data.fit(child, given)
 
     return Network(list(data.rows.share(fit, parents)))
-
-
-def count_families(
-    data: TrainingData, parents: Mapping[str, Sequence[str]], counter: RowCounter | None = None
-) -> dict[str, MultinomialStatistics]:
-    """Return the counts of the families whose fitters need nothing but counts, in one request.
-
-    Examples
-    --------
-    >>> data = read_data_with_target({"a": ["x", "y", "y"], "c": ["n", "n", "p"]}, "c", "auto", None)
-    >>> count_families(data, {"a": ("c",)})["a"].counts
-    array([[1., 1.],
-           [0., 1.]])
-    """
-    families = {child: (*given, child) for child, given in parents.items() if _is_counted(data, child, given)}
-    if counter is None:
-        counter = data.counter(list(dict.fromkeys(name for family in families.values() for name in family)))
-    tables = dict(counter.count(families.values()))
-    statistics = {}
-    for child, family in families.items():
-        counts = tables.pop(family)  # statistics hold a copy
-        variables = tuple(map(data.variable, family[:-1]))
-        statistics[child] = MultinomialStatistics(
-            child=data.variable(child), parents=variables, total=float(counts.sum()), counts=counts
-        )
-    return statistics
 
 
 def collect_statistics(
@@ -352,18 +317,6 @@ def collect_statistics(
     parents : mapping from column to its parents
     """
     data = TrainingData(table, roles, None)
-    statistics: dict[Any, Any] = dict(count_families(data, parents))
-    for child, given in parents.items():
-        if child not in statistics:
-            statistics[child] = data.collect(child, given)
+    data.prepare(parents.items())
+    statistics: dict[Any, Any] = {child: data.collect(child, given) for child, given in parents.items()}
     return Counts(statistics)
-
-
-def _is_counted(data: TrainingData, child: str, given: Sequence[str]) -> bool:
-    """Return whether a family's fitter needs nothing but counts; a subclass may need more."""
-    if not all(isinstance(data.variable(name), Discrete) for name in (child, *given)):
-        return False
-    fitter: Fitter = data.fitter(child, given)
-    cells = math.prod(data.states(name) for name in (child, *given))
-    # a table that is too wide is left to its fitter, which refuses it
-    return counts_suffice(fitter) and 8 * cells <= fitter.max_bytes
