@@ -462,16 +462,11 @@ def describe_cycles(graph: nx.DiGraph[Any]) -> list[str]:
     descriptions = [f"node {node!r} has an arc to itself; remove it" for node in nx.nodes_with_selfloops(graph)]
     if nx.is_directed_acyclic_graph(graph):
         return descriptions
-    order = {node: i for i, node in enumerate(graph)}
     for component in nx.strongly_connected_components(graph):
         if len(component) > 1:
-            # Each node of the component has a successor in it, so a walk must return to a node seen before.
-            path = [min(component, key=order.__getitem__)]
-            seen: dict[Any, int] = {}
-            while path[-1] not in seen:
-                seen[path[-1]] = len(path) - 1
-                path.append(next(n for n in graph.successors(path[-1]) if n in component and n != path[-1]))
-            descriptions.append(f"the arcs form {format_cycle(path[seen[path[-1]] : -1])}")
+            arcs = [(a, b) for a, b in graph.edges if a != b and a in component and b in component]
+            nodes = [node for node, _ in nx.find_cycle(nx.DiGraph(arcs))]
+            descriptions.append(f"the arcs form {format_cycle(nodes)}")
     return descriptions
 
 

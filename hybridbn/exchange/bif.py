@@ -656,11 +656,11 @@ class _ProbabilityBlock:
         self.names.fail(self.position, f"{mismatch}; missing is the row{self.show_parents(first)}")
 
     def _refuse_twice(self, configurations: NDArray[np.intp], rows: Sequence[int]) -> None:
-        seen: set[int] = set()
-        for configuration, row in zip(configurations.tolist(), rows, strict=True):
-            if configuration in seen:
-                self._fail(row, f"a second row of {self.names.show(self.child)}{self.show_parents(configuration)}")
-            seen.add(configuration)
+        first = np.unique(configurations, return_index=True)[1]
+        for row in np.setdiff1d(np.arange(len(rows)), first)[:1].tolist():
+            self._fail(
+                rows[row], f"a second row of {self.names.show(self.child)}{self.show_parents(configurations[row])}"
+            )
 
 
 register_format((".bif",), read_bif, write_as(format_bif))

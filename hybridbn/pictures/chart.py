@@ -519,12 +519,8 @@ def _draw_rectangles(mark: Rectangles, x: _Place, y: _Place) -> list[str]:
 
 def _draw_line(mark: Line, x: _Place, y: _Place) -> list[str]:
     across, up = _flat(x(mark.x)), _flat(y(mark.y))
-    runs: list[list[str]] = [[]]
-    for a, b in zip(across, up, strict=True):
-        if np.isfinite(b):
-            runs[-1].append(f"{a:.1f},{b:.1f}")
-        elif runs[-1]:
-            runs.append([])
+    points = [f"{a:.1f},{b:.1f}" for a, b in zip(across, up, strict=True)]
+    runs = [points[run] for run in np.ma.clump_unmasked(np.ma.masked_invalid(up))]
     dashed = ' stroke-dasharray="5 3"' if is_dashed(mark.color, mark.dashed) else ""
     parts = [
         f'<polyline points="{" ".join(run)}" {_paint(mark.color, hollow=True)} stroke-width="{mark.width:g}"'

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from scipy.special import bdtrik
+from scipy.stats import binomtest
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.formatting import (
@@ -39,9 +40,6 @@ __all__ = [
     "plot_nomogram",
     "plot_probability_integral_transform",
 ]
-
-_Z = 1.645
-"""Of an interval that holds 90 % of a normal distribution."""
 
 
 def plot_augmentation(history: History | Augmented, ax: Any = None) -> Any:
@@ -202,12 +200,13 @@ def plot_calibration(
     used = np.flatnonzero(counts)
     n = counts[used]
     x, y = (np.bincount(bin_of, part, bins)[used] / n for part in (shares, hits.astype(float)))
-    center, half = _find_wilson_interval(y, n)
+    true = np.bincount(bin_of[hits], minlength=bins)[used].tolist()
+    intervals = [binomtest(k, m).proportion_ci(0.9, "wilson") for k, m in zip(true, n.tolist(), strict=True)]
     edges = np.arange(bins + 1) / bins
     marks: list[Mark] = [
         Rectangles(edges[:-1], edges[1:], 0.0, 0.18 * counts / counts.max(), "pale", label="number of predictions"),
         Line([0, 1], [0, 1], "dim", 1.0, "calibrated", dashed=True),
-        *(Line([a, a], [m - h, m + h], width=1.2) for a, m, h in zip(x, center, half, strict=True)),
+        *(Line([a, a], [*ends], width=1.2) for a, ends in zip(x, intervals, strict=True)),
         Line(x, y, width=1.0, marked=True),
     ]
     told = "; ".join(
@@ -224,14 +223,6 @@ def plot_calibration(
         Axis("share that came true", 0.0, 1.0, ticks=PROBABILITY),
         (3.2, 3.0),
     ).draw(ax)
-
-
-def _find_wilson_interval(shares: Values, counts: Any) -> tuple[Values, Values]:
-    """Return the centers and half the lengths of the intervals that hold 90 % (Wilson, 1927)."""
-    whole = 1 + _Z**2 / counts
-    center = (shares + _Z**2 / (2 * counts)) / whole
-    half = _Z / whole * np.sqrt(shares * (1 - shares) / counts + _Z**2 / (4 * counts**2))
-    return np.asarray(center), np.asarray(half)
 
 
 def _read_truth(values: Any, rows: int, name: str) -> Any:
