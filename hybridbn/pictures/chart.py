@@ -286,24 +286,17 @@ class Chart:
 
     def limits(self) -> tuple[float, float, float, float]:
         """Return the ends of both axes: those given, else those of the marks with a margin."""
-        spans: tuple[list[Any], list[Any]] = ([], [])
-        for mark in self.marks:
-            for values, ends in zip(_extent(mark), spans, strict=True):
-                array = np.asarray(values, dtype=np.float64).ravel()
-                array = array[np.isfinite(array)]
-                if array.size:
-                    ends += [float(array.min()), float(array.max())]
+        extents = [_extent(mark) for mark in self.marks]
         result = []
-        for axis, ends in zip((self.x, self.y), spans, strict=True):
-            low, high = (min(ends), max(ends)) if ends else (0.0, 1.0)
+        for number, axis in enumerate((self.x, self.y)):
+            parts = [np.asarray(extent[number], dtype=np.float64).ravel() for extent in extents]
+            values = np.concatenate([np.empty(0), *parts])
+            values = values[np.isfinite(values)]
+            low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 1.0)
+            margin = 0.04 * (high - low) if high > low else 0.5 * (abs(low) * 1e-3 or 1.0)
+            low, high = low - margin, high + margin
             if axis.names is not None:
                 low, high = -0.5, len(axis.names) - 0.5
-            elif not high > low:
-                margin = 0.5 * (abs(low) * 1e-3 or 1.0)
-                low, high = low - margin, high + margin
-            else:
-                margin = 0.04 * (high - low)
-                low, high = low - margin, high + margin
             result += [low if axis.low is None else axis.low, high if axis.high is None else axis.high]
         return result[0], result[1], result[2], result[3]
 

@@ -111,10 +111,8 @@ def _pack(parts: Sequence[Layout], aspect: float) -> Layout:
         if left and left + part.width > most:
             left, top = 0.0, top + height
             height = 0.0
-        for node, (x, y) in part.centers.items():
-            centers[node] = (x + left, y + top)
-        for arc, route in part.routes.items():
-            routes[arc] = [(x + left, y + top) for x, y in route]
+        centers |= {node: (x + left, y + top) for node, (x, y) in part.centers.items()}
+        routes |= {arc: [(x + left, y + top) for x, y in route] for arc, route in part.routes.items()}
         left, height = left + part.width, max(height, part.height)
         width = max(width, left)
     return Layout(centers, routes, width, top + height, parts[0].box)
