@@ -31,8 +31,8 @@ __all__ = [
     "find_zone",
     "has_directives",
     "is_time_like",
-    "parse",
-    "parse_all",
+    "parse_all_days",
+    "parse_days",
     "unit_of_pattern",
     "write_moment",
 ]
@@ -206,12 +206,12 @@ class Unit:
     def number(self, value: Any) -> float:
         """Return a date, time, duration, number of days or text as a number of days; raise `ValueError` for others."""
         if isinstance(value, str):
-            parsed = None if self.pattern is None else parse(self.pattern, value)
+            parsed = None if self.pattern is None else parse_days(self.pattern, value)
             if parsed is None:
                 finder = PatternFinder()
                 finder.add([value])
                 unit = None if finder.pattern is None else unit_of_pattern(finder.pattern)
-                parsed = parse(str(unit.pattern), value) if unit is not None and self.accepts(unit) else None
+                parsed = parse_days(str(unit.pattern), value) if unit is not None and self.accepts(unit) else None
             if parsed is None:
                 wanted = f", as in {self.text(0.0)!r}" if self.pattern is not None else ", as in '2024-01-31'"
                 what = "point in time" if self.kind == "datetime" else self.kind
@@ -422,13 +422,14 @@ _LENIENT = {
 """What the directives of `strftime` match, and two of our own: whole days (D) and all hours (T) of a duration."""
 
 
-def parse(pattern: str, text: str) -> float | None:
+def parse_days(pattern: str, text: str) -> float | None:
     """Return the number of days that a text stands for, None where it does not follow the pattern.
 
     Examples
     --------
-    >>> parse("%d/%m/%y", "2/1/70"), parse("%D days %H:%M:%S", "2 days 12:00:00"), parse("%Y-%m-%d", "2023-02-29")
-    (1.0, 2.5, None)
+    >>> parse_days("%d/%m/%y", "2/1/70"), parse_days("%D days %H:%M:%S", "2 days 12:00:00")
+    (1.0, 2.5)
+    >>> parse_days("%Y-%m-%d", "2023-02-29")
     """
     compiled, directives, sign = _compile(pattern)
     match = compiled.fullmatch(text.strip())
@@ -492,13 +493,13 @@ _FEW_TEXTS = 100
 """So many texts are parsed one by one."""
 
 
-def parse_all(pattern: str, texts: Sequence[str]) -> list[float] | None:
+def parse_all_days(pattern: str, texts: Sequence[str]) -> list[float] | None:
     """Return many texts that are written with all their digits as numbers of days; None where they have to be parsed
     one by one.
 
     Examples
     --------
-    >>> parse_all("%Y-%m-%d", ["1970-01-03"] * 100)[:2], parse_all("%Y-%m-%d", ["1970-1-3"] * 100)
+    >>> parse_all_days("%Y-%m-%d", ["1970-01-03"] * 100)[:2], parse_all_days("%Y-%m-%d", ["1970-1-3"] * 100)
     ([2.0, 2.0], None)
     """
     if len(texts) < _FEW_TEXTS or set(map(len, texts)) != {_ISO.get(pattern)}:
@@ -624,7 +625,7 @@ class PatternFinder:
     def _follow(self, candidate: str, texts: Sequence[str]) -> bool:
         compiled, directives, signed = _compile(candidate)
         unpadded = self._unpadded.setdefault(candidate, set())
-        parsed = parse_all(candidate, texts)
+        parsed = parse_all_days(candidate, texts)
         numbers = self._numbers[candidate] = parsed or []
         if parsed is not None:
             return True

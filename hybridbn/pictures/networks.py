@@ -415,10 +415,10 @@ def plot_strengths(
         marks.append(Arrow(layout.routes[a, b], 0.5 + 2.0 * strength, 0.2 + 0.8 * strength, head))
     if detail is _DOTS:
         marks += _draw_dots(layout, graph, {}, _fit_font(layout, room))
-    for name, center in layout.centers.items() if detail is not _DOTS else ():
-        marks += _draw_node(name, center, detail, None, None, None)
-    if detail is not _DOTS and len(order) <= 30:
-        for arc in order:
+    else:
+        for name, center in layout.centers.items():
+            marks += _draw_node(name, center, detail, None, None, None)
+        for arc in order if len(order) <= 30 else ():
             (x0, y0), (x1, y1) = layout.routes[arc][:2]
             text = format_probability(float(strengths[arc]))
             marks.append(Text((x0 + x1) / 2, (y0 + y1) / 2, text, size=6.5, side="left", shift=(3, 0)))

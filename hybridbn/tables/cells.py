@@ -27,8 +27,8 @@ from hybridbn.units import (
     count_days,
     count_one_day,
     is_time_like,
-    parse,
-    parse_all,
+    parse_all_days,
+    parse_days,
     unit_of_pattern,
 )
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
@@ -321,7 +321,7 @@ def count_texts(
     if not occurring or len(occurring) < len(texts):
         return None
     if strict and unit is not None and unit.pattern is not None:
-        days = parse_all(unit.pattern, occurring) or [
+        days = parse_all_days(unit.pattern, occurring) or [
             _parse_strictly(name, codes, code, text, unit) for code, text in enumerate(occurring)
         ]
     else:
@@ -336,7 +336,7 @@ def count_texts(
 
 
 def _parse_strictly(name: str, codes: NDArray[Any], code: int, text: str, unit: Unit) -> float:
-    number = parse(str(unit.pattern), text)
+    number = parse_days(str(unit.pattern), text)
     if number is None:
         row = _first_row(codes == code) or 0
         raise TableError(f"column {name!r}, row {row}: {text!r} is not a {unit.kind} such as {unit.text(0.0)!r}")
