@@ -33,7 +33,6 @@ from hybridbn.errors import FormatError
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
-    bin_network,
     build_network,
     collect_tables,
     format_states,
@@ -369,8 +368,7 @@ def format_bif(network: Network, *, bins: Bins | None = None) -> str:
     }
     <BLANKLINE>
     """
-    network = bin_network(network, bins, "BIF")
-    tables = collect_tables(network, "BIF", _keep_table)
+    tables = collect_tables(network, bins, "BIF", _keep_table)
     states = {table.child.name: _format_states(table.child) for table in tables}
     blocks = ["network unknown {\n}\n"]
     blocks += [_format_variable(table.child, states[table.child.name]) for table in tables]

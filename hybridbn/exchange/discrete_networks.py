@@ -142,21 +142,22 @@ def convert_potentials(
 
 
 def collect_tables(
-    network: Network, name: str, convert: Callable[[Potential], Multinomial | None] = table_of
+    network: Network, bins: Bins | None, name: str, convert: Callable[[Potential], Multinomial | None] = table_of
 ) -> list[Multinomial]:
-    """Return the tables of a network, refusing potentials that are none.
+    """Return the tables of a network, with continuous variables cut into `bins`, refusing potentials that are none.
 
     Examples
     --------
     >>> import hybridbn as hb
-    >>> collect_tables(hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)]), "UAI")
+    >>> collect_tables(hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)]), None, "UAI")
     Traceback (most recent call last):
         ...
     hybridbn.errors.FormatError: UAI holds tables of discrete variables only, not the potentials of x (LinearGaussian);
     save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path, bins=10)
     """
+    binned = bin_network(network, bins, name)
     return convert_potentials(
-        map(network.potential, network),
+        map(binned.potential, binned),
         convert,
         f"{name} holds tables of discrete variables only",
         "save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path,"

@@ -26,7 +26,6 @@ from hybridbn.errors import FormatError, warn_user
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
-    bin_network,
     build_network,
     collect_tables,
     format_states,
@@ -322,8 +321,7 @@ def format_uai(network: Network, *, bins: Bins | None = None) -> tuple[str, str]
     0.25 0.75
     <BLANKLINE>
     """
-    network = bin_network(network, bins, "UAI")
-    tables = collect_tables(network, "UAI")
+    tables = collect_tables(network, bins, "UAI")
     numbers = {table.child.name: i for i, table in enumerate(tables)}
     lines = ["BAYES", str(len(tables)), " ".join(str(len(table.child)) for table in tables), str(len(tables))]
     for table in tables:

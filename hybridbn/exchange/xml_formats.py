@@ -133,8 +133,7 @@ def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
     >>> parse_xmlbif(format_xmlbif(net).encode()).variable("c").states
     (1, 2)
     """
-    network = bin_network(network, bins, "XMLBIF")
-    tables = collect_tables(network, "XMLBIF")
+    tables = collect_tables(network, bins, "XMLBIF")
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>hybridbn</NAME>"]
     for variable in (table.child for table in tables):
         texts = format_states(variable, "XMLBIF")
