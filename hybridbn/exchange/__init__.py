@@ -1,7 +1,7 @@
 """Networks in files: `read_network` and `write_network` choose the format by the file's suffix; `hbn` is our own.
 
-A format is one module of this package, which calls `register_format`. A format of your own works the same way, once its
-module is imported.
+A format is a reader and a writer in a module of this package, which gives both to `register_format`. A format of your
+own works the same way, once its module is imported.
 
 Doors: `hbn`, `pgmpy`.
 """
