@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -513,7 +515,8 @@ def _draw_rectangles(mark: Rectangles, x: _Place, y: _Place) -> list[str]:
 def _draw_line(mark: Line, x: _Place, y: _Place) -> list[str]:
     across, up = _flat(x(mark.x)), _flat(y(mark.y))
     points = [f"{a:.1f},{b:.1f}" for a, b in zip(across, up, strict=True)]
-    runs = [points[run] for run in np.ma.clump_unmasked(np.ma.masked_invalid(up))]
+    drawn = groupby(zip(points, np.isfinite(up).tolist(), strict=True), itemgetter(1))
+    runs = [[point for point, _ in run] for is_finite, run in drawn if is_finite]
     dashed = ' stroke-dasharray="5 3"' if is_dashed(mark.color, mark.dashed) else ""
     parts = [
         f'<polyline points="{" ".join(run)}" {_paint(mark.color, hollow=True)} stroke-width="{mark.width:g}"'
