@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -67,9 +67,6 @@ from hybridbn.tables.formats.base import Fills, TableBlock, TableSource, name_fi
 from hybridbn.tables.formats.database_base import Database
 from hybridbn.tables.formats.files import refuse_special_file, remove_unfinished, resolve_links, write_atomically
 from hybridbn.variables import shorten
-
-if TYPE_CHECKING:
-    from hybridbn.learning.imputation.data_augmentation import Filler
 
 __all__ = ["LEARNING", "ImputationRequest", "impute_inputs"]
 

@@ -6,7 +6,7 @@ import contextlib
 import decimal
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import Location, OutputTaken, encoding_of_file, report_present_output
 from hybridbn.errors import TableError
+from hybridbn.tables import Table
 from hybridbn.tables.formats.base import (
     ROWS_OF_BATCH,
     Field,
@@ -23,6 +24,7 @@ from hybridbn.tables.formats.base import (
     Fills,
     TableBlock,
     TableSource,
+    cell_values,
     kind_of_states,
 )
 from hybridbn.tables.formats.database_base import Database, DatabaseWriter
@@ -110,10 +112,11 @@ class Output:
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
-    def extend_part(self, block: TableBlock, added: Mapping[str, list[Any]]) -> bytes:
+    def extend_part(self, block: TableBlock, added: Table) -> bytes:
         """Return a block with the added columns as a part of the output."""
         columns = self._fill_columns(block, {})
-        for name, values in added.items():
+        for name in added.names:
+            values = cell_values(added, name)
             commas = self._commas and self.kinds[name] == "float"
             columns[name] = [_write_comma(value) for value in values] if commas else values
         return self.writer.make_part(columns)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,7 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
-from hybridbn.tables.formats.base import TableBlock, TableSource, cell_values, fields_of, name_file_in_errors
+from hybridbn.tables.formats.base import Field, TableSource, fields_of, name_file_in_errors
 from hybridbn.variables import Continuous, Variable, shorten
 
 __all__ = ["PredictionRequest", "predict"]
@@ -76,35 +76,36 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
         network = read_model(request.model)
         target = find_node(network, str(request.target))
     with open_input(request) as (origin, source), tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
-        destination = _locate_output(request, origin)
-        beside = destination.beside()
-        with lock_output(beside, destination.shown):
+        destination = locate_output(request, origin)
+        if destination.path is not None and destination.path == Path(request.model).resolve():
+            raise UsageFault(f"the output {destination.shown} is the model; choose another name")
+        with lock_output(destination.beside(), destination.shown):
             refuse_existing_output(destination, request.no_clobber)
             profile = _profile(network, target, request, origin, source, destination, terminal)
-            run = _Prediction(network, target, request, source, profile)
-            output = _make_output(run, destination)
+            prefix = f"{target.name}_" if request.prefix is None else request.prefix
+            predictor = _Predictor(network, target.name, prefix, request.level)
+            known = [name for name in profile.columns if name in network and name != target.name]
+            variables = [network.variable(name) for name in known if profile.columns[name].variable is not None]
+            made, _ = predictor(read_block(next(source.blocks(1)), variables)[:0])
+            added = fields_of(made, destination.form.title)
+            _refuse_present_columns(added, source)
+            delimiter = {"delimiter": request.delimiter}
+            output = Output(destination, source, profile, None, request.encoding, delimiter, added)
             output.try_to_create()
-            with name_file_in_errors(origin.shown):
-                parts = _write_parts(run, output, Path(folder))
+            with name_file_in_errors(origin.shown), track("predicting", profile.rows, unit="rows") as report:
+                parts, impossible = _write_parts(request, source, variables, predictor, output, Path(folder), report)
             if not source.is_unchanged():
                 raise RunMismatch(f"{origin.shown} was changed while it was read; run the command again")
             output.assemble(parts, not request.no_clobber, lambda status: None)
-    if run.impossible:
+    if impossible:
         terminal.warn(
-            f"rows that are impossible by the model have no prediction ({len(run.impossible):,}):"
-            f" {', '.join(source.line_of(row) for row in run.impossible[:_MOST_TOLD])}"
-            f"{', ...' if len(run.impossible) > _MOST_TOLD else ''}"
+            f"rows that are impossible by the model have no prediction ({len(impossible):,}):"
+            f" {', '.join(source.line_of(row) for row in impossible[:_MOST_TOLD])}"
+            f"{', ...' if len(impossible) > _MOST_TOLD else ''}"
         )
     terminal.note(
         f"predicted {target.name!r} in {profile.rows:,} rows: {destination.shown} ({time.monotonic() - began:.1f} s)"
     )
-
-
-def _locate_output(request: PredictionRequest, origin: Location) -> Location:
-    destination = locate_output(request, origin)
-    if destination.path is not None and destination.path == Path(request.model).resolve():
-        raise UsageFault(f"the output {destination.shown} is the model; choose another name")
-    return destination
 
 
 def _profile(
@@ -149,36 +150,8 @@ def _profile(
     return profile
 
 
-@dataclass
-class _Prediction:
-    """A running prediction; `impossible` has the rows that the model takes for impossible."""
-
-    network: Network
-    target: Variable
-    request: PredictionRequest
-    source: TableSource
-    profile: TableProfile
-    impossible: list[int] = field(default_factory=list)
-
-    @property
-    def prefix(self) -> str:
-        """What the names of the new columns begin with."""
-        return f"{self.target.name}_" if self.request.prefix is None else self.request.prefix
-
-    @property
-    def answerer(self) -> _Answerer:
-        """What predicts the rows of a block."""
-        return _Answerer(self.network, self.target.name, self.prefix, self.request.level)
-
-    def read(self, block: TableBlock) -> Table:
-        """Return the cells of the model's columns, but for the target, with states that it doesn't know missing."""
-        names = [name for name, column in self.profile.columns.items() if column.variable is not None]
-        known = [n for n in names if n in self.network and n != self.target.name]
-        return read_block(block, [self.network.variable(name) for name in known])
-
-
 @dataclass(frozen=True)
-class _Answerer:
+class _Predictor:
     """Predicts the rows of tables, in whatever process."""
 
     network: Network
@@ -186,18 +159,19 @@ class _Answerer:
     prefix: str
     level: float
 
-    def __call__(self, table: Table) -> tuple[dict[str, Cells], NDArray[np.intp]]:
+    def __call__(self, table: Table) -> tuple[Table, NDArray[np.intp]]:
         """Return the new columns, and the rows that are impossible."""
         options = allow_draws(self.network, self.target, Options(impossible="nan"))
         posterior = self.network.posterior(self.target, table, options=options)
         lost = np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
-        return {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}, lost
+        cells = {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}
+        return Table.from_cells(cells, stateless=True), lost
 
     def _describe(self, posterior: Any) -> Iterator[tuple[str, Cells]]:
         if isinstance(posterior, DiscretePosterior):
             table = posterior.probabilities
             blank = np.isnan(table).any(axis=1)
-            best = np.where(blank, -1, np.where(np.isnan(table), 0.0, table).argmax(axis=1)).astype(np.intp)
+            best = np.where(blank, -1, np.nan_to_num(table).argmax(axis=1)).astype(np.intp)
             yield "predicted", Cells(best, posterior.states)
             for number, state in enumerate(posterior.states):
                 yield f"probability_{state}", Cells(table[:, number])
@@ -216,29 +190,30 @@ def _is_impossible(posterior: Any) -> NDArray[np.bool_]:
     return np.asarray(np.isnan(np.atleast_1d(posterior.median())))
 
 
-def _make_output(run: _Prediction, destination: Location) -> Output:
-    request = run.request
-    made, _ = run.answerer(run.read(next(run.source.blocks(1)))[:0])
-    added = fields_of(Table.from_cells(made, stateless=True), destination.form.title)
-    for one in added:
-        if one.name in run.source.names:
-            raise TableError(f"there is a column {one.name!r} already; choose other names with --prefix")
-    return Output(destination, run.source, run.profile, None, request.encoding, {"delimiter": request.delimiter}, added)
-
-
-def _write_parts(run: _Prediction, output: Output, folder: Path) -> list[Path]:
-    """Write the blocks with their predictions to files; return these."""
-    parts = []
-    blocks = ((block, run.read(block)) for block in run.source.blocks(rows_per_block(run.source, run.request)))
-    with open_engine(run.request) as engine, track("predicting", run.profile.rows, unit="rows") as report:
-        for number, (block, (cells, lost)) in enumerate(share_blocks(engine, run.answerer, blocks)):
-            run.impossible += (lost + block.start).tolist()
+def _write_parts(
+    request: PredictionRequest,
+    source: TableSource,
+    variables: Sequence[Variable],
+    predictor: _Predictor,
+    output: Output,
+    folder: Path,
+    report: Callable[[int, str], None],
+) -> tuple[list[Path], list[int]]:
+    """Write the blocks with their predictions to files; return these, and the rows that are impossible."""
+    parts: list[Path] = []
+    impossible: list[int] = []
+    blocks = ((block, read_block(block, variables)) for block in source.blocks(rows_per_block(source, request)))
+    with open_engine(request) as engine:
+        for number, (block, (made, lost)) in enumerate(share_blocks(engine, predictor, blocks)):
+            impossible += (lost + block.start).tolist()
             parts.append(folder / f"part-{number}")
-            parts[-1].write_bytes(output.extend_part(block, _list_values(cells)))
-            report(block.start + block.rows - run.source.span.start, "")
-    return parts
+            parts[-1].write_bytes(output.extend_part(block, made))
+            report(block.start + block.rows - source.span.start, "")
+    return parts, impossible
 
 
-def _list_values(cells: Mapping[str, Cells]) -> dict[str, list[Any]]:
-    table = Table.from_cells(cells, stateless=True)
-    return {name: cell_values(table, name) for name in cells}
+def _refuse_present_columns(added: Sequence[Field], source: TableSource) -> None:
+    """Refuse new columns that the table has already."""
+    for one in added:
+        if one.name in source.names:
+            raise TableError(f"there is a column {one.name!r} already; choose other names with --prefix")

@@ -417,16 +417,11 @@ class RowSample:
     weights: NDArray[np.float64] | None = None
 
     def __add__(self, other: RowSample) -> RowSample:
-        names = {**self.columns, **other.columns}
         return RowSample(
             np.concatenate([self.rows, other.rows]),
-            {name: np.concatenate([self._column(name), other._column(name)]) for name in names},
+            {name: np.concatenate([column, other.columns[name]]) for name, column in self.columns.items()},
             None if self.weights is None or other.weights is None else np.concatenate([self.weights, other.weights]),
         )
-
-    def _column(self, name: str) -> NDArray[Any]:
-        """Return a column, whose cells are all missing where it is not among those of these rows."""
-        return self.columns[name] if name in self.columns else np.full(len(self.rows), np.nan)
 
     def finish(self, most: int) -> RowSample:
         """Return those whose numbers have the smallest hashes (bottom-k sampling), in the order of the rows."""
