@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
+import networkx as nx
 import numpy as np
 
 from hybridbn.inference import relevance
@@ -382,28 +383,19 @@ class _AxisChoice:
 
     def _list_components(self, nodes: Sequence[str]) -> list[GaussianComponent]:
         """Return the Gaussian components: groups of closed variables that are connected by potentials."""
-        leader = {name: name for name in self.closed}
-
-        def find(name: str) -> str:
-            while leader[name] != name:
-                leader[name] = leader[leader[name]]
-                name = leader[name]
-            return name
-
-        touching = []
-        for potential in self.used.values():
-            inside = [name for name in potential.scope if name in self.closed]
-            for other in inside[1:]:
-                leader[find(other)] = find(inside[0])
-            if inside:
-                touching.append((inside[0], potential))
-        groups: dict[str, list[Potential]] = {}
-        for name, potential in touching:
-            groups.setdefault(find(name), []).append(potential)
+        inside = {name: [n for n in potential.scope if n in self.closed] for name, potential in self.used.items()}
+        graph = nx.Graph()
+        for together in inside.values():
+            nx.add_path(graph, together)
+        group_of = {name: number for number, part in enumerate(nx.connected_components(graph)) for name in part}
+        groups: dict[int, list[Potential]] = {}
+        for name, potential in self.used.items():
+            if inside[name]:
+                groups.setdefault(group_of[inside[name][0]], []).append(potential)
         components = []
-        for top, members in groups.items():
+        for number, members in groups.items():
             names = dict.fromkeys(n for p in members for n in p.scope if n not in self.hard and n not in self.closed)
-            closed = tuple(name for name in self.used if name in self.closed and find(name) == top)
+            closed = tuple(name for name in self.used if name in self.closed and group_of[name] == number)
             hard = self.hard & {n for p in members for n in p.scope}
             moving = bool(hard) or any(n in nodes for n in names) or any(n in self.findings for n in closed)
             components.append(

@@ -300,7 +300,7 @@ class GaussianComponent(FactorSource):
                 indices = {name: code[None, :] for name, code in states.items()}
                 indices.update({name: own[:, None] for name, own in zip(known, seen, strict=True)})
                 shape = seen.shape[1], min(block, count - first)
-                regressions = self._regressions(indices, shape)
+                regressions = self._regressions(indices, shape, kept=False)
                 index = which.ravel()[row - start] * shape[1] + configuration
                 yield _Cases(regressions, index, configuration + first, row, values, hidden)
 
@@ -362,11 +362,11 @@ class GaussianComponent(FactorSource):
         if count * self._width > MOST_KEPT_NUMBERS:
             return None
         states = np.unravel_index(np.arange(count), sizes) if sizes else ()
-        return self._regressions(dict(zip(self._sizes, states, strict=True)), (count,))
+        return self._regressions(dict(zip(self._sizes, states, strict=True)), (count,), kept=True)
 
-    def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...]) -> Regressions:
+    def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...], *, kept: bool) -> Regressions:
         columns = (*self.closed, *self._outside, *self._with_nodes)
-        return Regressions.of(self.potentials, columns, len(self.closed), states, shape)
+        return Regressions.of(self.potentials, columns, len(self.closed), states, shape, kept=kept)
 
 
 def _target_roots(part: Conditional, columns: Sequence[int]) -> Values:

@@ -9,8 +9,7 @@ what remains of ``r`` the log density of what is observed.
 Rows with equally many hidden variables are solved in one call of batched linear algebra, whichever these are, and equal
 systems are solved once. The factor comes from the Cholesky decomposition of ``H' H`` where that keeps its digits, and
 else from a QR decomposition of ``H``, which never squares a condition number. So it does where all of the variables are
-hidden and there is one configuration: what follows from the observed ones is then one linear function for all rows,
-which is kept.
+hidden: what follows from the observed ones is then one linear function for all rows, which is kept.
 """
 
 from __future__ import annotations
@@ -56,6 +55,8 @@ class Regressions:
     kind : ndarray (configurations,)
         Configurations of one kind differ in their offsets only.
     size : int
+    kept : bool
+        Whether these are used again, so that preparations pay.
     """
 
     matrix: Values
@@ -63,6 +64,7 @@ class Regressions:
     offset: Values
     kind: Codes
     size: int
+    kept: bool
 
     @classmethod
     def of(
@@ -72,6 +74,8 @@ class Regressions:
         size: int,
         states: Mapping[str, Codes],
         shape: tuple[int, ...],
+        *,
+        kept: bool,
     ) -> Regressions:
         """Make the regressions that some potentials are.
 
@@ -105,7 +109,7 @@ class Regressions:
             bits = numbers.view(np.dtype((np.void, numbers.shape[1] * numbers.itemsize))).ravel()
             _, first, kind = np.unique(bits, return_index=True, return_inverse=True)
             matrix, log_scale = matrix[first], log_scale[first]
-        return cls(matrix, log_scale, offset.reshape(count, -1), kind.ravel(), size)
+        return cls(matrix, log_scale, offset.reshape(count, -1), kind.ravel(), size, kept)
 
     @cached_property
     def by_column(self) -> Values:
@@ -118,25 +122,38 @@ class Regressions:
         return np.asarray(self.by_column @ np.swapaxes(self.by_column, -1, -2))
 
     @cached_property
+    def all_hidden(self) -> _AllHidden:
+        """What is made of the regressions where all variables that may be hidden are."""
+        size = self.size
+        turned, root = _decompose(self.matrix[..., :size], "complete")
+        log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
+        to_mean, to_residual = -root @ turned[:, :size], turned[:, size:]
+        rest, offset = self.matrix[..., size:], self.offset[..., None]
+        return _AllHidden(
+            root,
+            log_root,
+            (to_mean @ rest, (to_mean[self.kind] @ offset)[..., 0]),
+            (to_residual @ rest, (to_residual[self.kind] @ offset)[..., 0]),
+        )
+
+    @cached_property
     def one_system(self) -> OneSystem | None:
         """What is made of the regressions if there is one configuration; None otherwise."""
         if len(self.offset) > 1:
             return None
-        size = self.size
-        (turned,), (root,) = _decompose(self.matrix[..., :size], "complete")
-        known = np.column_stack([self.matrix[0, :, size:], self.offset[0]])
-        mean, residual = -root @ turned[:size] @ known, turned[size:] @ known
-        if len(residual) > residual.shape[1]:
+        prepared = self.all_hidden
+        (mean, center), (residual, rest) = prepared.mean, prepared.residual
+        together = np.column_stack([residual[0], rest[0]])
+        if len(together) > together.shape[1]:
             # no more equations than numbers that they are made of
-            residual = np.asarray(np.linalg.qr(residual, mode="r"))
+            together = np.asarray(np.linalg.qr(together, mode="r"))
         log_scale = float(_log_scale(self, np.zeros(1, dtype=np.intp))[0])
-        log_root = float(np.log(np.diagonal(root)).sum())
         return OneSystem(
-            root,
+            prepared.root[0],
             log_scale,
-            log_scale + log_root + 0.5 * size * math.log(2 * math.pi),
-            LinearFunctions(mean[:, :-1], mean[:, -1]),
-            LinearFunctions(residual[:, :-1], residual[:, -1]),
+            log_scale + float(prepared.log_root[0]) + 0.5 * self.size * math.log(2 * math.pi),
+            LinearFunctions(mean[0], center[0]),
+            LinearFunctions(together[:, :-1], together[:, -1]),
         )
 
 
@@ -171,6 +188,18 @@ class OneSystem(NamedTuple):
     log_constant: float
     mean: LinearFunctions
     residual: LinearFunctions
+
+
+class _AllHidden(NamedTuple):
+    """Roots of the covariances, their log determinants, and means and residuals as functions of the other columns.
+
+    Such a function is a matrix of each kind and a constant of each configuration.
+    """
+
+    root: Values
+    log_root: Values
+    mean: tuple[Values, Values]
+    residual: tuple[Values, Values]
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,6 +291,15 @@ def solve_conditionals(
         Whether not even rounding may depend on other cases.
     """
     size, kind = regressions.size, regressions.kind[configuration]
+    if regressions.kept and not separately and hidden.all():
+        # any order of the cases will do, but equal kinds must stand together
+        cases = np.arange(len(kind)) if len(regressions.matrix) == 1 else np.argsort(kind, kind="stable")
+        if len(cases):
+            known = values[:, size:]
+            if len(regressions.kind) > 1 or len(cases) < len(values):
+                known = known[row[cases]]
+            yield _solve_all_hidden(regressions, cases, configuration[cases], known)
+        return
     pattern = number_patterns(hidden)
     known = np.array(values)
     known[:, :size][hidden] = 0.0
@@ -341,6 +379,30 @@ def _solve(
         lambda: residual,
         _log_scale(regressions, kind),
         size[system],
+    )
+
+
+def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Codes, values: Values) -> Conditional:
+    """Solve cases in which all variables that may be hidden are, sorted by their kinds."""
+    prepared, kind = regressions.all_hidden, regressions.kind[configuration]
+    first, system = _find_runs(kind)
+    width = values.shape[1]
+
+    def apply(matrices: Values, constant: Values) -> Values:
+        result = constant[configuration][..., None]
+        if width:
+            result = result + _multiply(matrices[..., :width], kind, values[..., None], separately=False)
+        return result if matrices.shape[2] == width else np.concatenate([result, matrices[kind][..., width:]], axis=2)
+
+    return Conditional(
+        cases,
+        system,
+        np.broadcast_to(np.arange(regressions.size), (len(first), regressions.size)),
+        prepared.root[kind[first]],
+        lambda: apply(*prepared.mean),
+        lambda: apply(*prepared.residual),
+        _log_scale(regressions, kind),
+        prepared.log_root[kind],
     )
 
 

@@ -703,6 +703,6 @@ def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
         return None
     states = dict(zip(given, np.unravel_index(np.arange(size), sizes) if sizes else (), strict=True))
     potentials = [network.potential(name) for name in numbers]
-    regressions = Regressions.of(potentials, numbers, len(numbers), states, (size,))
+    regressions = Regressions.of(potentials, numbers, len(numbers), states, (size,), kept=False)
     alone = Network([network.potential(name) for name in network if isinstance(network.variable(name), Discrete)])
     return ConditionalGaussian(alone, tuple(numbers), tuple(given.values()), regressions)

@@ -151,17 +151,6 @@ def is_possible(
                 domains[child] = known
                 waiting.update(dict.fromkeys(touching[child]))
             continue
-        if len(parents) == 1 and not entangled:
-            # what this tells of the only parent replaces the table
-            ((name, stride),) = parents
-            own = _list_bits(domains[name])
-            left = [state for state in own if states[offset + stride * state] & known]
-            if not left:
-                return False
-            if len(left) < len(own):
-                domains[name] = join_bits(left)
-                waiting.update(dict.fromkeys(touching.get(name, ())))
-            continue
         constraint = _Constraint(states, offset, tuple(parents), child if entangled else "", known)
         changed, always = _revise(constraint, domains)
         if changed is None:
