@@ -163,8 +163,8 @@ def described(posterior: Any) -> dict[str, Any]:
         return {"probabilities": posterior.probabilities}
     points = np.linspace(-2, 2, 5)
     return {
-        "mean": posterior.mean,
-        "std": posterior.std,
+        "mean": posterior.mean(),
+        "std": posterior.std(),
         "cdf": posterior.cdf(points),
         "pdf": posterior.pdf(points),
         "quantile": posterior.quantile([0.05, 0.5, 0.9]),
@@ -177,7 +177,7 @@ def _joint(network: hb.Network, names: Sequence[str], evidence: Any) -> Any:
     if all(discrete):
         return posterior.probabilities
     if not any(discrete):
-        return {"mean": posterior.mean, "cov": posterior.cov}
+        return {"mean": posterior.mean(), "cov": posterior.cov()}
     return {name: described(posterior.marginal(name)) for name in names}
 
 
