@@ -8,7 +8,7 @@ the elimination order, and the `Program` that computes the tables which are want
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -25,7 +25,7 @@ from hybridbn.inference.elimination.ordering import EliminationOrder, find_drawi
 from hybridbn.inference.elimination.program import Factor, Program
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
-from hybridbn.inference.relevance import ENTRY_BYTES, Snapshot, ancestors, find_requisite, status_of
+from hybridbn.inference.relevance import ENTRY_BYTES, Cached, Snapshot, ancestors, find_requisite, status_of
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete
@@ -73,7 +73,7 @@ class Question:
 
 
 @dataclass
-class Problem:
+class Problem(Cached):
     """A question compiled for a pattern of evidence; it holds no row of the evidence.
 
     Attributes
@@ -91,7 +91,6 @@ class Problem:
         if there is other evidence than values on such variables
     partly_observed : the variables with nodes that are observed in some rows and hidden in others
     risks : by the observed names, the potentials outside the problem that can make evidence impossible
-    on_growth : called after more tables were stored
     """
 
     snapshot: Snapshot
@@ -110,7 +109,6 @@ class Problem:
     partly_observed: tuple[str, ...]
     axis_choice: _AxisChoice = field(repr=False)
     risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
-    on_growth: Callable[[], None] | None = field(default=None, repr=False)
     _kept: _Tables | None = field(default=None, repr=False)
     _used: ReferenceType[_Tables] | None = field(default=None, repr=False)
 

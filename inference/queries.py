@@ -258,8 +258,8 @@ def find_contradictions(
             result |= np.isneginf(log_evidence_of(network, reader.evidence(), options))
     if key is not None and len(risk.known) < MOST_KNOWN:
         risk.known[key] = bool(result[0])
-        if len(risk.known) % CASES_PER_MEASUREMENT == 0 and problem.on_growth is not None:
-            problem.on_growth()
+        if len(risk.known) % CASES_PER_MEASUREMENT == 0:
+            problem.note_growth()
     return result
 
 

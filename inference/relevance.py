@@ -5,12 +5,13 @@ What was compiled for questions is kept here, too, as long as it fits in some by
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal
 
 from hybridbn.errors import NetworkError
 from hybridbn.inference.elimination.possible_states import Supports, find_supports
@@ -39,15 +40,21 @@ _FILL_AFTER_CLEANUP = 0.9
 """A full cache is emptied to this part of its capacity, so that not every new problem makes it full again."""
 
 
-class Cached(Protocol):
+class Cached(ABC):
     """What is compiled for a question."""
 
-    on_growth: Callable[[], None] | None
-    """Called after more tables were stored."""
+    on_growth: Callable[[], None] | None = None
 
+    def note_growth(self) -> None:
+        """Let the cache measure this again, after more tables were stored."""
+        if self.on_growth is not None:
+            self.on_growth()
+
+    @abstractmethod
     def estimate_bytes(self) -> int:
         """Return about how many bytes are held, without the potentials' own tables."""
 
+    @abstractmethod
     def release(self) -> None:
         """Drop the stored tables."""
 
@@ -205,14 +212,13 @@ _NODE_BYTES = 1000
 
 
 @dataclass(eq=False)
-class Snapshot:
+class Snapshot(Cached):
     """The potentials of a network at one time; later questions use them even if the network has changed since.
 
     The one that was asked last is cached, so that questions share what follows from the potentials alone.
     """
 
     by_name: Mapping[str, Potential]
-    on_growth: Callable[[], None] | None = field(default=None, repr=False)
     _supports: dict[str, Supports] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -277,8 +283,8 @@ class Snapshot:
                 supports = self._supports[name] = find_supports(self.by_name[name].table)  # type: ignore[attr-defined]
                 grown = True
             result.append((self.scopes[name], supports))
-        if grown and self.on_growth is not None:
-            self.on_growth()
+        if grown:
+            self.note_growth()
         return result
 
     def variable(self, name: str) -> Variable:

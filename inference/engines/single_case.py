@@ -8,7 +8,7 @@ cases in less time. Questions that need anything but tables, or tables too large
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from hybridbn.inference.elimination.possible_states import Supports, is_possible
 from hybridbn.inference.elimination.program import SUSPICIOUS, Factor, Program
 from hybridbn.inference.engines import CaseTables, Engine, estimate_rounding
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.relevance import Snapshot, Status, ancestors, find_requisite
+from hybridbn.inference.relevance import Cached, Snapshot, Status, ancestors, find_requisite
 from hybridbn.variables import Discrete, Values
 
 __all__ = ["CasePlan", "SingleCase"]
@@ -82,7 +82,7 @@ class SingleCase(Engine):
         return answer
 
 
-class SharedCase:
+class SharedCase(Cached):
     """A case that is so expensive that all posteriors are computed together as soon as a second one is wanted."""
 
     snapshot: Snapshot
@@ -90,7 +90,6 @@ class SharedCase:
 
     def __init__(self, snapshot: Snapshot, widest: float) -> None:
         self.snapshot, self.widest = snapshot, widest
-        self.on_growth: Callable[[], None] | None = None
         self._tables: dict[str, Values] | None = None
         self._log_norm = self._error = 0.0
 
@@ -119,14 +118,13 @@ class SharedCase:
                 tables.update(zip(names, answer[0], strict=True))
                 _, self._log_norm, self._error = answer
             self._tables = tables
-            if self.on_growth is not None:
-                self.on_growth()
+            self.note_growth()
         if any(name not in tables for name in targets):
             return None
         return [tables[name] for name in targets], self._log_norm, self._error
 
 
-class CasePlan:
+class CasePlan(Cached):
     """What a question about a case with certain observed variables needs.
 
     Attributes
@@ -143,7 +141,6 @@ class CasePlan:
 
     def __init__(self, snapshot: Snapshot, findings: Mapping[str, Finding], targets: tuple[str, ...]) -> None:
         self.snapshot, self.targets = snapshot, targets
-        self.on_growth: Callable[[], None] | None = None
         self.order: tuple[str, ...] = ()
         self.program: Program | None = None
         self.refused = self.cost = self.widest = 0.0
@@ -241,8 +238,7 @@ class CasePlan:
         self.order, program.on_growth = program.order.names, self.on_growth
         self.cost, self.widest = program.order.total, program.order.largest
         self.program = program if compiler.lasting else None
-        if self.on_growth is not None:
-            self.on_growth()
+        self.note_growth()
         return program, results
 
     def solve_apart(
@@ -267,8 +263,7 @@ class CasePlan:
             answers = [plan.solve(codes, findings, most_cells) for plan in self.apart]
         except TooManyCells:
             return None
-        if self.on_growth is not None:
-            self.on_growth()
+        self.note_growth()
         tables, log_norms, errors = zip(*answers, strict=True)
         return [table for (table,) in tables], min(log_norms), max(errors)
 
@@ -303,8 +298,8 @@ class CasePlan:
         result = self._contradicts(codes, findings, most_cells)
         if key is not None and len(self.known) < MOST_KNOWN:
             self.known[key] = result
-            if len(self.known) % CASES_PER_MEASUREMENT == 0 and self.on_growth is not None:
-                self.on_growth()
+            if len(self.known) % CASES_PER_MEASUREMENT == 0:
+                self.note_growth()
         return result
 
     def _contradicts(self, codes: Mapping[str, int], findings: Mapping[str, Finding], most_cells: float) -> bool:
