@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from functools import partial, wraps
+from functools import partial
 from numbers import Number
-from typing import Any, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Literal, Self, TypeAlias
 
 import networkx as nx
 import numpy as np
@@ -25,7 +25,6 @@ from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.fitting import Fitter, Statistics, fitter_of, roles
 from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import allow_draws
-from hybridbn.jobs import use_jobs
 from hybridbn.learning.imputation.columns import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import Options, check_choice
@@ -53,7 +52,6 @@ __all__ = [
     "read_against",
     "read_priors",
     "read_usable_features",
-    "share_fit",
 ]
 
 
@@ -139,8 +137,6 @@ class Stream:
         return Network([self.fitters[name].potential(statistics) for name, statistics in kept.items()])
 
 
-Fit = TypeVar("Fit", bound=Callable[..., Any])
-
 Builder: TypeAlias = "Callable[..., Network] | nx.DiGraph[Any] | Iterable[tuple[str, str]] | str"
 """A builder such as `tan`, a partial of one or its name; or a structure that is kept: a Network, any directed graph or
 a list of arcs.
@@ -149,17 +145,6 @@ a list of arcs.
 
 _KEPT = 2**20
 """Bytes of statistics that `fit` keeps for `partial_fit`: any tables and moments, but not the rows of a large table."""
-
-
-def share_fit(fit: Fit) -> Fit:
-    """Let the passes of an estimator's method be shared by as many threads as its parameter `n_jobs` tells."""
-
-    @wraps(fit)
-    def call(self: HybridEstimator, *args: Any, **keywords: Any) -> Any:
-        with use_jobs(self.n_jobs):
-            return fit(self, *args, **keywords)
-
-    return call  # type: ignore[return-value]  # the same arguments
 
 
 @dataclass(eq=False, repr=False)
@@ -236,14 +221,13 @@ class HybridEstimator(BaseEstimator):
 
     def _learn(self, table: Any) -> tuple[Network, Stream | None]:
         """Return the network of a table that holds the target, and what `partial_fit` could go on from."""
-        table, build, left_out = self._looked_through(table)
+        prepared, build, potentials = self._prepare(table)
         if self._learns_naive_bayes():
             stream = Stream.of(table, self.target_name_, self.potentials)
             return stream.network(), stream if stream.nbytes <= _KEPT else None
-        table, build, potentials = self._without(table, build, left_out)
-        network = build.learn(table, self.target_name_, potentials)
-        if self.missing == "em" and any(table.missing.values()):
-            network = expectation_maximization(network, table, options=self._options).network
+        network = build.learn(prepared, self.target_name_, potentials)
+        if self.missing == "em" and any(prepared.missing.values()):
+            network = expectation_maximization(network, prepared, options=self._options).network
         return network, None
 
     def _build(self) -> Build:
@@ -251,8 +235,10 @@ class HybridEstimator(BaseEstimator):
         boosts = self._is_automatic() and getattr(self, "boost", None) is not None
         return Build.of(None if boosts else self.builder, "builder")
 
-    def _looked_through(self, table: Rows) -> tuple[Rows, Build, list[str]]:
-        """Read the table as a structure says, and find columns of a single number, warning of them."""
+    def _prepare(self, table: Rows) -> tuple[Rows, Build, Potentials | None]:
+        """Read the table as a structure says, and take columns of a single number out of it, of the structure and of
+        the potentials, warning of them; potentials that are left open become None.
+        """
         target, build = self.target_name_, self._build()
         if build.structure is not None and target not in build.structure:
             raise NetworkError(
@@ -273,12 +259,6 @@ class HybridEstimator(BaseEstimator):
                 " about the target and are left out of the network",
             )
         self.constant_features_ = np.array(left_out, dtype=object)
-        return table, build, left_out
-
-    def _without(self, table: Rows, build: Build, left_out: list[str]) -> tuple[Rows, Build, Potentials | None]:
-        """Take columns out of the table, the structure and the potentials; potentials that are left open become
-        None.
-        """
         # a partial of a builder may have its own choice, which "auto" leaves alone
         potentials = None if isinstance(self.potentials, str) and self.potentials == "auto" else self.potentials
         absent = {*left_out, *self._left_alone}

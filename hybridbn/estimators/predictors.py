@@ -27,7 +27,6 @@ from hybridbn.estimators.base import (
     open_features,
     read_priors,
     read_usable_features,
-    share_fit,
 )
 from hybridbn.estimators.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from hybridbn.fitting import MultinomialFitter
@@ -148,7 +147,6 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     classes_: NDArray[Any] = field(init=False)
     ensemble_: Ensemble = field(init=False)
 
-    @share_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the network from features and classes.
 
@@ -160,26 +158,27 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         sample_weight : sequence of float (rows,), optional
             Of a scan the name of its column.
         """
-        if isinstance(X, Rows) and isinstance(y, str):
-            if self.boost is not None:
-                raise TableError("boost is not for a scan here; use hybridbn.boost, which takes a pass a round")
-            network, stream = self._learn_rows(X, y, sample_weight, Discrete)
-            self.classes_ = np.array(_require_discrete(network.variable(y)).states)
+        with use_jobs(self.n_jobs):
+            if isinstance(X, Rows) and isinstance(y, str):
+                if self.boost is not None:
+                    raise TableError("boost is not for a scan here; use hybridbn.boost, which takes a pass a round")
+                network, stream = self._learn_rows(X, y, sample_weight, Discrete)
+                self.classes_ = np.array(_require_discrete(network.variable(y)).states)
+                return self._keep(self._with_priors(network), stream)
+            features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
+            classes, codes = np.unique(labels, return_inverse=True)
+            table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
+            if hasattr(self, "ensemble_"):
+                del self.ensemble_
+            if len(classes) > 1 and (self.boost is not None or self._stacks()):
+                self.ensemble_ = self._stacked(table) if self.boost is None else self._boosted(table)
+                self.classes_ = np.unique(_like(labels, self.ensemble_.variable.states))
+                return self._keep(self.ensemble_.networks[0], None)
+            network, stream = self._network_of(table, classes)
+            states = _require_discrete(network.variable(self.target_name_)).states
+            # a given structure may know of classes that no row has
+            self.classes_ = classes if len(states) == len(classes) else np.unique(_like(labels, states))
             return self._keep(self._with_priors(network), stream)
-        features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
-        classes, codes = np.unique(labels, return_inverse=True)
-        table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
-        if hasattr(self, "ensemble_"):
-            del self.ensemble_
-        if len(classes) > 1 and (self.boost is not None or self._stacks()):
-            self.ensemble_ = self._stacked(table) if self.boost is None else self._boosted(table)
-            self.classes_ = np.unique(_like(labels, self.ensemble_.variable.states))
-            return self._keep(self.ensemble_.networks[0], None)
-        network, stream = self._network_of(table, classes)
-        states = _require_discrete(network.variable(self.target_name_)).states
-        # a given structure may know of classes that no row has
-        self.classes_ = classes if len(states) == len(classes) else np.unique(_like(labels, states))
-        return self._keep(self._with_priors(network), stream)
 
     @available_if(HybridEstimator._streams)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -252,7 +251,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         return self._is_automatic() or function is stack
 
     def _stacked(self, table: Any) -> Ensemble:
-        table, _, potentials = self._without(*self._looked_through(table))
+        table, _, potentials = self._prepare(table)
         if self.missing == "em" and any(table.missing.values()):
             raise NetworkError(
                 "missing='em' learns the parameters of a single network, and builder='auto' weighs several; say"
@@ -274,7 +273,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         return Ensemble([*networks, shifted], ensemble.votes, ensemble.target, ensemble.algorithm)
 
     def _boosted(self, table: Any) -> Ensemble:
-        table, build, potentials = self._without(*self._looked_through(table))
+        table, build, potentials = self._prepare(table)
         states = _require_discrete(table.variable(self.target_name_)).states
         priors = None if self.priors is None else dict(zip(states, read_priors(self.priors, list(states)), strict=True))
         learn = partial(
@@ -385,7 +384,6 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
     point: Literal["mean", "median"] = "mean"
     intervals: Literal["conformal", "posterior"] = "conformal"
 
-    @share_fit
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the network from features and targets.
 
@@ -397,18 +395,19 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         sample_weight : sequence of float (rows,), optional
             Of a scan the name of its column.
         """
-        self._check_choices()
-        self._levels: list[float] | None = []
-        self._training: Table | None = None
-        if isinstance(X, Rows) and isinstance(y, str):
-            network, stream = self._learn_rows(X, y, sample_weight, Continuous)
-            rows = X if sample_weight is None else X.with_weights(sample_weight)
-            return self._keep_calibrated(network, rows.sample().keep_rows(rows.variable(y)), stream)
-        features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
-        self._refuse_constant(values)
-        table = self._with_target(self._table(features, weights), values)
-        network, stream = self._learn(table)
-        return self._keep_calibrated(network, table, stream)
+        with use_jobs(self.n_jobs):
+            self._check_choices()
+            self._levels: list[float] | None = []
+            self._training: Table | None = None
+            if isinstance(X, Rows) and isinstance(y, str):
+                network, stream = self._learn_rows(X, y, sample_weight, Continuous)
+                rows = X if sample_weight is None else X.with_weights(sample_weight)
+                return self._keep_calibrated(network, rows.sample().keep_rows(rows.variable(y)), stream)
+            features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
+            self._refuse_constant(values)
+            table = self._with_target(self._table(features, weights), values)
+            network, stream = self._learn(table)
+            return self._keep_calibrated(network, table, stream)
 
     def _keep_calibrated(self, network: Network, table: Table, stream: Stream | None) -> Self:
         # other builders than "auto" hold out rows when intervals are asked for
@@ -499,7 +498,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             assert self._training is not None
             with warnings.catch_warnings(), use_jobs(self.n_jobs):
                 warnings.simplefilter("ignore")
-                table, build, potentials = self._without(*self._looked_through(self._training))
+                table, build, potentials = self._prepare(self._training)
                 families = "auto" if potentials is None else potentials
                 self._levels = calibrate_intervals(build, table, self.target_name_, families)
             self._training = None

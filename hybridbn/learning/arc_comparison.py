@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property, partial, reduce
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import networkx as nx
@@ -258,11 +258,7 @@ def _count_arcs(build: Build, table: Table, target: str | None, potentials: Pote
     options = build.keywords
     knowledge = Knowledge.of(*(options.get(name, default) for name, default in _KNOWN.items()))
     networks = (build.learn(_resample(table, seed, build), target, potentials) for seed in seeds)
-    counted = [_count_network(network, table, target, knowledge) for network in networks]
-    total = counted[0]
-    for other in counted[1:]:
-        total = total.merge(other)
-    return total
+    return reduce(_Counted.merge, (_count_network(network, table, target, knowledge) for network in networks))
 
 
 def _count_network(network: Network, table: Table, target: str | None, knowledge: Knowledge) -> _Counted:
