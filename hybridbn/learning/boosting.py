@@ -189,16 +189,15 @@ def run_rounds(
 ) -> None:
     """Run AdaBoost; `run` gets the networks."""
     while run.has_more:
-        outcome = learner.learn(weights)
-        counts = outcome.vote > 0
-        if not counts and run.first_rejected is None:
+        network, error, vote, following = learner.learn(weights)
+        if vote <= 0 and run.first_rejected is None:
             # in case that no other follows
-            run.first_rejected = outcome.network, outcome.error
-        if outcome.weights is None:
+            run.first_rejected = network, error
+        if following is None:
             run.restart()
-        weights = weights.restart(rows, rng) if outcome.weights is None else outcome.weights
-        if counts:
-            run.add(outcome.network, outcome.error, outcome.vote, partial(weights.list_all, rows))
+        weights = weights.restart(rows, rng) if following is None else following
+        if vote > 0:
+            run.add(network, error, vote, partial(weights.list_all, rows))
 
 
 def _cut_and_learn(table: Table, *, learn: Learner, target: str, potentials: Potentials) -> Network:

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -66,25 +66,10 @@ _BLOCK_ROWS = 32768
 """Weights that fall below the floor are looked for in blocks of this many rows, to save memory."""
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What becomes of a round.
-
-    Attributes
-    ----------
-    network : Network or function that makes it
-    error : float
-        The share of the weight that the network gets wrong.
-    vote : float
-        Not positive where the network does not count.
-    weights : SampleWeights or None
-        Those of the next round; None where boosting starts anew.
-    """
-
-    network: LazyNetwork
-    error: float
-    vote: float
-    weights: SampleWeights | None
+Outcome: TypeAlias = "tuple[LazyNetwork, float, float, SampleWeights | None]"
+"""What becomes of a round: a network or a function that makes it, the share of the weight that it gets wrong, its vote,
+which is not positive where it does not count, and the weights of the next round; None where boosting starts anew.
+"""
 
 
 def vote_of(error: float) -> float:
@@ -132,7 +117,7 @@ class BuiltLearner:
         self.number += 1
         margins = NetworkMargins(network, self.target, self.options, self.real)
         advance = self._advance_real if self.real else self._advance_m1
-        return Outcome(network, *advance(weights, margins))
+        return network, *advance(weights, margins)
 
     def _advance_m1(self, weights: SampleWeights, margins: Margins) -> tuple[float, float, SampleWeights | None]:
         split = self.rows.learn(partial(_split, weights, self.number, margins))
@@ -414,7 +399,7 @@ class CountedLearner:
         error = float(split[0][:, 1].sum()) / self._total
         ends = error == 0 or error >= HALF
         following = None if ends else self._advance(weights, split, tables, Factors.of(error))
-        return Outcome(network, error, vote_of(error), following)
+        return network, error, vote_of(error), following
 
     def _advance(
         self, weights: SampleWeights, split: Sequence[Values], tables: Sequence[Values], change: Factors

@@ -29,7 +29,7 @@ def learned(rows: int, y: str) -> tuple[np.ndarray, StackedRegression, np.ndarra
     features = np.column_stack([x, target, z])
     fit = fit_stacked_regression(features, [1], np.ones(rows), rng)
     assert fit.regression.others.tolist() == [0, 2]
-    return features, fit.regression, fit.training.predictions, float(target.var())
+    return features, fit.regression, fit.training[0], float(target.var())
 
 
 def test_lines_need_nothing_else() -> None:

@@ -167,22 +167,6 @@ _WEIGHTS = 2_000_000
 """About so many weights of donors are in memory at the same time."""
 
 
-class TrainingPredictions(NamedTuple):
-    """What a regression says of the rows that it was learned from.
-
-    Attributes
-    ----------
-    predictions : ndarray (rows,)
-        Of lines and curves with the row, as predictions without it are highest where the row itself is low, which
-        flattens slopes; of the forest without it, as its trees repeat what they have seen.
-    residuals : ndarray (rows,)
-        Enlarged by what fitting has taken away.
-    """
-
-    predictions: Values
-    residuals: Values
-
-
 @dataclass(frozen=True, eq=False)
 class StackedRegression:
     """Weighted sums of a ridge regression, of one with curves, and of a forest, for one number or several.
@@ -283,7 +267,7 @@ def fit_stacked_regression(
     >>> x = rng.normal(size=500)
     >>> features = np.column_stack([x, 2 * x + 0.1 * rng.normal(size=500)])
     >>> fit = fit_stacked_regression(features, [1], np.ones(500), rng)
-    >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.training.residuals.std() < 0.12)
+    >>> fit.regression.predict(np.array([[1.0, 0.0]])).round(1), bool(fit.training[1].std() < 0.12)
     (array([[2.]]), True)
     """
     others = _choose_others(features, targets, weights)
@@ -429,8 +413,13 @@ class StackedFit:
         return np.asarray(self._constant[0] + self.shares[:, 0] @ np.array(parts))
 
     @cached_property
-    def training(self) -> TrainingPredictions:
-        """What the regression says of the first target in the rows that it was learned from."""
+    def training(self) -> tuple[Values, Values]:
+        """What the regression says of the first target in the rows that it was learned from, and its residuals there,
+        enlarged by what fitting has taken away.
+
+        The predictions are those of lines and curves with the row, as predictions without it are highest where the row
+        itself is low, which flattens slopes; of the forest without it, as its trees repeat what they have seen.
+        """
         forest = np.zeros(len(self.columns))
         if self.shares[2, 0]:
             # trees have seen some of the rows only
@@ -442,7 +431,7 @@ class StackedFit:
         shares = self.shares[:, 0]
         predictions = self._constant[0] + shares[0] * fitted[0] + shares[1] * fitted[1] + shares[2] * forest
         kept = 1 - np.minimum(shares[0] * leverage[0] + shares[1] * leverage[1], MOST_LEVERAGE)
-        return TrainingPredictions(predictions, (self.targets[:, 0] - predictions) / np.sqrt(kept))
+        return predictions, (self.targets[:, 0] - predictions) / np.sqrt(kept)
 
 
 def _choose_others(features: Values, targets: Sequence[int], weights: Values) -> Codes:
@@ -602,7 +591,7 @@ class ColumnMatcher:
         numbers, codes, counts = np.unique(self.values, return_inverse=True, return_counts=True)
         chosen = np.full(len(features), np.nan)
         size = max(_WEIGHTS // len(self.values), 1)
-        for start in range(0, len(features) if self.has_spikes else 0, size):
+        for start in range(0, len(features) if np.isinf(self.tolerance) else 0, size):
             part = features[start : start + size]
             if self.leaves is None:
                 first, last = self._window(self.regression.predict(part)[:, 0])
@@ -618,11 +607,6 @@ class ColumnMatcher:
             shares[:, counts == 1] = 0.0
             chosen[start : start + size] = np.where(shares.max(axis=1) > alone, numbers[shares.argmax(axis=1)], np.nan)
         return chosen
-
-    @property
-    def has_spikes(self) -> bool:
-        """Whether some numbers are frequent."""
-        return bool(np.isinf(self.tolerance))
 
     def expect(self, features: Values) -> Values:
         """Return the number that is expected in each row."""
@@ -710,10 +694,10 @@ class ColumnMatcher:
 
 def match_numbers(fit: StackedFit, values: Values, weights: Values, rule: DonorRule) -> ColumnMatcher:
     """Return the matching of a column from its regression and its observed numbers, whose weights are given."""
-    training = fit.training
-    ranked = np.argsort(training.predictions, kind="stable")
+    predictions, residuals = fit.training
+    ranked = np.argsort(predictions, kind="stable")
     order: Codes = np.repeat(ranked, weights[ranked].astype(np.intp))
-    residuals, leaves = training.residuals[order], None
+    residuals, leaves = residuals[order], None
     if rule.power is not None:
         spread = np.arange(0, len(order), -(-len(order) // _MOST_DONORS))
         donors: Codes = spread[np.argsort(values[order[spread]], kind="stable")]
@@ -722,7 +706,7 @@ def match_numbers(fit: StackedFit, values: Values, weights: Values, rule: DonorR
     room = _BEYOND * (high - low)
     return ColumnMatcher(
         fit.regression,
-        training.predictions[order],
+        predictions[order],
         values[order],
         residuals,
         np.inf if rule.has_spikes else _DISTANT * float(np.std(residuals)),
@@ -747,7 +731,7 @@ def choose_donors(fit: StackedFit, values: Values, missing: Values) -> DonorRule
     matcher = match_numbers(fit, values, np.ones(len(values)), rule)
     leaves, leaf = matcher.leaves, fit.find_leaves(held_out)
     assert leaves is not None
-    ranks = np.argsort(np.argsort(fit.training.predictions, kind="stable"), kind="stable")
+    ranks = np.argsort(np.argsort(fit.training[0], kind="stable"), kind="stable")
     own, true = ranks[held_out][:, None], values[held_out]
     counted = np.ones(len(held_out))
     if len(missing):
