@@ -13,7 +13,7 @@ from hybridbn.fitting.base import Fitter, RowStatistics, Spec, Statistics, fitte
 from hybridbn.fitting.mte import MTEFitter
 from hybridbn.potentials import Atoms
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Continuous, Values, Variable
+from hybridbn.variables import Codes, Continuous, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
@@ -85,22 +85,25 @@ def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[fl
     candidates = np.flatnonzero(counts >= max(math.sqrt(rows), HEAVIER))
     for index in candidates[np.argsort(-counts[candidates], kind="stable")].tolist():
         others = np.flatnonzero(~heavy)
-        place = int(np.searchsorted(others, index))
-        sides = others[max(place - NEIGHBORS, 0) : place], others[place + 1 : place + 1 + NEIGHBORS]
-        expected = max(float(counts[side].mean()) for side in sides if len(side)) if len(others) > 1 else 0.5
+        expected = _find_mean_beside(counts, others, index) if len(others) > 1 else 0.5
         count = float(counts[index])
         gain = count * math.log(count / expected) - (count - expected)
         heavy[index] = count >= HEAVIER * expected and gain > 0.5 * math.log(rows) + math.log(size)
         if len(candidates) > NEIGHBORS:
             # numbers that are often rounded to tens: the tens are what to compare with
-            place = int(np.searchsorted(candidates, index))
-            sides = candidates[max(place - NEIGHBORS, 0) : place], candidates[place + 1 : place + 1 + NEIGHBORS]
-            heavy[index] &= count >= ABOVE_HEAPS * max(float(counts[side].mean()) for side in sides if len(side))
+            heavy[index] &= count >= ABOVE_HEAPS * _find_mean_beside(counts, candidates, index)
     rest = counts[~heavy]
     # what is left may be too little for a density
     if heavy.any() and (len(rest) == 1 or len(rest) <= FEW_VALUES < rest.sum()):
         heavy[:] = True
     return tuple(distinct[heavy].tolist())
+
+
+def _find_mean_beside(counts: Values | Codes, values: Codes, index: int) -> float:
+    """Return the mean number of rows of the next values among some, on the side where that is larger."""
+    place = int(np.searchsorted(values, index))
+    sides = values[max(place - NEIGHBORS, 0) : place], values[place + 1 : place + 1 + NEIGHBORS]
+    return max(float(counts[side].mean()) for side in sides if len(side))
 
 
 def _may_have_points(values: Values, weights: Values | None) -> bool:

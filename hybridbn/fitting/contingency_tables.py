@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -26,6 +26,7 @@ __all__ = [
     "CrossedColumns",
     "PaddedColumn",
     "PairBlock",
+    "add_blocks",
     "central_moments",
     "combine_codes",
     "count_codes",
@@ -122,6 +123,15 @@ def _multiply(
     counts: Values = matrix @ (ones[:rows] if weights is None else weights)
     matrix.indices = None  # so that the codes can be released
     return counts
+
+
+def add_blocks(totals: Sequence[Values], count: Callable[[int], Iterator[Values]], starts: range, jobs: int) -> None:
+    """Add the tables of blocks of rows to totals, in their order; threads share the blocks."""
+    # one thread holds one table of a block at a time
+    work = count if jobs == 1 else lambda start: list(count(start))
+    for tables in run_in_threads(work, starts, jobs):
+        for total, table in zip(totals, tables, strict=True):
+            total += table
 
 
 def combine_codes(codes: Sequence[Codes], sizes: Sequence[int]) -> Codes:
@@ -376,11 +386,7 @@ class ColumnGroups(NamedTuple):
                         combined += mixed[other]
                     yield count_codes(combined, weights, total.size, matrices)
 
-        # one thread holds one table of a block at a time
-        work = count if self.jobs == 1 else lambda start: list(count(start))
-        for tables in run_in_threads(work, range(0, self.rows, rows), self.jobs):
-            for total, table in zip(counts, tables, strict=True):
-                total += table
+        add_blocks(counts, count, range(0, self.rows, rows), self.jobs)
         return [total.reshape(shape) for total, shape in zip(counts, shapes, strict=True)]
 
     def _sum_within(

@@ -27,6 +27,7 @@ from hybridbn.fitting.contingency_tables import (
     CrossedColumns,
     PaddedColumn,
     PairBlock,
+    add_blocks,
     central_moments,
     count_codes,
     count_occurring,
@@ -35,7 +36,7 @@ from hybridbn.fitting.contingency_tables import (
     refuse_too_many_cells,
     select_complete_rows,
 )
-from hybridbn.jobs import get_jobs, run_in_threads
+from hybridbn.jobs import get_jobs
 from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations, find_observed
 
 if TYPE_CHECKING:
@@ -400,11 +401,7 @@ class NumpyCounter(Counter):
             else max(_PICKED // max(len(families), 1), 4 * groups.size * max(sizes, default=1))
         )
         totals = [np.zeros(groups.size * size) for size in sizes]
-        # one thread holds one table of a block at a time
-        work = count if self._jobs == 1 else lambda start: list(count(start))
-        for tables in run_in_threads(work, range(0, rows, block), self._jobs):
-            for total, table in zip(totals, tables, strict=True):
-                total += table
+        add_blocks(totals, count, range(0, rows, block), self._jobs)
         return [total.reshape(groups.size, -1) for total in totals]
 
     @property
@@ -604,8 +601,6 @@ class RowCounter(Counter):
     array([[1.],
            [1.]])
     """
-
-    variables: dict[str, Variable]
 
     def __init__(self, rows: Rows, variables: Iterable[Variable], jobs: int | None = None) -> None:
         self.rows, self.jobs = rows, get_jobs() if jobs is None else jobs

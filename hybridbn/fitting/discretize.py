@@ -7,7 +7,6 @@ All return increasing cuts as `Discrete` takes them: state i is the interval ``[
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -124,51 +123,39 @@ def mdl(values: ArrayLike, target: ArrayLike | None, weights: ArrayLike | None =
     if not numbers.size:
         return ()
     order = np.argsort(numbers, kind="stable")
-    rows = _SortedRows.of(numbers[order], classes[order], checked_weights[order])
+    rows = numbers[order], classes[order], checked_weights[order]
+    own = _accumulate_by_class(*rows[1:])
     cuts: list[float] = []
     segments = [(0, len(numbers))]
     while segments:
         start, stop = segments.pop()
-        split = _find_best_split(rows, start, stop)
+        part = slice(start, stop)
+        split = _find_best_split(rows[0][part], rows[1][part], rows[2][part], own[part])
         if split is not None:
             cuts.append(split)
-            middle = start + int(np.searchsorted(rows.values[start:stop], split))
+            middle = start + int(np.searchsorted(rows[0][part], split))
             segments += [(start, middle), (middle, stop)]
     return tuple(sorted(cuts))
 
 
-class _SortedRows(NamedTuple):
-    """Rows in the order of their values.
-
-    `own` is the cumulative weight of each row's class up to and with the row.
-    """
-
-    values: Values
-    classes: Codes
-    weights: Values
-    own: Values
-
-    @classmethod
-    def of(cls, values: Values, classes: Codes, weights: Values) -> _SortedRows:
-        by_class = np.argsort(classes, kind="stable")
-        running = np.cumsum(weights[by_class])
-        sizes = np.bincount(classes)
-        starts = np.cumsum(sizes) - sizes
-        before = np.concatenate([[0.0], running])[starts]
-        own = np.empty(len(values))
-        own[by_class] = running - np.repeat(before, sizes)
-        return cls(values, classes, weights, own)
+def _accumulate_by_class(classes: Codes, weights: Values) -> Values:
+    """Return the cumulative weight of each row's class up to and with the row."""
+    by_class = np.argsort(classes, kind="stable")
+    running = np.cumsum(weights[by_class])
+    sizes = np.bincount(classes)
+    before = np.concatenate([[0.0], running])[np.cumsum(sizes) - sizes]
+    accumulated = np.empty(len(classes))
+    accumulated[by_class] = running - np.repeat(before, sizes)
+    return accumulated
 
 
-def _find_best_split(rows: _SortedRows, start: int, stop: int) -> float | None:
-    """Return the cut of the rows from start to stop that has the greatest gain, or None where it does not pay.
+def _find_best_split(values: Values, classes: Codes, weights: Values, own: Values) -> float | None:
+    """Return the cut of sorted rows that has the greatest gain, or None where it does not pay.
 
     With f(x) = x log2 x, the entropy of a set times its weight is f(n) - sum f(n_c). Moving a row from the
     right to the left changes one n_c on each side, so both sums are cumulative sums over the rows, whatever the number
     of classes.
     """
-    part = slice(start, stop)
-    values, classes, weights = rows.values[part], rows.classes[part], rows.weights[part]
     boundaries = np.flatnonzero(values[1:] > values[:-1])
     if not boundaries.size:
         return None
@@ -177,8 +164,8 @@ def _find_best_split(rows: _SortedRows, start: int, stop: int) -> float | None:
     if len(totals) < 2:
         return None
     # what each class weighed before this segment: at its first row, the running weight without the row itself
-    base = rows.own[part][first] - weights[first]
-    left = rows.own[part] - base[classes]
+    base = own[first] - weights[first]
+    left = own - base[classes]
     right = np.maximum(totals[classes] - left, 0.0)
     left_sums = np.cumsum(_plogp(left) - _plogp(np.maximum(left - weights, 0.0)))[boundaries]
     right_sums = (_plogp(totals).sum() + np.cumsum(_plogp(right) - _plogp(right + weights)))[boundaries]

@@ -109,11 +109,7 @@ class PointCells(NamedTuple):
 
     def widen(self, low: Values, high: Values) -> tuple[Values, Values]:
         """Return ranges that hold the whole cells of the points at their ends."""
-        if not len(self.points):
-            return low, high
-        first, at_low, in_low = self.locate(low)
-        last, at_high, in_high = self.locate(high)
-        return np.where(at_low | in_low, self.low[first], low), np.where(at_high | in_high, self.high[last], high)
+        return self._move(low, self.low), self._move(high, self.high)
 
 
 _SAME = 8 * float(np.finfo(float).eps)

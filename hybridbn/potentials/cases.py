@@ -23,9 +23,8 @@ from hybridbn.potentials.base import (
     join_breaks,
     spread,
 )
-from hybridbn.potentials.cell_quadrature import search
 from hybridbn.potentials.multinomial import as_number_array, as_parameter_array
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 __all__ = [
     "Boxes",
@@ -187,15 +186,7 @@ class Boxes(Potential):
         """Whether a point may be outside of a box."""
         return any(bool((~side).any()) if side.dtype == bool else bool(np.isfinite(side).any()) for side in self.sides)
 
-    # -- simulation and files -------------------------------------------------------------------------------------
-
-    def ppf(self, uniforms: Values, given: Axes) -> Codes:
-        """Return the first boxes whose cumulative probability reaches the uniforms; never one of probability zero."""
-        rows, boxes = len(uniforms), len(self.child)
-        shares = self._shares({parent.name: np.asarray(given[parent.name])[None, :] for parent in self.parents})
-        shares = np.broadcast_to(shares.reshape(boxes, -1), (boxes, rows))
-        cumulative = np.cumsum(shares.T, axis=1).reshape(-1)
-        return search(cumulative, np.arange(rows) * boxes, boxes, uniforms)
+    # -- learning and files ---------------------------------------------------------------------------------------
 
     def free_parameters(self) -> int:
         """Return the number of cut points between boxes, and of weights that differ from the others."""

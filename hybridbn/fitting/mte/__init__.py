@@ -48,7 +48,6 @@ from hybridbn.fitting.mte.univariate import (
 )
 from hybridbn.fitting.trees.likelihood_splits import (
     Cell,
-    SplitModels,
     bin_scores,
     choose_cuts,
     grow_cells,
@@ -420,23 +419,15 @@ class CellGain(NamedTuple):
     weight: float
 
 
-class _Child(NamedTuple):
-    """The state or bin of a child in each row, how many there are, and what the rows of a bin add to sums."""
-
-    codes: Codes
-    size: int
-    means: Values | None
-
-    def make_models(self, codes: Codes) -> SplitModels:
-        return make_class_models(codes, self.size) if self.means is None else make_binned_models(codes, self.means)
-
-
-class _Parent(NamedTuple):
-    """The state or cell of a parent in each row, -1 where missing, and how many there are."""
+class _CodedColumn(NamedTuple):
+    """The state, cell or bin of a column in each row, -1 where missing, and how many there are; of a number that is a
+    child also what the rows of a bin add to sums.
+    """
 
     codes: Codes
     size: int
     ordered: bool
+    means: Values | None = None
 
 
 class CellGains:
@@ -461,8 +452,8 @@ class CellGains:
     def __init__(self, table: Table) -> None:
         self.table = table
         self._weights = table.weights
-        self._parents: dict[tuple[str, int], _Parent] = {}
-        self._children: dict[str, _Child | None] = {}
+        self._parents: dict[tuple[str, int], _CodedColumn] = {}
+        self._children: dict[str, _CodedColumn | None] = {}
         self._observed: dict[str, NDArray[np.bool_] | None] = {}
 
     def measure(
@@ -488,7 +479,7 @@ class CellGains:
             codes[1:],
             [column.size for column in columns],
             [column.ordered for column in columns],
-            own.make_models(codes[0]),
+            make_class_models(codes[0], own.size) if own.means is None else make_binned_models(codes[0], own.means),
             weights,
             fitter.min_weight,
         )
@@ -510,24 +501,24 @@ class CellGains:
             masks.append(self._weights > 0)
         return np.flatnonzero(np.logical_and.reduce(masks)) if masks else None
 
-    def _read_parent(self, variable: Variable, most: int) -> _Parent:
-        def read() -> _Parent:
+    def _read_parent(self, variable: Variable, most: int) -> _CodedColumn:
+        def read() -> _CodedColumn:
             cells = self.table.coded(variable)
             if isinstance(variable, Discrete):
-                return _Parent(cells, len(variable), False)
+                return _CodedColumn(cells, len(variable), False)
             rows = self._find_rows((variable,))
             cuts = choose_cuts(cells if rows is None else cells[rows], _take(self._weights, rows), most)
-            return _Parent(np.searchsorted(cuts, cells, side="right"), len(cuts) + 1, True)
+            return _CodedColumn(np.searchsorted(cuts, cells, side="right"), len(cuts) + 1, True)
 
         return _remember(self._parents, (variable.name, most), read)
 
-    def _read_child(self, variable: Variable) -> _Child | None:
+    def _read_child(self, variable: Variable) -> _CodedColumn | None:
         """Return a child, None if it does not vary."""
 
-        def read() -> _Child | None:
+        def read() -> _CodedColumn | None:
             cells, rows = self.table.coded(variable), self._find_rows((variable,))
             if isinstance(variable, Discrete):
-                return _Child(cells, len(variable), None)
+                return _CodedColumn(cells, len(variable), False)
             weights = _take(self._weights, rows)
             distinct, place = np.unique(_take(cells, rows), return_inverse=True)
             if len(distinct) < 2:
@@ -535,7 +526,7 @@ class CellGains:
             bins, means = bin_scores(normal_scores(np.asarray(np.bincount(place, weights), float))[place], weights)
             codes = np.full(len(cells), -1)
             codes[slice(None) if rows is None else rows] = bins
-            return _Child(codes, len(means), means)
+            return _CodedColumn(codes, len(means), True, means)
 
         return _remember(self._children, variable.name, read)
 
