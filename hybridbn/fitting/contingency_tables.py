@@ -198,13 +198,13 @@ class PaddedColumn(NamedTuple):
     ----------
     codes : integer array (rows,), -1 where missing
     states : int
-    holes : bool
-        Whether cells are missing.
+    size : int
+        The number of states, that of missing cells included.
     """
 
     codes: Column
     states: int
-    holes: bool
+    size: int
 
     @classmethod
     def check(cls, codes: Column, states: int) -> PaddedColumn:
@@ -212,17 +212,12 @@ class PaddedColumn(NamedTuple):
         low, high = (int(codes.min()), int(codes.max())) if len(codes) else (0, -1)
         if low < -1 or high >= states:
             raise TableError(f"codes must lie between -1 and {states - 1}; found {low if low < -1 else high}")
-        return cls(codes, states, low < 0)
-
-    @property
-    def size(self) -> int:
-        """The number of states, that of missing cells included."""
-        return self.states + self.holes
+        return cls(codes, states, states + (low < 0))
 
     def block(self, part: slice, kind: type[np.signedinteger[Any]] = np.intp) -> Codes:
         """Return a block of rows as integers of a type; not to be written to."""
         codes = self.codes[part].astype(kind, copy=False)
-        return np.where(codes < 0, kind(self.states), codes) if self.holes else codes
+        return np.where(codes < 0, kind(self.states), codes) if self.size > self.states else codes
 
 
 class PairBlock(NamedTuple):
@@ -285,37 +280,37 @@ def group_columns(sizes: Sequence[int], most_cells: int, most_columns: int = 8) 
         yield group
 
 
-class ColumnGroups(NamedTuple):
+class ColumnGroups:
     """Columns, maybe with a target, that are counted in groups.
 
-    Attributes
+    Parameters
     ----------
     columns : sequence of PaddedColumn
     target : PaddedColumn, optional
     weights : ndarray (rows,), optional
     jobs : int
         Threads that share a pass, with the same sums.
+
+    Attributes
+    ----------
+    sizes : list of int
+        The number of states of each column, missing cells being one.
+    target_size : int
+        That of the target; one without a target.
+    rows : int
     """
 
-    columns: Sequence[PaddedColumn]
-    target: PaddedColumn | None = None
-    weights: Values | None = None
-    jobs: int = 1
-
-    @property
-    def sizes(self) -> list[int]:
-        """The number of states of each column, missing cells being one."""
-        return [column.size for column in self.columns]
-
-    @property
-    def target_size(self) -> int:
-        """That of the target; one without a target."""
-        return 1 if self.target is None else self.target.size
-
-    @property
-    def rows(self) -> int:
-        """The number of rows."""
-        return len(self.columns[0].codes) if self.columns else 0
+    def __init__(
+        self,
+        columns: Sequence[PaddedColumn],
+        target: PaddedColumn | None = None,
+        weights: Values | None = None,
+        jobs: int = 1,
+    ) -> None:
+        self.columns, self.target, self.weights, self.jobs = columns, target, weights, jobs
+        self.sizes = [column.size for column in columns]
+        self.target_size = 1 if target is None else target.size
+        self.rows = len(columns[0].codes) if columns else 0
 
     def count_together(self) -> Values:
         """Return the joint table of all columns."""

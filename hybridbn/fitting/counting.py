@@ -420,8 +420,8 @@ class NumpyCounter(Counter):
         if not holes:
             columns, weights = self._select_complete(names)
         padded = [
-            PaddedColumn(column, self.sizes[name], holes and name in self.incomplete)
-            for name, column in zip(names, columns, strict=True)
+            PaddedColumn(column, self.sizes[name], size)
+            for name, column, size in zip(names, columns, shape, strict=True)
         ]
         return ColumnGroups(padded, None, weights, self._jobs).count_together().reshape(shape)
 
@@ -431,7 +431,8 @@ class NumpyCounter(Counter):
 
     def _pad(self, names: Names) -> PaddedColumn:
         """Return the joint configurations of some columns as one."""
-        return PaddedColumn(self._encode(names), math.prod(self.shape(names)), not self.incomplete.isdisjoint(names))
+        states = math.prod(self.shape(names))
+        return PaddedColumn(self._encode(names), states, states + (not self.incomplete.isdisjoint(names)))
 
     def _encode(self, names: Names) -> Codes:
         """Return each row's joint configuration of some columns, -1 where a cell is missing."""

@@ -292,9 +292,8 @@ class LinearGaussianMixtureFitter(Fitter):
         size = math.prod(shape)
         columns = dict(zip((child.name, *(parent.name for parent in parents)), statistics.columns, strict=True))
         response = np.asarray(columns[child.name], dtype=np.float64)
-        predictors = np.empty((len(response), len(continuous)))
-        for number, predictor in enumerate(continuous):
-            predictors[:, number] = columns[predictor.name]
+        numbers = [columns[predictor.name] for predictor in continuous]
+        predictors = np.stack(numbers, axis=1) if numbers else np.empty((len(response), 0))
         weights = np.ones(len(response)) if statistics.weights is None else statistics.weights
         groups = encode_configurations([columns[parent.name] for parent in discrete], shape, len(response))
         order = np.argsort(groups, kind="stable")
