@@ -7,6 +7,7 @@ Statistics of disjoint sets of rows add up, so streaming, weights, boosting and 
 from __future__ import annotations
 
 import difflib
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,7 +23,7 @@ from hybridbn.fitting.counting import Names, RowCounter
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.potentials.base import PointCells, Potential, check_parents, freeze
 from hybridbn.registry import Registered, Registry
-from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
 if TYPE_CHECKING:
     from hybridbn.fitting import GaussianFitter, MultinomialFitter
@@ -293,6 +294,32 @@ class RowStatistics(Statistics):
             )
         columns = tuple(np.concatenate(pair) for pair in zip(self.columns, other.columns, strict=True))
         return replace(self, total=self.total + other.total, columns=columns, weights=weights)
+
+    @property
+    def row_weights(self) -> Values:
+        """The weight of each row."""
+        return np.ones(len(self.columns[0])) if self.weights is None else self.weights
+
+    @cached_property
+    def cells(self) -> Codes:
+        """The configuration of the discrete parents in each row."""
+        given = zip(self.parents, self.columns[1:], strict=True)
+        discrete = [(column, len(parent)) for parent, column in given if isinstance(parent, Discrete)]
+        return encode_configurations([one[0] for one in discrete], [one[1] for one in discrete], len(self.columns[0]))
+
+    @cached_property
+    def numbers(self) -> Values:
+        """The continuous parents (rows, continuous parents)."""
+        given = zip(self.parents, self.columns[1:], strict=True)
+        numbers = [column for parent, column in given if isinstance(parent, Continuous)]
+        return np.stack(numbers, axis=1) if numbers else np.zeros((len(self.columns[0]), 0))
+
+    def split_rows(self) -> list[Codes]:
+        """Return the rows of each configuration of the discrete parents."""
+        size = math.prod(len(parent) for parent in self.parents if isinstance(parent, Discrete))
+        # short integers are sorted by their digits
+        order = np.argsort(self.cells.astype(np.min_scalar_type(size)), kind="stable")
+        return np.split(order, np.cumsum(np.bincount(self.cells, minlength=size))[:-1])
 
     @cached_property
     def table(self) -> Table:

@@ -59,8 +59,6 @@ _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
 _BLOCK = 32768
 """Rows of a block that is counted by group: its codes stay in the second-level cache."""
-_BATCH_CELLS = 2**21
-"""Most cells of the grouped tables of pairs that are held at a time (16 MiB)."""
 _PASS_CELLS = 2**22
 """Most cells of the tables of pairs that one pass counts (32 MiB)."""
 _REMEMBERED_CELLS, _CELLS_OF_A_NAME = 2**22, 64
@@ -72,8 +70,6 @@ _LARGE_TABLE = 2**18
 
 Names: TypeAlias = tuple[str, ...]
 """Columns in the order of a table's dimensions."""
-Part: TypeAlias = "slice | NDArray[np.intp]"
-"""Which rows of a pass: a block of them, or some."""
 
 
 class Counts(dict[Names, Values]):
@@ -156,7 +152,7 @@ class Groups:
     """
 
     size: int
-    assign: Callable[[Part, Sequence[Codes], Sequence[Codes]], tuple[Codes, Values | None]]
+    assign: Callable[[slice | NDArray[np.intp], Sequence[Codes], Sequence[Codes]], tuple[Codes, Values | None]]
     reads: Names = ()
     rows: NDArray[np.intp] | None = None
 
@@ -349,7 +345,7 @@ class NumpyCounter(Counter):
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
         """Count groups of columns with each other, whose margins are the tables, some at a time."""
         grouped = self._group(names, given)
-        plan = plan_pairs(grouped.sizes, grouped.target_size, grouped.rows, _BATCH_CELLS)
+        plan = plan_pairs(grouped.sizes, grouped.target_size, grouped.rows, _PASS_CELLS)
         return self._name_pairs(names, given, (pair for blocks in plan for pair in grouped.count_pairs(blocks)))
 
     def count_pairs(self, names: Sequence[str], given: Names, blocks: Sequence[PairBlock]) -> Counts:

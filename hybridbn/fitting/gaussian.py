@@ -24,7 +24,7 @@ from hybridbn.fitting.ridge import regress_directions
 from hybridbn.options import check_count
 from hybridbn.potentials import LinearGaussian, LinearGaussianMixture
 from hybridbn.potentials.base import Potential, check_parents
-from hybridbn.variables import Continuous, Values, Variable, encode_configurations
+from hybridbn.variables import Continuous, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
@@ -290,14 +290,7 @@ class LinearGaussianMixtureFitter(Fitter):
         discrete, continuous = split_by_kind(parents)
         shape = tuple(map(len, discrete))
         size = math.prod(shape)
-        columns = dict(zip((child.name, *(parent.name for parent in parents)), statistics.columns, strict=True))
-        response = np.asarray(columns[child.name], dtype=np.float64)
-        numbers = [columns[predictor.name] for predictor in continuous]
-        predictors = np.stack(numbers, axis=1) if numbers else np.empty((len(response), 0))
-        weights = np.ones(len(response)) if statistics.weights is None else statistics.weights
-        groups = encode_configurations([columns[parent.name] for parent in discrete], shape, len(response))
-        order = np.argsort(groups, kind="stable")
-        ends = np.searchsorted(groups[order], np.arange(size + 1))
+        response, predictors, weights = statistics.columns[0], statistics.numbers, statistics.row_weights
         own = [
             _Regression(np.full(count, 1 / count), np.full(count, intercept), slopes, np.full(count, variance))
             for intercept, slopes, variance in zip(
@@ -307,8 +300,7 @@ class LinearGaussianMixtureFitter(Fitter):
                 strict=True,
             )
         ]
-        for number in range(size):
-            rows = order[ends[number] : ends[number + 1]]
+        for number, rows in enumerate(statistics.split_rows()):
             if count > 1 and weights[rows].sum() >= count * max(ROWS_PER_COMPONENT, len(continuous) + 2):
                 own[number] = _fit_mixture(response[rows], predictors[rows], weights[rows], own[number])
         probabilities, intercepts, variances = (

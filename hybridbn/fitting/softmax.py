@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import (
     Fitter,
-    Statistics,
+    RowStatistics,
     has_numbers,
-    observed,
     refuse_empty,
     refuse_too_wide,
     split_by_kind,
 )
 from hybridbn.fitting.ridge import ROUNDING, regress_classes
 from hybridbn.potentials import Softmax
-from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations
+from hybridbn.variables import Discrete, Values, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
@@ -33,57 +31,23 @@ _NEARLY = 1e-7
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SoftmaxStatistics(Statistics):
-    """The rows themselves, as a logistic regression has no smaller sufficient statistics.
-
-    Attributes
-    ----------
-    cells : ndarray (rows,)
-        The configuration of the discrete parents.
-    codes : ndarray (rows,)
-        The child's state.
-    values : ndarray (rows, continuous parents)
-    weights : ndarray (rows,)
-    """
-
-    cells: Codes
-    codes: Codes
-    values: Values
-    weights: Values
-
-    def merged(self, other: Self) -> Self:
-        """Put the rows together."""
-        return replace(
-            self,
-            total=self.total + other.total,
-            cells=np.concatenate([self.cells, other.cells]),
-            codes=np.concatenate([self.codes, other.codes]),
-            values=np.concatenate([self.values, other.values]),
-            weights=np.concatenate([self.weights, other.weights]),
-        )
+class SoftmaxStatistics(RowStatistics):
+    """The rows themselves, as a logistic regression has no smaller sufficient statistics."""
 
     def log_likelihood(self, regressions: Softmax) -> float:
         """Return the logarithm of the probability that regressions give to the rows."""
         _, continuous = split_by_kind(self.parents)
         k, columns = len(self.child), len(continuous)  # type: ignore[arg-type]
         intercepts, slopes = regressions.intercept.reshape(-1, k), regressions.coefficients.reshape(-1, k, columns)
-        order, ends = _sort_by_cell(self.cells, len(intercepts))
-        likelihood = 0.0
-        for cell, (start, stop) in enumerate(itertools.pairwise([0, *ends])):
-            if start < stop:
-                rows = slice(None) if stop - start == len(order) else order[start:stop]
-                logits = slopes[cell] @ self.values[rows].T + intercepts[cell][:, None]
+        likelihood, codes, weights = 0.0, self.columns[0], self.row_weights
+        for cell, members in enumerate(self.split_rows()):
+            if len(members):
+                rows = slice(None) if len(members) == len(codes) else members
+                logits = slopes[cell] @ self.numbers[rows].T + intercepts[cell][:, None]
                 logits -= logits.max(axis=0)
-                own = np.take_along_axis(logits, self.codes[None, rows].astype(np.intp), axis=0)[0]
-                likelihood += float(self.weights[rows] @ (own - np.log(np.exp(logits).sum(axis=0))))
+                own = np.take_along_axis(logits, codes[None, rows].astype(np.intp), axis=0)[0]
+                likelihood += float(weights[rows] @ (own - np.log(np.exp(logits).sum(axis=0))))
         return likelihood
-
-
-def _sort_by_cell(cells: Codes, size: int) -> tuple[Codes, list[int]]:
-    """Return the rows in the order of their cells, and where each cell ends."""
-    # short integers are sorted by their digits
-    order = np.argsort(cells.astype(np.min_scalar_type(size)), kind="stable")
-    return order, np.cumsum(np.bincount(cells, minlength=size)).tolist()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,18 +117,7 @@ class SoftmaxFitter(Fitter):
         sizes = [len(parent) for parent in discrete]
         cells = math.prod(sizes) * len(child) * (1 + len(continuous))
         refuse_too_wide(child, parents, cells, self.max_bytes, "array of coefficients")
-        (own, *others), weights, total = observed(table, child, parents)
-        column = dict(zip(parents, others, strict=True))
-        numbers = [column[parent] for parent in continuous]
-        return SoftmaxStatistics(
-            child=child,
-            parents=parents,
-            total=total,
-            cells=encode_configurations([column[parent] for parent in discrete], sizes, len(own)),
-            codes=own,
-            values=np.stack(numbers, axis=1) if numbers else np.zeros((len(own), 0)),
-            weights=np.ones(len(own)) if weights is None else weights,
-        )
+        return SoftmaxStatistics.of(table, child, parents)
 
     def potential(self, statistics: Any) -> Softmax:
         """Return the regressions."""
@@ -198,7 +151,7 @@ class SoftmaxFitter(Fitter):
         refuse_empty(statistics)
         discrete, continuous = split_by_kind(statistics.parents)
         shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
-        columns, weights = statistics.values.T, statistics.weights
+        columns, weights = statistics.numbers.T, statistics.row_weights
         mean = columns @ weights / statistics.total
         # the second pass removes what rounding left in the first
         mean = mean + (columns - mean[:, None]) @ weights / statistics.total
@@ -207,7 +160,7 @@ class SoftmaxFitter(Fitter):
         # what is left of a constant after its mean is taken away is a few units in the last place
         scale = np.where(scale > 4 * np.finfo(float).eps * np.abs(mean), scale, np.inf)
         design = np.concatenate([np.ones((1, len(weights))), centered / scale[:, None]])
-        targets = (statistics.codes == np.arange(k)[:, None]) * weights
+        targets = (statistics.columns[0] == np.arange(k)[:, None]) * weights
         smoothed = targets + (self.m / k / statistics.total) * weights
         first = None if near is None else _standardize(near, statistics.parents, mean, scale)
         begin = None if first is None else first.mean(axis=0)
@@ -217,10 +170,8 @@ class SoftmaxFitter(Fitter):
             center = np.zeros((len(design), 1))
             center[0] = 1.0
             prior = self.m * softmax(common[:, 0])[:, None]
-            order, ends = _sort_by_cell(statistics.cells, len(solved))
-            for cell, (start, stop) in enumerate(itertools.pairwise([0, *ends])):
-                if start < stop:
-                    rows = order[start:stop]
+            for cell, rows in enumerate(statistics.split_rows()):
+                if len(rows):
                     solved[cell] = regress_classes(
                         np.concatenate([design[:, rows], center], axis=1),
                         np.concatenate([targets[:, rows], prior], axis=1),

@@ -42,7 +42,6 @@ def test_pairs_come_in_batches(monkeypatch, holes, remembered):
     whole = {family: counter.joint(family) for family in (("c0", *p) for p in itertools.combinations(names, 2))}
     for most in (1, 200, 2**22):
         monkeypatch.setattr(counting, "_PASS_CELLS", most)
-        monkeypatch.setattr(counting, "_BATCH_CELLS", most)
         for batches in (list(counter.pair_batches(names, ("c0",))), [plain.pairs(names, ("c0",))]):
             tables = dict(item for batch in batches for item in batch.items())
             assert tables.keys() == whole.keys()

@@ -34,8 +34,6 @@ __all__ = [
     "write_probabilities",
 ]
 
-Masks = NDArray[np.bool_]
-
 _MOVES, _BEARABLE = (
     9,
     5.0,
@@ -80,7 +78,7 @@ def select_knots(heights: Values, knots: Knots, most: int, price: Values | float
     return knots._replace(places=knots.places[kept]), nearest
 
 
-def _find_tame_ends(heights: Values, knots: Knots) -> tuple[Masks, Masks]:
+def _find_tame_ends(heights: Values, knots: Knots) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
     """Return at which knots the first and the last piece may end (rows, knots).
 
     The straight line that goes on beyond must not grow far beyond the density, and decay if it has no end.
@@ -95,7 +93,7 @@ def _find_tame_ends(heights: Values, knots: Knots) -> tuple[Masks, Masks]:
     return tame[0], tame[1]
 
 
-def _has_tame_ends(kept: Codes, heights: Values, knots: Knots) -> Masks:
+def _has_tame_ends(kept: Codes, heights: Values, knots: Knots) -> NDArray[np.bool_]:
     """Return for which of these rows' knots the straight lines that go on are tame."""
     first, last = _find_tame_ends(heights, knots)
     rows = np.arange(len(kept))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import decimal
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from decimal import Decimal
 from functools import cached_property
 from typing import Any
@@ -267,10 +267,7 @@ class Terms:
             object.__setattr__(self, name, freeze(getattr(self, name), np.float64))
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
-        return Terms, (self.sizes, self.limits, self.codes, self.low, self.high, self.owner, *self._term_arrays())
-
-    def _term_arrays(self) -> tuple[Values, Values, Values]:
-        return self.coefficient, self.magnitude, self.rates
+        return Terms, tuple(getattr(self, field.name) for field in fields(self))
 
     @cached_property
     def anchors(self) -> Values:
@@ -596,7 +593,9 @@ def fix_column(terms: Terms, column: int, value: float) -> Terms:
             terms.low[pieces],
             terms.high[pieces],
             owner,
-            *(array[chosen] for array in terms._term_arrays()),
+            terms.coefficient[chosen],
+            terms.magnitude[chosen],
+            terms.rates[chosen],
         )
     factor = shift_factor(
         terms.rates[chosen, j : j + 1], np.full((len(chosen), 1), value), terms.anchors[chosen, j : j + 1]
