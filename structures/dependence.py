@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property, partial
 from typing import Any, TypeAlias
 
@@ -157,20 +157,14 @@ class Dependence:
         information = self._count_pairs()
         if not given:
             information |= self._measure_linear_pairs()
-        self._prepare(given, information)
-        for pair in itertools.combinations(sorted(self.data.attributes), 2):
-            if pair not in information:
-                gains = [self._measure_gain(child, given, parent) for child, parent in self._choose_directions(pair)]
-                information[pair] = sum(gains) / len(gains)
+        pairs = itertools.combinations(sorted(self.data.attributes), 2)
+        directions = {pair: self._choose_directions(pair) for pair in pairs if pair not in information}
+        # one pass tells the moments of all that has a normal column
+        self.data.prepare((child, (*given, parent)) for listed in directions.values() for child, parent in listed)
+        for pair, listed in directions.items():
+            gains = [self._measure_gain(child, given, parent) for child, parent in listed]
+            information[pair] = sum(gains) / len(gains)
         return {pair: round(value, _DECIMALS) for pair, value in sorted(information.items())}
-
-    def _prepare(self, given: tuple[str, ...], measured: Container[Pair]) -> None:
-        """Let one pass tell the moments of all pairs with a normal column that are not measured yet."""
-        families = []
-        for pair in itertools.combinations(sorted(self.data.attributes), 2):
-            if pair not in measured:
-                families += [(child, (*given, parent)) for child, parent in self._choose_directions(pair)]
-        self.data.prepare(families)
 
     def reusable_potentials(self) -> dict[tuple[str, ...], Potential]:
         """Return the potentials fitted so far that a network can use, by child and parents in their order."""
@@ -186,7 +180,7 @@ class Dependence:
         return mutual_information(counts) * float(counts.sum()) / self._total
 
     def _count_pairs(self) -> dict[Pair, float]:
-        names = self._discrete
+        names = sorted(self._discrete)
         if len(names) < 2:
             return {}
         target = self.data.target
@@ -201,14 +195,11 @@ class Dependence:
         information: dict[Pair, float] = {}
         for counts in counter.pair_batches(narrow, given):
             for (*_, first, second), table in counts.items():
-                information[min(first, second), max(first, second)] = self._scale_to_all_rows(
-                    table if given else table[None]
-                )
-        for first, second in itertools.combinations(names, 2):
-            pair = min(first, second), max(first, second)
+                information[first, second] = self._scale_to_all_rows(table if given else table[None])
+        for pair in itertools.combinations(names, 2):
             if pair not in information:
-                shape = cells, counter.sizes[first], counter.sizes[second]
-                information[pair] = measure_occurring(*counter.occurring((*given, first, second)), shape) / self._total
+                shape = cells, *(counter.sizes[name] for name in pair)
+                information[pair] = measure_occurring(*counter.occurring((*given, *pair)), shape) / self._total
         return information
 
     def _count_by_target_cells(self, target: str) -> RowCounter:
@@ -246,16 +237,12 @@ class Dependence:
         variables = [data.variable(name) for name in names]
         task = partial(_sum_pairs, variables=variables, centers=centers, scales=scales)
         mass, sums, squares, products = data.rows.learn(task, variables)
-        information: dict[Pair, float] = {}
-        for i, j in itertools.combinations(range(len(names)), 2):
+        information: dict[Pair, float] = dict.fromkeys(itertools.combinations(names, 2), 0.0)
+        for i, j in np.argwhere(np.triu(mass > 0, 1)).tolist():
             n = mass[i, j]
-            if not n > 0:
-                information[names[i], names[j]] = 0.0
-                continue
             means = sums[i, j] / n, sums[j, i] / n
             own, other = squares[i, j] / n - means[0] ** 2, squares[j, i] / n - means[1] ** 2
             if not min(own, other) > _CONSTANT:
-                information[names[i], names[j]] = 0.0
                 continue
             left = max(own - (products[i, j] / n - means[0] * means[1]) ** 2 / other, 0.0)
             floor = fitters[names[i]].least_variance(own, scales[i])
