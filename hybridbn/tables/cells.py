@@ -89,7 +89,7 @@ class Cells:
     unit: Unit | None = None
 
     def __post_init__(self) -> None:
-        freeze_array(self.array)
+        self.array.flags.writeable = False
 
     @property
     def missing(self) -> NDArray[np.bool_]:

@@ -133,7 +133,11 @@ class Column:
             cells = self._base.cells
         elif source is None:
             raise TypeError("a column without cells needs a source or a base")
-        elif isinstance(variable, Discrete) and len({state_kind(state) for state in variable.states}) > 1:
+        elif (
+            isinstance(variable, Discrete)
+            and len(set(map(type, variable.states))) > 1
+            and len(set(map(state_kind, variable.states))) > 1
+        ):
             # A variable may mix types of states on purpose; its states are then looked up one by one.
             return Cells(variable.codes(self.raw()), variable.states, declared=True)
         else:
@@ -499,8 +503,6 @@ class Frame:
         What the library stores of a frame besides its columns.
     data : object
         The frame itself.
-    names : tuple of str
-        The names of all its columns, including those that are not in `columns`.
     given : mapping from str to object
         What the frame calls columns whose names are no text; a frame like it gets those names again.
     """
@@ -511,15 +513,11 @@ class Frame:
     index: Any = None
     labels: Any = None
     data: Any = None
-    names: Sequence[str] = ()
     given: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(self.names or self.columns))
 
     def select(self, names: Iterable[str]) -> Frame:
         """Return the frame with some of its columns; `replace` still returns a frame with all of them."""
-        return replace(self, columns={name: self.columns[name] for name in names}, names=self.names)
+        return replace(self, columns={name: self.columns[name] for name in names})
 
     def without_columns(self) -> Frame:
         """Return the frame without columns and data, from which frames like it are built."""

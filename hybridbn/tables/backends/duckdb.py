@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any, NoReturn, Self
 
 from hybridbn.errors import TableError
@@ -107,9 +107,8 @@ class _Relation(SQLSource):
     def __init__(self, relation: Any, shown: str) -> None:
         self.relation, self.shown = relation, shown
         # no row is read for the types
-        reader = _read(relation.limit(0), 1)
-        self.schema = reader.schema
-        reader.close()
+        with closing(_read(relation.limit(0), 1)) as reader:
+            self.schema = reader.schema
 
     def fragments(self) -> Sequence[Fragment]:
         """Return the relation, which DuckDB divides among its own threads."""
@@ -117,12 +116,9 @@ class _Relation(SQLSource):
 
     def rows(self, query: str) -> Iterable[Sequence[Any]]:
         """Run a query; its rows come in batches."""
-        reader = _read(self.relation.query("scanned", query), BATCH_ROWS)
-        try:
+        with closing(_read(self.relation.query("scanned", query), BATCH_ROWS)) as reader:
             for batch in reader:
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
-        finally:
-            reader.close()
 
     def is_nan(self, cell: str) -> str:
         """NaN is equal to itself here."""
@@ -139,11 +135,8 @@ class _RelationFragment(Fragment):
         """Yield what the relation gives."""
         chosen = self.relation.project(", ".join(map(quote_name, columns)))
         # an open reader owns the connection, so that it is closed whatever happens
-        reader = _read(chosen, rows)
-        try:
+        with closing(_read(chosen, rows)) as reader:
             yield from number_batches(reader, 0)
-        finally:
-            reader.close()
 
     def __reduce__(self) -> NoReturn:
         raise TableError(

@@ -193,10 +193,8 @@ def _connect(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
     try:
         name = f"file:{quote(str(file))}?mode={mode}"
         connection = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)
-        try:
+        with contextlib.closing(connection):
             yield connection
-        finally:
-            connection.close()
     except (sqlite3.DatabaseError, OverflowError, UnicodeDecodeError) as error:
         if isinstance(error, OverflowError):
             raise TableError(f"SQLite holds integers below 2**63 only: {error}") from None

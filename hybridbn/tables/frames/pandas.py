@@ -226,7 +226,8 @@ class PandasFrames(FrameAdapter):
 
     def replace(self, frame: Frame, columns: Mapping[str, Column], added: Mapping[str, NDArray[np.bool_]]) -> Any:
         result = frame.data.copy()
-        numbers = {name: number for number, name in enumerate(frame.names)}  # labels of the frame need not be text
+        # labels of the frame need not be text
+        numbers = {name: number for number, name in enumerate(check_column_names(frame.data.columns))}
         for name, column in columns.items():
             result.isetitem(numbers[name], column_adapter("pandas").write(column).set_axis(result.index))
         for name, values in added.items():
