@@ -163,8 +163,10 @@ class Network(DirectedGraph):
                 attributes["potential"] = potential.renamed(names)
         if "factors" in renamed.graph:
             findings = renamed.graph.get("evidence", {})
-            renamed.graph["factors"] = tuple(names.get(name, name) for name in renamed.graph["factors"])
-            renamed.graph["evidence"] = {names.get(name, name): state for name, state in findings.items()}
+            renamed.graph.update(
+                factors=tuple(names.get(name, name) for name in renamed.graph["factors"]),
+                evidence={names.get(name, name): state for name, state in findings.items()},
+            )
         return renamed
 
     # -- reading --------------------------------------------------------------------------------------------------

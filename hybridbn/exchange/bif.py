@@ -370,10 +370,9 @@ def format_bif(network: Network, *, bins: Bins | None = None) -> str:
     """
     tables = collect_tables(network, bins, "BIF", _keep_table)
     states = {table.child.name: _format_states(table.child) for table in tables}
-    blocks = ["network unknown {\n}\n"]
-    blocks += [_format_variable(table.child, states[table.child.name]) for table in tables]
-    blocks += [_format_potential(table, states) for table in tables]
-    return "".join(blocks)
+    variables = [_format_variable(table.child, states[table.child.name]) for table in tables]
+    potentials = [_format_potential(table, states) for table in tables]
+    return "".join(["network unknown {\n}\n", *variables, *potentials])
 
 
 def bif_properties_of(variable: Discrete) -> dict[str, str]:
@@ -421,9 +420,9 @@ def _format_states(variable: Discrete) -> list[str]:
 
 def _format_variable(variable: Discrete, states: list[str]) -> str:
     name = _format_name(variable.name, _NAME, f"the name {variable.name!r}")
-    lines = [f"variable {name} {{", f"  type discrete [ {len(states)} ] {{ {', '.join(states)} }};"]
-    lines += [f"  property {key} = {value} ;" for key, value in bif_properties_of(variable).items()]
-    return "\n".join([*lines, "}", ""])
+    states_text = f"  type discrete [ {len(states)} ] {{ {', '.join(states)} }};"
+    properties = [f"  property {key} = {value} ;" for key, value in bif_properties_of(variable).items()]
+    return "\n".join([f"variable {name} {{", states_text, *properties, "}", ""])
 
 
 def _format_potential(potential: Multinomial, states: dict[str, list[str]]) -> str:

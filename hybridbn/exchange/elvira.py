@@ -504,17 +504,18 @@ def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles:
         "",
         "// Variables",
         "",
+        *(line for potential in held for line in writer.format_node(potential.child)),
+        "// Links",
+        "",
+        *(
+            f"link {writer.names[parent.name]} {writer.names[potential.child.name]};\n"
+            for potential in held
+            for parent in potential.parents
+        ),
+        "// Relations",
+        "",
+        *(line for potential in held for line in writer.format_relation(potential)),
     ]
-    lines += [line for potential in held for line in writer.format_node(potential.child)]
-    lines += ["// Links", ""]
-    lines += [
-        f"link {writer.names[parent.name]} {writer.names[potential.child.name]};\n"
-        for potential in held
-        for parent in potential.parents
-    ]
-    lines += ["// Relations", ""]
-    for potential in held:
-        lines += writer.format_relation(potential)
     writer.refuse_distant()
     return "\n".join([*lines, "}", ""])
 

@@ -351,15 +351,15 @@ def write_archive(
     ...         read_archive(file)
     ({'p': 1}, {'float64': array([0.5])})
     """
-    members = {_NETWORK: to_json(network)}
-    if len(members[_NETWORK]) > _MAX_NETWORK:
+    text = to_json(network)
+    if len(text) > _MAX_NETWORK:
         raise FormatError(f"the network's description takes more than {_MAX_NETWORK >> 20} MiB, too much for one file")
-    listed: dict[str, dict[str, Any]] = {_NETWORK: {}}
-    for name, array in arrays.items():
-        members[f"{name}.npy"] = _format_npy(array, DTYPES[name])
-        listed[f"{name}.npy"] = {"dtype": DTYPES[name], "shape": [len(array)]}
-    for name, data in members.items():
-        listed[name] |= {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    members = {_NETWORK: text} | {f"{name}.npy": _format_npy(array, DTYPES[name]) for name, array in arrays.items()}
+    types = {f"{name}.npy": {"dtype": DTYPES[name], "shape": [len(array)]} for name, array in arrays.items()}
+    listed = {
+        name: types.get(name, {}) | {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        for name, data in members.items()
+    }
     manifest = {"format": "hybridbn", "version": version, "library": hybridbn.__version__, "members": listed}
     whole = io.BytesIO()
     with zipfile.ZipFile(whole, "w", zipfile.ZIP_STORED) as archive:

@@ -137,18 +137,25 @@ def format_xmlbif(network: Network, *, bins: Bins | None = None) -> str:
     lines = ['<?xml version="1.0" encoding="UTF-8"?>', '<BIF VERSION="0.3">', "<NETWORK>", "<NAME>hybridbn</NAME>"]
     for variable in (table.child for table in tables):
         texts = format_states(variable, "XMLBIF")
-        lines += ['<VARIABLE TYPE="nature">', f"  <NAME>{_escape_text(variable.name, 'the name')}</NAME>"]
-        lines += [f"  <OUTCOME>{_escape_text(text, f'{variable.name!r}: the state')}</OUTCOME>" for text in texts]
+        properties = encode_properties(variable, texts, variable.name)
         lines += [
-            f"  <PROPERTY>{key} = {text}</PROPERTY>"
-            for key, text in encode_properties(variable, texts, variable.name).items()
+            '<VARIABLE TYPE="nature">',
+            f"  <NAME>{_escape_text(variable.name, 'the name')}</NAME>",
+            *(f"  <OUTCOME>{_escape_text(text, f'{variable.name!r}: the state')}</OUTCOME>" for text in texts),
+            *(f"  <PROPERTY>{key} = {text}</PROPERTY>" for key, text in properties.items()),
+            "</VARIABLE>",
         ]
-        lines += ["</VARIABLE>"]
     for table in tables:
-        lines += ["<DEFINITION>", f"  <FOR>{escape(table.child.name)}</FOR>"]
-        lines += [f"  <GIVEN>{escape(parent.name)}</GIVEN>" for parent in table.parents]
         rows = table.table.reshape(-1, len(table.child)).tolist()
-        lines += ["  <TABLE>", *("    " + " ".join(map(repr, row)) for row in rows), "  </TABLE>", "</DEFINITION>"]
+        lines += [
+            "<DEFINITION>",
+            f"  <FOR>{escape(table.child.name)}</FOR>",
+            *(f"  <GIVEN>{escape(parent.name)}</GIVEN>" for parent in table.parents),
+            "  <TABLE>",
+            *("    " + " ".join(map(repr, row)) for row in rows),
+            "  </TABLE>",
+            "</DEFINITION>",
+        ]
     return "\n".join([*lines, "</NETWORK>", "</BIF>", ""])
 
 
@@ -384,8 +391,11 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
         "save the network as .hbn, or cut the continuous variables with bins=",
     )
     words = name_nodes(held, _FUNCTIONS)
-    lines = ['<?xml version="1.0" encoding="UTF-8"?>']
-    lines += ['<smile version="1.0" id="hybridbn" numsamples="10000" discsamples="10000">', "  <nodes>"]
+    lines = [
+        '<?xml version="1.0" encoding="UTF-8"?>',
+        '<smile version="1.0" id="hybridbn" numsamples="10000" discsamples="10000">',
+        "  <nodes>",
+    ]
     for potential in held:
         regression, child = potential.as_regression(), potential.child
         if regression is not None:

@@ -125,10 +125,8 @@ def make_page(responder: Responder) -> str:
     room = MOST_BYTES - len(read_module().encode()) - len(_as_json(content))
     cells, tables = _list_tables(responder, room)
     if tables is not None:
-        count = len(responder.names)
-        content["tables"] = tables
-        content["offers"] = {"link": True}
-        content["about"] = f"This page answers every question itself, exactly; {count} nodes."
+        about = f"This page answers every question itself, exactly; {len(responder.names)} nodes."
+        content |= {"tables": tables, "offers": {"link": True}, "about": about}
     else:
         _add_lookups(responder, content, room, cells)
     # esbuild writes no "</script" into a module
@@ -211,17 +209,17 @@ def _add_lookups(responder: Responder, content: Plain, room: float, cells: float
     cases += pairs
     plain = [[findings[i] for i in case] for case in cases] + content["rowFindings"]
     numbers = _answer_all(responder, [read_case(responder.network, case) for case in plain], width)
-    content["lookups"] = {"findings": findings, "cases": cases, "rows": rows, "values": _encode(numbers)}
     no = dict.fromkeys(("between", "soft", "not", "set", "next", "probable"), False)
-    content["offers"] = no | {"link": True, "values": values}
     total = nodes * (nodes - 1) // 2
     which = (
         "every pair of findings" if joined == total else f"pairs of findings in {joined:,} of {total:,} pairs of nodes"
     )
-    content["about"] = (
-        f"Computed before: beliefs without findings, given each single one (a number has nine values) and given {which}"
-        f"{f', and {rows:,} rows' if rows else ''}. {_NEEDS_SERVER}"
-    )
+    content |= {
+        "lookups": {"findings": findings, "cases": cases, "rows": rows, "values": _encode(numbers)},
+        "offers": no | {"link": True, "values": values},
+        "about": "Computed before: beliefs without findings, given each single one (a number has nine values) and given"
+        f" {which}{f', and {rows:,} rows' if rows else ''}. {_NEEDS_SERVER}",
+    }
 
 
 def _list_values(node: int, belief: Plain) -> list[Plain]:

@@ -335,8 +335,10 @@ def describe_belief(posterior: DiscretePosterior | ContinuousPosterior) -> Plain
             chosen = np.unique(np.clip(np.concatenate([evenly, spikes - 1, spikes, spikes + 1]), 0, len(x) - 1))
             x, density = x[chosen], density[chosen]
         finite = np.isfinite(density)
-        belief["x"] = [float(f"{value:.9g}") for value in x[finite]]
-        belief["y"] = [float(f"{value:.6g}") for value in density[finite]]
+        belief |= {
+            "x": [float(f"{value:.9g}") for value in x[finite]],
+            "y": [float(f"{value:.6g}") for value in density[finite]],
+        }
     return belief
 
 

@@ -383,8 +383,10 @@ def _draw_plot(chart: Chart) -> str:
     place_y = _along(low, high, top + 2 if chart.y.reverse else floor, floor if chart.y.reverse else top + 2)
     axes: list[str] = []
     if chart.x.shown:
-        axes.append(_put_line(start, floor, end, floor, "line"))
-        axes += _draw_ticks(chart, left, right, place_x, floor, end, text)
+        axes = [
+            _put_line(start, floor, end, floor, "line"),
+            *_draw_ticks(chart, left, right, place_x, floor, end, text),
+        ]
         if chart.x.label:
             axes.append(_put_text((start + end) / 2, height - 3, _fit(chart.x.label, end - start, text), "middle",
                                   text, "dim", tip=chart.x.label))  # fmt: skip
@@ -448,8 +450,10 @@ def _draw_ticks(
     parts = []
     for at, label in ticks:
         x, half = float(place(at)), len(label) * size * DIGIT / 2
-        parts.append(_put_line(x, floor, x, floor + 3, "line"))
-        parts.append(_put_text(min(max(x, half), end + 5 - half), floor + size + 2, label, "middle", size, "dim"))
+        parts += [
+            _put_line(x, floor, x, floor + 3, "line"),
+            _put_text(min(max(x, half), end + 5 - half), floor + size + 2, label, "middle", size, "dim"),
+        ]
     return parts
 
 

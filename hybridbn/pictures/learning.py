@@ -368,10 +368,12 @@ def plot_nomogram(
     inches = 5.6 if ax is None else 0.7 * ax.bbox.width / ax.figure.dpi
     letter = LETTER * _FONT / 72 / inches * (high - low)
     tight = ax is not None and 0.8 * ax.bbox.height / ax.figure.dpi < _LEAST_HEIGHT * rows
-    marks: list[Mark] = [Rule(x=0.0, color="line"), Points([np.clip(base, low, high)], [rows - 1], "ink")]
-    marks.append(
-        Text(float(np.clip(base, low, high)), rows - 1, write_weight(base), size=_FONT, level="bottom", shift=(0, 4))
-    )
+    start = float(np.clip(base, low, high))
+    marks: list[Mark] = [
+        Rule(x=0.0, color="line"),
+        Points([start], [rows - 1], "ink"),
+        Text(start, rows - 1, write_weight(base), size=_FONT, level="bottom", shift=(0, 4)),
+    ]
     for position, name in enumerate(shown):
         marks += _draw_scale(scales[name], rows - 2 - position, values.get(name), (low, high), letter, tight=tight)
     marks += _draw_sum(total if values else None, low, high, letter)

@@ -337,8 +337,10 @@ def _draw_bars(
         marks.append(Rectangles(start, start + room * ghost, *shown, "dim", hollow=True))
     letters = detail.letters(0.4 * width, font)
     for y, (text, _), p in zip((low + step / 2).tolist(), groups, probabilities.tolist(), strict=True):
-        marks.append(Text(start - 0.03, y, shorten_text(text, letters), size=font, side="right", tip=text))
-        marks.append(Text(left + width, y, format_probability(p), size=font, side="right"))
+        marks += [
+            Text(start - 0.03, y, shorten_text(text, letters), size=font, side="right", tip=text),
+            Text(left + width, y, format_probability(p), size=font, side="right"),
+        ]
     return marks
 
 

@@ -207,8 +207,11 @@ def _chart_density(posterior: ContinuousPosterior, prior: ContinuousPosterior | 
         marks.append(Line(x, density, "dim", 1.2, "prior", dashed=True))
     if posterior.std() > 0:
         x, density = posterior.trace_density(400)
-        marks += [Area(x, np.zeros(len(x)), density), Line(x, density, label="" if prior is None else "posterior")]
-        marks.append(Rule(mean, color=1, label=f"mean {format_value(mean, unit, posterior.std())}"))
+        marks += [
+            Area(x, np.zeros(len(x)), density),
+            Line(x, density, label="" if prior is None else "posterior"),
+            Rule(mean, color=1, label=f"mean {format_value(mean, unit, posterior.std())}"),
+        ]
     else:
         marks.append(Rule(mean, color=0, label=f"value {format_value(mean, unit)}"))
     return Chart(
@@ -481,8 +484,11 @@ def _chart_ridges(batch: ContinuousPosterior, names: Sequence[str], other: Varia
         # what is far narrower than the others would leave no height for them
         height = 1.3 * density / max(float(density.max()), highest / 3)
         height = np.where(density > 0, height, 0.0)
-        marks += [Area(x, np.full(len(x), base), base + height, opacity=0.3), Line(x, base + height, width=1.2)]
-        marks.append(Points([means[number]], [base], 1, label="mean"))
+        marks += [
+            Area(x, np.full(len(x), base), base + height, opacity=0.3),
+            Line(x, base + height, width=1.2),
+            Points([means[number]], [base], 1, label="mean"),
+        ]
     told = "; ".join(f"{other.name} = {text}: mean {format_value(float(mean), variable.unit)}"
                      for text, mean in zip(names, means, strict=True))  # fmt: skip
     ticks = [(float(len(names) - 1 - number), shorten_text(text, 24)) for number, text in enumerate(names)]
