@@ -196,7 +196,7 @@ def read_profile(
             raise TableError(absent if first else "the table has no rows")
         # columns of too many states are left alone
         warnings.filterwarnings("ignore", message=r"columns of more than .* states keep the most frequent ones")
-        rows, unusable = open_rows(source, declared, keep)
+        rows, unusable = open_rows(source, declared, keep, block=rows_per_block(source, request))
         refuse_unknown_columns(request, source.names, bounds)
         most = min(request.sample, max(_SAMPLE_CELLS // max(len(source.names), 1), 2000))
         names = [name for name in source.names if name not in keep]

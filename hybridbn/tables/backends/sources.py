@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeAlias, cast
 
@@ -470,38 +471,44 @@ def scan(
 
 
 def open_rows(
-    source: TableSource, kinds: Kinds, leave: Collection[str] = (), *, sample: int = SAMPLE
+    source: TableSource, kinds: Kinds, leave: Collection[str] = (), *, block: int = BATCH_ROWS
 ) -> tuple[Rows, dict[str, str]]:
-    """Return the rows of an opened source, which are read in passes, or held in memory where pyarrow is absent; also
-    why columns are not among theirs.
+    """Return the rows of an opened source: in memory where they are one block, or pyarrow is absent, and else read in
+    passes; also why columns are not among theirs.
 
     Parameters
     ----------
     kinds : mapping from column to its declared kind
     leave : collection of str
         Columns that are left out.
+    block : int
+        The most rows of a block.
     """
     source.unusable = dict.fromkeys(leave, "")
-    if find_spec("pyarrow") is None:
+    if find_spec("pyarrow") is None or len(list(islice(source.blocks(block), 2))) < 2:
         cells = _read_whole(source, kinds)
         reasons = {name: "no value" for name, one in cells.items() if one.missing.all()}
-        rows: Rows = Table.from_cells({name: one for name, one in cells.items() if name not in reasons})
+        usable = {name: one for name, one in cells.items() if name not in reasons}
+        rows: Rows = Table.from_cells(usable).select([name for name in usable if name])
     else:
         table = FileTable(source.shown, [lambda: source], kinds, partial(_read_whole, source, kinds))
         names = tuple(name for name in table.schema.names if name not in leave)
         columns: dict[str, str] = {name: str(note["kind"]) for name, note in source.notes.items()}
         for name, kind in kinds.items():
             columns[name] = "continuous" if isinstance(kind, Unit) else "discrete" if kind == "text" else kind
-        passes = Passes(table, find_backend(None), columns, frozenset(kinds), None, names, MOST_STATES, sample)
+        passes = Passes(table, find_backend(None), columns, frozenset(kinds), None, names, MOST_STATES, SAMPLE)
         rows, reasons = Scan(passes, names).read_usable()
     return rows, reasons | {name: reason for name, reason in source.unusable.items() if name not in leave}
 
 
 def _read_whole(source: TableSource, kinds: Kinds) -> dict[str, Cells]:
-    """Return all rows at once, as typed cells; what is wrong with them is said then."""
+    """Return all rows at once, as typed cells, and a column without a name, as their number may be all that there is;
+    what is wrong with them is said then.
+    """
     cells: dict[str, Cells] = {}
     for block in source.blocks(sys.maxsize):
-        cells = source.read_usable(block, source.names, {n: kind for n, kind in kinds.items() if n in source.names})
+        declared = {name: kind for name, kind in kinds.items() if name in source.names}
+        cells = {"": Cells(np.zeros(block.rows)), **source.read_usable(block, source.names, declared)}
     return cells
 
 
