@@ -460,9 +460,10 @@ class _Case:
             mark += "*"
         twins: dict[str, Variable] = {}
         for variable in map(self.network.variable, changed):
-            twin_name = f"{variable.name}{mark}"
-            states = variable.states if isinstance(variable, Discrete) else None
-            twins[variable.name] = Continuous(twin_name) if states is None else Discrete(twin_name, states)
+            if isinstance(variable, Discrete):
+                twins[variable.name] = Discrete(f"{variable.name}{mark}", variable.states)
+            else:
+                twins[variable.name] = Continuous(f"{variable.name}{mark}")
         potentials: list[Potential] = [spread_evenly(twins[name]) for name in self.settings]
         for name in self.path:
             potential = self.network.potential(name)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -160,7 +160,8 @@ def find_order(
     trials = int(min(MOST_TRIALS, best.total / (CELLS_PER_TRIAL * max(len(names), 1))))
     if best.total >= min(hopeless, UNPROMISING) or not trials:
         return best
-    return _improve_with_noise(best, trials, lambda number: (number % 3 == 0, False), neighbors, logs, names, kept)
+    scores = _Score(fill=True), _Score(fill=False), _Score(fill=False)
+    return _improve_with_noise(best, trials, scores, neighbors, logs, names, kept)
 
 
 def search_order(
@@ -185,30 +186,29 @@ def search_order(
     kept = [names.index(name) for name in keep]
     if sum(around.bit_count() ** 2 for around in neighbors) > MOST_PAIRS:
         return first
-    return _improve_with_noise(
-        first, trials, lambda number: (True, number % 4 != 3), neighbors, logs, names, kept, effort
-    )
+    scores = [*[_Score(fill=True, weighted=True)] * 3, _Score(fill=True)]
+    return _improve_with_noise(first, trials, scores, neighbors, logs, names, kept, effort)
 
 
 def _improve_with_noise(
     best: EliminationOrder,
     trials: int,
-    choose_score: Callable[[int], tuple[bool, bool]],
+    scores: Sequence[_Score],
     neighbors: list[int],
     logs: list[float],
     names: list[str],
     kept: list[int],
     effort: float = math.inf,
 ) -> EliminationOrder:
-    """Return the best order of noisy repetitions, which end after many without an improvement, or at an effort.
-
-    `choose_score` tells of the number of a trial whether edges count in its score, and whether they are weighted.
+    """Return the best order of noisy repetitions with each of some scores by turns, which end after many without an
+    improvement, or at an effort.
     """
     import random
 
     last_improvement, spent, generator = 0, 0.0, random.Random(0)
     for number in range(trials):
-        order = _eliminate_greedily(_Score(*choose_score(number), generator), list(neighbors), logs, names, kept)
+        score = scores[number % len(scores)]._replace(generator=generator)
+        order = _eliminate_greedily(score, list(neighbors), logs, names, kept)
         spent += len(names) * len(order.clique) ** 3
         if order.total < best.total:
             best, last_improvement = order, number
