@@ -497,7 +497,9 @@ class ColumnGroups:
                 tables.append(logs)
                 prior_logs = np.zeros((classes, 1))
         network = partial(_make_naive_bayes, self.target, self.variables, probabilities)
-        return network, _log_odds(tables) if classes == 2 else tables
+        # a probability of zero makes log-odds meaningless
+        finite = all(np.isfinite(table).all() for table in tables)
+        return network, [table[1:] - table[:1] for table in tables] if finite and classes == 2 else tables
 
 
 @dataclass(frozen=True)
@@ -616,13 +618,6 @@ def _margins_of(counts: Values, sizes: Sequence[int]) -> list[Values]:
         margins.append(np.ones(cube.shape[1]) @ cube)
         counts = cube @ np.ones(size)
     return margins[::-1]
-
-
-def _log_odds(tables: list[Values]) -> list[Values]:
-    """Return the log-odds of two classes, or the same tables if a probability of zero makes log-odds meaningless."""
-    if not all(np.isfinite(table).all() for table in tables):
-        return tables
-    return [table[1:] - table[:1] for table in tables]
 
 
 def _classify(tables: Sequence[Values], codes: Sequence[Codes]) -> Codes:

@@ -77,14 +77,15 @@ def conditional_gaussian_arcs(
     >>> sorted(conditional_gaussian_arcs(Table({"x": x, "y": x + noise, "z": rng.normal(size=200), "c": c})))
     [('c', 'x'), ('c', 'y'), ('y', 'x'), ('y', 'z')]
     """
-    discrete = [name for name in table.names if table.is_discrete(name)]
-    numbers = [name for name in table.names if not table.is_discrete(name)]
-    design = _Design.of(table, numbers, discrete, observed or {})
+    discrete = {variable.name: len(variable) for variable in table.variables if isinstance(variable, Discrete)}
+    numbers = [name for name in table.names if name not in discrete]
+    counter = NumpyCounter({name: table.column(name) for name in discrete}, discrete)
+    design = _Design.of(table, numbers, counter, observed or {})
     influence = dict.fromkeys(discrete, 0.0)
     for name in set(discrete) & set(design.columns_of):
         influence[name] = sum(max(float(_ParentSelection(design, child, [name]).gains()[0]), 0.0) for child in numbers)
-    arcs = _find_discrete_arcs(table, discrete, influence, min(most_parents, _MOST_DISCRETE_PARENTS))
-    return arcs + _find_number_arcs(design, numbers, discrete, influence, most_parents)
+    arcs = _find_discrete_arcs(counter, len(table), influence, min(most_parents, _MOST_DISCRETE_PARENTS))
+    return arcs + _find_number_arcs(design, numbers, [*discrete], influence, most_parents)
 
 
 def best_target(table: Table, candidates: Sequence[str] | None = None) -> str:
@@ -135,16 +136,14 @@ def _mutual_information(a: Values, b: Values) -> float:
 
 
 def _find_discrete_arcs(
-    table: Table, names: Sequence[str], influence: Mapping[str, float], most_parents: int
+    counter: NumpyCounter, rows: int, influence: Mapping[str, float], most_parents: int
 ) -> list[Arc]:
     """Find the arcs between discrete columns, ordered by their information about the others."""
-    counter = NumpyCounter(
-        {name: table.column(name) for name in names}, {name: _count_states(table, name) for name in names}
-    )
-    scores = {name: _family_score((name,), counter, len(table)) for name in names}
+    names = list(counter.sizes)
+    scores = {name: _family_score((name,), counter, rows) for name in names}
     information = dict(influence)
     for first, second in itertools.combinations(names, 2):
-        gain = _family_score((first, second), counter, len(table)) - scores[second]
+        gain = _family_score((first, second), counter, rows) - scores[second]
         information[first] += max(gain, 0.0)
         information[second] += max(gain, 0.0)
     order = sorted(names, key=information.__getitem__, reverse=True)
@@ -154,7 +153,7 @@ def _find_discrete_arcs(
         best = scores[child]
         while len(parents) < most_parents:
             rivals = [name for name in order[:position] if name not in parents]
-            scores_of_rivals = {rival: _family_score((*parents, rival, child), counter, len(table)) for rival in rivals}
+            scores_of_rivals = {rival: _family_score((*parents, rival, child), counter, rows) for rival in rivals}
             rival = max(scores_of_rivals, key=scores_of_rivals.__getitem__, default="")
             if not scores_of_rivals or scores_of_rivals[rival] <= best:
                 break
@@ -174,11 +173,6 @@ def _family_score(names: tuple[str, ...], counter: NumpyCounter, rows: int) -> f
     ratio = np.divide(counts, total, out=np.ones_like(counts, dtype=np.float64), where=counts > 0)
     free = np.count_nonzero(total) * (counts.shape[1] - 1)
     return float((counts * np.log(ratio)).sum()) - free * _PARAMETER_PRICE
-
-
-def _count_states(table: Table, name: str) -> int:
-    variable = table.variable(name)
-    return len(variable.states) if isinstance(variable, Discrete) else 0
 
 
 # -- numbers --------------------------------------------------------------------------------------------------------
@@ -202,9 +196,7 @@ class _Design:
     observed: Mapping[str, float]
 
     @classmethod
-    def of(
-        cls, table: Table, numbers: Sequence[str], discrete: Sequence[str], observed: Mapping[str, float]
-    ) -> _Design:
+    def of(cls, table: Table, numbers: Sequence[str], counter: NumpyCounter, observed: Mapping[str, float]) -> _Design:
         columns = []
         for name in numbers:
             values = table.column(name) - table.column(name).mean()
@@ -212,22 +204,19 @@ class _Design:
             columns.append(values / (deviation or 1.0))
         stacked, rows = np.array(columns).reshape(len(columns), len(table)), len(table)
         columns_of = {name: np.array([i]) for i, name in enumerate(numbers)}
-        codes, sizes, total = {}, {}, len(numbers)
-        for name in discrete:
-            size = _count_states(table, name)
-            # the effect of a state with few rows would be noise
-            if numbers and size * _ROWS_PER_STATE <= rows:
-                codes[name], sizes[name] = table.column(name), size
-                columns_of[name] = np.arange(total, total + size)
-                total += size
-        counter = NumpyCounter(codes, sizes)
+        total = len(numbers)
+        # the effect of a state with few rows would be noise
+        sizes = {name: size for name, size in counter.sizes.items() if numbers and size * _ROWS_PER_STATE <= rows}
+        for name, size in sizes.items():
+            columns_of[name] = np.arange(total, total + size)
+            total += size
         products = np.zeros((total, total))
         products[: len(numbers), : len(numbers)] = stacked @ stacked.T
         # counts replace products of indicators, whose arrays would be large
-        counts = {name: np.bincount(codes[name], minlength=size) for name, size in sizes.items()}
+        counts = {name: np.bincount(table.column(name), minlength=size) for name, size in sizes.items()}
         for position, name in enumerate(sizes):
             for number in range(len(numbers)):
-                sums = np.bincount(codes[name], stacked[number], sizes[name])
+                sums = np.bincount(table.column(name), stacked[number], sizes[name])
                 products[number, columns_of[name]] = products[columns_of[name], number] = sums
             products[columns_of[name], columns_of[name]] = counts[name]
             products[np.ix_(columns_of[name], columns_of[name])] -= np.outer(counts[name], counts[name]) / rows

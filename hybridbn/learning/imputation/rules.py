@@ -174,7 +174,7 @@ class Rules:
         for name in self.clocks:
             if name in table:
                 table = table.with_array(name, minutes_of(table.column(name)))
-        return self.determine(table)
+        return self.determine(table) if self.sums else table
 
     def encode_bounds(self, bounds: Mapping[str, tuple[float, float]]) -> dict[str, tuple[float, float]]:
         """Return bounds on the scale of the model."""
@@ -256,8 +256,8 @@ class Rules:
         settled = dict(columns)
         for name in columns.keys() & holes.keys() - binary:
             settled[name] = np.where(holes[name], finish(name, columns[name]), columns[name])
-        settled = self._correct_sums(settled, holes, finish)
-        return self._correct_orders(settled, holes)
+        settled = self._correct_sums(settled, holes, finish) if self.sums else settled
+        return self._correct_orders(settled, holes) if self.orders else settled
 
     def _snap(self, name: str, values: Values) -> Values:
         """Return the nearest code, or the nearest multiple of a column's step within its support."""
@@ -647,7 +647,9 @@ def _find_sums(columns: Mapping[str, Values]) -> tuple[Sum, ...]:
         return ()
     matrix = np.array([columns[name] for name in names]).T
     complete = matrix[~np.isnan(matrix).any(axis=1)][:_SEARCH_ROWS]
-    units = _find_units(columns)
+    decimals = {name: decimals_of(values[~np.isnan(values)]) for name, values in columns.items()}
+    # half a unit of the last decimal
+    units = {name: 0.0 if number is None else 0.5 * 10.0**-number for name, number in decimals.items()}
     if len(complete) >= _ROWS + len(names):
         candidates = _eliminate(names, complete)
     else:
@@ -666,12 +668,6 @@ def _find_sums(columns: Mapping[str, Values]) -> tuple[Sum, ...]:
         if np.linalg.matrix_rank(extended) > len(equations):
             sums, equations = [*sums, one], extended
     return tuple(sums)
-
-
-def _find_units(columns: Mapping[str, Values]) -> dict[str, float]:
-    """Return half a unit of each column's last decimal; zero for numbers of full precision."""
-    decimals = {name: decimals_of(values[~np.isnan(values)]) for name, values in columns.items()}
-    return {name: 0.0 if number is None else 0.5 * 10.0**-number for name, number in decimals.items()}
 
 
 def _eliminate(names: Sequence[str], rows: Values) -> Iterator[tuple[str, ...]]:
