@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from types import MappingProxyType
@@ -42,7 +42,7 @@ from hybridbn.inference.engines.slices import (
     prepare_slices,
     weigh_slices,
 )
-from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
+from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.grids import place_nodes
 from hybridbn.inference.posteriors.base import ContinuousPosterior
@@ -61,7 +61,7 @@ from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["Maximize", "complete_beyond", "list_logs", "most_probable", "polish_modes"]
+__all__ = ["complete_beyond", "list_logs", "most_probable", "polish_modes"]
 
 GRID = np.arange(-4, 5) / 4.0
 SHRINK = 2.5
@@ -107,7 +107,7 @@ def most_probable(
             try:
                 completed = _maximize_all(network, read, wanted, options)
             except TooWide as refused:
-                completed, log_bounds = _maximize_beyond(network, read, wanted, options, refused)
+                completed, log_bounds = complete_beyond(network, read, options, refused)
         else:
             completed = _maximize_targets(network, read, wanted, options)
         if names is not None or not _has_closed_form(network):
@@ -129,20 +129,6 @@ def most_probable(
         log_bounds = low if _has_closed_form(network) else np.full(read.rows, np.inf)
     high = np.maximum(low, log_bounds)
     return answer, (float(low[0]), float(high[0])) if read.single else (low, high)
-
-
-def _maximize_beyond(
-    network: Network, read: Evidence, targets: Sequence[str], options: Options, refused: TooWide
-) -> tuple[dict[str, NDArray[Any]], Values]:
-    """Maximize over everything that is hidden where that is too wide; return the largest log probabilities, too."""
-    exactly = replace(options, beyond=None)
-
-    def maximize(case: Evidence, order: EliminationOrder) -> tuple[dict[str, NDArray[Any]], Values]:
-        hidden = [name for name in targets if status_of(case.finding(name)) != "hard"]
-        completed = _maximize_all(network, case, hidden, exactly, order)
-        return completed, log_joint(network, case, completed, exactly)
-
-    return complete_beyond(network, read, maximize, options, refused)
 
 
 def _has_closed_form(network: Network) -> bool:
@@ -254,21 +240,6 @@ def _maximize_targets(
     return result
 
 
-def _argmax(table: Values) -> NDArray[np.intp]:
-    """Return the place of the largest cell of each row: (dimensions, rows)."""
-    if table.ndim == 1:
-        return np.empty((0, len(table)), dtype=np.intp)
-    flat = table.reshape(math.prod(table.shape[:-1]), -1).argmax(axis=0)
-    return np.array(np.unravel_index(flat, table.shape[:-1]))
-
-
-def _find_ties(table: Values) -> NDArray[np.bool_]:
-    """Tell the rows in which two cells are the largest, but for rounding."""
-    over = tuple(range(table.ndim - 1))
-    top = table.max(axis=over)
-    return np.asarray((table >= top - TIE * (1 + np.abs(top))).sum(axis=over) > 1)
-
-
 class _BestPoints(NamedTuple):
     """Some rows, their evidence and axes, and in the table over each scope the best place and whether it is one of
     several.
@@ -375,20 +346,21 @@ def _settle_ties(
 def _find_best(
     problem: Problem, tables: Sequence[Values], rows: NDArray[np.intp]
 ) -> tuple[list[NDArray[np.intp]], list[NDArray[np.bool_]]]:
-    """Return the place of the largest cell in each table, and whether others tie; refuse rows in which all is
-    impossible.
+    """Return the place (dimensions, rows) of the largest cell in each table, and whether others tie, but for rounding;
+    refuse rows in which all is impossible.
     """
-    full = [_expand_table(table, scope, len(rows)) for table, scope in zip(tables, problem.scopes, strict=True)]
-    impossible = np.isneginf(full[0].max(axis=tuple(range(full[0].ndim - 1))))
-    if impossible.any():
-        raise impossible_evidence(rows[impossible].tolist(), single=False)
-    return [_argmax(table) for table in full], [_find_ties(table) for table in full]
-
-
-def _expand_table(table: Values, scope: Sequence[str], rows: int) -> Values:
-    if table.ndim == len(scope):
-        table = table[..., None]
-    return np.broadcast_to(table, (*table.shape[:-1], rows))
+    best: list[NDArray[np.intp]] = []
+    tied: list[NDArray[np.bool_]] = []
+    for table, scope in zip(tables, problem.scopes, strict=True):
+        shape = table.shape[: len(scope)]
+        cells = np.broadcast_to(table.reshape(math.prod(shape), -1), (math.prod(shape), len(rows)))
+        top = cells.max(axis=0)
+        if not best and np.isneginf(top).any():
+            raise impossible_evidence(rows[np.isneginf(top)].tolist(), single=False)
+        place = np.unravel_index(cells.argmax(axis=0), shape) if scope else ()
+        best.append(np.array(place, dtype=np.intp).reshape(len(scope), len(rows)))
+        tied.append((cells >= top - TIE * (1 + np.abs(top))).sum(axis=0) > 1)
+    return best, tied
 
 
 def _centers(
@@ -463,9 +435,6 @@ def polish_modes(heights: Callable[[Values], Values], start: Values, width: Valu
     return np.where(worse, start, place)
 
 
-Maximize: TypeAlias = Callable[[Evidence, EliminationOrder], tuple[dict[str, NDArray[Any]], Values]]
-"""From evidence and an order for what is hidden to the most probable completion, and its log probability."""
-
 KEPT = 0.5
 """So many of the variables may be set where the best draw is improved."""
 LEAST_GAIN = 1e-9
@@ -484,18 +453,23 @@ class _Completion(NamedTuple):
 
 
 def list_logs(
-    problem: Problem, axes: Mapping[str, Any], evidence: Evidence, settled: Mapping[str, Values] = MappingProxyType({})
+    problem: Problem,
+    axes: Mapping[str, Any],
+    evidence: Evidence,
+    settled: Mapping[str, Values] = MappingProxyType({}),
+    maximized: Collection[str] | None = None,
 ) -> dict[int, Values]:
     """Return the logarithms of all factors by number; linear Gaussian variables are at their most probable values.
 
-    Points of variables with nodes have the log weights in `settled`, else none.
+    Points of variables with nodes have the log weights in `settled`, else none. Where only some variables are
+    `maximized`, the others are to be summed out.
     """
     arrays: dict[int, Values] = {}
     for number, source in enumerate(problem.sources):
-        if isinstance(source, WeightSource):
-            name = source.names[0]
+        name = source.names[0] if isinstance(source, WeightSource) else None
+        if name is not None and (maximized is None or name in maximized):
             arrays[number] = settled[name] if name in settled else np.zeros((axes[name].size, evidence.rows))
-        elif isinstance(source, GaussianComponent):
+        elif isinstance(source, GaussianComponent) and maximized is None:
             arrays[number] = source.maximize_logs(axes, evidence)
         else:
             arrays[number] = source.logs(axes, evidence)
@@ -503,15 +477,10 @@ def list_logs(
 
 
 def complete_beyond(
-    network: Network, read: Evidence, maximize: Maximize, options: Options, refused: TooWide
+    network: Network, read: Evidence, options: Options, refused: TooWide
 ) -> tuple[dict[str, NDArray[Any]], Values]:
     """Return the best known completions of all rows, and bounds on the log probabilities of all completions; without
-    `beyond`, raise `TooWide` with what would answer.
-
-    Parameters
-    ----------
-    maximize : completes rows that are not too wide
-    refused : raised where that doesn't help
+    `beyond`, raise `TooWide`, which is also raised where that doesn't help, with what would answer.
     """
     if options.beyond is None:
         known = np.sum([np.zeros(read.rows), *(finding.observed for finding in read.findings.values())], axis=0)
@@ -520,7 +489,7 @@ def complete_beyond(
         raise TooWide(f"{refused}{'' if problem.nodes else list_offers(problem, case, options)}") from None
     parts = []
     for row in range(read.rows):
-        part = _Search(network, _take_row(read, row), maximize, options, refused).complete()
+        part = _Search(network, _take_row(read, row), options, refused).complete()
         if part.log_bound == -math.inf:
             raise impossible_evidence([row], read.single)
         parts.append(part)
@@ -554,10 +523,8 @@ def _compile_maximum(network: Network, case: Evidence) -> Problem:
 class _Search:
     """The search for the most probable completion of one row."""
 
-    def __init__(
-        self, network: Network, case: Evidence, maximize: Maximize, options: Options, refused: TooWide
-    ) -> None:
-        self._network, self._case, self._maximize, self._options = network, case, maximize, options
+    def __init__(self, network: Network, case: Evidence, options: Options, refused: TooWide) -> None:
+        self._network, self._case, self._options = network, case, options
         self._refused, self._started = refused, time.process_time()
         self._problem = _compile_maximum(network, case)
         if self._problem.nodes:
@@ -645,8 +612,8 @@ class _Search:
 
     def _set(self, values: Mapping[str, NDArray[Any]], order: EliminationOrder) -> _Completion:
         """Return the best completion in which some variables have given values."""
-        findings = {name: finding for name, finding in self._case.findings.items() if name not in values}
-        findings |= {name: Finding(self._network.variable(name), own) for name, own in values.items()}
-        completed, log_values = self._maximize(Evidence(findings, 1, single=False), order)
-        log_value = float(log_values[0] + weigh_slices(self._case, values)[0])
+        case, options = suppose(self._network, self._case, values), replace(self._options, beyond=None)
+        hidden = [name for name in self._network if status_of(case.finding(name)) != "hard"]
+        completed = _maximize_all(self._network, case, hidden, options, order)
+        log_value = float((log_joint(self._network, case, completed, options) + weigh_slices(self._case, values))[0])
         return _Completion({**completed, **values}, log_value, math.inf)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.axes import legendre
+from hybridbn.inference.axes import as_slice, legendre
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state
@@ -550,7 +550,19 @@ class Density(ContinuousPosterior):
     @classmethod
     def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
         """Join the densities of groups of rows into that of `rows` rows."""
-        raise NotImplementedError
+        joined: Self = parts[0][1].clone()
+        joined._error = np.zeros(rows)
+        for name in cls._by_row:
+            array = np.empty((max(len(getattr(part, name)) for _, part in parts), rows))
+            for places, part in parts:
+                own, where = getattr(part, name), as_slice(places)
+                array[: len(own), where], array[len(own) :, where] = own, part._fill_up(name)
+            setattr(joined, name, array)
+        return joined
+
+    @abstractmethod
+    def _fill_up(self, name: str) -> float | Values:
+        """Return what stands in an array (rows,) where other rows take more numbers."""
 
     def with_answer(self, single: bool, error: Values, marked: NDArray[np.bool_] | None, log_evidence: Any) -> Self:
         """Return the density with all that belongs to an answer; marked rows become NaN."""

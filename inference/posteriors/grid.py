@@ -5,15 +5,15 @@ Posteriors of variables that inference saw through their cells only: the prior's
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.inference.axes import ORDER, CellAxis, as_slice, cell_points, legendre
+from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import Density
@@ -74,18 +74,8 @@ class PiecewisePosterior(Density):
         cells = drop_empty_cells(low, high, masses)
         return PiecewisePosterior(variable, *cells, False, np.zeros(low.shape[1]), None, point_cells)
 
-    @classmethod
-    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
-        """Join the densities of groups of rows into that of `rows` rows."""
-        cells = max(len(part._low) for _, part in parts)
-        low, high, masses = np.empty((cells, rows)), np.empty((cells, rows)), np.zeros((cells * ORDER, rows))
-        for places, part in parts:
-            count, where = len(part._low), as_slice(places)
-            low[:count, where], low[count:, where] = part._low, part._high[-1]
-            high[:count, where], high[count:, where] = part._high, part._high[-1]
-            masses[: count * ORDER, where] = part._masses
-        first = parts[0][1]
-        return cls(first.variable, low, high, masses, False, np.zeros(rows), None, first._point_cells)
+    def _fill_up(self, name: str) -> float | Values:
+        return 0.0 if name == "_masses" else np.asarray(self._high[-1])
 
     @property
     def point_cells(self) -> PointCells:

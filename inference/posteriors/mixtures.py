@@ -7,13 +7,11 @@ form, or the variable's own value.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import as_slice
 from hybridbn.inference.posteriors.base import BLOCK, Density, draw_codes
 from hybridbn.variables import Continuous, Values
 
@@ -57,16 +55,8 @@ class GaussianPosterior(Density):
                 weights, means, variances = (np.take_along_axis(a, order, axis=0) for a in (weights, means, variances))
         return GaussianPosterior(variable, weights, means, variances, False, np.zeros(weights.shape[1]), None)
 
-    @classmethod
-    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
-        """Join the densities of groups of rows into that of `rows` rows."""
-        shape = max(len(part._weights) for _, part in parts), rows
-        weights, means, variances = np.zeros(shape), np.zeros(shape), np.ones(shape)
-        for places, part in parts:
-            count, where = len(part._weights), as_slice(places)
-            weights[:count, where], means[:count, where] = part._weights, part._means
-            variances[:count, where] = part._variances
-        return cls(parts[0][1].variable, weights, means, variances, False, np.zeros(rows), None)
+    def _fill_up(self, name: str) -> float | Values:
+        return 1.0 if name == "_variances" else 0.0
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
