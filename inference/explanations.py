@@ -118,24 +118,20 @@ def explain(
     read = reader.evidence()
     names = [name for name in evidence if name in read.findings]
     always = {name: finding for name, finding in read.findings.items() if name not in names}
-    odds = []
+    tables = []
     for count in range(len(names) + 1):
         part = Evidence({**always, **{name: read.findings[name] for name in names[:count]}}, 1, single=True)
         try:
             (answer,) = infer_posteriors(snapshot, [target], part, options, part)
         except ImpossibleEvidence:
             raise impossible_evidence([0], single=True) from None
-        odds.append(answer.probabilities)
-    code = int(np.argmax(odds[-1])) if state is None else code_state(variable, state)
-    steps = [_log_odds(table, code) for table in odds]
-    weights = {name: after - before for name, before, after in zip(names, steps[:-1], steps[1:], strict=True)}
-    return Explanation(target, variable.states[code], steps[0], weights, steps[-1])
-
-
-def _log_odds(table: Values, code: int) -> float:
-    rest = float(np.delete(table, code).sum())
-    with np.errstate(divide="ignore"):
-        return float(np.log(table[code]) - np.log(rest))
+        tables.append(answer.probabilities)
+    code = int(np.argmax(tables[-1])) if state is None else code_state(variable, state)
+    rest = np.delete(tables, code, axis=1).sum(axis=1)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        odds = np.log(np.array(tables)[:, code]) - np.log(rest)
+        weights = dict(zip(names, np.diff(odds).tolist(), strict=True))
+    return Explanation(target, variable.states[code], float(odds[0]), weights, float(odds[-1]))
 
 
 MOST_CELLS = 16

@@ -29,12 +29,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TooWide
-from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of
+from hybridbn.inference.compilation import Question, Snapshot, problem_of
 from hybridbn.inference.elimination.compilers import choose_order
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
-from hybridbn.inference.posteriors.base import draw_codes
 from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence, suppose
 from hybridbn.inference.relevance import ancestors
 from hybridbn.inference.solutions import TableCollector, infer_posteriors, solve
@@ -126,38 +125,34 @@ def draw(
             elif not _is_discrete_leaf(network, name, informed, finding):
                 waiting.append(name)
 
-    def fill(name: str, values: NDArray[Any]) -> None:
-        variable, finding = network.variable(name), known.get(name)
-        if finding is not None:
-            values = np.where(finding.observed, finding.values, values)
-        filled[name] = values
-        known[name] = Finding(variable, values)
+    def fill(drawn: Mapping[str, NDArray[Any]]) -> None:
+        for name, values in drawn.items():
+            finding = known.get(name)
+            filled[name] = values if finding is None else np.where(finding.observed, finding.values, values)
+            known[name] = Finding(network.variable(name), filled[name])
 
     if waiting and evidence.rows and options.beyond is not None:
         cut = _draw_cut(Snapshot.of(network), frozenset(informed), evidence, level, options)
         if cut:
-            for name, values in cut.items():
-                fill(name, values)
+            fill(cut)
             return draw(network, Evidence(known, evidence.rows, False), uniforms, options)
     if evidence.rows:
         snapshot = Snapshot.of(network)
         states = list(takewhile(lambda name: isinstance(network.variable(name), Discrete), waiting))
-        for name, codes in _draw_states(snapshot, states, frozenset(informed), evidence, level, options).items():
-            fill(name, codes)
+        fill(_draw_states(snapshot, states, frozenset(informed), evidence, level, options))
         for name in _halve_repeatedly([name for name in waiting if name not in filled]):
             given = Evidence(known, evidence.rows, False)
-            fill(name, _conditional(snapshot, network.variable(name), given, level[name], options))
+            fill({name: _conditional(snapshot, network.variable(name), given, level[name], options)})
     if closed and evidence.rows:
         given = Evidence(known, evidence.rows, False)
         problem = problem_of(network, Question(tuple(closed), only=frozenset(informed)), given)
         for component in {id(part): part for part in problem.component_of.values()}.values():
-            for name, values in component.draw(closed, level, given).items():
-                fill(name, values)
+            fill(component.draw(closed, level, given))
     for name in order:
         if name not in filled:
             potential = network.potential(name)
             above = {parent.name: filled[parent.name] for parent in potential.parents}
-            fill(name, _draw_given_parents(potential, level[name], above, options.jobs))
+            fill({name: _draw_given_parents(potential, level[name], above, options.jobs)})
     return {name: filled[name] for name in order}
 
 
@@ -168,9 +163,8 @@ def _draw_given_parents(potential: Potential, uniforms: Values, given: Axes, job
         block = slice(start, start + BLOCK)
         return potential.ppf(uniforms[block], {name: values[block] for name, values in given.items()})
 
-    if len(uniforms) <= BLOCK:
-        return potential.ppf(uniforms, given)
-    return np.concatenate(list(run_in_threads(draw_block, range(0, len(uniforms), BLOCK), jobs)))
+    starts = range(0, max(len(uniforms), 1), BLOCK)
+    return np.concatenate(list(run_in_threads(draw_block, starts, jobs)))
 
 
 def _is_discrete_leaf(network: Network, name: str, informed: set[str], finding: Finding | None) -> bool:
@@ -265,7 +259,7 @@ def _draw_cut(
             impossible += rows.tolist()
             continue
         uniforms = level[next(iter(parts[0][0]))][rows]
-        place = draw_codes(np.exp(logs - logs.max())[None], np.zeros_like(rows), uniforms)
+        place = _draw_codes(np.exp(logs - logs.max())[None], np.zeros_like(rows), uniforms)
         for name in parts[0][0]:
             values = np.concatenate([part[name] for part, _ in parts])
             chosen.setdefault(name, np.empty(evidence.rows, dtype=values.dtype))[rows] = values[place]
@@ -313,8 +307,28 @@ class _TableSampler:
                 index = index * size + drawn[other]
             # rows of the solution stand last but one, states last
             flat = np.moveaxis(table, -2, -1).reshape(-1, table.shape[-2])
-            codes = drawn[name] = draw_codes(flat, index * table.shape[-1] + number, self._level[name][rows])
+            codes = drawn[name] = _draw_codes(flat, index * table.shape[-1] + number, self._level[name][rows])
             self.codes.setdefault(name, np.empty(len(self._order), dtype=np.intp))[rows] = codes
+
+
+def _draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
+    """Draw a state for each uniform number (...,) from one of some weightings (weightings, states) of the states.
+
+    Examples
+    --------
+    >>> _draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
+    [0, 1, 1]
+    """
+    cumulated = np.cumsum(weights, axis=1)
+    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    goal = uniforms * cumulated[index, -1]
+    low, high = np.zeros(index.shape, dtype=np.intp), last[index]
+    for _ in range(int(weights.shape[1] - 1).bit_length()):
+        middle = (low + high) // 2
+        above = cumulated[index, middle] > goal
+        high = np.where(above, middle, high)
+        low = np.minimum(np.where(above, low, middle + 1), high)
+    return low
 
 
 def _is_closed(network: Network, name: str, informed: set[str], finding: Finding | None) -> bool:
@@ -418,8 +432,7 @@ class ConditionalGaussian:
         """
         from scipy.special import ndtri
 
-        rows, values = evidence.rows, self._values(evidence)
-        known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
+        rows, values, known = evidence.rows, self._values(evidence), self._known_codes(evidence)
         configuration = self._draw_configurations(known, values, levels, options)
         noise = ndtri(np.array([levels[name] for name in self.numbers]).reshape(len(self.numbers), rows).T)
         drawn = self._draw_numbers(values, configuration, noise)
@@ -437,8 +450,7 @@ class ConditionalGaussian:
         wanted : sequence of str
             Columns; what is returned says nothing of rows in which one is observed.
         """
-        rows, values = evidence.rows, self._values(evidence)
-        known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
+        rows, values, known = evidence.rows, self._values(evidence), self._known_codes(evidence)
         first = self._first_configurations(known, rows)
         parts = list(self._weigh_configurations(known, values, options))
         weighed = np.concatenate([np.zeros(0, dtype=np.intp), *(part.rows for part in parts)])
@@ -466,14 +478,12 @@ class ConditionalGaussian:
     def _expect_states(
         self, known: Mapping[str, Finding], wanted: Sequence[str], cases: _Cases, rows: int, options: Options
     ) -> dict[str, Values]:
-        sizes = [len(variable) for variable in self.given]
-        codes = np.unravel_index(cases.configuration, sizes) if sizes else ()
-        findings = {name: finding.take(cases.row) for name, finding in known.items()}
+        given = self._read_configurations(cases.configuration)
+        findings = {name: finding.take(cases.row) for name, finding in known.items()} | given
         expected: dict[str, Values] = {}
-        for variable, own in zip(self.given, codes, strict=True):
-            findings[variable.name] = Finding(variable, np.asarray(own, dtype=np.intp))
+        for variable in self.given:
             if variable.name in wanted:
-                place = cases.row * len(variable) + own
+                place = cases.row * len(variable) + given[variable.name].values
                 table = np.bincount(place, cases.weight, rows * len(variable)).astype(np.float64)
                 expected[variable.name] = np.asarray(table.reshape(rows, len(variable)))
         others = [name for name in wanted if name in self.discrete and name not in expected]
@@ -511,7 +521,7 @@ class ConditionalGaussian:
         high = np.array([bounds.get(name, (-np.inf, np.inf))[1] for name in self.numbers])
         values = np.array([start[name] for name in self.numbers], dtype=np.float64).T
         values = np.where(hidden, np.clip(values, low, high), values)
-        known = {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
+        known = self._known_codes(evidence)
         configuration: Codes = np.zeros(evidence.rows, dtype=np.intp)
         pairs = [(self.numbers.index(lesser), self.numbers.index(greater)) for lesser, greater in orders]
         for sweep in range(_SWEEPS):
@@ -539,6 +549,16 @@ class ConditionalGaussian:
         pull = np.einsum("rj,rj->r", own, values - self.means[configuration])
         return np.asarray(values[:, column] - pull / own[:, column])
 
+    def _known_codes(self, evidence: Evidence) -> dict[str, Finding]:
+        """Return what is known of discrete columns."""
+        return {name: finding for name, finding in evidence.findings.items() if name in self.discrete}
+
+    def _read_configurations(self, configuration: Codes) -> dict[str, Finding]:
+        """Return the states of the given columns in each row's configuration."""
+        sizes = [len(variable) for variable in self.given]
+        codes = np.unravel_index(configuration, sizes) if sizes else ()
+        return {v.name: Finding(v, np.asarray(own, np.intp)) for v, own in zip(self.given, codes, strict=True)}
+
     def _values(self, evidence: Evidence) -> Values:
         """Return the observed numbers (rows, numbers), NaN where one is hidden."""
         values = np.full((evidence.rows, len(self.numbers)), np.nan)
@@ -557,10 +577,7 @@ class ConditionalGaussian:
         options: Options,
     ) -> dict[str, NDArray[np.generic]]:
         """Draw the other discrete columns given the configuration, and put all together."""
-        findings, rows = dict(known), len(values)
-        sizes = [len(variable) for variable in self.given]
-        for variable, codes in zip(self.given, np.unravel_index(configuration, sizes) if sizes else (), strict=True):
-            findings[variable.name] = Finding(variable, np.asarray(codes, dtype=np.intp))
+        findings, rows = {**known, **self._read_configurations(configuration)}, len(values)
         order = list(self.discrete)
         filled: dict[str, NDArray[np.generic]] = {}
         if order:
@@ -575,7 +592,7 @@ class ConditionalGaussian:
         result = self._first_configurations(known, len(values))
         for part in self._weigh_configurations(known, values, options):
             uniforms = levels[part.names[0]][part.rows]
-            result[part.rows] += part.steps[draw_codes(part.weights, np.arange(len(part.rows)), uniforms)]
+            result[part.rows] += part.steps[_draw_codes(part.weights, np.arange(len(part.rows)), uniforms)]
         return result
 
     def _first_configurations(self, known: Mapping[str, Finding], rows: int) -> Codes:
@@ -624,15 +641,12 @@ class ConditionalGaussian:
         """Return the log probabilities of all states of some columns given the other discrete ones: (rows, states)."""
         rest = {name: finding for name, finding in known.items() if name not in names}
         read = read_relevant_evidence(self.discrete, Evidence(rest, 0, single=False).take(rows, len(rows)), names)
-        collectors: list[TableCollector] = []
-
-        def collect(_: Problem, distinct: int) -> Sequence[TableCollector]:
-            collectors.append(TableCollector(0, distinct))
-            return collectors
-
-        answer = solve(self.discrete, Question(tuple(names), joint=True, pointwise=True), read, options, collect)
+        question = Question(tuple(names), joint=True, pointwise=True)
+        answer = solve(self.discrete, question, read, options, lambda _, distinct: [TableCollector(0, distinct)])
+        (collector,) = answer.collected
+        assert isinstance(collector, TableCollector)
         sizes = [len(self.discrete.variable(name)) for name in names]  # type: ignore[arg-type]  # all are discrete
-        table = np.broadcast_to(answer.arrange_rows(collectors[0].table), (*sizes, len(rows)))
+        table = np.broadcast_to(answer.arrange_rows(collector.table), (*sizes, len(rows)))
         with np.errstate(divide="ignore"):
             return np.ascontiguousarray(np.log(table.reshape(-1, len(rows)).T))
 

@@ -253,7 +253,9 @@ def _make_posterior(answer: Answer, number: int, variable: Variable) -> Discrete
     assert isinstance(collector, DensityCollector)
     assert isinstance(variable, Continuous)
     density = collector.density
-    if density is None or _count_expanded_bytes(density, answer) > KEPT_BYTES:
+    # where equal rows are repeated, the density of all rows takes more than that of the distinct ones
+    repeated = 0 if answer.distinct_rows is None else len(answer.distinct_rows)
+    if density is None or 8.0 * density.numbers * repeated > KEPT_BYTES:
         return _RepeatedPosterior.of(answer, number, variable)
     if answer.distinct_rows is not None:
         density = density.select_rows(answer.distinct_rows)
@@ -265,11 +267,6 @@ def _make_point_posterior(answer: Answer, variable: Continuous) -> ContinuousPos
     values = answer.evidence.findings[variable.name].values[None]
     density = GaussianPosterior.of(variable, np.ones(values.shape), values, np.zeros(values.shape))
     return density.with_answer(answer.evidence.single, answer.error, answer.marked, None)
-
-
-def _count_expanded_bytes(density: Density, answer: Answer) -> float:
-    """Return the bytes of the density of all rows if equal rows are repeated; zero where all rows are distinct."""
-    return 0.0 if answer.distinct_rows is None else 8.0 * density.numbers * len(answer.distinct_rows)
 
 
 BLOCK_ROWS = 1 << 11

@@ -34,7 +34,6 @@ __all__ = [
     "Posterior",
     "Result",
     "compute_entropy",
-    "draw_codes",
     "gather",
     "list_log_evidence",
     "return_posterior",
@@ -354,8 +353,10 @@ class DiscretePosterior(Posterior):
 
     def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
-        rows = np.broadcast_to(np.arange(self._rows), uniforms.shape)
-        return draw_codes(self._table.T, rows, uniforms)
+        cumulated = np.cumsum(self._table, axis=0)
+        codes = (uniforms[:, None, :] * cumulated[-1] >= cumulated).sum(axis=1)
+        last = len(self.states) - 1 - np.argmax(self._table[::-1] > 0, axis=0)
+        return np.asarray(np.minimum(codes, last))
 
     def _to_values(self, codes: NDArray[Any]) -> NDArray[Any]:
         states: NDArray[Any] = np.empty(len(self.states), dtype=object)
@@ -367,26 +368,6 @@ class DiscretePosterior(Posterior):
             return f"<posterior of {self.variable.name!r} in {len(self)} rows: {len(self.states)} states>"
         shown = ", ".join(f"{s!r}: {p:.4g}" for s, p in list(zip(self.states, self._table[:, 0], strict=True))[:8])
         return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"
-
-
-def draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
-    """Draw a state for each uniform number (...,) from one of some weightings (weightings, states) of the states.
-
-    Examples
-    --------
-    >>> draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
-    [0, 1, 1]
-    """
-    cumulated = np.cumsum(weights, axis=1)
-    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
-    goal = uniforms * cumulated[index, -1]
-    low, high = np.zeros(index.shape, dtype=np.intp), last[index]
-    for _ in range(int(weights.shape[1] - 1).bit_length()):
-        middle = (low + high) // 2
-        above = cumulated[index, middle] > goal
-        high = np.where(above, middle, high)
-        low = np.minimum(np.where(above, low, middle + 1), high)
-    return low
 
 
 def compute_entropy(table: Values) -> Values:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.posteriors.base import BLOCK, Density, draw_codes
+from hybridbn.inference.posteriors.base import BLOCK, Density
 from hybridbn.variables import Continuous, Values
 
 __all__ = ["GaussianPosterior", "WeightedMixture", "merge_near_parts"]
@@ -161,9 +161,9 @@ class GaussianPosterior(Density):
         from scipy.special import ndtri
 
         upper = np.cumsum(self._weights, axis=0)
-        columns = np.broadcast_to(np.arange(uniforms.shape[1]), uniforms.shape)
-        part = draw_codes(self._weights.T, columns, uniforms), columns
-        inside = (uniforms * upper[-1] - (upper[part] - self._weights[part])) / self._weights[part]
+        level = uniforms * upper[-1]
+        part = np.minimum((level[:, None] >= upper).sum(axis=1), len(upper) - 1), np.arange(uniforms.shape[1])
+        inside = (level - (upper[part] - self._weights[part])) / self._weights[part]
         noise = ndtri(np.clip(inside, 1e-16, 1 - 1e-16))
         return np.asarray(self._means[part] + np.sqrt(self._variances[part]) * noise)
 
