@@ -217,14 +217,10 @@ class CandidateTests:
         Whether each state of each column is a branch, in their order.
     """
 
-    view: ColumnView
-    branch: float
-    side: float
-    columns: NDArray[np.intp]
-    cuts: NDArray[np.intp]
-
     def __init__(self, view: ColumnView, binary: bool, branch: float, side: float) -> None:
-        self.view, self.branch, self.side = view, branch, side
+        self.view: ColumnView = view
+        self.branch: float = branch
+        self.side: float = side
         tests: list[tuple[int, int, int]] = []
         for column, size in enumerate(view.sizes):
             if binary and view.ordered[column]:
@@ -232,7 +228,8 @@ class CandidateTests:
             else:
                 tests.append((column, -1, size))
         listed = np.array(tests, dtype=np.intp).reshape(-1, 3)
-        self.columns, self.cuts = listed[:, 0], listed[:, 1]
+        self.columns: NDArray[np.intp] = listed[:, 0]
+        self.cuts: NDArray[np.intp] = listed[:, 1]
         self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(listed[:, 2])])
         self.by_state: bool = len(tests) == len(view.sizes) and bool((self.cuts < 0).all())
 
@@ -306,14 +303,13 @@ def grow_by_tests(
     binary : whether intervals of numbers are cut in two; else each interval, like each state, is a branch
     """
     tests = CandidateTests(view, binary, branch, max(branch, LEAST_SHARE * least))
-    return grow([Route()], _ColumnSplits(view, tests, criterion, depth, least))[0]
+    return grow([Route()], _ColumnSplits(tests, criterion, depth, least))[0]
 
 
 @dataclass(frozen=True, eq=False)
 class _ColumnSplits:
     """The best tests by a criterion, within the bounds of depth and weight; see `grow_by_tests`."""
 
-    view: ColumnView
     tests: CandidateTests
     criterion: ColumnCriterion
     depth: int | None
@@ -321,14 +317,14 @@ class _ColumnSplits:
 
     def measure(self, routes: Sequence[Route]) -> list[Values]:
         """Count the rows of all nodes in one pass."""
-        return list(self.view.sum_over(CodedColumns.count_samples, routes))
+        return list(self.tests.view.sum_over(CodedColumns.count_samples, routes))
 
     def best(self, nodes: Sequence[TreeNode[Values]]) -> list[Split[Values] | None]:
         """Return the best test of each node."""
         splits: list[Split[Values] | None] = [None] * len(nodes)
         able = [number for number, node in enumerate(nodes) if self._may_be_split(node)]
         if able:
-            chosen = self.criterion.best(self.view, [nodes[number] for number in able], self.tests)
+            chosen = self.criterion.best(self.tests.view, [nodes[number] for number in able], self.tests)
             for number, test in zip(able, chosen, strict=True):
                 if test is not None:
                     masses = self.tests.weigh_branches(nodes[number].statistics.sum(axis=0))
@@ -339,7 +335,7 @@ class _ColumnSplits:
         if not len(self.tests.columns) or (self.depth is not None and node.level >= self.depth):
             return False
         # of a number the criterion sees whether it is constant
-        pure = self.view.classes and np.count_nonzero(node.statistics[:, -1]) < 2
+        pure = self.tests.view.classes and np.count_nonzero(node.statistics[:, -1]) < 2
         return 0 < mass_of(node) >= self.least and not pure
 
 

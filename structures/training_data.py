@@ -92,8 +92,7 @@ class TrainingData:
     def states(self, name: str) -> int:
         """Return the number of states of a discrete variable."""
         variable = self.variable(name)
-        if not isinstance(variable, Discrete):
-            raise NetworkError(f"{name!r} is continuous and has no states")
+        assert isinstance(variable, Discrete)
         return len(variable)
 
     def fitter(self, child: str, parents: Sequence[str]) -> Fitter:
