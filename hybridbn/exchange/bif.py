@@ -496,9 +496,9 @@ class _ProbabilityBlock:
         """Return the parents' states in a row of the table, as messages show them."""
         if not self.parents:
             return ""
-        states = []
-        for parent, code in zip(self.parents, np.unravel_index(row, self.sizes), strict=True):
-            states.append(self.names.show(list(self.names.codes[parent])[int(code)])[1:-1])
+        codes = np.unravel_index(row, self.sizes)
+        names = [list(self.names.codes[parent])[int(code)] for parent, code in zip(self.parents, codes, strict=True)]
+        states = [self.names.show(name)[1:-1] for name in names]
         return f" given ({', '.join(states)})"
 
     def refuse_sum(self, table: Values, row: int) -> NoReturn:

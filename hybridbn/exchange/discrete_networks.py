@@ -184,10 +184,9 @@ def format_states(variable: Discrete, name: str) -> list[str]:
 
 def format_mean(regression: LinearGaussian, cell: tuple[int, ...], names: Iterable[str]) -> str:
     """Return the mean of a linear regression in a cell of its discrete parents, over names of the continuous ones."""
-    mean = repr(float(regression.intercept[cell]))
-    for slope, name in zip(regression.coefficients[cell].tolist(), names, strict=True):
-        mean += f" {'-' if slope < 0 else '+'} {abs(slope)!r} * {name}"
-    return mean
+    slopes = zip(regression.coefficients[cell].tolist(), names, strict=True)
+    terms = [f" {'-' if slope < 0 else '+'} {abs(slope)!r} * {name}" for slope, name in slopes]
+    return "".join([repr(float(regression.intercept[cell])), *terms])
 
 
 def make_words(names: Iterable[Hashable], taken: Collection[str] = (), start: str = "s") -> dict[Hashable, str]:

@@ -375,11 +375,11 @@ class _ElviraReader:
 
         if relation.tree is not None:
             walk(relation.tree, {}, {})
-        for name, (hole, width) in holes.items():
-            self.repairs.append(
-                f"{names[0]!r} had no density for some values of {name!r} (on up to {hole / width:.2g} of its range); "
-                "that of the nearest cell was taken"
-            )
+        self.repairs += [
+            f"{names[0]!r} had no density for some values of {name!r} (on up to {hole / width:.2g} of its range); "
+            "that of the nearest cell was taken"
+            for name, (hole, width) in holes.items()
+        ]
         return leaves
 
     def _check_branches(self, tree: ElviraCase, labels: dict[str, int]) -> list[tuple[int, ElviraTree]]:

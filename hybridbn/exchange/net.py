@@ -343,9 +343,8 @@ def format_net(network: Network, *, bins: Bins | None = None) -> str:
         "save the network as .hbn, or cut the continuous variables with bins=",
     )
     words = name_nodes(held, _KEYWORDS)
-    lines = ["net", "{", "}"]
-    for potential in held:
-        lines += _format_node(potential.child, words[potential.child.name])
+    nodes = [line for potential in held for line in _format_node(potential.child, words[potential.child.name])]
+    lines = ["net", "{", "}", *nodes]
     for potential in held:
         child, *parents = (words[v.name] for v in (potential.child, *potential.parents))
         given = f" | {' '.join(parents)}" if parents else ""

@@ -368,8 +368,10 @@ def _draw_density(
     marks.append(Line([left, left + width], [floor, floor], "line", 0.8))
     ends = [format_value(end, unit) for end in (low, high)] if unit is not None else list(_round_ends(low, high))
     letters = detail.letters(width / 2, font)
-    for at, side, text in ((left, "left", ends[0]), (left + width, "right", ends[1])):
-        marks.append(Text(at, floor, shorten_text(text, letters), "dim", font, side, "top", (0, -1)))
+    marks += [
+        Text(at, floor, shorten_text(text, letters), "dim", font, side, "top", (0, -1))
+        for at, side, text in ((left, "left", ends[0]), (left + width, "right", ends[1]))
+    ]
     return marks
 
 

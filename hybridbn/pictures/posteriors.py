@@ -588,9 +588,10 @@ def chart_explanation(explanation: Explanation) -> Chart:
             marks.append(Rectangles(first[chosen], last[chosen], at - 0.34, at + 0.34, color, label=label))
     marks += [Line([last[row]] * 2, [row + 0.34, row + 0.66], "line", 1.0) for row in rows[:-1].tolist()]
     top, low = max(first.max(), last.max(), 0.0), min(first.min(), last.min(), 0.0)
-    for row, weight in enumerate(weights):
-        marks.append(Text(max(first[row], last[row], 0.0 if not inner[row] else -np.inf), row, write_weight(weight),
-                          shift=(3, 0), side="left"))  # fmt: skip
+    right = np.maximum(np.maximum(first, last), np.where(inner, -np.inf, 0.0))
+    marks += [
+        Text(right[row], row, write_weight(weight), shift=(3, 0), side="left") for row, weight in enumerate(weights)
+    ]
     told = ", ".join(f"{name} {write_weight(weight)}" for name, weight in zip(names, weights, strict=True))
     target = f"{explanation.target} = {explanation.state}"
     probability = f"probability {format_probability(explanation.probability)}"

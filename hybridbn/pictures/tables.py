@@ -125,8 +125,10 @@ def chart_patterns(
             marks.append(
                 Rectangles(left + 0.015, left + _CELL - 0.015, low + 0.015, low + _CELL - 0.015, color, label=label)
             )
-    for line, label in enumerate(labels[: len(shown)]):
-        marks.append(Text(len(chosen) * _CELL + 0.06, top + (line + 0.5) * _CELL, label, side="left"))
+    marks += [
+        Text(len(chosen) * _CELL + 0.06, top + (line + 0.5) * _CELL, label, side="left")
+        for line, label in enumerate(labels[: len(shown)])
+    ]
     hidden = [f"{len(ordered) - len(shown):,} more patterns"] if len(ordered) > len(shown) else []
     hidden += [f"{len(names) - len(chosen)} more columns"] if len(names) > len(chosen) else []
     bottom = top + len(shown) * _CELL + 0.03
@@ -277,8 +279,10 @@ def chart_histogram(
         outline = np.repeat(lines[:bins], 2)
         across = np.column_stack([edges[:-1], edges[1:]]).ravel()
         marks.append(Line([low, *across, high], [0.0, *outline, 0.0], 1, label=IMPUTED))
-        for share, pile in zip(lines[bins:], piles, strict=True):
-            marks.append(Rectangles(pile[0], pile[1], 0.0, share, 1, hollow=True))
+        marks += [
+            Rectangles(pile[0], pile[1], 0.0, share, 1, hollow=True)
+            for share, pile in zip(lines[bins:], piles, strict=True)
+        ]
     ticks = _choose_histogram_ticks(edges, unit, [
         (sum(tails[side]) / 2, ("below", "above")[side]) for side in (0, 1) if used[side]
     ])  # fmt: skip
@@ -337,8 +341,10 @@ def chart_shares(
             continue
         tips = [f"{state}, {label}: {format_share(s)}" for state, s in zip(names, part.tolist(), strict=True)]
         marks.append(Rectangles(0.0, part, rows + shift, rows + shift + 0.38, number, opacity, label, tips=tips))
-        for row, share in enumerate(part.tolist()):
-            marks.append(Text(share, row + shift + 0.19, format_share(share), "dim", 7.0, "left", shift=(3, 0)))
+        marks += [
+            Text(share, row + shift + 0.19, format_share(share), "dim", 7.0, "left", shift=(3, 0))
+            for row, share in enumerate(part.tolist())
+        ]
     highest = max(float(shares[0].max(initial=0.0)), float(shares[1].max(initial=0.0))) or 1.0
     told = ", ".join(f"{state} {format_share(a)} and {format_share(b)}"
                      for state, a, b in zip(names, *(part.tolist() for part in shares), strict=True))  # fmt: skip
