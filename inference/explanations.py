@@ -189,10 +189,8 @@ def rank_by_information(
 
     network.variable(target)
     options, snapshot = options or Options(), Snapshot.of(network)
-    if evidence is not None and not isinstance(evidence, Mapping):
-        raise TableError(f"the value of information is about one case: its evidence is a mapping, not {evidence!r:.80}")
+    read = _read_case(network, target, {} if evidence is None else evidence, "the value of information is about")
     present = posterior(network, target, evidence, options)
-    read = EvidenceReader(network, evidence, [target]).evidence()
     if status_of(read.finding(target)) == "hard":
         raise TableError(f"{target!r} has one value, so nothing can be learned about it")
     names = [name for name in network if name != target and status_of(read.finding(name)) != "hard"]
@@ -212,6 +210,13 @@ def rank_by_information(
         with np.errstate(divide="ignore", invalid="ignore"):
             frame[order := "per_cost"] = np.where(frame["information"] > 0, frame["information"] / frame["cost"], 0.0)
     return frame.sort_values(order, ascending=False, kind="stable")
+
+
+def _read_case(network: Network, target: str, evidence: Any, what: str) -> Evidence:
+    """Return the evidence of the one case that an explanation is about."""
+    if not isinstance(evidence, Mapping):
+        raise TableError(f"{what} one case: its evidence is a mapping, not {evidence!r:.80}")
+    return EvidenceReader(network, evidence, [target]).evidence()
 
 
 def _check_costs(network: Network, costs: Mapping[str, float] | None) -> dict[str, float]:
@@ -367,11 +372,9 @@ def shapley_values(
     >>> {name: round(share, 4) for name, share in shares.items()}
     {'cough': 0.2758, 'sneeze': 0.1242}
     """
-    if not isinstance(evidence, Mapping):
-        raise TableError(f"Shapley values are those of one case: its evidence is a mapping, not {evidence!r:.80}")
     variable, options = network.variable(target), options or Options()
+    read = _read_case(network, target, evidence, "Shapley values are those of")
     whole = posterior(network, target, evidence, options)
-    read = EvidenceReader(network, evidence, [target]).evidence()
     names = [name for name in evidence if name in read.findings]
     count = len(names)
     orders = None
@@ -471,13 +474,11 @@ def analyze_sensitivity(
         raise TableError(
             f"{target!r} is continuous; a sensitivity analysis is about the probabilities of a discrete variable"
         )
-    if evidence is not None and not isinstance(evidence, Mapping):
-        raise TableError(f"a sensitivity analysis is about one case: its evidence is a mapping, not {evidence!r:.80}")
+    read = _read_case(network, target, {} if evidence is None else evidence, "a sensitivity analysis is about")
     options, snapshot = options or Options(), Snapshot.of(network)
-    reader = EvidenceReader(network, evidence, [target])
     solutions = _Solutions()
-    answer = solve(snapshot, Question((target,)), reader.evidence(), options, lambda *_: [solutions])
-    answer.refuse(find_contradictions(snapshot, answer.problem, reader, options), options)
+    answer = solve(snapshot, Question((target,)), read, options, lambda *_: [solutions])
+    answer.refuse(find_contradictions(snapshot, answer.problem, read, options), options)
     tables = {name: table for name in network if (table := snapshot.potential(name).as_table())}
     if math.isnan(solutions[0].tables[0].sum()):
         raise TableError("a sensitivity analysis needs evidence that is possible; impossible='nan' is of no use here")
@@ -696,18 +697,9 @@ class Sensitivity:
         code = self._code(state)
         derivatives = {node: self.derivatives(node)[..., code] for node in self.tables}
         chosen = self._rank(derivatives, most)
-        ranges = {node: self.ranges(node) for node in {node for node, _ in chosen}}
-        rows = [
-            (
-                self.describe(node, cell),
-                node,
-                self.tables[node].table[cell],
-                derivatives[node][cell],
-                ranges[node][0][cell],
-                ranges[node][1][cell],
-            )
-            for node, cell in chosen
-        ]
+        nodes = {node for node, _ in chosen}
+        columns = {node: (self.tables[node].table, derivatives[node], *self.ranges(node)) for node in nodes}
+        rows = [(self.describe(node, cell), node, *(own[cell] for own in columns[node])) for node, cell in chosen]
         return pandas.DataFrame(rows, columns=["parameter", "node", "value", "derivative", "low", "high"])
 
     def find_swings(self, state: Any = None, change: float = 0.1, most: int = 12) -> list[tuple[str, float, float]]:
@@ -749,14 +741,14 @@ class Sensitivity:
             most = check_count(most, "the number of parameters")
         if not scores:
             return []
-        nodes, sizes = list(scores), [score.size for score in scores.values()]
+        nodes, ends = list(scores), np.cumsum([score.size for score in scores.values()])
         order = np.argsort(-np.abs(np.concatenate([score.reshape(-1) for score in scores.values()])), kind="stable")
-        ends = np.cumsum(sizes)
         result = []
         for place in order[:most].tolist():
             number = int(np.searchsorted(ends, place, side="right"))
-            flat = place - (ends[number] - sizes[number])
-            result.append((nodes[number], tuple(int(i) for i in np.unravel_index(flat, scores[nodes[number]].shape))))
+            score = scores[nodes[number]]
+            cell = np.unravel_index(place - ends[number] + score.size, score.shape)
+            result.append((nodes[number], tuple(map(int, cell))))
         return result
 
     def _slopes(self, node: str, alone: bool = False) -> Values:

@@ -142,10 +142,7 @@ class PiecewisePosterior(Density):
         half = (self._high - self._low)[cell, columns] / 2
         density = _sum_series(self._local_coefficients(cell), position) / np.where(half > 0, half, 1.0)
         density = np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
-        if not len(self._point_cells.points):
-            return density
-        nearest, exact, within = self._point_cells.locate(x)
-        return np.where(exact | within, self._measure_points()[nearest, columns], density)
+        return self._put_masses(x, density)
 
     def _measure_points(self) -> Values:
         """Return the mass of each point (points, rows)."""
@@ -155,10 +152,14 @@ class PiecewisePosterior(Density):
         return np.stack([np.where(inside, per_cell, 0.0).sum(axis=0) for inside in cells])
 
     def _mass_at(self, x: Values) -> Values:
+        return self._put_masses(x, np.zeros(x.shape))
+
+    def _put_masses(self, x: Values, elsewhere: Values) -> Values:
+        """Return the masses of values that have one, and numbers of all others."""
         if not len(self._point_cells.points):
-            return np.zeros(x.shape)
+            return elsewhere
         nearest, exact, within = self._point_cells.locate(x)
-        return np.where(exact | within, self._measure_points()[nearest, np.arange(x.shape[1])], 0.0)
+        return np.where(exact | within, self._measure_points()[nearest, np.arange(x.shape[1])], elsewhere)
 
     def _entropy(self, x: Values) -> Values:
         entropy = super()._entropy(x)
