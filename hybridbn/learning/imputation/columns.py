@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hybridbn.errors import TableError, warn_user
+from hybridbn.estimation.completion import collect_observed_numbers
 from hybridbn.learning.imputation.rules import Rules, decimals_of, grid_ends, usual_decimals
 from hybridbn.tables import Table
 from hybridbn.tables.cells import integer_limits
@@ -265,17 +266,17 @@ def _find_decimals(
         for name, variable in variables.items()
         if isinstance(variable, Continuous) and variable.unit is not None
     }
-    numbers = {
-        name: _collect_numbers(table, name) for name in variables if not table.is_discrete(name) and name not in units
-    }
+    numbers = collect_observed_numbers(table)
     named = frozenset() if integers is None else _check_names("integers", integers, table)
     for name in named:
         if table.is_discrete(name):
             raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
-        if name in units or decimals_of(_collect_numbers(table, name)) != 0:
+        if name in units or decimals_of(numbers[name]) != 0:
             raise TableError(f"integers={name!r}: the column holds numbers that are not whole")
     result = {name: 0 for name, unit in units.items() if unit.whole}
     for name, observed in numbers.items():
+        if name in units or name not in variables:
+            continue
         is_whole = decimals_of(observed) == 0
         if is_whole:
             decimals: int | None = 0
@@ -289,11 +290,6 @@ def _find_decimals(
         if decimals is not None:
             result[name] = decimals
     return result
-
-
-def _collect_numbers(table: Table, name: str) -> Values:
-    column = table.column(name)
-    return np.asarray(column[~np.isnan(column)])
 
 
 def describe_identifier(states: Sequence[Any], observed: int, *, declared: bool = False) -> str | None:

@@ -314,10 +314,9 @@ def _impute_frame(
     for number, model in enumerate(fitted.models(draws)):
         fills = model.fill(rows, settings.strategy, keys_of_rows, fitted.seed + number)
         tables.append(model.complete(rows, fills, indicator_columns))
-    imputation = Imputation(fitted, rows, tables)
     if details:
-        return imputation
-    return imputation.table if draws is None else imputation.tables
+        return Imputation(fitted, rows, tables)
+    return tables[0] if draws is None else tables
 
 
 def _name_columns(settings: Settings, frame: Frame) -> Settings:
