@@ -165,7 +165,7 @@ def test_the_regressor_calibrates_by_default():
 
 
 def test_scores_of_posteriors_by_formula_and_by_levels():
-    from hybridbn.inference.posteriors.base import ContinuousPosterior
+    from hybridbn.inference.posteriors.base import Density
 
     x, c = hb.Continuous("x"), hb.Discrete("c", ("a", "b", "d"))
     net = hb.Network(
@@ -173,7 +173,7 @@ def test_scores_of_posteriors_by_formula_and_by_levels():
     )
     batch = net.posterior("x", hb.Table({"c": ["a", "b", None]}))
     truth = np.array([1.0, -2.0, 7.0])
-    np.testing.assert_allclose(batch.crps(truth), ContinuousPosterior._crps(batch, truth[None])[0], rtol=2e-3)
+    np.testing.assert_allclose(batch.crps(truth), Density._crps(batch, truth[None])[0], rtol=2e-3)
     np.testing.assert_allclose(batch.pit(truth), [batch[i].cdf(truth[i]) for i in range(3)])
     assert batch[1].crps(-2.0) == pytest.approx(batch.crps(truth)[1])
     with pytest.raises(hb.HybridBNError, match="one number for each of the 3 rows"):
