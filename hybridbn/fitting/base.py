@@ -46,12 +46,7 @@ __all__ = [
     "roles",
 ]
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 F = TypeVar("F", bound="Fitter")
-
-_SHARED_ROWS = 2**15
-"""With fewer rows, threads would wait for each other longer than they save."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

@@ -62,6 +62,24 @@ def test_any_conditional_can_be_sampled():
     np.testing.assert_allclose(stats.gumbel_r.cdf(found, 6.0, 0.1), uniforms, atol=1e-10)
 
 
+def test_rows_of_different_widths_have_their_own_masses():
+    """Rows lie in different numbers of cells, and on both sides of zero."""
+    x, y = Continuous("x"), Continuous("y")
+
+    def function(x: Any, y: Any) -> Any:
+        return stats.norm.pdf(y, 3 * x, 0.1 + np.abs(x))
+
+    potential = Density(y, parents=(x,), function=function)
+    given = np.array([0.0, 1.0, 5.0, -4.0, 0.3])
+    centers, widths = 3 * given, 0.1 + np.abs(given)
+    values = np.array([0.1, 4.0, 14.0, -11.0, 20.0])
+    found = potential.conditional_cdf(values, {"x": given})
+    np.testing.assert_allclose(found, stats.norm.cdf(values, centers, widths), rtol=0, atol=1e-12)
+    edges = np.array([-math.inf, -10.0, 0.0, 0.5, 3.0, math.inf])
+    expected = np.diff(stats.norm.cdf(edges, centers[:, None], widths[:, None]), axis=1)
+    np.testing.assert_allclose(potential.integrate_bins(edges, {"x": given}), expected, rtol=0, atol=1e-12)
+
+
 def test_a_function_that_fails_far_out_can_be_sampled():
     potential = Density(Y, (X,), function=lambda x, y: np.exp(y - x) / (1 + np.exp(y - x)) ** 2)
     with pytest.raises(NetworkError, match="returned nan"):

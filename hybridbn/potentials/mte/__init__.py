@@ -63,17 +63,6 @@ def mean_and_variance(blocks: Sequence[Terms]) -> tuple[float, float]:
     return center + float(first), max(float(second - first**2), 0.0)
 
 
-def cdf(blocks: Sequence[Terms], x: Values) -> Values:
-    """Return the distribution function of the normalized density."""
-    low, high = _common_ends(blocks)
-    points, position = np.unique(np.clip(x, low, high), return_inverse=True)
-    masses = integrate_product_cells(blocks, np.concatenate([[low], points, [high]]), 0, np.zeros(()))[0]
-    cumulative = np.cumsum(masses)
-    if not cumulative[-1] > 0:
-        raise NetworkError("the density has no mass")
-    return np.asarray(np.clip(cumulative[:-1] / cumulative[-1], 0.0, 1.0)[position].reshape(x.shape))
-
-
 def _check_values(x: ArrayLike) -> Values:
     points = np.asarray(x, dtype=float)
     if np.isnan(points).any():
@@ -604,7 +593,14 @@ class MTE(Potential):
 
     def cdf(self, x: ArrayLike) -> Values | float:
         """Return the distribution function."""
-        result = cdf(self._single(), _check_values(x))
+        blocks, values = self._single(), _check_values(x)
+        low, high = _common_ends(blocks)
+        points, position = np.unique(np.clip(values, low, high), return_inverse=True)
+        masses = integrate_product_cells(blocks, np.concatenate([[low], points, [high]]), 0, np.zeros(()))[0]
+        cumulative = np.cumsum(masses)
+        if not cumulative[-1] > 0:
+            raise NetworkError("the density has no mass")
+        result = np.clip(cumulative[:-1] / cumulative[-1], 0.0, 1.0)[position].reshape(values.shape)
         return result if result.ndim else float(result)
 
     def quantile(self, probability: ArrayLike) -> Values | float:

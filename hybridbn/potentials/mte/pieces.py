@@ -242,15 +242,12 @@ def _list_masses(masses: Masses, cells: Codes, variables: Sequence[Variable]) ->
     parts = []
     for p in cells[:6]:
         least, most = masses.least[p], masses.most[p]
-        value = _format_mass(least) if most - least <= _CONSTANT * abs(most) else f"{least:.4g} to {most:.4g}"
+        mass = f"{least:.3g}" if abs(least - 1) > 0.01 else f"1{least - 1:+.3g}"
+        value = mass if most - least <= _CONSTANT * abs(most) else f"{least:.4g} to {most:.4g}"
         marginal = masses.marginal
         where = describe_box(columns, list(marginal.codes[p]), list(marginal.low[p]), list(marginal.high[p]))
         parts.append(value if not columns else f"{value} for {where}" if where != "everywhere" else value)
     return "; ".join(parts) + (f"; ... ({len(cells)} cells in all)" if len(cells) > 6 else "")
-
-
-def _format_mass(mass: float) -> str:
-    return f"{mass:.3g}" if abs(mass - 1) > 0.01 else f"1{mass - 1:+.3g}"
 
 
 def divide_by_masses(terms: Terms, variables: Sequence[Variable], masses: Masses) -> Terms:
