@@ -519,7 +519,10 @@ class CountTask:
 
     def __call__(self, table: Table, first: int) -> Tallies:
         """Return the answers of a counter of some rows."""
-        make = partial(NumpyCounter.of, table, table.variables, self.jobs, self.incomplete)
+
+        def make() -> NumpyCounter:
+            return NumpyCounter.of(table, table.variables, self.jobs, self.incomplete)
+
         if self.owner is None:
             counter = make()
         else:
