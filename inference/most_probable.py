@@ -484,12 +484,12 @@ def complete_beyond(
     """
     if options.beyond is None:
         known = np.sum([np.zeros(read.rows), *(finding.observed for finding in read.findings.values())], axis=0)
-        case = _take_row(read, int(known.argmin()))
+        case = suppose(network, read, {}, np.array([known.argmin()]))
         problem = _compile_maximum(network, case)
         raise TooWide(f"{refused}{'' if problem.nodes else list_offers(problem, case, options)}") from None
     parts = []
     for row in range(read.rows):
-        part = _Search(network, _take_row(read, row), options, refused).complete()
+        part = _Search(network, suppose(network, read, {}, np.array([row])), options, refused).complete()
         if part.log_bound == -math.inf:
             raise impossible_evidence([row], read.single)
         parts.append(part)
@@ -510,10 +510,6 @@ def complete_beyond(
         for name in dict.fromkeys(name for part in parts for name in part.values)
     }
     return values, np.array([part.log_bound for part in parts])
-
-
-def _take_row(read: Evidence, row: int) -> Evidence:
-    return Evidence(read.take(slice(row, row + 1), 1).findings, 1, single=False)
 
 
 def _compile_maximum(network: Network, case: Evidence) -> Problem:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+from numpy.polynomial.legendre import legval
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
@@ -140,7 +141,7 @@ class PiecewisePosterior(Density):
         cell, position, inside = self._locate(x)
         columns = np.arange(x.shape[1])
         half = (self._high - self._low)[cell, columns] / 2
-        density = _sum_series(self._local_coefficients(cell), position) / np.where(half > 0, half, 1.0)
+        density = legval(position, self._local_coefficients(cell), tensor=False) / np.where(half > 0, half, 1.0)
         density = np.where(inside, np.maximum(density, 0.0), np.where(np.isnan(density), np.nan, 0.0))
         return self._put_masses(x, density)
 
@@ -223,12 +224,6 @@ def _keep_blank(masses: Values, values: Values) -> Values:
     return np.where(np.isnan(masses), np.nan, values)
 
 
-def _sum_series(coefficients: Values, position: Values) -> Values:
-    """Sum a Legendre series (ORDER, ...) at places in [-1, 1]."""
-    basis = np.moveaxis(np.polynomial.legendre.legvander(position, ORDER - 1), -1, 0)
-    return np.asarray(np.sum(basis * coefficients, axis=0))
-
-
 def _integrate_series(coefficients: Values, position: Values) -> Values:
     """Integrate a Legendre series from -1."""
     basis = np.moveaxis(np.polynomial.legendre.legvander(position, ORDER), -1, 0)
@@ -246,7 +241,7 @@ def _solve_series(coefficients: Values, goals: Values) -> Values:
         error = _integrate_series(coefficients, position) - goals
         low, high = np.where(error < 0, position, low), np.where(error < 0, high, position)
         with np.errstate(divide="ignore", invalid="ignore"):
-            step = position - error / _sum_series(coefficients, position)
+            step = position - error / legval(position, coefficients, tensor=False)
         fresh = np.where((step > low) & (step < high), step, (low + high) / 2)
         result[moving] = fresh
         left = np.flatnonzero(np.abs(fresh - position) > 2e-15)
