@@ -16,19 +16,6 @@ from urllib.parse import quote, quote_plus, unquote, unquote_plus
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "Canceled",
-    "FormatError",
-    "HybridBNError",
-    "ImpossibleEvidence",
-    "NetworkError",
-    "TableError",
-    "TooWide",
-    "hide_secrets",
-    "mask_secrets",
-    "warn_user",
-]
-
 
 class HybridBNError(ValueError):
     """Base of every error that the library raises on purpose."""

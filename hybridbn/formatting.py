@@ -11,18 +11,6 @@ from collections.abc import Sequence
 
 from hybridbn.units import Unit
 
-__all__ = [
-    "choose_ticks",
-    "format_number",
-    "format_numbers",
-    "format_probability",
-    "format_range",
-    "format_share",
-    "format_value",
-    "shorten_text",
-]
-
-
 _DURATIONS = ((1.0, "d"), (1 / 24, "h"), (1 / 1440, "min"), (1 / 86400, "s"))
 
 

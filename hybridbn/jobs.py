@@ -23,24 +23,6 @@ from hybridbn.errors import Canceled, TableError
 if TYPE_CHECKING:
     from concurrent.futures import Executor, Future
 
-__all__ = [
-    "ProgressLine",
-    "Task",
-    "advance",
-    "check_jobs",
-    "format_task",
-    "get_jobs",
-    "progress",
-    "progress_if",
-    "run_in_executor",
-    "run_in_processes",
-    "run_in_threads",
-    "share_passes",
-    "track",
-    "track_items",
-    "use_jobs",
-]
-
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 Parameters = ParamSpec("Parameters")

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from hybridbn.inference.explanations import Explanation, Sensitivity
     from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior
 
-__all__ = ["Network"]
-
 Frame = TypeVar("Frame")
 """A table of evidence; methods return a frame of the same kind."""
 

@@ -27,29 +27,6 @@ if TYPE_CHECKING:
 else:
     DirectedGraph = nx.DiGraph  # which can't be indexed at run time
 
-__all__ = [
-    "DirectedGraph",
-    "as_html",
-    "as_line",
-    "as_text",
-    "check_graph_data",
-    "check_new_names",
-    "check_new_potential",
-    "check_potential",
-    "collect_potentials",
-    "describe_cycles",
-    "describe_disagreement",
-    "describe_stale_names",
-    "describe_unknown_node",
-    "describe_variable",
-    "find_factors",
-    "find_similar_names",
-    "is_arc_text",
-    "list_graph_data",
-    "parse_arcs",
-    "raise_faults",
-]
-
 _ROWS = 50
 """The HTML table has at most this many rows: 10,000 of them stall a notebook."""
 

@@ -21,21 +21,6 @@ if TYPE_CHECKING:
 else:
     np = LazyModule("numpy")  # so that the command shows its help at once
 
-__all__ = [
-    "CELLS_PER_SECOND",
-    "ImputationOptions",
-    "OptionKeywords",
-    "Options",
-    "PrecisionKeywords",
-    "as_numbers",
-    "check_choice",
-    "check_count",
-    "check_level",
-    "list_items",
-    "make_generator",
-    "resolve_options",
-]
-
 # -- checks of arguments ----------------------------------------------------------------------------------------------
 
 _MOST = 2**40

@@ -15,8 +15,6 @@ from importlib import import_module
 from pkgutil import get_data, iter_modules
 from typing import Any, ClassVar, Self, TypeVar
 
-__all__ = ["LazyModule", "Registered", "Registry", "find_attribute", "read_stub"]
-
 Value = TypeVar("Value")
 
 

@@ -20,23 +20,6 @@ from typing import Any, Literal, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = [
-    "DAY",
-    "PatternFinder",
-    "Unit",
-    "UnitKind",
-    "coarsest_step",
-    "count_days",
-    "count_one_day",
-    "find_zone",
-    "has_directives",
-    "is_time_like",
-    "parse_all_days",
-    "parse_days",
-    "unit_of_pattern",
-    "write_moment",
-]
-
 UnitKind: TypeAlias = Literal["date", "datetime", "time", "duration"]
 _KINDS = ("date", "datetime", "time", "duration")
 

@@ -19,20 +19,6 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.units import Unit, count_one_day, is_time_like
 
-__all__ = [
-    "Codes",
-    "Continuous",
-    "Discrete",
-    "Values",
-    "Variable",
-    "code_state",
-    "encode_configurations",
-    "find_observed",
-    "is_missing",
-    "plain_state",
-    "shorten",
-]
-
 Values: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.intp]
 Number = TypeVar("Number", int, float)

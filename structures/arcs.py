@@ -20,17 +20,6 @@ from hybridbn.errors import NetworkError
 from hybridbn.options import list_items
 from hybridbn.variables import shorten
 
-__all__ = [
-    "EssentialGraph",
-    "Knowledge",
-    "Limits",
-    "direct_what_follows",
-    "find_essential_graph",
-    "find_extension",
-    "matrix_of",
-    "structural_distance",
-]
-
 
 class Limits(NamedTuple):
     """The arcs that a search must have, and may have, by (child, parent)."""

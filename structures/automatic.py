@@ -35,18 +35,6 @@ from hybridbn.structures.training_data import COARSE, TrainingData, read_data_wi
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = [
-    "Candidate",
-    "ComparedCandidates",
-    "Race",
-    "automatic",
-    "calibrate_intervals",
-    "compare_candidates",
-    "select_usable",
-    "summarize_levels",
-    "widen_level",
-]
-
 Candidate: TypeAlias = tuple[Any, Any]
 """A builder, or anything else that `build=` takes, and the potentials that are passed to it."""
 

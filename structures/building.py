@@ -39,21 +39,6 @@ from hybridbn.registry import Registry
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = [
-    "BUILDERS",
-    "Build",
-    "Built",
-    "Declaration",
-    "HeldOut",
-    "Learner",
-    "Structured",
-    "builder",
-    "declaration_of",
-    "find_unused_name",
-    "name_hidden_node",
-    "structural_em",
-]
-
 Function = TypeVar("Function", bound=Callable[..., Any])
 Parameters = ParamSpec("Parameters")
 

@@ -26,8 +26,6 @@ from hybridbn.tables import Table
 from hybridbn.tables.rows import find_rows
 from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["best_cluster", "class_clusters"]
-
 GUARD_FOLDS = 5
 CLEAR = 3.0
 """The guard skips the remaining folds when the losses differ by this many standard errors."""

@@ -24,21 +24,6 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
-__all__ = [
-    "FOLDS",
-    "CandidateTests",
-    "CodedColumns",
-    "ColumnCriterion",
-    "ColumnReader",
-    "ColumnView",
-    "GainRatio",
-    "TargetSums",
-    "Utility",
-    "Variance",
-    "grow_by_tests",
-    "mass_of",
-]
-
 FOLDS = 5
 """Of the cross-validation that judges tests."""
 _BATCH_CELLS = 2**21

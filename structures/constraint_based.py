@@ -32,8 +32,6 @@ from hybridbn.structures.scores import Score
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["IndependenceTests", "Outcome", "check_alpha", "max_min_hill_climb", "pc_stable"]
-
 Pairs = NDArray[np.bool_]
 """Which columns are joined, symmetric."""
 

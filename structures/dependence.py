@@ -32,18 +32,6 @@ from hybridbn.structures.training_data import TrainingData, check_threshold, fit
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
 
-__all__ = [
-    "Dependence",
-    "Pair",
-    "build_tree",
-    "chow_liu",
-    "find_maximum_branching",
-    "find_maximum_spanning_tree",
-    "measure_occurring",
-    "mutual_information",
-    "varies",
-]
-
 Pair: TypeAlias = tuple[str, str]
 """Two columns in the order of their names."""
 

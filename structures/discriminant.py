@@ -26,8 +26,6 @@ from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Continuous, Discrete, Values, find_observed
 
-__all__ = ["DiscriminantAnalysis", "Normals", "Shrinkage", "discriminant", "logistic"]
-
 STRENGTHS = (np.inf, 20.0, 5.0, 1.0, 0.2)
 """As how many rows for each number the common covariances count in those of a class, the strongest first."""
 SHARES = (0.0, 0.05, 0.2, 0.5)

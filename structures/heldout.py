@@ -16,20 +16,6 @@ from numpy.typing import NDArray
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, GaussianPosterior
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = [
-    "HeldOutClasses",
-    "HeldOutNumbers",
-    "Loss",
-    "ResidualMixture",
-    "crps",
-    "fit_residual_mixture",
-    "log_loss",
-    "misclassification",
-    "mix_predictions",
-    "score_residuals",
-    "squared_error",
-]
-
 _ROWS = 16384
 """Rows that a step of EM looks at together."""
 STEPS = 60

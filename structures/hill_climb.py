@@ -26,19 +26,6 @@ from hybridbn.structures.training_data import TrainingData, fit_network, read_da
 from hybridbn.tables import read_rows
 from hybridbn.variables import Values
 
-__all__ = [
-    "Graph",
-    "Limits",
-    "SearchOptions",
-    "arcs_of",
-    "climb",
-    "graph_of",
-    "hill_climb",
-    "is_acyclic",
-    "read_limits",
-    "search_network",
-]
-
 
 @builder(takes_target=False, resampling={"restarts": 0})
 @share_passes

@@ -56,17 +56,6 @@ from hybridbn.structures.training_data import TrainingData, read_data_without_ta
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = [
-    "FORMS",
-    "AssignComponents",
-    "Criterion",
-    "FittedMixture",
-    "FormSearch",
-    "MixtureForm",
-    "cluster_rows",
-    "mixture",
-]
-
 Criterion = Literal["held_out", "bic"]
 
 PATIENCE = 2

@@ -27,28 +27,8 @@ from hybridbn.structures.mixture_statistics import (
     MixtureStatistics,
     NormalParameters,
     NormalSums,
-    compute_statistics,
 )
 from hybridbn.variables import Values
-
-__all__ = [
-    "CONSTANT",
-    "MixtureFit",
-    "MixtureParameters",
-    "MixtureStatistics",
-    "MixtureSums",
-    "RowKernels",
-    "compute_responsibilities",
-    "compute_statistics",
-    "continue_fits",
-    "fit_kernels",
-    "fit_mixture",
-    "measure_correlations",
-    "score_held_out",
-    "score_kernels",
-    "start_fits",
-    "sum_expected",
-]
 
 PRIOR_ROWS = 1.0
 """The prior of a component's parameters has the weight of this many rows."""
@@ -125,6 +105,7 @@ def fit_mixture(
 
     Examples
     --------
+    >>> from hybridbn.structures.mixture_statistics import compute_statistics
     >>> rng = np.random.default_rng(0)
     >>> data = compute_statistics([np.r_[rng.normal(size=50), 20 + rng.normal(size=150)]], [None], np.ones(200))
     >>> np.exp(np.sort(fit_mixture(data, 2, 3, rng).log_shares)).round(2)
@@ -168,6 +149,7 @@ def measure_correlations(data: MixtureStatistics, chosen: NDArray[np.intp], fit:
 
     Examples
     --------
+    >>> from hybridbn.structures.mixture_statistics import compute_statistics
     >>> rng = np.random.default_rng(0)
     >>> x, noise = rng.normal(size=(2, 500))
     >>> measures = []
@@ -412,6 +394,7 @@ def sum_expected(data: MixtureStatistics, parameters: MixtureParameters, weights
 
     Examples
     --------
+    >>> from hybridbn.structures.mixture_statistics import compute_statistics
     >>> data = compute_statistics([np.array([0, 1, 1])], [2], np.ones(3))
     >>> fit = fit_mixture(data, 1, 1, np.random.default_rng(0))
     >>> sum_expected(data, MixtureParameters.join([fit]), np.ones((1, 3))).totals.ravel()

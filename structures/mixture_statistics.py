@@ -23,22 +23,6 @@ from hybridbn.variables import Values
 if TYPE_CHECKING:
     from scipy import sparse
 
-__all__ = [
-    "PRIOR_VARIANCE",
-    "Cells",
-    "Covariance",
-    "Measures",
-    "MixtureStatistics",
-    "NormalParameters",
-    "NormalSums",
-    "NumberBlock",
-    "compute_statistics",
-    "count_covariances",
-    "measure_columns",
-    "regress_along",
-    "select_parents",
-]
-
 Covariance = Literal["diagonal", "full", "tied", "factors", "tree"]
 
 PRIOR_ROWS = 1.0

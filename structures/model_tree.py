@@ -47,8 +47,6 @@ from hybridbn.structures.regression_splits import (
 )
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["model_tree"]
-
 INTERVALS = 24
 """Of a number column, between which tests cut."""
 RIDGES = (8.0, 2.0, 0.5)

@@ -27,8 +27,6 @@ from hybridbn.structures.training_data import COARSE, TrainingData, check_thresh
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["kdb", "naive_bayes", "selective_naive_bayes", "tan"]
-
 
 def _arcs(target: str, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {target: (), **{name: (target,) for name in names if name != target}}

@@ -45,8 +45,6 @@ from hybridbn.structures.training_data import TrainingData, read_data_with_targe
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["nb_tree"]
-
 INTERVALS = 8
 """Of a number column, for tests in a tree with a continuous target."""
 LEAST_ROWS = 2.0

@@ -28,8 +28,6 @@ from hybridbn.structures.heldout import HeldOutClasses
 from hybridbn.structures.training_data import COARSE, TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
 
-__all__ = ["Forest", "Questions", "grow_forest", "random_forest"]
-
 INTERVALS = 64
 """Of a number column, between which tests cut."""
 FOLDS = 5

@@ -46,20 +46,6 @@ from hybridbn.structures.training_data import COARSE, TrainingData, read_data_wi
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, find_observed
 
-__all__ = [
-    "Encoding",
-    "Regressors",
-    "RowTrust",
-    "build_linear_network",
-    "build_regression_network",
-    "judge_left_out",
-    "learn_regressors",
-    "predict_left_out",
-    "read_for_regression",
-    "regression",
-    "view_all_rows",
-]
-
 
 @builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=True)
 def regression(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Built:

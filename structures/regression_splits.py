@@ -33,17 +33,6 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
-__all__ = [
-    "ColumnTest",
-    "Growth",
-    "NodeRegression",
-    "RegressionBatch",
-    "RegressionRows",
-    "RegressionView",
-    "grow_regressions",
-    "predict_by_depth",
-]
-
 LEAST_VARIANCE = 1e-18
 """Of the residuals, relative to the target's."""
 _ROWS = 1024

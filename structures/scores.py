@@ -30,8 +30,6 @@ from hybridbn.potentials import Potential, Softmax
 from hybridbn.structures.training_data import TrainingData
 from hybridbn.variables import Discrete, Values, find_observed, shorten
 
-__all__ = ["BIC", "BDeu", "BGe", "CrossValidation", "FamilyScores", "Score"]
-
 WIDE = 64
 """Columns of more states are counted one by one, because their joint tables are mostly empty."""
 CELLS = 1 << 20

@@ -21,17 +21,6 @@ from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.columns import describe_left_alone
 from hybridbn.variables import Codes, Discrete, Variable, find_observed
 
-__all__ = [
-    "COARSE",
-    "TrainingData",
-    "check_threshold",
-    "collect_statistics",
-    "fit_network",
-    "read_data_with_target",
-    "read_data_without_target",
-    "read_labeled_data",
-]
-
 COARSE = Options(tolerance=1e-6, impossible="nan")
 """Posteriors need no higher precision while learning, because the noise of the sample is far greater."""
 

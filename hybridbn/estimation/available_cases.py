@@ -26,19 +26,6 @@ from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.columns import describe_left_alone, open_frame
 from hybridbn.variables import Discrete, Variable, shorten
 
-__all__ = [
-    "draw_alone",
-    "fill_at_random",
-    "fit_available",
-    "fit_families",
-    "fit_marginals",
-    "leave_unusable",
-    "list_arcs",
-    "read_as_declared",
-    "structure_of",
-]
-
-
 Filled = TypeVar("Filled", bound=Rows)
 
 

@@ -35,27 +35,6 @@ from hybridbn.tables import Rows, Table
 from hybridbn.tables.rows import STEP, mix_bits
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = [
-    "Cells",
-    "Completion",
-    "Keys",
-    "Levels",
-    "ObservedNumbers",
-    "RowLevels",
-    "collect_observed_numbers",
-    "count_repeats",
-    "draw_uniforms",
-    "fill_table",
-    "find_holes",
-    "find_open_rows",
-    "hash_cells",
-    "hash_identifiers",
-    "hash_rows",
-    "levels_of",
-    "seed_of",
-    "tell_apart",
-]
-
 Bounds: TypeAlias = Mapping[str, tuple[float, float]]
 """For columns of numbers the least and the greatest one."""
 Orders: TypeAlias = Sequence[tuple[str, str]]

@@ -48,8 +48,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
-__all__ = ["Learned", "expect_statistics", "expectation_maximization", "fit", "log_likelihood"]
-
 _NOISE = 1e-3
 """Least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
 _PATIENCE = 3

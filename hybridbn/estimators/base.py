@@ -35,25 +35,6 @@ from hybridbn.tables.cells import state_kind
 from hybridbn.tables.columns import Frame, check_column_names, describe_left_alone, frame_adapter, open_frame
 from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
 
-__all__ = [
-    "Builder",
-    "HandleUnknown",
-    "HybridEstimator",
-    "Stream",
-    "add_class_column",
-    "check_classes",
-    "check_features",
-    "check_number_targets",
-    "choose_target",
-    "find_constant_columns",
-    "is_constant",
-    "name_columns",
-    "open_features",
-    "read_against",
-    "read_priors",
-    "read_usable_features",
-]
-
 
 @dataclass(frozen=True)
 class Stream:

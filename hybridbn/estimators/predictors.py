@@ -46,8 +46,6 @@ from hybridbn.structures.automatic import calibrate_intervals, select_usable, wi
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["HybridClassifier", "HybridRegressor", "Imputer"]
-
 _CALIBRATION_FOLDS = 3
 """In which the scores of boosting are held out."""
 

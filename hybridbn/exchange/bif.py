@@ -44,13 +44,6 @@ from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = [
-    "bif_properties_of",
-    "format_bif",
-    "parse_bif",
-    "read_bif",
-]
-
 _MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
 _SIGNS = ",;{}()|[]" + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 _HIDE = {ord(sign): 0xDC00 + number for number, sign in enumerate(_SIGNS)}

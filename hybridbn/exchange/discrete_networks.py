@@ -36,29 +36,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import write_network_text
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
-__all__ = [
-    "Binning",
-    "Bins",
-    "bin_network",
-    "build_network",
-    "collect_tables",
-    "convert_potentials",
-    "describe_fault",
-    "discretize",
-    "encode_properties",
-    "format_mean",
-    "format_states",
-    "make_words",
-    "name_nodes",
-    "parse_states",
-    "refuse_factors",
-    "restore_name",
-    "restore_variable",
-    "table_of",
-    "table_or_regression",
-    "write_as",
-]
-
 _STATE_TYPES = (str, int, float, bool)
 _READABLE = (
     ("<=", "le"),

@@ -56,13 +56,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
-__all__ = [
-    "discrete_of",
-    "format_elvira",
-    "parse_elvira",
-    "read_elvira",
-]
-
 _CELLS = 5_000_000
 """A relation whose pieces make a larger grid of cells is refused: a small file can name a grid that fills the memory.
 """

@@ -29,20 +29,6 @@ from hybridbn.tables.formats.base import FileFormat
 from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns
 from hybridbn.variables import shorten
 
-__all__ = [
-    "ENDLESS",
-    "ElviraCase",
-    "ElviraCases",
-    "ElviraDensity",
-    "ElviraNode",
-    "ElviraRelation",
-    "ElviraSyntax",
-    "ElviraTree",
-    "parse_head",
-    "parse_syntax",
-    "remove_quotes",
-]
-
 ENDLESS = 1.7976931348623157e308
 """Infinity in files: the largest double, because Elvira reads no infinite number."""
 

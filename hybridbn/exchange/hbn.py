@@ -51,8 +51,6 @@ from hybridbn.variables import Discrete, Variable, shorten
 if TYPE_CHECKING:
     from hybridbn.learning.ensemble import Ensemble
 
-__all__ = ["load", "load_network", "save", "save_ensemble"]
-
 VERSION = 2
 _OURS = ("variable", "potential")
 _MANIFEST = "manifest.json"

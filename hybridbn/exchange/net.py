@@ -53,8 +53,6 @@ from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["format_net", "parse_net", "read_net"]
-
 _BETWEEN = r"(?:\s++|%[^\n]*+|//[^\n]*+|/\*[\s\S]*?\*/)*+"
 _TOKEN = re.compile(
     rf"""{_BETWEEN}

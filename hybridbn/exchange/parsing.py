@@ -17,22 +17,6 @@ from hybridbn.errors import FormatError, warn_user
 from hybridbn.tables.formats.files import check_encoding, read_network_bytes
 from hybridbn.variables import Values
 
-__all__ = [
-    "NUMBER",
-    "Element",
-    "Fail",
-    "RowNormalizer",
-    "SourceText",
-    "Token",
-    "Tokens",
-    "check_scope",
-    "decode_source",
-    "parse_probabilities",
-    "parse_xml",
-    "read_source",
-    "reverse_parents",
-]
-
 NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
 _PLAIN_NUMBERS = re.compile(r"[0-9eE+\-.\s]*", re.ASCII)
 SUM_TOLERANCE = 1e-6

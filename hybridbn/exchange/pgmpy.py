@@ -16,8 +16,6 @@ from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, shorten
 
-__all__ = ["from_pgmpy", "to_pgmpy"]
-
 
 def to_pgmpy(network: Network, bins: Bins | None = None) -> Any:
     """Return a network as a model of pgmpy.

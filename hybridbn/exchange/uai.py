@@ -45,8 +45,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import write_atomically, write_network_text
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["format_uai", "parse_uai", "read_uai", "read_uai_evidence", "write_uai"]
-
 _WORD = re.compile(r"(?:\s+|#[^\n]*)*+([^\s#]+)")
 _MOST = 50_000
 """Files that announce more variables are refused."""

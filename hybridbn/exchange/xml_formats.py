@@ -46,19 +46,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import read_network_bytes
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = [
-    "LinearRule",
-    "LinearValue",
-    "ParentState",
-    "format_xdsl",
-    "format_xmlbif",
-    "parse_xdsl",
-    "parse_xmlbif",
-    "read_xdsl",
-    "read_xmlbif",
-]
-
-
 # -- XMLBIF -----------------------------------------------------------------------------------------------------------
 
 

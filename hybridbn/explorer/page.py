@@ -50,8 +50,6 @@ from hybridbn.network import Network
 from hybridbn.pictures.html import draw_network
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["PAGE_STYLE", "ExplorerServer", "make_page", "make_server_page", "make_widget", "read_module"]
-
 PAGE_STYLE = """html,body{height:100%;margin:0;background:#f5f6f8}#hybridbn-explorer{height:100%}
 #hybridbn-explorer>.hbx{border-radius:0;height:100%}@media(prefers-color-scheme:dark){html,body{background:#161a20}}
 @media(max-width:820px){html,body,#hybridbn-explorer{height:auto;min-height:100%}

@@ -40,21 +40,6 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missin
 if TYPE_CHECKING:
     import pandas
 
-__all__ = [
-    "LEVELS",
-    "About",
-    "Case",
-    "Responder",
-    "as_index",
-    "as_number",
-    "as_plain",
-    "describe_belief",
-    "list_findings",
-    "read_case",
-    "summarize",
-    "tabulate_cases",
-]
-
 LEVELS = (0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98)
 """The levels of the nine quantiles that stand for a density."""
 _POINTS, _MOST_POINTS = 90, 240

@@ -29,8 +29,6 @@ from hybridbn.variables import Discrete, Values, find_observed, shorten
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Bootstrap", "Comparison", "bootstrap", "compare", "find_strength_threshold"]
-
 _PARTS = 32
 """An executor gets the replicates in this many parts, so that the table is sent to few of them."""
 _KNOWN = {"knowledge": None, "required": (), "forbidden": ()}

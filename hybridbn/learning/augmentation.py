@@ -24,8 +24,6 @@ from hybridbn.structures.building import Build
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed, shorten
 
-__all__ = ["Augmented", "History", "Step", "augment"]
-
 
 @dataclass(frozen=True)
 class Augmented:

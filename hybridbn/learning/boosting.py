@@ -24,8 +24,6 @@ from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = ["Round", "boost"]
-
 
 def boost(
     data: Any,

@@ -33,8 +33,6 @@ from hybridbn.structures.automatic import compare_candidates
 from hybridbn.tables import Table, read_rows
 from hybridbn.variables import Codes, Discrete, Values, Variable, code_state
 
-__all__ = ["ClassScorer", "Ensemble", "LazyNetwork", "LazyNetworks", "calibrate_votes", "stack", "vote_scores"]
-
 LazyNetwork: TypeAlias = "Network | Callable[[], Network]"
 
 _Codes: TypeAlias = dict[str, NDArray[Any]]

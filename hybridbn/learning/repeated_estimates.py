@@ -19,8 +19,6 @@ from hybridbn.options import as_numbers, check_count, check_level, make_generato
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Values
 
-__all__ = ["BiasVariance", "Pooled", "bias_variance", "pool"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Pooled:

@@ -24,18 +24,6 @@ from hybridbn.errors import TableError
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed
 
-__all__ = [
-    "FLOOR",
-    "Exponent",
-    "Factors",
-    "Margins",
-    "SampleWeights",
-    "Step",
-    "count_draws",
-    "draw_bootstrap_weights",
-    "initial_weights",
-]
-
 FLOOR = 1e-8
 """The least weight of a row, as a multiple of its initial weight (Ting and Zheng, section 2)."""
 _BLOCK = 2**16

@@ -33,17 +33,6 @@ from hybridbn.potentials import Multinomial
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = [
-    "PERFECT",
-    "BuiltLearner",
-    "CountedLearner",
-    "MarginSums",
-    "Outcome",
-    "line_search",
-    "measure_margins",
-    "vote_of",
-]
-
 PERFECT = math.log(1e10)
 """The vote of a network without errors (Ting and Zheng, section 2)."""
 HALF = 0.5 - 1e-12
@@ -514,6 +503,7 @@ class CountRound:
     tables: Sequence[Values] | None = None
 
     def __call__(self, batch: Table, first: int) -> WeightSums:
+        """Return the weights of a batch by class, by whether the tables are wrong, and by joint code."""
         noted, step = self.weights.resume(batch, first)
         numbers, tables = noted[0], self.tables
 
@@ -545,6 +535,7 @@ class CountAdded:
     number: int
 
     def __call__(self, batch: Table, first: int) -> WeightSums:
+        """Return what the floor adds to the weights of a batch."""
         *earlier, last = self.weights.steps
         noted = self.weights.recall(batch, first, last.number)
         if noted is None:

@@ -39,8 +39,6 @@ from hybridbn.pictures.chart import (
     is_dashed,
 )
 
-__all__ = ["draw_chart"]
-
 _MARGINS = (1.1, 0.8)
 """What labels add to the size of a picture, in inches."""
 

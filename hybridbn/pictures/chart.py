@@ -23,31 +23,6 @@ from hybridbn.errors import HybridBNError, TableError
 from hybridbn.formatting import choose_ticks, shorten_text
 from hybridbn.units import Unit
 
-__all__ = [
-    "DIGIT",
-    "INK",
-    "LETTER",
-    "SERIES",
-    "SMALL",
-    "TITLE",
-    "Area",
-    "Arrow",
-    "Axis",
-    "Chart",
-    "Color",
-    "Frame",
-    "Heat",
-    "Line",
-    "Mark",
-    "Points",
-    "Rectangles",
-    "Rule",
-    "Text",
-    "TextSize",
-    "check_kind",
-    "is_dashed",
-]
-
 SERIES = ("#2f7fc8", "#d9622b", "#9c6054", "#9c00fc", "#9c90a8")
 """Blue, vermilion, brown, violet and gray: each has a contrast of at least 3 with white and with black, and any two are
 told apart with every kind of color blindness. Lines beyond these are dashed."""

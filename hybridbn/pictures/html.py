@@ -29,8 +29,6 @@ from hybridbn.tables import Rows
 if TYPE_CHECKING:
     from hybridbn.learning.ensemble import Ensemble
 
-__all__ = ["draw_network", "show_ensemble", "show_explanation", "show_network", "show_posterior", "show_table"]
-
 MOST_NODES = 400
 """Larger networks are shown as a table."""
 MOST_ROWS = 10

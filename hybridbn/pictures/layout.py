@@ -22,8 +22,6 @@ from scipy.optimize import isotonic_regression
 
 from hybridbn.variables import Values
 
-__all__ = ["Layout", "lay_out"]
-
 Node: TypeAlias = Hashable
 Point: TypeAlias = tuple[float, float]
 

@@ -33,14 +33,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.tables import read_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state, is_missing
 
-__all__ = [
-    "plot_augmentation",
-    "plot_boosting",
-    "plot_calibration",
-    "plot_nomogram",
-    "plot_probability_integral_transform",
-]
-
 
 def plot_augmentation(history: History | Augmented, ax: Any = None) -> Any:
     """Draw srmse (left axis) and log-likelihood (right axis) by iteration, the model that is kept in a ring.

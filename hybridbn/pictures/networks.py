@@ -35,8 +35,6 @@ from hybridbn.pictures.layout import Layout, lay_out
 from hybridbn.pictures.posteriors import describe_posterior, group_states, sum_groups
 from hybridbn.variables import Continuous
 
-__all__ = ["chart_network", "plot_network", "plot_strengths"]
-
 _MOST_FULL, _MOST_BELIEFS, _MOST_NODES = 20, 60, 1000
 """The most nodes with large boxes, with beliefs, and of a picture."""
 _MOST_TOLD = 12

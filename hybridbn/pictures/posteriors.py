@@ -34,22 +34,6 @@ from hybridbn.pictures.chart import (
 )
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = [
-    "PROBABILITY",
-    "chart_explanation",
-    "chart_posterior",
-    "describe_posterior",
-    "group_states",
-    "plot_conditional",
-    "plot_effect",
-    "plot_explanation",
-    "plot_joint",
-    "plot_posterior",
-    "plot_sensitivity",
-    "sum_groups",
-    "write_weight",
-]
-
 PROBABILITY = ((0.0, "0"), (0.25, ""), (0.5, "0.5"), (0.75, ""), (1.0, "1"))
 """The ticks of probabilities."""
 _MOST_STATES, _MOST_ROWS, _MOST_RIDGES = 12, 100, 16

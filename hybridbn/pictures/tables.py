@@ -15,8 +15,6 @@ from hybridbn.tables.columns import open_frame
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["chart_histogram", "chart_patterns", "chart_rounds", "chart_shares", "plot_imputed", "plot_missing"]
-
 _FEW = 20
 """Fewer imputed numbers than this are drawn as dots instead of shares."""
 _BINS = 32

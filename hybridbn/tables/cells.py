@@ -33,35 +33,6 @@ from hybridbn.units import (
 )
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
 
-__all__ = [
-    "REST",
-    "Cells",
-    "Kind",
-    "PlainValues",
-    "TimeValues",
-    "UnsupportedType",
-    "as_objects",
-    "as_plain",
-    "check_numbers",
-    "convert_cells",
-    "convert_to_numbers",
-    "count_moments",
-    "count_objects",
-    "count_texts",
-    "declare_kinds",
-    "decode_states",
-    "freeze_array",
-    "integer_limits",
-    "label_codes",
-    "label_floats",
-    "label_objects",
-    "make_type_error",
-    "recode_cells",
-    "spell_moments",
-    "state_kind",
-    "warn_of_ambiguity",
-]
-
 pandas = LazyModule("pandas")
 
 Kind: TypeAlias = Literal["discrete", "continuous"]

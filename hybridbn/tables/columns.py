@@ -40,30 +40,6 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 if TYPE_CHECKING:
     from hybridbn.tables.table import Table
 
-__all__ = [
-    "Column",
-    "ColumnAdapter",
-    "ColumnSource",
-    "Frame",
-    "FrameAdapter",
-    "check_column_names",
-    "check_states",
-    "check_weights",
-    "column_adapter",
-    "column_kind",
-    "describe_left_alone",
-    "describe_look_alikes",
-    "find_imported",
-    "frame_adapter",
-    "open_frame",
-    "own_names",
-    "read_as_variable",
-    "read_cells",
-    "read_column",
-    "read_usable_columns",
-    "warn_of_look_alikes",
-]
-
 pandas = LazyModule("pandas")
 
 

@@ -25,8 +25,6 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, sh
 if TYPE_CHECKING:
     from hybridbn.tables.table import Table
 
-__all__ = ["LEAST_SHARE", "CountColumns", "RowSample", "Rows", "find_rows", "hash_numbers", "mix_bits"]
-
 LEAST_SHARE = 1e-9
 """A row is not repeated for states of smaller shares."""
 _SHOWN = 60

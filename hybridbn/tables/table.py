@@ -28,8 +28,6 @@ from hybridbn.tables.columns import (
 from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, RowSample, find_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["Table", "TableFrames", "read_rows", "read_usable_frame"]
-
 Unknown = Literal["error", "missing"]
 
 _SHARED_ROWS = 2**15

@@ -30,18 +30,6 @@ from hybridbn.learning.imputation.rules import has_spikes
 from hybridbn.structures.random_forest import Forest, grow_forest
 from hybridbn.variables import Codes, Values
 
-__all__ = [
-    "PART_PRICE",
-    "ColumnMatcher",
-    "DonorRule",
-    "StackedFit",
-    "StackedRegression",
-    "choose_curves",
-    "choose_donors",
-    "fit_stacked_regression",
-    "match_numbers",
-]
-
 PART_PRICE = 5.0
 """The gain in log-likelihood that curves or a forest need: where lines are straight, these flatten their ends."""
 _KNOTS = (0.05, 0.35, 0.65, 0.95)

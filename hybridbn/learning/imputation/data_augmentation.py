@@ -60,19 +60,6 @@ from hybridbn.tables import Table
 from hybridbn.tables.columns import Frame, open_frame
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = [
-    "DRAW_OPTIONS",
-    "BuilderLearner",
-    "DataAugmentation",
-    "DefaultLearner",
-    "Filler",
-    "FittedImputation",
-    "Settings",
-    "fit_imputation",
-    "has_drift",
-    "use_network",
-]
-
 DRAW_OPTIONS = Options(tolerance=1e-6)
 """The default options of imputation: draws need no more digits."""
 

@@ -31,8 +31,6 @@ from hybridbn.potentials import LinearGaussian
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["ImputationRegression", "best_target", "conditional_gaussian_arcs"]
-
 Arc = tuple[str, str]
 
 _MOST_CONFIGURATIONS = 512

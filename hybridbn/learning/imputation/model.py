@@ -42,17 +42,6 @@ from hybridbn.tables.columns import Frame
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = [
-    "Fills",
-    "IncompleteRows",
-    "Model",
-    "build_model",
-    "check_unmodeled_columns",
-    "has_metadata",
-    "read_columns",
-    "read_rows",
-]
-
 Fills: TypeAlias = dict[str, NDArray[Any]]
 """The values that fill the holes of each column."""
 

@@ -49,15 +49,6 @@ from hybridbn.learning.imputation.rules import Rules, has_spikes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = [
-    "LearnedMatching",
-    "MatchedCompletion",
-    "PredictiveMeanMatching",
-    "_has_curves",
-    "add_matching",
-    "fit_matching",
-]
-
 _MATCHED = -2
 """The number of the attempt at which the levels of the first sweep are asked for; those before it are of later ones."""
 _REPEATS = 16

@@ -28,19 +28,6 @@ from hybridbn.estimation.completion import Cells, find_holes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values, Variable
 
-__all__ = [
-    "Rules",
-    "Sum",
-    "decimals_of",
-    "find_rules",
-    "grid_ends",
-    "has_spikes",
-    "minutes_of",
-    "round_to_decimals",
-    "times_of",
-    "usual_decimals",
-]
-
 _MOST_TOLD = 8
 """So many rules of a kind, and codes of a column, are told."""
 _ANY = (-math.inf, math.inf)

@@ -23,8 +23,6 @@ from hybridbn.tables.frames.arrow import number_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Values, Variable, shorten
 
-__all__ = ["BATCH_ROWS", "Backend", "Batch", "Fragment", "Local", "Source", "Task", "find_backend", "number_batches"]
-
 BATCH_ROWS = 1 << 17
 """Rows of a batch: enough that Python's share of the work is small, few enough that a batch is a few MB."""
 FILE_BITS = 40

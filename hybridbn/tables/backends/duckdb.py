@@ -15,8 +15,6 @@ from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.columns import find_imported
 from hybridbn.tables.formats.database_base import check_duckdb_query, quote_name
 
-__all__ = ["DuckDB"]
-
 _QUERY = re.compile(r"\s*(select|from|with|values|table|pivot|describe)\b", re.IGNORECASE)
 
 

@@ -47,8 +47,6 @@ from hybridbn.tables.frames.arrow import import_pyarrow, report_damage, validate
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
-__all__ = ["FileFragment", "FileTable", "is_scannable", "open_files", "open_rows", "scan", "suffix_of"]
-
 pyarrow = LazyModule("pyarrow")
 fs = LazyModule("pyarrow.fs")
 

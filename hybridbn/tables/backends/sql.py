@@ -29,8 +29,6 @@ from hybridbn.tables.formats.typed_columns import WantedColumns
 from hybridbn.tables.frames.arrow import kind_of_type
 from hybridbn.variables import Discrete, Values, Variable
 
-__all__ = ["SQLSource", "open_database"]
-
 pyarrow = LazyModule("pyarrow")
 
 Names: TypeAlias = tuple[str, ...]

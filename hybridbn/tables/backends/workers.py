@@ -39,8 +39,6 @@ from hybridbn.tables.backends.base import (
 from hybridbn.tables.columns import find_imported
 from hybridbn.tables.frames.arrow import validate
 
-__all__ = ["Dask", "Processes", "Spark", "hash_build", "open_pool", "refuse_other_build"]
-
 pyarrow = LazyModule("pyarrow")
 
 Result = TypeVar("Result")

@@ -39,8 +39,6 @@ from hybridbn.tables.formats.typed_columns import NUMBER, ReadColumns, WantedCol
 from hybridbn.units import Unit, unit_of_pattern
 from hybridbn.variables import shorten
 
-__all__ = ["Arff", "pattern_from_java", "pattern_to_java"]
-
 _NOTE = "% hybridbn: "
 """Starts the comment that keeps the types of states that are not text."""
 _WORD = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""

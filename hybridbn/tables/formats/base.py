@@ -32,28 +32,6 @@ from hybridbn.tables.formats.typed_columns import DeclaredKind, ReadColumns, Wan
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
-__all__ = [
-    "DatabaseType",
-    "Field",
-    "FileFormat",
-    "FileSource",
-    "FileWriter",
-    "Fills",
-    "Kinds",
-    "OtherKind",
-    "Spell",
-    "TableBlock",
-    "TableFormat",
-    "TableSource",
-    "Writer",
-    "cell_values",
-    "fields_of",
-    "kind_of_states",
-    "name_file_in_errors",
-    "names",
-    "suffixes",
-]
-
 pyarrow = LazyModule("pyarrow")
 
 Kinds: TypeAlias = Mapping[str, DeclaredKind]

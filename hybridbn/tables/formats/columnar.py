@@ -50,17 +50,6 @@ from hybridbn.tables.frames.arrow import (
 )
 from hybridbn.variables import Discrete
 
-__all__ = [
-    "ArrowBlock",
-    "ArrowSource",
-    "ArrowWriter",
-    "Feather",
-    "Parquet",
-    "index_columns",
-    "is_text",
-    "read_notes",
-]
-
 pyarrow = LazyModule("pyarrow")
 compute = LazyModule("pyarrow.compute")
 feather = LazyModule("pyarrow.feather")

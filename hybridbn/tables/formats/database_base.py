@@ -39,22 +39,6 @@ from hybridbn.tables.formats.text_blocks import (
 from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns, type_objects
 from hybridbn.variables import shorten
 
-__all__ = [
-    "BATCH",
-    "Database",
-    "DatabaseLocation",
-    "DatabaseWriter",
-    "Insert",
-    "NotWritten",
-    "OutputExists",
-    "QueryResult",
-    "absent_table_error",
-    "check_duckdb_query",
-    "convert_for_database",
-    "database_of",
-    "quote_name",
-]
-
 BATCH = 10_000
 """Rows that are fetched, or sent, at a time."""
 

@@ -56,8 +56,6 @@ from hybridbn.tables.formats.typed_columns import (
 from hybridbn.tables.frames.arrow import decode_dictionary, number_rows
 from hybridbn.units import Unit
 
-__all__ = ["MISSING", "Delimited", "DelimitedSource", "find_kinds", "suggest_delimiter"]
-
 pyarrow = LazyModule("pyarrow")
 compute = LazyModule("pyarrow.compute")
 csv = LazyModule("pyarrow.csv")

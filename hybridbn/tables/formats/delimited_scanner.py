@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.tables.formats.files import check_encoding
 
-__all__ = ["DelimitedRecord", "Scanner", "check_text", "encode_columns", "read_text_bytes"]
-
 _BATCH = 10_000
 _WINDOW = 1 << 18  # small enough to stay in a processor's cache
 _LINE_END = np.array([10], dtype=np.uint8)

@@ -20,22 +20,6 @@ from typing import IO, Any, cast
 from hybridbn.errors import FormatError
 from hybridbn.registry import LazyModule
 
-__all__ = [
-    "NameTaken",
-    "StoredFile",
-    "is_own",
-    "is_packed",
-    "open_unpacked",
-    "read_network_bytes",
-    "refuse_special_file",
-    "remove_unfinished",
-    "replace_file",
-    "report_damaged_gzip",
-    "resolve_links",
-    "write_atomically",
-    "write_network_text",
-]
-
 pyarrow = LazyModule("pyarrow")
 
 _LARGEST_NETWORK = 256 << 20

@@ -26,8 +26,6 @@ from hybridbn.tables.formats.text_blocks import (
 )
 from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns, name_lines_for_rows, type_objects
 
-__all__ = ["JsonLines"]
-
 
 class JsonLines(FileFormat):
     """One object a line."""

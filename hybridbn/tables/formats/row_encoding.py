@@ -12,8 +12,6 @@ from typing import Any
 
 from hybridbn.errors import TableError
 
-__all__ = ["decode_rows", "encode_rows", "kind_of_types"]
-
 _TAG = "\0"  # no text of a database begins so
 _KINDS: dict[type, str] = {
     int: "integer",

@@ -35,8 +35,6 @@ from hybridbn.tables.formats.database_base import (
 from hybridbn.tables.formats.sqlite import allow_only_reading
 from hybridbn.tables.formats.typed_columns import WantedColumns
 
-__all__ = ["DatabaseAddress", "SqlAlchemy", "address_of"]
-
 sqlalchemy = LazyModule("sqlalchemy")
 
 _PLACE = re.compile(r"([?&])(table|query)=")

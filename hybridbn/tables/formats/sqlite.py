@@ -27,8 +27,6 @@ from hybridbn.tables.formats.database_base import (
 from hybridbn.tables.formats.files import refuse_special_file, resolve_links
 from hybridbn.tables.formats.typed_columns import WantedColumns
 
-__all__ = ["Sqlite", "allow_only_reading"]
-
 _ALLOWED = {
     sqlite3.SQLITE_SELECT,
     sqlite3.SQLITE_READ,

@@ -22,23 +22,6 @@ from hybridbn.tables.cells import UnsupportedType
 from hybridbn.tables.formats.base import Field, FileSource, FileWriter, TableBlock
 from hybridbn.tables.formats.files import StoredFile, check_encoding, report_damaged_gzip
 
-__all__ = [
-    "Change",
-    "RecordChunk",
-    "Splitter",
-    "TextBlock",
-    "TextSource",
-    "TextWriter",
-    "format_texts",
-    "make_delimited_splitter",
-    "make_line_splitter",
-    "plain_text",
-    "read_chunks",
-    "replace_bytes",
-    "shift_lines_in_errors",
-    "spell_duration",
-]
-
 Positions: TypeAlias = NDArray[np.intp]
 
 Splitter: TypeAlias = Callable[[bytes, bool], tuple[Positions, Positions]]

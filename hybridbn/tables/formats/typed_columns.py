@@ -28,23 +28,6 @@ from hybridbn.tables.frames.arrow import decode_dictionary
 from hybridbn.units import PatternFinder, Unit, unit_of_pattern
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
-__all__ = [
-    "NUMBER",
-    "REMEDY",
-    "DeclaredKind",
-    "ReadColumns",
-    "TextKind",
-    "WantedColumns",
-    "guess_type",
-    "name_lines_for_rows",
-    "parse_states",
-    "replace_comma",
-    "text_type",
-    "type_column",
-    "type_objects",
-    "type_texts",
-]
-
 pyarrow = LazyModule("pyarrow")
 compute = LazyModule("pyarrow.compute")
 

@@ -39,8 +39,6 @@ from hybridbn.tables.columns import (
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, is_missing
 
-__all__ = ["ArrayColumns", "Mappings", "Matrices", "Records", "StructuredArrays", "insert_objects"]
-
 pandas = LazyModule("pandas")
 
 

@@ -37,23 +37,6 @@ from hybridbn.tables.columns import (
 )
 from hybridbn.units import Unit
 
-__all__ = [
-    "NEEDS",
-    "ArrowColumns",
-    "ArrowFrames",
-    "StateCoder",
-    "decode_dictionary",
-    "import_pyarrow",
-    "kind_of_type",
-    "label_dictionary",
-    "limits_of_type",
-    "number_rows",
-    "read_coded_columns",
-    "replace_cells",
-    "report_damage",
-    "validate",
-]
-
 pyarrow = LazyModule("pyarrow")
 compute = LazyModule("pyarrow.compute")
 

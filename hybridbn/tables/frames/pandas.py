@@ -34,8 +34,6 @@ from hybridbn.tables.columns import (
 from hybridbn.tables.frames.arrays import insert_objects
 from hybridbn.units import Unit, find_zone
 
-__all__ = ["PandasColumns", "PandasFrames"]
-
 pandas = LazyModule("pandas")
 
 

@@ -32,8 +32,6 @@ from hybridbn.tables.columns import (
 )
 from hybridbn.units import Unit
 
-__all__ = ["PolarsColumns", "PolarsFrames"]
-
 polars = LazyModule("polars")
 
 
