@@ -18,16 +18,6 @@ from hybridbn.commands.terminal import Terminal, escape_controls
 from hybridbn.formatting import format_number
 from hybridbn.inference.posteriors import DiscretePosterior
 
-__all__ = [
-    "Style",
-    "choose_form",
-    "describe_posterior",
-    "draw_posterior",
-    "format_table",
-    "list_posterior",
-    "print_rows",
-]
-
 _BAR = 24
 """A probability of one is a bar of so many signs."""
 _CURVE = 40

@@ -14,8 +14,6 @@ from hybridbn.network_description import as_line
 from hybridbn.tables.columns import describe_look_alikes
 from hybridbn.variables import shorten
 
-__all__ = ["check_model", "check_table"]
-
 _HEADER = ("column", "kind", "missing", "values", "remark")
 
 

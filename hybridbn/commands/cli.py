@@ -25,8 +25,6 @@ from hybridbn.commands.terminal import (
 from hybridbn.commands.verb import CommandParser, make_parser, parse_words
 from hybridbn.errors import HybridBNError, mask_secrets
 
-__all__ = ["main", "parser", "run"]
-
 BAD_INPUT, BROKEN, TAKEN, NOT_WRITTEN, CHANGED, INTERRUPTED, SIGNALED = 2, 70, 73, 74, 75, 130, 128
 """The exit codes; the help explains them."""
 

@@ -23,8 +23,6 @@ from hybridbn.tables.formats.typed_columns import WantedColumns
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Variable
 
-__all__ = ["ColumnProfile", "TableProfile", "profile_columns", "read_block"]
-
 _SAMPLE_NUMBERS = 20_000_000
 """The largest array of learning has at most this many numbers; it has a column for each state."""
 _LEAST_SAMPLE = 2_000

@@ -13,8 +13,6 @@ from hybridbn.tables.formats import describe_location, read_table, suffix_of, wr
 from hybridbn.tables.formats.base import suffixes
 from hybridbn.tables.formats.delimited import Delimited, suggest_delimiter
 
-__all__ = ["convert", "names_network"]
-
 
 def convert(
     source: str,

@@ -68,8 +68,6 @@ from hybridbn.tables.formats.database_base import Database
 from hybridbn.tables.formats.files import refuse_special_file, remove_unfinished, resolve_links, write_atomically
 from hybridbn.variables import shorten
 
-__all__ = ["LEARNING", "ImputationRequest", "impute_inputs"]
-
 
 @dataclass(frozen=True)
 class ImputationRequest(ImputationOptions, TableRequest):

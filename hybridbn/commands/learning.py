@@ -26,8 +26,6 @@ from hybridbn.network_description import as_line
 from hybridbn.structures.building import Build
 from hybridbn.tables.formats.base import name_file_in_errors
 
-__all__ = ["learn_model"]
-
 
 def learn_model(
     request: TableRequest, build: Build, potentials: str, path: str, terminal: Terminal, *, bins: int | None = None

@@ -24,19 +24,6 @@ from hybridbn.tables.formats.base import FileFormat, TableSource, names, suffixe
 from hybridbn.tables.formats.database_base import Database, OutputExists, database_of
 from hybridbn.tables.formats.files import check_encoding, is_packed, report_damaged_gzip, resolve_links
 
-__all__ = [
-    "Location",
-    "OutputTaken",
-    "UsageFault",
-    "encoding_of_file",
-    "locate",
-    "open_source",
-    "refuse_existing_output",
-    "refuse_folders",
-    "refuse_replacement",
-    "report_present_output",
-]
-
 _HINTS = {
     ".json": "a file with one object a line is .jsonl, or say --format jsonl",
     ".txt": "say --format csv or tsv, and --delimiter",

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from hybridbn.structures.building import Build
     from hybridbn.tables.formats.typed_columns import DeclaredKind
 
-__all__ = ["find_node", "find_structure", "kinds_of", "parse_evidence", "read_model", "refuse_model_output"]
-
 
 def find_structure(structure: str) -> Build:
     """Return the builder or the arcs that a structure stands for; refuse one that stands for none.

@@ -32,8 +32,6 @@ from hybridbn.tables.formats.files import NameTaken, remove_unfinished, replace_
 from hybridbn.tables.formats.typed_columns import parse_states, replace_comma
 from hybridbn.variables import Discrete, Variable
 
-__all__ = ["Output"]
-
 
 class Output:
     """The completed table that is written.

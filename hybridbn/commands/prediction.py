@@ -45,8 +45,6 @@ from hybridbn.tables.cells import Cells
 from hybridbn.tables.formats.base import Field, TableSource, fields_of, name_file_in_errors
 from hybridbn.variables import Continuous, Variable, shorten
 
-__all__ = ["PredictionRequest", "predict"]
-
 _MOST_TOLD = 5
 """So many impossible rows are named."""
 

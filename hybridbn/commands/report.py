@@ -25,15 +25,6 @@ from hybridbn.tables import Table
 from hybridbn.tables.formats.base import Fills, TableSource
 from hybridbn.variables import Variable
 
-__all__ = [
-    "ValueCounts",
-    "add_counts",
-    "count_values",
-    "format_preview",
-    "list_variables",
-    "render_page",
-]
-
 _MOST_PATTERNS = 20
 """The page shows this many patterns of missing cells, the most frequent ones."""
 _STYLE = """

@@ -9,29 +9,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from typing import Any, TypeAlias
 
-__all__ = [
-    "RegisteredNames",
-    "add_answer_arguments",
-    "add_bins_argument",
-    "add_engine_arguments",
-    "add_format_arguments",
-    "add_keep_argument",
-    "add_kind_arguments",
-    "add_level",
-    "add_model_arguments",
-    "add_no_clobber",
-    "add_options",
-    "add_rows_argument",
-    "add_sample_argument",
-    "add_text_arguments",
-    "add_unknown_argument",
-    "parse_bounds",
-    "parse_count",
-    "parse_names",
-    "parse_positive",
-]
-
-
 Arguments: TypeAlias = "argparse.ArgumentParser | argparse._ArgumentGroup"
 
 

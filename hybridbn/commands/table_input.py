@@ -32,29 +32,6 @@ from hybridbn.tables.formats.base import Kinds, TableSource, name_file_in_errors
 from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.variables import Variable, shorten
 
-__all__ = [
-    "TableRequest",
-    "answer_inputs",
-    "choose_columns",
-    "describe_remarks",
-    "forward_warnings",
-    "hint_at_names",
-    "is_shared",
-    "list_inputs",
-    "locate_output",
-    "open_engine",
-    "open_input",
-    "open_scan",
-    "read_profile",
-    "refuse_clashing_engines",
-    "refuse_unknown_columns",
-    "refuse_unknown_states",
-    "rows_per_block",
-    "sample_inputs",
-    "seed_of_file",
-    "share_blocks",
-]
-
 _CELLS = 400_000
 """A block has at most this many cells, as one of them takes some hundred bytes of memory."""
 _SAMPLE_CELLS = 5_000_000

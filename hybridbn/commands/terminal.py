@@ -13,18 +13,6 @@ from collections.abc import Iterable, Iterator
 from hybridbn.errors import mask_secrets
 from hybridbn.jobs import ProgressLine, progress
 
-__all__ = [
-    "NotShown",
-    "Terminal",
-    "Terminated",
-    "discard_output",
-    "escape_controls",
-    "keep_interrupts",
-    "raise_on_termination",
-    "reword_for_command",
-    "say",
-]
-
 
 def keep_interrupts() -> None:
     """Let Ctrl-C reach the command while pyarrow works.

@@ -17,18 +17,6 @@ import hybridbn
 from hybridbn.commands.terminal import Terminal
 from hybridbn.registry import Registered, Registry
 
-__all__ = [
-    "EXIT_CODES",
-    "CommandParser",
-    "Verb",
-    "find_verb",
-    "list_verbs",
-    "make_parser",
-    "parse_words",
-    "refuse_usage",
-    "suggest",
-]
-
 EXIT_CODES = """\
 exit codes:
   0    the output is there, complete

@@ -21,8 +21,6 @@ from typing import Any
 from hybridbn.commands.locations import OutputTaken
 from hybridbn.tables.formats.files import is_own
 
-__all__ = ["RunMismatch", "Workspace", "lock_of", "lock_output", "parts_of"]
-
 _MARKER = "hybridbn"
 """The file that marks a folder of parts."""
 _MANIFEST = "manifest.json"

@@ -18,8 +18,6 @@ from hybridbn.variables import Codes, Continuous, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
 
-__all__ = ["AtomsFitter", "AtomsStatistics", "find_heavy_points"]
-
 LEAST_ROWS = 20
 """Points are told apart from densities in columns of so many rows at least."""
 FEW_VALUES = 3

@@ -30,22 +30,6 @@ if TYPE_CHECKING:
     from hybridbn.potentials.base import Potential
     from hybridbn.tables import Rows, Table
 
-__all__ = [
-    "Fitter",
-    "Observed",
-    "Potentials",
-    "Role",
-    "RowStatistics",
-    "Statistics",
-    "counts_suffice",
-    "fitter_of",
-    "learns_as",
-    "moments_suffice",
-    "observed",
-    "prepare_families",
-    "roles",
-]
-
 F = TypeVar("F", bound="Fitter")
 
 

@@ -19,28 +19,6 @@ from hybridbn.errors import TableError, TooWide
 from hybridbn.jobs import run_in_threads
 from hybridbn.variables import Codes, Values, find_observed
 
-__all__ = [
-    "MOST_CELLS",
-    "Column",
-    "ColumnGroups",
-    "CrossedColumns",
-    "PaddedColumn",
-    "PairBlock",
-    "add_blocks",
-    "central_moments",
-    "combine_codes",
-    "count_codes",
-    "count_occurring",
-    "drop_padding",
-    "joint_counts",
-    "list_occurring",
-    "pair_counts",
-    "plan_pairs",
-    "refuse_too_many_cells",
-    "select_complete_rows",
-    "single_counts",
-]
-
 ROWS = 2**17
 """Rows of a block: counting them takes several times as long as all else that is done for a block."""
 MOST_CELLS = 2**28

@@ -42,19 +42,6 @@ from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configu
 if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
-__all__ = [
-    "Counter",
-    "Counts",
-    "Groups",
-    "Moments",
-    "Names",
-    "NumpyCounter",
-    "Occurring",
-    "RowCounter",
-    "Tallies",
-    "count_columns",
-]
-
 _PICKED = 2**18
 """Codes of all families together that are picked at a time."""
 _BLOCK = 32768

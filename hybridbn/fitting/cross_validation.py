@@ -18,16 +18,6 @@ if TYPE_CHECKING:
     from hybridbn.potentials.base import Potential
     from hybridbn.tables import Table
 
-__all__ = [
-    "CLEAR",
-    "deal_folds",
-    "deal_numbered_rows",
-    "evaluate_rows",
-    "is_clearly_less",
-    "score_held_out",
-    "split_folds",
-]
-
 CLEAR = 2.0
 """A difference of losses is clear if it is more than this many standard errors."""
 BATCH = 65536

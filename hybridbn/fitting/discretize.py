@@ -14,8 +14,6 @@ from numpy.typing import ArrayLike
 from hybridbn.errors import TableError
 from hybridbn.variables import Codes, Values
 
-__all__ = ["equal_frequency", "equal_width", "mdl"]
-
 
 def equal_width(
     values: ArrayLike, target: ArrayLike | None = None, weights: ArrayLike | None = None, *, bins: int = 10

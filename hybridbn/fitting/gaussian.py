@@ -29,8 +29,6 @@ from hybridbn.variables import Continuous, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
 
-__all__ = ["GaussianFitter", "GaussianStatistics", "LinearGaussianMixtureFitter"]
-
 _FLOOR = 1e-9
 """Least residual variance relative to the child's variance, where no floor is given."""
 _ROUNDING = 4 * float(np.finfo(float).eps)

@@ -39,21 +39,6 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, en
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
 
-__all__ = [
-    "PAPER",
-    "GroupedPoints",
-    "KernelFitter",
-    "KernelStatistics",
-    "SemiparametricFitter",
-    "has_many_repeats",
-    "leave_one_out",
-    "list_constants",
-    "negligible",
-    "search_constants",
-    "sum_logs_of_nearest",
-    "sum_pairs",
-]
-
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class KernelStatistics(Statistics):

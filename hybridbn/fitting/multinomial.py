@@ -19,15 +19,6 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
 
-__all__ = [
-    "Dirichlet",
-    "Discretizer",
-    "MEstimate",
-    "MaximumLikelihood",
-    "MultinomialFitter",
-    "MultinomialStatistics",
-]
-
 Discretizer: TypeAlias = Callable[[Values, "Codes | None", "Values | None"], tuple[float, ...]]
 """Cut points of a column from its values, the target's codes if there is a discrete target, and the rows' weights."""
 

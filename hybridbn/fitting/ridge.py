@@ -23,22 +23,6 @@ from hybridbn.errors import warn_user
 from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.variables import Values
 
-__all__ = [
-    "MOST_LEVERAGE",
-    "ROUNDING",
-    "Basis",
-    "Ridge",
-    "Ridges",
-    "Spectrum",
-    "fit_ridges",
-    "fit_sparse_ridge",
-    "moments_of",
-    "refit_ridge",
-    "regress_classes",
-    "regress_directions",
-    "regress_towards",
-]
-
 PENALTIES = 10.0 ** np.arange(-3, 5.25, 0.5)
 MOST_STEPS = 6
 """Of sparse regressions, each of which punishes small coefficients more than the one before."""

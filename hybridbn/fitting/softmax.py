@@ -24,8 +24,6 @@ from hybridbn.variables import Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
 
-__all__ = ["SoftmaxFitter", "SoftmaxStatistics"]
-
 _NEARLY = 1e-7
 """The share of the weight that the last Newton step gains where an approximate regression is enough."""
 

@@ -25,8 +25,6 @@ from hybridbn.potentials.base import (
 from hybridbn.potentials.multinomial import Multinomial, as_number_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["OTHER", "Atoms", "PointMass"]
-
 OTHER = "other"
 """The state of the component that is the density."""
 CELL, LEAST_CELL = 2.0**-36, 2.0**-44

@@ -39,22 +39,6 @@ if TYPE_CHECKING:
     from hybridbn.potentials.multinomial import Multinomial
     from hybridbn.potentials.softmax import Softmax
 
-__all__ = [
-    "NO_POINTS",
-    "Axes",
-    "Interval",
-    "PointCells",
-    "Potential",
-    "all_states",
-    "check_parents",
-    "exponentiate",
-    "freeze",
-    "join_breaks",
-    "spread",
-    "variable_from_dict",
-    "variable_to_dict",
-]
-
 Axes: TypeAlias = Mapping[str, NDArray[Any]]
 Interval: TypeAlias = tuple[float | Values, float | Values]
 """A range (low, high); the ends are numbers, or arrays with one number a row."""

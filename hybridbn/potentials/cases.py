@@ -26,12 +26,6 @@ from hybridbn.potentials.base import (
 from hybridbn.potentials.multinomial import as_number_array, as_parameter_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = [
-    "Boxes",
-    "Case",
-    "Cases",
-]
-
 _CHECKED = 128
 """Points, drawn from all cells between the sides, at which an overlap is checked."""
 

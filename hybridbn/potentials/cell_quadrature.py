@@ -28,27 +28,6 @@ from hybridbn.potentials.mode_search import (
 )
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-__all__ = [
-    "NODES",
-    "TAIL",
-    "WEIGHTS",
-    "IntegrationCells",
-    "cdf",
-    "find_row_supports",
-    "find_scale",
-    "find_support",
-    "integrate",
-    "integrate_bins",
-    "integrate_cells",
-    "lay_cells",
-    "lay_shared_cells",
-    "ppf",
-    "search",
-    "solve",
-    "typical_values",
-    "zero_mass_error",
-]
-
 NODES, WEIGHTS = (freeze(array) for array in np.polynomial.legendre.leggauss(10))
 ENDS = freeze([2.0**-30 - 1, 1 - 2.0**-30])
 EXTRAPOLATION = freeze(

@@ -18,8 +18,6 @@ from hybridbn.potentials.mode_search import describe_point
 from hybridbn.potentials.multinomial import as_number_array, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable, plain_state, shorten
 
-__all__ = ["Density"]
-
 CHUNK = 1 << 18
 MASS_TOLERANCE = 1e-6
 MOST_CHECKED = 64

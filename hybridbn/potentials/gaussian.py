@@ -16,16 +16,6 @@ from hybridbn.potentials.base import Axes, Interval, Potential, all_states, expo
 from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, cell_name, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = [
-    "LinearGaussian",
-    "LinearGaussianMixture",
-    "count_rows",
-    "invert_normals",
-    "linear_predictor",
-    "log_normal_interval",
-    "tidy_breaks",
-]
-
 LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 LARGEST = 1e300
 """Terms of a linear predictor are clipped here, so that sums of huge values never become inf - inf. That changes no

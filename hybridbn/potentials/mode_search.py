@@ -15,18 +15,6 @@ from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Potential, freeze
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = [
-    "REACHES",
-    "Logs",
-    "climb",
-    "describe_point",
-    "evaluate",
-    "find_decay_distance",
-    "find_modes",
-    "lay_edges",
-    "round_numbers",
-]
-
 Logs: TypeAlias = Callable[[Values], Values]
 """Logarithms at points (points, columns), every column a function of its own."""
 

@@ -15,8 +15,6 @@ from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Axes, Potential, all_states, check_parents, freeze, spread
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-__all__ = ["Multinomial", "Side", "as_number_array", "as_parameter_array", "cell_name", "split"]
-
 Side: TypeAlias = "Discrete | tuple[Continuous, ...]"
 """What one dimension of a parameter array runs over: the states of a variable, or several continuous parents."""
 

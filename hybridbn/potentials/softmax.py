@@ -17,9 +17,6 @@ from hybridbn.potentials.gaussian import count_rows, linear_predictor, tidy_brea
 from hybridbn.potentials.multinomial import as_parameter_array, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["Softmax"]
-
-
 _MOST_LOGITS = 1 << 20
 """Logits of all states that are computed together where rows have points of their own (8 MiB)."""
 

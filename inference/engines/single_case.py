@@ -85,9 +85,6 @@ class SingleCase(Engine):
 class SharedCase(Cached):
     """A case that is so expensive that all posteriors are computed together as soon as a second one is wanted."""
 
-    snapshot: Snapshot
-    widest: float
-
     def __init__(self, snapshot: Snapshot, widest: float) -> None:
         self.snapshot, self.widest = snapshot, widest
         self._tables: dict[str, Values] | None = None
@@ -133,8 +130,6 @@ class CasePlan(Cached):
     refused : a number of cells that a table has to exceed
     """
 
-    snapshot: Snapshot
-    targets: tuple[str, ...]
     refused: float
     cost: float
     widest: float

@@ -13,8 +13,6 @@ from hybridbn.commands.shared_options import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
-__all__ = ["Check"]
-
 
 class Check(Verb):
     """Says what is wrong with a table or a model."""

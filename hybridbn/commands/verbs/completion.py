@@ -11,8 +11,6 @@ from typing import NamedTuple
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb, make_parser
 
-__all__ = ["ShellCompletion"]
-
 
 class ShellCompletion(Verb):
     """Prints a script for a shell."""

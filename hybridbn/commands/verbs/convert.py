@@ -13,8 +13,6 @@ from hybridbn.commands.shared_options import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
-__all__ = ["Convert"]
-
 
 class Convert(Verb):
     """Writes a network or a table in another format."""

@@ -10,8 +10,6 @@ from hybridbn.commands.shared_options import add_text_arguments, add_unknown_arg
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
-__all__ = ["Explore"]
-
 
 class Explore(Verb):
     """Opens the explorer in a browser, or writes it to a file."""

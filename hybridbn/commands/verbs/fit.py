@@ -19,8 +19,6 @@ from hybridbn.commands.shared_options import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb, refuse_usage
 
-__all__ = ["Fit"]
-
 
 class Fit(Verb):
     """Learns a model from a table."""

@@ -26,8 +26,6 @@ from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb, refuse_usage
 from hybridbn.options import ImputationOptions
 
-__all__ = ["Impute"]
-
 
 class Impute(Verb):
     """Fills the holes of a table."""

@@ -17,8 +17,6 @@ from hybridbn.commands.shared_options import (
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
-__all__ = ["Predict"]
-
 
 class Predict(Verb):
     """Adds the predictions of a column to a table."""

@@ -8,8 +8,6 @@ from hybridbn.commands.shared_options import add_answer_arguments, add_level
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
-__all__ = ["Query"]
-
 
 class Query(Verb):
     """Prints the posterior of a node."""

@@ -8,8 +8,6 @@ from hybridbn.commands.shared_options import add_answer_arguments, add_level
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
-__all__ = ["Show"]
-
 
 class Show(Verb):
     """Prints a model."""

@@ -22,18 +22,6 @@ from hybridbn.fitting.mte.univariate import (
 from hybridbn.potentials.mte.terms import ANY, Terms, integrate_decay
 from hybridbn.variables import Codes, Continuous, Discrete, Values
 
-__all__ = [
-    "Box",
-    "Scale",
-    "assemble_terms",
-    "choose_scale",
-    "list_boxes",
-    "make_two_sided",
-    "select_knots",
-    "write_exponentials",
-    "write_probabilities",
-]
-
 _MOVES, _BEARABLE = (
     9,
     5.0,

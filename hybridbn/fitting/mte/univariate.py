@@ -38,33 +38,6 @@ from numpy.typing import NDArray
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Codes, Values
 
-__all__ = [
-    "FEW",
-    "BestFit",
-    "Knots",
-    "SmoothDensity",
-    "choose_better",
-    "choose_strengths",
-    "compute_hat_means",
-    "count_degrees_of_freedom",
-    "fit_density",
-    "fit_mixtures",
-    "fit_strengths",
-    "integrate_pieces",
-    "limit_steepness",
-    "log_integrals",
-    "make_tails_decay",
-    "maximize_likelihood",
-    "measure_hats",
-    "normal_scores",
-    "normalize",
-    "refine_knots",
-    "shares",
-    "spread_over_knots",
-    "start_from_histograms",
-    "third_differences",
-]
-
 _SERIES = np.array([2.0 / math.factorial(n + 3) for n in range(16)])  # of exp(x) times the integral of t**2 exp(-x t)
 _STEEPEST, _FLATTEST, _CLIMB = 12.0, 0.05, 5.0
 _HALVINGS = 24

@@ -27,24 +27,6 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
-__all__ = [
-    "BestFirst",
-    "Criterion",
-    "LocatedRows",
-    "Route",
-    "Sample",
-    "Split",
-    "TreeNode",
-    "TreeRows",
-    "describe_interval",
-    "find_interval",
-    "grow",
-    "leaves",
-    "locate_rows",
-    "make_boxes",
-    "make_distinct",
-]
-
 S = TypeVar("S")
 B = TypeVar("B", bound="LocatedRows")
 Result = TypeVar("Result")

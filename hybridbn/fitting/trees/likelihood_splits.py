@@ -20,19 +20,6 @@ from numpy.typing import NDArray
 from hybridbn.fitting.trees.growth import BestFirst, LocatedRows, Route, Sample, Split, TreeNode, grow
 from hybridbn.variables import Codes, Values
 
-__all__ = [
-    "Cell",
-    "SplitModel",
-    "SplitModels",
-    "bin_scores",
-    "choose_cuts",
-    "grow_cells",
-    "make_binned_models",
-    "make_class_models",
-    "make_value_models",
-    "measure_cell_gains",
-]
-
 _MOST_CELLS = 256
 _MOST_GRID = 200_000
 _BINS = 6

@@ -19,21 +19,6 @@ from hybridbn.tables.columns import Column, Frame, describe_left_alone, read_as_
 from hybridbn.units import coarsest_step
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = [
-    "Bounds",
-    "ModelColumns",
-    "check_bounds",
-    "classify_columns",
-    "coarsen_unit",
-    "describe_identifier",
-    "has_integer_type",
-    "integer_ranges",
-    "leave_out",
-    "read_by_own_types",
-    "reason_alone",
-    "refuse_empty_bounds",
-]
-
 Bounds = Mapping[str, tuple[float, float]]
 
 _IDENTIFIER_ROWS = 20

@@ -38,8 +38,6 @@ from hybridbn.tables import Rows, Table, read_usable_frame
 from hybridbn.tables.columns import Frame, column_adapter, open_frame
 from hybridbn.variables import Discrete, shorten
 
-__all__ = ["Imputation", "complete_batches", "impute"]
-
 _LEARNING = frozenset(one.name for one in fields(ImputationOptions))
 
 _Frame = TypeVar("_Frame")

@@ -40,18 +40,6 @@ from hybridbn.potentials.kernel.sums import (
 )
 from hybridbn.variables import Codes, Values
 
-__all__ = [
-    "TERMS_PER_KERNEL",
-    "ScaledConditional",
-    "count_product_kernels",
-    "evaluate_conditional",
-    "evaluate_on_product",
-    "has_product_axes",
-    "log_factors_without_self",
-    "sum_on_lines",
-    "sum_per_target",
-]
-
 PRODUCTS_PER_KERNEL, TERMS_PER_KERNEL = 6, 128
 """An exponential counts as this many products of two kernels, or terms of a large matrix product."""
 KERNELS_PER_ROW = 1 << 16

@@ -24,30 +24,6 @@ from numpy.typing import NDArray
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, invert_normals, log_normal_interval
 from hybridbn.variables import Codes, Values
 
-__all__ = [
-    "CELLS",
-    "CELLS_IN_CACHE",
-    "DIGITS",
-    "FARTHEST",
-    "KernelLogs",
-    "KernelMixture",
-    "choose_units",
-    "component_quantile",
-    "count_cells",
-    "evaluate_child",
-    "evaluate_exponents",
-    "grid_of",
-    "integrate_child",
-    "invert",
-    "lay_breaks",
-    "log_conditional",
-    "log_inside_domain",
-    "log_kernel_sums",
-    "sum_on_lattice",
-    "sum_on_line",
-    "weigh_by_parents",
-]
-
 STEP = 0.4
 """Step of the lattice in units of the smallest bandwidth, for a relative error of 1e-13."""
 COVERED = 7.2

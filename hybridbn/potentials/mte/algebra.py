@@ -39,21 +39,6 @@ from hybridbn.potentials.mte.terms import (
 )
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-__all__ = [
-    "Factors",
-    "as_constants",
-    "cancellation",
-    "eliminate",
-    "integrate_all",
-    "integrate_product_cells",
-    "marginalize",
-    "multiply_out",
-    "product_scope",
-    "reciprocal",
-    "restrict",
-    "widen",
-]
-
 _WORST_CONDITION = 1e4
 """Closed forms with a larger condition number give way to quadrature."""
 _MOST_TERMS = 200_000

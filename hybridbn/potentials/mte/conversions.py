@@ -26,8 +26,6 @@ from hybridbn.potentials.mte.pieces import Piece, compile_pieces
 from hybridbn.potentials.mte.terms import minimize_on_box
 from hybridbn.variables import Continuous, Values, Variable
 
-__all__ = ["mte_from_density", "mte_from_gaussian", "mte_from_potential", "repair_mixture"]
-
 Function: TypeAlias = Callable[[Values], Values]
 
 _COBB_SHENOY_CONSTANT = -0.010564

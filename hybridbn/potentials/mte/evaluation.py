@@ -17,18 +17,6 @@ from numpy.typing import NDArray
 from hybridbn.potentials.mte.terms import Terms, integrate_decay, integrate_segments
 from hybridbn.variables import Codes, Values
 
-__all__ = [
-    "cells_of",
-    "combine_sides",
-    "evaluate",
-    "evaluate_by_products",
-    "evaluate_log",
-    "flatten_axes",
-    "group_rows",
-    "integrate_cells",
-    "inverse_cdf",
-]
-
 _BLOCK = 16384
 """Rows are grouped this many at a time, which bounds temporary arrays."""
 _CHUNK = 4096

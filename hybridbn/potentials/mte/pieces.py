@@ -31,26 +31,6 @@ from hybridbn.potentials.mte.terms import (
 )
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, plain_state, shorten
 
-__all__ = [
-    "Masses",
-    "Number",
-    "Piece",
-    "blocks_from_dict",
-    "blocks_to_dict",
-    "check_cover",
-    "check_masses",
-    "check_sign",
-    "check_tails",
-    "child_column",
-    "compile_pieces",
-    "compute_masses",
-    "describe_box",
-    "divide_by_masses",
-    "format_formula",
-    "format_head",
-    "pieces_of",
-]
-
 _TOLERANCE = 1e-6
 """A conditional mass may differ from one by this much, as published coefficients are rounded."""
 _CONSTANT = 1e-9

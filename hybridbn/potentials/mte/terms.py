@@ -23,27 +23,6 @@ from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials.base import freeze
 from hybridbn.variables import Codes, Values
 
-__all__ = [
-    "ANY",
-    "EXACT",
-    "Terms",
-    "add_rates",
-    "clip_column",
-    "corner",
-    "find_overlaps",
-    "fix_column",
-    "integrate_decay",
-    "integrate_out",
-    "integrate_powers",
-    "integrate_segments",
-    "make_disjoint",
-    "merge_terms",
-    "minimize_on_box",
-    "multiply",
-    "shift_factor",
-    "sum_out",
-]
-
 _SERIES = 22
 """Terms of the power series for arguments below 1, where 1/22! = 1e-21 is below rounding."""
 _NEGLIGIBLE = 40.0

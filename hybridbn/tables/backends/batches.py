@@ -20,8 +20,6 @@ from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.frames.arrow import StateCoder, decode_dictionary, import_pyarrow, kind_of_type
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["BatchReader", "can_be_coded", "read_moments", "read_numbers"]
-
 
 class BatchReader:
     """Reads the columns of batches as codes or values of variables, in as few bytes as they need.
@@ -35,7 +33,6 @@ class BatchReader:
     """
 
     variables: tuple[Variable, ...]
-    weights: str | None
 
     def __init__(self, variables: Sequence[Variable], weights: str | None = None) -> None:
         self.variables, self.weights = tuple(variables), weights

@@ -25,8 +25,6 @@ from hybridbn.tables.rows import CountColumns
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["ColumnTally", "Profile", "ProfileTask"]
-
 Names: TypeAlias = tuple[str, ...]
 
 TRACKED = 1 << 17

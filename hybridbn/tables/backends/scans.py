@@ -41,8 +41,6 @@ from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
-__all__ = ["Passes", "Scan"]
-
 pyarrow = LazyModule("pyarrow")
 
 

@@ -27,17 +27,6 @@ from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Discrete, Values, shorten
 
-__all__ = [
-    "Expand",
-    "FillHoles",
-    "KeepRows",
-    "TransformedSource",
-    "Weigh",
-    "call_at_place",
-    "find_place",
-    "write_batches",
-]
-
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _MADE = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv")
 
@@ -78,8 +67,6 @@ class TransformedSource(Source):
         Whether nothing but missing cells becomes another.
     """
 
-    real: Source
-    function: Callable[[int, Any], Any]
     shown: str
     notes: Mapping[str, Mapping[str, Any]]
 

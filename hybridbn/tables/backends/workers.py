@@ -60,7 +60,6 @@ class Processes(Backend):
 
     name = "processes"
 
-    executor: Executor | None
     workers: int
 
     def __init__(self, executor: Executor | None = None, workers: int = -1) -> None:
@@ -172,9 +171,6 @@ class Dask(Backend):
     """
 
     name = "dask"
-
-    retries: int
-    timeout: float | None
 
     def __init__(self, client: Any = None, *, retries: int = 2, timeout: float | None = None) -> None:
         self._client, self.retries, self.timeout = client, retries, timeout

@@ -314,7 +314,6 @@ class FileSource(TableSource):
     """A table in a file, which must not change while it is read."""
 
     file: StoredFile
-    shown: str
 
     def __init__(self, file: Path | StoredFile, shown: str) -> None:
         self.file, self.shown = StoredFile.of(file), shown
@@ -336,10 +335,6 @@ class FileSource(TableSource):
 
 class WholeSource(FileSource):
     """A file that its format reads as a whole only; the table is held in memory."""
-
-    form: FileFormat
-    suffix: str
-    options: Mapping[str, Any]
 
     def __init__(
         self, form: FileFormat, file: Path | StoredFile, shown: str, suffix: str, options: Mapping[str, Any]
@@ -374,8 +369,6 @@ class WholeSource(FileSource):
 
 class WholeBlock(TableBlock):
     """Some rows of a table in memory."""
-
-    source: WholeSource
 
     def __init__(self, source: WholeSource, start: int, rows: int) -> None:
         self.source, self.start, self.rows = source, start, rows
@@ -440,9 +433,6 @@ class FileWriter(Writer, ABC):
 
 class WholeWriter(FileWriter):
     """Holds all rows until they are written as one table, for formats that can't do it in parts."""
-
-    form: FileFormat
-    suffix: str
 
     def __init__(self, form: FileFormat, fields: Sequence[Field], suffix: str, counter: str | None) -> None:
         super().__init__(fields, counter)

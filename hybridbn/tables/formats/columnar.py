@@ -363,8 +363,6 @@ class ArrowSource(FileSource):
     schema : Arrow schema
     """
 
-    form: _Columnar
-
     def __init__(self, form: _Columnar, file: Path | StoredFile, shown: str) -> None:
         super().__init__(file, shown)
         import_pyarrow()
@@ -445,7 +443,6 @@ class ArrowSource(FileSource):
 class ArrowBlock(TableBlock):
     """Some rows of an Arrow table, wherever it comes from."""
 
-    table: Any
     noted: Mapping[str, Mapping[str, Any]]
 
     def __init__(self, table: Any, start: int = 0, noted: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -486,8 +483,6 @@ def _list_values(name: str, column: Any) -> list[Any]:
 
 class ArrowWriter(FileWriter):
     """Makes parts that are Arrow files; blocks of an Arrow source keep the types of their columns."""
-
-    form: _Columnar
 
     def __init__(
         self, fields: Sequence[Field], counter: str | None, origin: TableSource | None, form: _Columnar

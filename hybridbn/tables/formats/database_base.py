@@ -56,8 +56,6 @@ class NotWritten(FormatError):
         Whether rows were on their way already; otherwise the table could not even be made.
     """
 
-    begun: bool
-
     def __init__(self, text: str, *, begun: bool) -> None:
         super().__init__(text)
         self.begun = begun
@@ -353,9 +351,6 @@ class _Rollback(Exception):
 
 class DatabaseWriter(Writer):
     """Writes a new table of a database from rows, in one transaction."""
-
-    form: Database
-    url: str
 
     def __init__(self, form: Database, fields: Sequence[Field], url: str, counter: str | None) -> None:
         super().__init__(fields, counter)

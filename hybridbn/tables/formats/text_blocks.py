@@ -203,7 +203,6 @@ class TextSource(FileSource):
         What finds the records in bytes.
     """
 
-    split: Splitter
     header: bytes
     header_lines: int
 
@@ -260,9 +259,6 @@ class TextSource(FileSource):
 
 class TextBlock(TableBlock):
     """Some records of a text file."""
-
-    source: Any
-    piece: RecordChunk
 
     def __init__(self, source: Any, start: int, piece: RecordChunk) -> None:
         self.source, self.start, self.piece, self.rows = source, start, piece, len(piece.starts)
