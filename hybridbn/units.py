@@ -471,9 +471,9 @@ def _read_date(parts: Mapping[str, str]) -> datetime.date:
 _ISO = {"%Y-%m-%d": 10, "%Y-%m-%d %H:%M:%S": 19, "%Y-%m-%dT%H:%M:%S": 19}
 """Patterns that numpy reads, and how long their texts are."""
 _FIRST_DAY = 1 - 719_163
-"""That of the year 1."""
+"""The number of the first day of the year 1, counted from 1970."""
 _FEW_TEXTS = 100
-"""So many texts are parsed one by one."""
+"""Fewer texts than this are parsed one by one."""
 
 
 def parse_all_days(pattern: str, texts: Sequence[str]) -> list[float] | None:
@@ -554,7 +554,7 @@ _ORDERS = {
     "/": ("%m{0}%d{0}%{1}", "%d{0}%m{0}%{1}"),
     "other": ("%d{0}%m{0}%{1}", "%m{0}%d{0}%{1}"),
 }
-"""Of dates that could be either, those with strokes have the month first, and all others the day."""
+"""The order of day and month in dates that could be either: with slashes the month comes first, else the day."""
 
 
 class PatternFinder:

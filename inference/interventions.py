@@ -308,7 +308,7 @@ class Effect:
 _NEGLIGIBLE = 1e-10
 """The variance of a twin, as a share of that of its original: it has no noise of its own, but a density needs some."""
 _MOST_CONFIGURATIONS = 2**20
-"""So many configurations of hidden states, over all rows, are looked at for bounds."""
+"""The most configurations of hidden states, over all rows, that are looked at for bounds."""
 
 
 def counterfactual(

@@ -47,9 +47,9 @@ __all__ = [
 
 MOST_POINTS = 1 << 22
 EVEN_STEPS = (1_000, 20_000, 400_000)
-"""So many even steps; more where nothing was seen at all, or peaks are narrow."""
+"""The numbers of even steps that are tried: more where nothing was seen at all, or peaks are narrow."""
 EVEN_STEPS_OF_ROOTS = 1 << 16
-"""So many for all states of the parents together."""
+"""The most even steps for all states of the parents together."""
 EVEN_STEPS_OF_FUNCTIONS = (20_000, 400_000, MOST_POINTS)
 MOST_MODES = 128
 MOST_JUMPS = 256

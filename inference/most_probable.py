@@ -436,7 +436,7 @@ def polish_modes(heights: Callable[[Values], Values], start: Values, width: Valu
 
 
 KEPT = 0.5
-"""So many of the variables may be set where the best draw is improved."""
+"""The share of the variables that may be set where the best draw is improved."""
 LEAST_GAIN = 1e-9
 """A log probability that is larger by less is no improvement."""
 MOST_FAILURES = 8

@@ -46,7 +46,7 @@ from hybridbn.variables import Codes, Discrete, Values, Variable
 __all__ = ["ConditionalGaussian", "conditional_gaussian", "draw", "draw_jointly", "sample"]
 
 FEW = 8
-"""So many variables are drawn in the order of the network, parents before children."""
+"""Up to this number of variables are drawn in the order of the network, parents before children."""
 BLOCK = 1 << 17
 """Rows that are drawn at a time."""
 CHEAP = 1e6

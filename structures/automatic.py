@@ -295,7 +295,7 @@ FOLDS = 5
 ENOUGH_ROWS = 500
 """No more rows are held out than it takes to know the share of rows in an interval within one or two percent."""
 MOST_LEVELS = 200
-"""Of what is kept about held-out rows."""
+"""The most quantile levels that are kept of held-out rows."""
 
 
 @dataclass(eq=False)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
 FOLDS = 5
-"""Of the cross-validation that judges tests."""
+"""The number of folds of the cross-validation that judges tests."""
 _BATCH_CELLS = 2**21
 """Columns with so many counts (16 MiB) are counted together."""
 _GRAINS = 26

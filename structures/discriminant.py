@@ -27,13 +27,13 @@ from hybridbn.structures.training_data import TrainingData, read_labeled_data
 from hybridbn.variables import Codes, Continuous, Discrete, Values, find_observed
 
 STRENGTHS = (np.inf, 20.0, 5.0, 1.0, 0.2)
-"""As how many rows for each number the common covariances count in those of a class, the strongest first."""
+"""The weight, in rows for each number, of the common covariances in those of a class, the strongest first."""
 SHARES = (0.0, 0.05, 0.2, 0.5)
-"""Of a sphere in each covariance, tried in this order."""
+"""The shares of a sphere in each covariance that are tried, in this order."""
 MOST_LOSS = 12.0
 """Nats of a held-out row count at most, so that single rows do not choose; in a pool they do not either."""
 RIDGE = 1e-3
-"""Of the variances within classes, added to them."""
+"""The share of the variances within classes that is added to them."""
 FOLDS = 5
 WORTHWHILE = 1e-3
 """Nats of each held-out row: a share of the sphere, or a penalty, that gains less is the last one tried."""
@@ -283,11 +283,11 @@ class DiscriminantAnalysis:
 RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3)
 """Penalties of squared coefficients of standardized columns, the strongest first."""
 PRIOR_ROWS = 2.0
-"""As if so many more rows had been seen, spread evenly over the classes."""
+"""The weight of the prior: as if this many more rows had been seen, spread evenly over the classes."""
 TOLERANCE = 1e-4
-"""Of the gradient for each row."""
+"""The largest gradient, for each row, at which the optimization ends."""
 SCALINGS = 10
-"""Of the probabilities of states, so that they are those of all cells."""
+"""The number of times that the probabilities of states are rescaled to those of all cells."""
 MOST_SHIFT = 300.0
 """Greatest difference of log probabilities between the classes' prior probabilities."""
 

@@ -233,7 +233,7 @@ DIGITS = 6
 DROPPED = 0.3
 """A restart drops this share of the arcs."""
 MOST_CHECKS = 2
-"""So many times the densities are fitted whose scores are estimates."""
+"""How often densities whose scores are estimates are fitted, at most."""
 IMPOSSIBLE = -1e300
 """The score of a family that can't be fitted: lower than any other, but finite, so that differences are numbers."""
 MOST_NEUTRAL_ROUNDS = 3

@@ -469,9 +469,11 @@ STEPS = 30
 STEADY = 1e-3
 """They end when the mean log density of a row that is left out grows by less."""
 MOST_LEFT_OUT = 500
-"""So many rows are left out at most."""
+"""The most rows that are left out."""
 KERNEL_PRIOR_VARIANCE = 0.01
-"""That of each number, relative to the column's, in the prior of the covariance, which has the weight of one row."""
+"""The variance of each number, relative to the column's, in the prior of the covariance, which has the weight of one
+row.
+"""
 FIRST_SHARE = 0.9
 """The share of the kernels in the first step."""
 FIRST_SMOOTHING = 0.3

@@ -34,7 +34,7 @@ a point.
 ROWS = 4096
 """Products of numbers are made for this many rows at a time."""
 KEPT_PRODUCTS = 1 << 19
-"""So many products of numbers are kept."""
+"""The most products of numbers that are kept."""
 CELLS = 1 << 18
 """Matrices of several patterns of missing cells have about so many cells together."""
 FACTOR_STEPS = 3

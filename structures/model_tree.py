@@ -48,7 +48,7 @@ from hybridbn.structures.regression_splits import (
 from hybridbn.variables import Continuous, Discrete, Values
 
 INTERVALS = 24
-"""Of a number column, between which tests cut."""
+"""The number of intervals of a column of numbers, between which tests cut."""
 RIDGES = (8.0, 2.0, 0.5)
 """How strongly the regressions of nodes are drawn to those above, the strongest first."""
 NORMAL_KURTOSIS = 3.0
@@ -60,13 +60,13 @@ WIDTHS = (1.0, 0.5, 0.2, 0.05)
 ENTRIES = 1 << 16
 """Trees grow together as long as their samples have at most so many rows."""
 SHARE = 0.7
-"""Of the tests, tried at each node of several trees, so that these differ."""
+"""The share of the tests that is tried at each node of several trees, so that these differ."""
 TESTED_NUMBERS = (3, 8)
 """No more numbers are tested, unless it lowers the score of held-out rows by the share above."""
 TESTED_CATEGORIES = 4
 """No more of them are tested, so that the leaf of a row that lacks them all can still be averaged over."""
 SHARES = (0.3, 0.6, 1.0)
-"""Of several trees, tried without regressions."""
+"""The shares of the tests that are tried for several trees without regressions."""
 NEARLY = 0.05
 """No more of these are grown if a few make the score worse by this share."""
 PLAIN_DEPTH = 2

@@ -46,9 +46,9 @@ from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values
 
 INTERVALS = 8
-"""Of a number column, for tests in a tree with a continuous target."""
+"""The number of intervals of a column of numbers, for tests in a tree with a continuous target."""
 LEAST_ROWS = 2.0
-"""At least two branches have so much weight, unless it is said how much."""
+"""The least weight of two branches at least, where none is given."""
 MOST_FAMILIES = 2**17
 """Densities of all leaves together that are learned in a pass, before they are joined."""
 _DENSE = 4

@@ -29,9 +29,9 @@ from hybridbn.structures.training_data import COARSE, TrainingData, read_labeled
 from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
 
 INTERVALS = 64
-"""Of a number column, between which tests cut."""
+"""The number of intervals of a column of numbers, between which tests cut."""
 FOLDS = 5
-"""In which rows are held out to draw their missing cells."""
+"""The number of folds in which rows are held out to draw their missing cells."""
 COPIES = 8
 """Missing cells of the training rows are drawn this often, for different trees."""
 QUESTIONS = (16, 40, 100)
@@ -41,13 +41,13 @@ NEARLY = 0.01
 PILOT = 15
 """Trees that are grown with each number of questions."""
 MOST_LEAVES = 400_000
-"""Of all trees: with more rows a leaf has several at least, as the network would become too large."""
+"""The most leaves of all trees: with more rows a leaf has several at least, as the network would become too large."""
 SAMPLE = 20000
 """Rows of a tree, at most."""
 BLOCK = 4096
 """Rows whose leaves in all trees are looked up together."""
 STRENGTHS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
-"""As how many rows the class probabilities of the node above count in those of a node."""
+"""The weight, in rows, of the class probabilities of the node above in those of a node."""
 
 
 @builder(takes_target=Discrete, held_out=True, hidden=(Discrete,))
@@ -318,7 +318,7 @@ _LEAVES = 200
 _QUESTIONS = (8, 16)
 """Tried for each node: one for every other column, but so many at least and at most."""
 _ROWS = 1000
-"""Of a tree, at most."""
+"""The most rows that a tree is grown from."""
 _CHUNK = 2048
 _STEPS = 4
 """Rows go down so many levels before those that are in leaves are sorted out."""

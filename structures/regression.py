@@ -137,7 +137,7 @@ def _measure_variance(residuals: Values) -> float:
 
 
 LEAST_SLOPE = 0.25
-"""Of the effects of states that are learned without a row on those of all rows."""
+"""The least slope of the effects of states that are learned without a row, regressed on those of all rows."""
 LEAST_SPREAD = 1e-4
 """Attributes given another attribute have at least this standard deviation, relative to that of all rows."""
 
@@ -314,7 +314,7 @@ def learn_regressors(data: TrainingData, used: NDArray[np.bool_], source: Traini
 
 
 MOST_ROBUST_STEPS = 5
-"""Of a regression whose residuals have heavy tails, each of which trusts the rows in these less."""
+"""The most steps of a regression whose residuals have heavy tails, each of which trusts the rows in these less."""
 
 
 def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: NDArray[np.intp]) -> tuple[Ridge, bool]:
@@ -518,7 +518,9 @@ def _choose_role(data: TrainingData, name: str) -> Role:
 
 KINDS = ("usual", "wide")
 SHARE = 0.001
-"""Of rows that may have any target: little enough for moments, and seven nats below a wide density at the worst."""
+"""The share of rows that may have any target: little enough for moments, and seven nats below a wide density at the
+worst.
+"""
 SPREAD = 1.5
 """Standard deviations of the target that such a row's is."""
 EFFECT_SHARE = 0.01

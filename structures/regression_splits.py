@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hybridbn.tables import Rows, Table
 
 LEAST_VARIANCE = 1e-18
-"""Of the residuals, relative to the target's."""
+"""The least variance of the residuals, relative to the target's."""
 _ROWS = 1024
 """Rows whose products are held at a time."""
 _NUMBERS = 1 << 20

@@ -23,7 +23,7 @@ _BAR = 24
 _CURVE = 40
 """A density curve has so many signs."""
 _MOST_STATES = 30
-"""So many states of a variable are drawn, the most probable ones."""
+"""The most states of a variable that are drawn, the most probable ones."""
 
 HEADER = ("variable", "statistic", "state", "value")
 

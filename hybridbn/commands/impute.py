@@ -278,7 +278,7 @@ Rows: TypeAlias = tuple[Table, int]
 """Rows, and the number of the first one."""
 
 _MOST_TOLD = 8
-"""So many columns with numbers outside of the observed range are named."""
+"""The most columns with numbers outside of the observed range that are named."""
 
 
 def complete(run: ImputationRun) -> None:

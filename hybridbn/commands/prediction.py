@@ -46,7 +46,7 @@ from hybridbn.tables.formats.base import Field, TableSource, fields_of, name_fil
 from hybridbn.variables import Continuous, Variable, shorten
 
 _MOST_TOLD = 5
-"""So many impossible rows are named."""
+"""The most impossible rows that are named."""
 
 
 @dataclass(frozen=True)

@@ -49,7 +49,7 @@ from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
 _NOISE = 1e-3
-"""Least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
+"""The least rise of the log-likelihood, for each row, that counts where expectations are simulated."""
 _PATIENCE = 3
 """Iterations without a rise after which simulated expectations are given up to be improved."""
 _SMOOTHING = 0.02

@@ -47,7 +47,7 @@ from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 _CALIBRATION_FOLDS = 3
-"""In which the scores of boosting are held out."""
+"""The number of folds in which the scores of boosting are held out."""
 
 
 @dataclass(eq=False, repr=False, kw_only=True)

@@ -24,11 +24,11 @@ FEW_VALUES = 3
 """The frequencies of so few values have no more parameters than a normal density, two."""
 NEIGHBORS = 3
 ABOVE_HEAPS = 3.0
-"""So many times as many rows as those of other frequent values are more than a heap that rounding makes."""
+"""A value is more than a heap that rounding makes where it has this many times the rows of other frequent values."""
 HEAVIER = 10.0
 """Of ten rows at a point at least nine are there because of the point, so a value observed there may count as such."""
 MANY_ROWS = 2000
-"""In columns of so many rows values are counted by hashes before they are sorted."""
+"""From this number of rows on, values are counted by hashes before they are sorted."""
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """Multiplicative hashing: the first bits of the product with an odd number close to the golden ratio of 2 ** 64."""
 HASH_BITS = 14

@@ -22,9 +22,9 @@ from hybridbn.variables import Codes, Values, find_observed
 ROWS = 2**17
 """Rows of a block: counting them takes several times as long as all else that is done for a block."""
 MOST_CELLS = 2**28
-"""Most cells of all tables together (2 GiB)."""
+"""The most cells of all tables together (2 GiB)."""
 _FEW_ROWS = 2**15
-"""So many rows are counted in less time than it takes to make a matrix."""
+"""Fewer rows are counted in less time than it takes to make a matrix."""
 _PAIR_CELLS = 2**18
 """Most cells of a grouped table of pairs: a bincount of more cells than the cache holds costs more than it saves."""
 _SINGLE_CELLS = 2**15

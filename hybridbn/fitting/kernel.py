@@ -518,7 +518,7 @@ NUMBERS = 1 << 20
 REACH = 9.0
 """How far kernels are summed at first, in bandwidths of the largest."""
 FEW_POINTS = 200
-"""For so few points sums over pairs are faster than a lattice."""
+"""For fewer points than this, sums over pairs are faster than a lattice."""
 DIGITS = 25.0
 """What is left out of a sum is less than exp(-DIGITS), 1e-11, of it."""
 OWN = 0.01

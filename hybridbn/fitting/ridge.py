@@ -25,7 +25,7 @@ from hybridbn.variables import Values
 
 PENALTIES = 10.0 ** np.arange(-3, 5.25, 0.5)
 MOST_STEPS = 6
-"""Of sparse regressions, each of which punishes small coefficients more than the one before."""
+"""The most steps of a sparse regression, each of which punishes small coefficients more than the one before."""
 _ROWS = 2048
 """Rows that are decomposed together, which bounds the memory."""
 LEAST_SHARE = 1e-3

@@ -34,7 +34,7 @@ _PARTS = 32
 _KNOWN = {"knowledge": None, "required": (), "forbidden": ()}
 """The options of builders that tell directions."""
 _MOST_DRAWS = 100
-"""So many times rows are drawn until each column that varies does so among them."""
+"""How often rows are drawn, at most, until each column that varies does so among them."""
 
 
 @dataclass(frozen=True, eq=False)

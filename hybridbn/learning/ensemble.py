@@ -40,8 +40,8 @@ _TITLES = {"m1": "AdaBoost.M1", "real": "Real AdaBoost", "pool": "a logarithmic 
 _LEAST_PROBABILITY = 1e-300
 """Probabilities of zero count as this where logarithms are added up."""
 _LEAST_POOLED = 1e-5
-"""In a pool, probabilities that are less than so much of the greatest one count as this, so that no member that is sure
-of itself, and may be wrong, overrules the others.
+"""In a pool, probabilities below this share of the greatest one count as this share, so that no member that is sure of
+itself, and may be wrong, overrules the others.
 """
 
 
@@ -617,11 +617,11 @@ def _refuse_underflow(probabilities: Values, name: str) -> None:
 LEAST_VOTE = 0.02
 """A network of less weight is left out."""
 VOTE_ROWS = 5.0
-"""As how many rows the squared differences of the votes from equal ones count."""
+"""The weight, in rows, of the squared differences of the votes from equal ones."""
 LOG_FACTORS = (-8.0, 2.0)
 """The range of logarithms of what the votes of boosting are multiplied by."""
 BIAS_ROWS = 3.0
-"""As how many rows the squared logarithms of the factors of classes count."""
+"""The weight, in rows, of the squared logarithms of the factors of classes."""
 
 
 def stack(

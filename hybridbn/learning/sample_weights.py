@@ -32,7 +32,7 @@ Margins: TypeAlias = Callable[[Table], Values]
 """A function from rows to the margins of a network, or their signs; the sign bit tells that the network is wrong."""
 _NOTED = "weights and margins of boosted rows"
 _MOST_TRIES = 100
-"""So many bootstrap samples are drawn for one in which each column is observed somewhere."""
+"""The most bootstrap samples that are drawn in search of one in which each column is observed somewhere."""
 _RARELY_OBSERVED = 50
 """A bootstrap sample of rows of equal weight has some of so many rows, but for one in 1e21."""
 

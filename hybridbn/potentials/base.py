@@ -99,7 +99,7 @@ class PointCells(NamedTuple):
 _SAME = 8 * float(np.finfo(float).eps)
 NO_POINTS = PointCells(*[np.empty(0)] * 3)
 MOST_DIMENSIONS = 31
-"""Of names in arrays, to which that of the rows is added; numpy before 2.0 has 32."""
+"""The most dimensions of an array of named axes, to which that of the rows is added; numpy before 2.0 has 32."""
 
 
 class Potential(Registered, ABC):

@@ -39,7 +39,7 @@ HIDDEN_TOLERANCE = 1e-10
 CELLS = 1 << 16
 MOST_CELLS = 1 << 21
 _SHARING = 64
-"""So many rows share where they begin to look."""
+"""The number of rows that share the point where their search begins."""
 _OUTSIDE = 1e-20
 _SAME_MASS = 1e-11
 """The masses of neighboring rows differ by rounding only, if their cells cover all."""
@@ -465,18 +465,20 @@ def _refuse_improper(potential: Potential, given: Axes, totals: Values) -> None:
 
 
 VALUES_PER_PARENT = {0: 1, 1: 9, 2: 5}
-"""At how many values of each continuous parent the support is looked for, if so many vary."""
+"""The number of values of each continuous parent at which the support is looked for, by the number of parents that
+vary.
+"""
 FEWER_VALUES = 3
 MOST_POINTS = 81
 MARGIN = 0.1
-"""By how much of its movement a support may move farther between those places."""
+"""The share of its movement by which a support may move farther between those values."""
 INSIDE = 1e-6
 UNKNOWN = 1e100
 """Ranges of parents that go beyond are not taken for known."""
 NEAR_END = 1 / 16
 MOST_KEPT = 32
 LARGEST_KEPT = 1 << 14
-"""So many supports that were found are kept, of so many ranges of the parents each."""
+"""The largest table of supports that is kept, in ranges of the parents."""
 
 
 def find_support(potential: Potential, tail: float, within: Mapping[str, Interval]) -> Interval:

@@ -43,9 +43,10 @@ __all__ = ["Leaves"]
 _BITS = 2**23
 """Bits that are looked at together."""
 DRAWS = 128
-"""Of the missing cells of a row; a power of two, for which quasi-random points are most even."""
+"""The number of draws of a row's missing cells; a power of two, for which quasi-random points are most even."""
 NEAR = 0.25, 0.3
-"""Of the parts of all draws those are merged that differ by this share of a variance and of a standard deviation."""
+"""Components of all draws are merged that differ by less than these shares of a variance and of a standard deviation.
+"""
 BATCHES = 8
 """The error is told from so many groups of draws."""
 ROWS = 256

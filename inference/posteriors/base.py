@@ -379,7 +379,7 @@ def compute_entropy(table: Values) -> Values:
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
 _LEVELS = 100
-"""Of the quantiles that scores are computed from where there is no closed form."""
+"""The number of quantiles that scores are computed from where there is no closed form."""
 
 
 class ContinuousPosterior(Posterior):

@@ -38,11 +38,11 @@ _ROWS_PER_BEND = 10
 """There is at most one spline or product for so many rows, as more would follow single rows; the columns with the
 greatest slopes come first."""
 _MOST_CURVED = 20
-"""So many columns get splines and squares."""
+"""The most columns that get splines and squares."""
 _LIMIT = 6.0
 """Before they are multiplied, columns are limited to so many standard deviations, as outliers would decide else."""
 _MOST_MULTIPLIED = 8
-"""So many columns are multiplied with each other."""
+"""The most columns that are multiplied with each other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,9 +139,9 @@ _NEAREST_ROWS, _NEAREST_SHARE = 5, 0.05
 _POWERS = (1.0, 2.0, 4.0)
 """Candidates for the power of the share of trees in which a row is in the same leaf."""
 _MOST_DONORS = 2000
-"""So many rows, evenly spread over the predictions, are donors in leaves."""
+"""The most rows, evenly spread over the predictions, that are donors in leaves."""
 _HELD_OUT = 300
-"""So many rows choose between donors."""
+"""The number of held-out rows by which donors are chosen."""
 _LEAST_ERRORS = 3.0
 """Leaves need a gain of so many standard errors."""
 _BEYOND = 2.0

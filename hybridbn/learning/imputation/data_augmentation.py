@@ -80,7 +80,7 @@ _REMAINING_CHANCE = 0.25
 _DRIFT = 4.0
 """that is as long as the square of a change is this many times what chance explains."""
 _LOST = 0.3
-"""Where so little information is missing, a drift would be over before it could be told from chance."""
+"""Where a smaller share of the information is missing, a drift would be over before it could be told from chance."""
 _REMAINING_IN_SWEEPS, _MOST_SWEEPS = 0.1, 8
 """Matched columns are drawn in turn until so little of what the network has drawn is left, but so often at most."""
 _REMAINING_CORRELATION = 0.15

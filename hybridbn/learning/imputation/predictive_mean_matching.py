@@ -58,7 +58,7 @@ _MORE_SWEEPS = 4
 _ALL_ATTEMPTS = 1000
 """The attempts of one draw have numbers below this."""
 _TESTED_ROWS = 1000
-"""From so many rows of a table it is told whether a network describes a discrete column."""
+"""The number of rows from which it is told whether a network describes a discrete column."""
 _MOST_INDICATORS = 20
 """At most this many states of a discrete column, the most frequent ones, become indicators."""
 _FEWEST_OBSERVED = 25
@@ -70,11 +70,11 @@ _STANDARD_ERRORS = 4.0
 _OUTSIDE_SHARE = 0.002
 """A column of whose draws more are outside of what the column can be is far from normal."""
 _CURVED_ROWS = 2000
-"""From so many rows of a table it is told whether a number follows curves."""
+"""The number of rows from which it is told whether a number follows curves."""
 _LEAST_EFFECT = 0.2
 """Differences of fewer standard deviations of a state's indicator are not worth a model of their own."""
 _LEAST_VARIANCE = 1e-6
-"""Of a state's indicator: a surer probability counts as if it weren't."""
+"""The least variance of a state's indicator: a surer probability counts as if it weren't."""
 
 Cells: TypeAlias = Mapping[str, NDArray[Any]]
 Holes: TypeAlias = Mapping[str, NDArray[np.bool_]]

@@ -29,14 +29,14 @@ from hybridbn.tables import Table
 from hybridbn.variables import Codes, Values, Variable
 
 _MOST_TOLD = 8
-"""So many rules of a kind, and codes of a column, are told."""
+"""The most rules of a kind, and codes of a column, that are told."""
 _ANY = (-math.inf, math.inf)
 """The ends of what any number can be."""
 _SLACK = 1e-9
 """Sums may differ by this share of their largest number."""
 
 _USUAL_SHARE = 0.9
-"""So many numbers of a column have the decimals that imputed ones get."""
+"""The share of a column's numbers that have no more decimals than imputed ones get."""
 _SPIKE_SHARE = 0.1
 """A number that a larger share of the cells has says nothing about the decimals of the others."""
 _MOST_DECIMALS = 6
@@ -50,13 +50,13 @@ _CHANCE = 1e-4
 _MOST_CODES = 20
 """A column with more different numbers has no codes."""
 _SIGNS_ROWS = 14
-"""So many numbers of the same sign show that a column has no other, as chance gives them with 2 ** -14 at most."""
+"""This many numbers of the same sign show that a column has no other, as chance gives them with 2 ** -14 at most."""
 _MOST_COLUMNS = 60
 """Sums and orders are searched among this many columns at most, the first ones."""
 _SEARCH_ROWS = 4000
 """Candidates are found in this many rows, and checked in all."""
 _WINDOW = 8
-"""Where few rows are complete, sums of up to so many neighboring columns are tried."""
+"""The most neighboring columns whose sums are tried where few rows are complete."""
 _PROBED_ROWS, _FEWEST_PROBED = 400, 10
 """Whether columns add up is looked at in so many rows first, if so many of them are complete there."""
 _COEFFICIENT = 0.05

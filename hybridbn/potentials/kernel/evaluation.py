@@ -43,7 +43,7 @@ from hybridbn.variables import Codes, Values
 PRODUCTS_PER_KERNEL, TERMS_PER_KERNEL = 6, 128
 """An exponential counts as this many products of two kernels, or terms of a large matrix product."""
 KERNELS_PER_ROW = 1 << 16
-"""To begin with a row that has grids of its own counts as this many exponentials."""
+"""A row that has grids of its own counts as this many exponentials at the beginning."""
 MOST_KERNELS = 1 << 23
 """The kernels along all axes are at most this many numbers."""
 MOST_WEIGHTS = 1 << 22

@@ -28,7 +28,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable
 Names: TypeAlias = tuple[str, ...]
 
 TRACKED = 1 << 17
-"""So many states of a column are counted at a time."""
+"""The most states of a column that are counted at a time."""
 _OPEN_CELLS = 1 << 20
 """Most cells of a table that is counted while its states are found."""
 _NUMBERS = ("integer", "float", "decimal")

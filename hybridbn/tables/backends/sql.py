@@ -34,7 +34,7 @@ pyarrow = LazyModule("pyarrow")
 Names: TypeAlias = tuple[str, ...]
 
 _MOST_COLUMNS = 31
-"""So many columns are grouped by in one query, because GROUPING returns a number with a bit for each."""
+"""The most columns by which one query groups, because GROUPING returns a number with a bit for each."""
 _FEW_FAMILIES = 3
 """Counts are asked for in SQL where there are at most so many families for each column; more are counted faster from
 the rows.

@@ -44,7 +44,7 @@ pyarrow = LazyModule("pyarrow")
 Result = TypeVar("Result")
 
 _FAN_IN = 16
-"""So many statistics are merged at a time."""
+"""The number of statistics that are merged at a time."""
 
 
 class Processes(Backend):

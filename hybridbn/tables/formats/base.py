@@ -46,7 +46,7 @@ Spell: TypeAlias = Callable[[str, Any], str]
 ROWS_OF_BATCH = 1 << 17
 """The types of columns are told by so many rows at a time."""
 ROWS = 5_000
-"""So many rows of a table are written as one part."""
+"""The number of rows of a table that are written as one part."""
 
 
 class DatabaseType(NamedTuple):

@@ -35,7 +35,7 @@ _TABLE_INFLATED = 16 << 20
 
 
 _MOST_LINKS = 40
-"""So many links may lead from one to the next, as Linux has it."""
+"""The most links that may lead from one to the next, as in Linux."""
 
 
 @dataclass(frozen=True)

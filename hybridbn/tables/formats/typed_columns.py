@@ -44,7 +44,7 @@ _GROUPED = re.compile(r"\s*[-+]?[0-9]{1,3}(?:[,'\u2019\u00a0 ][0-9]{3})+(?:[.,][
 REMEDY = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
 _COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _MOST_TEXTS = 10_000
-"""So many texts tell of what kind a column is."""
+"""The number of texts by which the kind of a column is found."""
 _TRUTH = ({"True": True, "False": False}, {"true": True, "false": False}, {"TRUE": True, "FALSE": False})
 
 
