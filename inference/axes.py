@@ -26,23 +26,6 @@ if TYPE_CHECKING:
     from hybridbn.inference.compilation import Problem
     from hybridbn.inference.evidence import Evidence, Finding
 
-__all__ = [
-    "Axis",
-    "CellAxis",
-    "NodeAxis",
-    "StateAxis",
-    "as_slice",
-    "cell_points",
-    "clip_to_support",
-    "find_evidence_ranges",
-    "find_prior_ranges",
-    "legendre",
-    "node_axis",
-    "node_axis_of",
-    "ranges_of_others",
-    "sort_topologically",
-]
-
 ORDER = 12
 """Gauss-Legendre nodes in a cell."""
 

@@ -33,8 +33,6 @@ from hybridbn.variables import Continuous, Discrete
 if TYPE_CHECKING:
     from hybridbn.inference.grids import SharedGrid
 
-__all__ = ["Problem", "Question", "Snapshot", "problem_of", "status_of"]
-
 NODE_SIZE = 384
 """The size that a Gauss-Legendre axis is assumed to have when the elimination order is chosen."""
 

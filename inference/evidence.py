@@ -30,20 +30,6 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, code_stat
 if TYPE_CHECKING:
     from hybridbn.tables.columns import Column, Frame
 
-__all__ = [
-    "CellEvidence",
-    "DistinctRows",
-    "Evidence",
-    "EvidenceReader",
-    "Finding",
-    "Interval",
-    "LikelihoodFunction",
-    "StateWeights",
-    "as_evidence",
-    "find_distinct_rows",
-    "find_point_masses",
-]
-
 
 class CellEvidence:
     """What one cell tells of its variable, other than a value.

@@ -42,16 +42,6 @@ from hybridbn.variables import Discrete, Values, code_state
 if TYPE_CHECKING:
     import pandas
 
-__all__ = [
-    "Explanation",
-    "Sensitivity",
-    "analyze_sensitivity",
-    "differentiate",
-    "explain",
-    "rank_by_information",
-    "shapley_values",
-]
-
 
 @dataclass(frozen=True)
 class Explanation:

@@ -23,8 +23,6 @@ from hybridbn.inference.gaussian_conditioning import Conditional, OneSystem, Reg
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["GaussianComponent"]
-
 MOST_KEPT_NUMBERS = 1 << 16
 """Numbers in regressions that are kept with the component."""
 BLOCK_NUMBERS = 1 << 22

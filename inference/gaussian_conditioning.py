@@ -26,8 +26,6 @@ from numpy.typing import NDArray
 from hybridbn.potentials.base import Potential, freeze
 from hybridbn.variables import Codes, Discrete, Values
 
-__all__ = ["Conditional", "LinearFunctions", "OneSystem", "Regressions", "solve_conditionals"]
-
 BLOCK_NUMBERS = 1 << 20
 """Numbers in the largest temporary array, about."""
 SHARED_ROWS = 32

@@ -47,22 +47,6 @@ from hybridbn.inference.modes import (
 )
 from hybridbn.variables import Continuous, Values, shorten
 
-__all__ = [
-    "Bounds",
-    "CellAssessment",
-    "PlacedNodes",
-    "RowAssessment",
-    "SharedGrid",
-    "assess_cells",
-    "halve_cells",
-    "make_shared_grid",
-    "place_nodes",
-    "refine_shared_grid",
-    "refinement_tolerance",
-    "start_cells",
-    "table_size",
-]
-
 START_CELLS = 24
 """The number of cells of each variable in the first round."""
 FEWER_CELLS = 10

@@ -38,8 +38,6 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missin
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Counterfactual", "Effect", "counterfactual", "effect", "intervene", "spread_evenly"]
-
 CURVE = 25
 """Values of a continuous variable at which its effect is computed by default."""
 

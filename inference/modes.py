@@ -35,16 +35,6 @@ from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = [
-    "ModeEdges",
-    "PointwiseMarginal",
-    "describe_blank_functions",
-    "evaluate_factors",
-    "find_modes",
-    "find_modes_along",
-    "find_modes_of_root",
-]
-
 MOST_POINTS = 1 << 22
 EVEN_STEPS = (1_000, 20_000, 400_000)
 """The numbers of even steps that are tried: more where nothing was seen at all, or peaks are narrow."""

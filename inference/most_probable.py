@@ -61,8 +61,6 @@ from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["complete_beyond", "list_logs", "most_probable", "polish_modes"]
-
 GRID = np.arange(-4, 5) / 4.0
 SHRINK = 2.5
 CONVERGED = 1e-10

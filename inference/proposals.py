@@ -42,21 +42,6 @@ from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values
 
-__all__ = [
-    "Draw",
-    "Drawn",
-    "LogTable",
-    "MiniBucket",
-    "Proposal",
-    "bound_from_above",
-    "bound_within",
-    "choose_drawn",
-    "draw_all",
-    "draw_forward",
-    "find_possible",
-    "list_tables",
-]
-
 Draw: TypeAlias = Callable[[Values, Mapping[str, NDArray[Any]]], tuple[NDArray[Any], Values]]
 """From uniform numbers and the values drawn before to the values of a variable and their log densities."""
 

@@ -26,20 +26,6 @@ if TYPE_CHECKING:
     from hybridbn.inference.posteriors.base import ContinuousPosterior
     from hybridbn.inference.solutions import Answer, AnyNetwork
 
-__all__ = [
-    "allow_draws",
-    "check_targets",
-    "find_contradictions",
-    "impossible_evidence",
-    "log_evidence",
-    "log_evidence_of",
-    "log_joint",
-    "posterior",
-    "posteriors",
-    "read_relevant_evidence",
-    "suppose",
-]
-
 
 def posterior(
     network: Network, target: str | Sequence[str], evidence: Any = None, options: Options | None = None

@@ -22,18 +22,6 @@ from hybridbn.variables import Discrete, Variable
 if TYPE_CHECKING:
     from hybridbn.inference.evidence import Finding
 
-__all__ = [
-    "CACHE",
-    "ENTRY_BYTES",
-    "Cached",
-    "ProblemCache",
-    "Snapshot",
-    "Status",
-    "ancestors",
-    "find_requisite",
-    "status_of",
-]
-
 ENTRY_BYTES = 1000
 """The approximate memory of an entry, or of a factor source and its factor, without tables."""
 _FILL_AFTER_CLEANUP = 0.9

@@ -43,8 +43,6 @@ from hybridbn.options import Options, check_count, make_generator
 from hybridbn.potentials.base import Axes, Potential
 from hybridbn.variables import Codes, Discrete, Values, Variable
 
-__all__ = ["ConditionalGaussian", "conditional_gaussian", "draw", "draw_jointly", "sample"]
-
 FEW = 8
 """Up to this number of variables are drawn in the order of the network, parents before children."""
 BLOCK = 1 << 17

@@ -39,19 +39,6 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = [
-    "Answer",
-    "AnyNetwork",
-    "Collect",
-    "Collector",
-    "TableCollector",
-    "collect_marginals",
-    "collect_nothing",
-    "empty_posterior",
-    "infer_posteriors",
-    "solve",
-]
-
 AnyNetwork: TypeAlias = Network | Snapshot
 
 KEPT_BYTES = 1 << 28

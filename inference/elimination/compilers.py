@@ -34,8 +34,6 @@ from hybridbn.inference.elimination.program import (
 )
 from hybridbn.variables import Values
 
-__all__ = ["CaseCompiler", "Compiler", "TooManyCells", "choose_order", "compile_program"]
-
 _BLAS_CELLS = 20_000
 """Larger products without rows are left to BLAS, where einsum can."""
 _MOST_EVIDENCE_FREE = 2**22

@@ -34,22 +34,6 @@ from hybridbn.inference.evidence import Evidence
 from hybridbn.potentials.base import Potential, freeze, list_dimensions
 from hybridbn.variables import Continuous, Values
 
-__all__ = [
-    "FactorSource",
-    "LikelihoodSource",
-    "NormalizedTables",
-    "PatternProgram",
-    "PatternRun",
-    "PotentialSource",
-    "RowGroup",
-    "WeightSource",
-    "evaluate_source",
-    "group_rows",
-    "normalize",
-    "run_program",
-    "run_program_in_logs",
-]
-
 LEAST_TOTAL = 1e-200
 """The same as `SUSPICIOUS` where variables have nodes, along which values may be lost that are smaller than 1e-225."""
 LOG_TINY = np.log(1e-200)

@@ -20,21 +20,6 @@ import numpy as np
 if TYPE_CHECKING:
     import random
 
-__all__ = [
-    "CUT_EFFORT",
-    "SEARCH_EFFORT",
-    "Clique",
-    "Cut",
-    "EliminationOrder",
-    "assign_factors",
-    "choose_cut",
-    "find_drawing_order",
-    "find_order",
-    "limit_effort",
-    "make_junction_tree",
-    "search_order",
-]
-
 HOPELESS = 1e13
 """An order with more cells is too expensive, and so would be those of other heuristics."""
 MOST_TRIALS = 300

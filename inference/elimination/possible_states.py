@@ -20,8 +20,6 @@ from numpy.typing import NDArray
 
 from hybridbn.variables import Values
 
-__all__ = ["Supports", "find_supports", "is_possible", "join_bits"]
-
 _MOST_CONFIGURATIONS = 500
 """A table with more configurations of the hidden parents excludes nothing before some of them have fewer states."""
 _MOST_TRIALS = 200

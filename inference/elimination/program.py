@@ -22,21 +22,6 @@ import numpy as np
 from hybridbn.inference.elimination.ordering import EliminationOrder
 from hybridbn.variables import Values
 
-__all__ = [
-    "ENOUGH",
-    "LETTERS",
-    "ROWS",
-    "SUSPICIOUS",
-    "Factor",
-    "MatrixProduct",
-    "Program",
-    "ProgramStep",
-    "align",
-    "divide_tables",
-    "plan_matrix_product",
-    "write_subscripts",
-]
-
 ROWS = "Z"
 """The subscript of the rows in einsum."""
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"

@@ -16,8 +16,6 @@ import numpy as np
 
 from hybridbn.variables import Values
 
-__all__ = ["NamedTable", "multiply", "sum_product"]
-
 
 class NamedTable(NamedTuple):
     """A table with a name for each of its axes."""

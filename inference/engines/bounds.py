@@ -50,8 +50,6 @@ from hybridbn.inference.proposals import (
 from hybridbn.options import Options
 from hybridbn.variables import Values
 
-__all__ = ["AsymptoticLimits", "BettingLimits", "BoundPlan", "SampleMoments", "SampledBounds", "estimate_tail"]
-
 CELLS_PER_DRAW = 2.0**15
 """Variables are cut until the tables of one draw have at most this many cells, so that there can be many draws."""
 CELLS_BESIDE_TABLES = 2500.0

@@ -39,16 +39,6 @@ from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
 from hybridbn.variables import Values
 
-__all__ = [
-    "Elimination",
-    "EliminationPlan",
-    "RowPatterns",
-    "compute_densities",
-    "compute_mixtures",
-    "solve_in_chunks",
-    "split_rows",
-]
-
 CHUNK_BYTES = 1 << 22
 """The largest table of a chunk has about this size, so that it stays in the cache of the processor."""
 MOST_BYTES = 1 << 26

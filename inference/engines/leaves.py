@@ -38,8 +38,6 @@ from hybridbn.potentials import Boxes, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["Leaves"]
-
 _BITS = 2**23
 """Bits that are looked at together."""
 DRAWS = 128

@@ -28,19 +28,6 @@ from hybridbn.variables import Discrete, Values
 if TYPE_CHECKING:
     from hybridbn.inference.posteriors.base import Density
 
-__all__ = [
-    "BlockAnswer",
-    "BlockPlan",
-    "LeafIndex",
-    "NaiveBayes",
-    "NaiveBayesMixture",
-    "NaiveBayesPlan",
-    "NaiveBayesTables",
-    "mixture_of",
-    "naive_bayes_of",
-    "why_not_naive_bayes",
-]
-
 _SCORES = 2**15
 """Rows times classes that are scored at a time, so that they stay in the cache."""
 _PAIRS = 2**20

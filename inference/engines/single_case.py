@@ -23,8 +23,6 @@ from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.relevance import Cached, Snapshot, Status, ancestors, find_requisite
 from hybridbn.variables import Discrete, Values
 
-__all__ = ["CasePlan", "SingleCase"]
-
 MOST_KNOWN = 4096
 """Single cases of which it is remembered whether they contradict themselves."""
 CASES_PER_MEASUREMENT = 256

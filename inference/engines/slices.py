@@ -52,22 +52,6 @@ from hybridbn.inference.posteriors.mixtures import WeightedMixture
 from hybridbn.options import CELLS_PER_SECOND, Options
 from hybridbn.variables import Values
 
-__all__ = [
-    "WORKING_TABLES",
-    "BetterOrder",
-    "SlicePlan",
-    "Slices",
-    "WeightedSums",
-    "count_slices_at_once",
-    "index_cells",
-    "is_sliceable",
-    "list_kept",
-    "make_slices",
-    "prepare_slices",
-    "solve_slices",
-    "weigh_slices",
-]
-
 SLICES_AT_ONCE, FACTOR_BYTES = 4096, 2.0**28
 """The slices of one row are solved in chunks of this many, or of fewer, so that their factors take no more memory."""
 WORKING_TABLES = 8

@@ -24,21 +24,6 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, code_stat
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
 
-__all__ = [
-    "Batch",
-    "ContinuousPosterior",
-    "Density",
-    "DiscretePosterior",
-    "LazyPosterior",
-    "PartQuestion",
-    "Posterior",
-    "Result",
-    "compute_entropy",
-    "gather",
-    "list_log_evidence",
-    "return_posterior",
-]
-
 SAMPLED_CONFIDENCE = 0.95
 """The probability with which a probability that was sampled lies between its bounds."""
 
@@ -111,6 +96,7 @@ class Posterior(Batch):
     """
 
     variable: Variable
+
 
     def __init__(
         self, variable: Variable, single: bool, error: Values, log_evidence: Callable[[], Values] | Values | None

@@ -29,8 +29,6 @@ from hybridbn.options import Options
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values
 
-__all__ = ["answer_batches", "postpone_posterior"]
-
 
 def answer_batches(
     rows: Rows, network: Network, task: Callable[[Table, int], Result], targets: Sequence[str] = ()

@@ -24,8 +24,6 @@ from hybridbn.variables import Continuous, Discrete, Values, shorten
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
 
-__all__ = ["CellPosterior", "PiecewisePosterior", "cell_posterior", "drop_empty_cells"]
-
 TAIL_DENSITY = 1e-4
 """Relative to the largest density of a cell, a density above which polynomials are accurate."""
 HEAVY = 1e4

@@ -31,8 +31,6 @@ from hybridbn.options import Options, check_count, make_generator
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-__all__ = ["JointPosterior", "joint_posterior"]
-
 
 def joint_posterior(
     network: Network, targets: Sequence[str], evidence: Any = None, options: Options | None = None

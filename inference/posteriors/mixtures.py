@@ -15,8 +15,6 @@ from numpy.typing import NDArray
 from hybridbn.inference.posteriors.base import BLOCK, Density
 from hybridbn.variables import Continuous, Values
 
-__all__ = ["GaussianPosterior", "WeightedMixture", "merge_near_parts"]
-
 MANY = 16
 NOTHING = 1e-18
 """Where there are many parts, those of less weight are left out."""
