@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError, TooWide
 from hybridbn.inference.axes import legendre
-from hybridbn.inference.compilation import Question, Snapshot, status_of
+from hybridbn.inference.compilation import Question
 from hybridbn.inference.elimination.factors import PotentialSource
 from hybridbn.inference.elimination.program import Program
 from hybridbn.inference.engines import Solution
@@ -32,6 +32,7 @@ from hybridbn.inference.queries import (
     read_relevant_evidence,
     suppose,
 )
+from hybridbn.inference.relevance import Snapshot, status_of
 from hybridbn.inference.solutions import infer_posteriors, solve
 from hybridbn.network import Network
 from hybridbn.options import Options, check_count, make_generator

@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
-from hybridbn.inference.compilation import Snapshot
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
 from hybridbn.inference.queries import impossible_evidence, log_joint, posterior, suppose
+from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.sampling import draw
 from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.network import Network

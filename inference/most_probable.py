@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide, warn_user
 from hybridbn.inference.axes import Axis, NodeAxis, StateAxis
-from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of, status_of
+from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.elimination.factors import WeightSource
 from hybridbn.inference.elimination.ordering import Cut, EliminationOrder, choose_cut, limit_effort
 from hybridbn.inference.engines import list_offers, too_wide
@@ -54,6 +54,7 @@ from hybridbn.inference.queries import (
     read_relevant_evidence,
     suppose,
 )
+from hybridbn.inference.relevance import Snapshot, status_of
 from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network

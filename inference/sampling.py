@@ -29,13 +29,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, TooWide
-from hybridbn.inference.compilation import Question, Snapshot, problem_of
+from hybridbn.inference.compilation import Question, problem_of
 from hybridbn.inference.elimination.compilers import choose_order
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
 from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence, suppose
-from hybridbn.inference.relevance import ancestors
+from hybridbn.inference.relevance import Snapshot, ancestors
 from hybridbn.inference.solutions import TableCollector, infer_posteriors, solve
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide, warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, StateAxis, as_slice
-from hybridbn.inference.compilation import Problem, Question, Snapshot, problem_of
+from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rounding
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_densities
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
@@ -34,6 +34,7 @@ from hybridbn.inference.posteriors.base import (
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.queries import find_contradictions, impossible_evidence
+from hybridbn.inference.relevance import Snapshot
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options

@@ -97,7 +97,6 @@ class Posterior(Batch):
 
     variable: Variable
 
-
     def __init__(
         self, variable: Variable, single: bool, error: Values, log_evidence: Callable[[], Values] | Values | None
     ):

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.inference.axes import node_axis_of
-from hybridbn.inference.compilation import Problem, Question, Snapshot
+from hybridbn.inference.compilation import Problem, Question
 from hybridbn.inference.elimination.program import align
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
@@ -24,6 +24,7 @@ from hybridbn.inference.queries import (
     read_relevant_evidence,
     suppose,
 )
+from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.sampling import draw_jointly
 from hybridbn.inference.solutions import Answer, Collector, TableCollector, infer_posteriors, solve
 from hybridbn.network import Network

@@ -16,12 +16,12 @@ from hybridbn.structures.mixture_em import (
     Cells,
     RowKernels,
     compute_responsibilities,
-    compute_statistics,
     continue_fits,
     fit_mixture,
     score_held_out,
     start_fits,
 )
+from hybridbn.structures.mixture_statistics import compute_statistics
 from hybridbn.structures.training_data import read_data_without_target
 
 
