@@ -56,7 +56,7 @@ OF_FAMILIES = ("hybridbn/potentials/", "hybridbn/exchange/")
 OPAQUE = {
     *("builds", "opening", "transformed"),
     *("answers", "run", "imputation", "commands/engines"),
-    *("explorer/cases", "exchange", "statements"),
+    *("explorer/cases", "counters", "exchange", "statements"),
     *("problem", "snapshot", "regressions", "sample_limits", "maximization", "patterns"),
     *("counts", "passes", "rounds"),
     *("boxes", "potentials/cases"),

@@ -10,24 +10,24 @@ from house import GOALS, asks_class, asks_flag, compares_name, count_paths, read
 from walks import name_walks, run_apart
 
 CEILINGS = {
-    "statements": 53726,
-    "modules": 281,
+    "statements": 50778,
+    "modules": 217,
     "lines of a body, 95th percentile": 26,
     "longest chain of imports": 28,
-    "modules imported from outside their room": 97,
-    "opaque names of modules": 11,
+    "modules imported from outside their room": 71,
+    "opaque names of modules": 4,
     "questions of the kind of rows, outside tables": 0,
     "questions of the family, outside potentials and exchange": 3,
-    "functions above complexity 10": 31,
-    "upward imports": 25,
-    "net.posterior: functions": 159,
-    "net.posterior: modules": 31,
-    "naive_bayes(frame): functions": 259,
-    "naive_bayes(frame): modules": 32,
-    "hb.impute(frame): functions": 502,
-    "hb.impute(frame): modules": 58,
-    "hybridbn impute a.csv b.csv: functions": 732,
-    "hybridbn impute a.csv b.csv: modules": 80,
+    "functions above complexity 10": 24,
+    "upward imports": 23,
+    "net.posterior: functions": 152,
+    "net.posterior: modules": 29,
+    "naive_bayes(frame): functions": 248,
+    "naive_bayes(frame): modules": 29,
+    "hb.impute(frame): functions": 499,
+    "hb.impute(frame): modules": 49,
+    "hybridbn impute a.csv b.csv: functions": 726,
+    "hybridbn impute a.csv b.csv: modules": 69,
 }
 """Figures never rise: whoever lowers one lowers its ceiling, down to the goals of `house.GOALS`."""
 
