@@ -91,8 +91,8 @@ class ColumnProfile:
 
     @cached_property
     def whole(self) -> bool:
-        """Whether all numbers are whole."""
-        return self.kind == "number" and self.unit is None and decimals_of(self.numbers) == 0
+        """Whether all numbers of some rows are whole, and there are any."""
+        return self.kind == "number" and self.unit is None and len(self.numbers) > 0 and decimals_of(self.numbers) == 0
 
     @cached_property
     def bulk(self) -> tuple[float, float] | None:

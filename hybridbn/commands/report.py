@@ -70,7 +70,8 @@ def _bin_edges(column: ColumnProfile) -> NDArray[Any]:
 
     Examples
     --------
-    >>> _bin_edges(ColumnProfile("x", Continuous("x"), low=1.0, high=3.0)).tolist()
+    >>> from hybridbn.variables import Continuous
+    >>> _bin_edges(ColumnProfile("x", Continuous("x"), low=1, high=3, draw=lambda: np.array([1.0, 3.0]))).tolist()
     [0.5, 1.5, 2.5, 3.5]
     """
     low, high = column.bulk or (column.low, column.high)

@@ -266,6 +266,7 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
 
     Examples
     --------
+    >>> from hybridbn.variables import Discrete
     >>> made = Discrete("x", states=tuple(f"{i}.5%" for i in range(20)))
     >>> describe_numbers_as_text(ColumnProfile("x", made))
     "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they
@@ -293,6 +294,7 @@ def describe_marker(column: ColumnProfile) -> str | None:
     Examples
     --------
     >>> import numpy as np
+    >>> from hybridbn.variables import Continuous
     >>> numbers = np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])
     >>> describe_marker(ColumnProfile("x", Continuous("x"), low=-99.0, high=5.0, draw=lambda: numbers)) is None
     False

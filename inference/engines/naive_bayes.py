@@ -281,6 +281,7 @@ def mixture_of(network: AnyNetwork, target: str) -> NaiveBayesMixture | None:
     Examples
     --------
     >>> from hybridbn.network import Network
+    >>> from hybridbn.potentials import Multinomial
     >>> leaf, c, x = (Discrete(name, (0, 1)) for name in "lcx")
     >>> potentials = [Multinomial(leaf, table=[0.5, 0.5]), Multinomial(c, (leaf,), table=[[0.9, 0.1], [0.3, 0.7]])]
     >>> network = Network([*potentials, Multinomial(x, (leaf, c), table=np.full((2, 2, 2), 0.5))])
