@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import FILE_BITS, Batch
 from hybridbn.tables.cells import REST, check_numbers, count_texts
@@ -17,8 +18,10 @@ from hybridbn.tables.columns import check_weights, read_as_variable
 from hybridbn.tables.formats.base import decode_column
 from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.frames.arrow import StateCoder, decode_dictionary, import_pyarrow, kind_of_type
+from hybridbn.tables.frames.arrow import StateCoder, decode_dictionary, kind_of_type
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+
+pyarrow = LazyModule("pyarrow")
 
 
 class BatchReader:
@@ -86,7 +89,7 @@ class BatchReader:
             moments = read_moments(column, variable) if isinstance(variable, Continuous) else None
             if moments is not None:
                 return moments
-            return read_as_variable(import_pyarrow().chunked_array([decode_column(column)]), variable).cells.array
+            return read_as_variable(pyarrow.chunked_array([decode_column(column)]), variable).cells.array
 
     def _encode(self, batch: Batch, variable: Discrete, column: Any) -> Codes:
         has_rest = variable.states[-1] == REST
@@ -120,7 +123,7 @@ def _read_rest(variable: Discrete, column: Any) -> Codes:
 
 def can_be_coded(kind: Any) -> bool:
     """Tell whether a column of an Arrow type has states that are coded batch by batch: text and integers."""
-    types = import_pyarrow().types
+    types = pyarrow.types
     if types.is_dictionary(kind):
         kind = kind.value_type
     elif types.is_uint64(kind):
@@ -130,7 +133,7 @@ def can_be_coded(kind: Any) -> bool:
 
 def _suits(states: Sequence[Any], kind: Any) -> bool:
     """Tell whether states are values of a type."""
-    types = import_pyarrow().types
+    types = pyarrow.types
     held = kind.value_type if types.is_dictionary(kind) else kind
     wanted = int if types.is_integer(held) else str
     return all(type(state) is wanted or state == REST for state in states)
@@ -138,7 +141,6 @@ def _suits(states: Sequence[Any], kind: Any) -> bool:
 
 def read_moments(column: Any, variable: Continuous) -> Values | None:
     """Return an Arrow array of text as the dates or times of a variable; None where it is anything else."""
-    pyarrow = import_pyarrow()
     texts = pyarrow.types.is_dictionary(column.type) or is_text(column.type)
     if not texts or variable.unit is None or variable.unit.pattern is None or variable.domain != (-np.inf, np.inf):
         return None
@@ -149,7 +151,7 @@ def read_moments(column: Any, variable: Continuous) -> Values | None:
 
 
 def _is_number(kind: Any) -> bool:
-    return kind_of_type(import_pyarrow().types, kind) in ("integer", "float", "decimal")
+    return kind_of_type(pyarrow.types, kind) in ("integer", "float", "decimal")
 
 
 def read_numbers(name: str, column: Any) -> Values:
@@ -161,7 +163,6 @@ def read_numbers(name: str, column: Any) -> Values:
     >>> read_numbers("x", pyarrow.array([1, None, 3]))
     array([ 1., nan,  3.])
     """
-    pyarrow = import_pyarrow()
     if not _is_number(column.type):
         raise TableError(f"column {name!r} is of type {column.type}, not of numbers")
     if pyarrow.types.is_dictionary(column.type):

@@ -15,15 +15,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables.backends.base import FILE_BITS, Batch, Fragment, Task
 from hybridbn.tables.backends.batches import can_be_coded, read_moments, read_numbers
 from hybridbn.tables.cells import REST, Cells, UnsupportedType, count_texts, label_codes
 from hybridbn.tables.columns import read_cells
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.frames.arrow import StateCoder, import_pyarrow, kind_of_type
+from hybridbn.tables.frames.arrow import StateCoder, kind_of_type
 from hybridbn.tables.rows import CountColumns
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+pyarrow = LazyModule("pyarrow")
 
 Names: TypeAlias = tuple[str, ...]
 
@@ -361,7 +364,7 @@ class _OtherStates(_OpenColumn):
         return len(self.states)
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
-        cells = read_cells(self.name, import_pyarrow().chunked_array([batch.data.column(self.name)]), self.kind)
+        cells = read_cells(self.name, pyarrow.chunked_array([batch.data.column(self.name)]), self.kind)
         numbers = [self.states.setdefault(state, len(self.states)) for state in cells.states or ()]
         codes = np.array([*numbers, -1])[cells.array]
         self.counts = np.pad(self.counts, (0, len(self.states) - len(self.counts)))
@@ -402,7 +405,7 @@ class _Numbers(_OpenColumn):
     def _read(self, column: Any) -> Values:
         if self.kind in _NUMBERS:
             return read_numbers(self.name, column)
-        cells = read_cells(self.name, import_pyarrow().chunked_array([column]), self.declared)
+        cells = read_cells(self.name, pyarrow.chunked_array([column]), self.declared)
         if cells.unit is not None:
             self.unit = replace(cells.unit, step=min(cells.unit.step, (self.unit or cells.unit).step))
         return cells.array
@@ -425,7 +428,6 @@ class _Moments(_Numbers):
 
 
 def _open_column(name: str, kind: Any, declared: Any) -> _OpenColumn:
-    pyarrow = import_pyarrow()
     types, held = pyarrow.types, kind_of_type(pyarrow.types, kind)
     if types.is_null(kind):
         return _OpenColumn(name)
@@ -460,7 +462,7 @@ def make_variable(
         return Continuous(name, unit=tally.unit)
     if declared is None and "states" in note:
         return Discrete(name, states=tuple(note["states"]))
-    types = import_pyarrow().types
+    types = pyarrow.types
     listed = list(tally.counts)
     if len(listed) > most_states or tally.lost:
         if listed and declared is None and not types.is_dictionary(kind) and is_all_different(tally):

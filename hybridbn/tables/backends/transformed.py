@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
 from hybridbn.tables.backends.batches import BatchReader
@@ -22,10 +23,11 @@ from hybridbn.tables.cells import Cells
 from hybridbn.tables.formats.base import FileFormat, TableSource, suffixes
 from hybridbn.tables.formats.database_base import OutputExists
 from hybridbn.tables.formats.files import NameTaken, replace_file, resolve_links
-from hybridbn.tables.frames.arrow import import_pyarrow
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Discrete, Values, shorten
+
+pyarrow = LazyModule("pyarrow")
 
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _MADE = (".parquet", ".pq", ".feather", ".arrow", ".csv", ".tsv")
@@ -42,7 +44,6 @@ class TransformedFragment(Fragment):
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield the new batches, of which these columns are wanted."""
-        pyarrow = import_pyarrow()
         names = self.schema.names
         for batch in self.real.batches(names, rows):
             table = pyarrow.Table.from_batches([batch.data]).select(names).cast(self.schema)
@@ -80,7 +81,7 @@ class TransformedSource(Source):
     @property
     def schema(self) -> Any:
         """The columns, those of other types and the added ones included."""
-        return import_pyarrow().schema([*({one.name: one for one in (*self.real.schema, *self._fields)}.values())])
+        return pyarrow.schema([*({one.name: one for one in (*self.real.schema, *self._fields)}.values())])
 
     @property
     def units(self) -> Mapping[str, Unit]:
@@ -119,7 +120,6 @@ def write_batches(
     ...     Path(folder, "t.csv").read_text()
     '"x"\n1\n2\n'
     """
-    pyarrow = import_pyarrow()
     target = resolve_links(Path(path))
     suffix = target.suffix.lower()
     if suffix not in _MADE:
@@ -133,7 +133,7 @@ def write_batches(
     first = next(parts, None)
     if first is None:
         raise TableError("the scan has no rows to write")
-    schema = pyarrow.schema([_plain_field(pyarrow, one) for one in first.schema])
+    schema = pyarrow.schema([_plain_field(one) for one in first.schema])
     splicer = None if origin is None or options else _find_splicer(origin, suffix)
     try:
         with replace_file(target, overwrite=overwrite) as file:
@@ -159,7 +159,6 @@ def _find_splicer(origin: Callable[[], TableSource], suffix: str) -> tuple[Table
 
 def _splice_blocks(source: TableSource, writer: Any, tables: Iterator[Any]) -> Iterator[bytes]:
     """Give the blocks of a file with their holes filled from tables of the same rows."""
-    pyarrow = import_pyarrow()
     pending = next(tables)
     for block in source.blocks(BATCH_ROWS):
         while pending.num_rows < block.rows:
@@ -191,13 +190,12 @@ def _spell(texts: Mapping[str, Cells], name: str, value: Any) -> str:
     return next((text for text in known if isinstance(value, bool) and text.lower() == spelled), spelled)
 
 
-def _plain_field(pyarrow: Any, one: Any) -> Any:
+def _plain_field(one: Any) -> Any:
     """Return a field without a dictionary, which differs from batch to batch."""
     return one.with_type(one.type.value_type) if pyarrow.types.is_dictionary(one.type) else one
 
 
 def _open_writer(suffix: str, file: Any, schema: Any, options: dict[str, Any]) -> Any:
-    pyarrow = import_pyarrow()
     if suffix in (".parquet", ".pq"):
         from pyarrow import parquet
 
@@ -241,8 +239,6 @@ class Weigh:
 
     def __call__(self, first: int, table: Any) -> Any:
         """Return the rows with a column of weights."""
-        import pyarrow
-
         (batch,) = _combine(table)
         weights = self.function(self.reader.table(Batch(first, batch)), find_place(first, self.offsets))
         return table.append_column(self.added[0], pyarrow.array(weights))
@@ -272,8 +268,6 @@ class FillHoles:
 
     def __call__(self, first: int, table: Any) -> Any:
         """Return the rows without holes."""
-        import pyarrow
-
         parts = []
         for data in _combine(table):
             known = self.reader.table(Batch(first, data))
@@ -293,8 +287,6 @@ class FillHoles:
 
 
 def _cast(column: Any, kind: Any) -> Any:
-    import pyarrow
-
     types = pyarrow.types
     if types.is_dictionary(kind) and not types.is_dictionary(column.type):
         return column.cast(kind.value_type).dictionary_encode().cast(kind)
@@ -312,8 +304,6 @@ class Expand:
 
     def __call__(self, first: int, table: Any) -> Any:
         """Return the rows, some of them repeated."""
-        import pyarrow
-
         parts = []
         for data in _combine(table):
             known = self.reader.table(Batch(first, data))
@@ -330,6 +320,4 @@ class Expand:
 
 def _combine(table: Any) -> list[Any]:
     """Return the rows as batches, at least one."""
-    import pyarrow
-
     return table.combine_chunks().to_batches() or [pyarrow.RecordBatch.from_pylist([], table.schema)]
