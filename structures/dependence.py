@@ -217,9 +217,8 @@ class Dependence:
         moments = [counter.moments((name,)) for name in names]
         if not all(one.total > 0 for one in moments):
             return {}
-        with np.errstate(over="ignore", invalid="ignore"):
-            centers = np.array([one.means[0, 0] for one in moments])
-            scales = np.array([np.sqrt(one.products[0, 0, 0] / one.total) for one in moments])
+        centers = np.array([one.means[0, 0] for one in moments])
+        scales = np.array([np.sqrt(one.products[0, 0, 0] / one.total) for one in moments])
         if not (np.isfinite(scales) & (scales > 0)).all():
             return {}
         variables = [data.variable(name) for name in names]

@@ -614,10 +614,18 @@ def _check_columns(codes: Sequence[Column], sizes: Sequence[int]) -> list[Padded
 # -- numbers ----------------------------------------------------------------------------------------------------------
 
 
+_UNBOUNDED = np.errstate(over="ignore", invalid="ignore")
+"""Sums beyond the largest float are infinite; threads don't inherit this from whoever starts them."""
+
+
+@_UNBOUNDED
 def central_moments(
     values: Sequence[Values], cells: Codes, size: int, weights: Values | None, jobs: int = 1
 ) -> tuple[Values, Values, Values]:
-    """Return weight, means (cells, columns) and centered products (cells, columns, columns) of each cell."""
+    """Return weight, means (cells, columns) and centered products (cells, columns, columns) of each cell.
+
+    Sums beyond the largest float are infinite or not a number; who asks for them refuses such columns by name.
+    """
     n = count_codes(cells, weights, size)
     safe = np.where(n > 0, n, 1.0)
 
@@ -632,6 +640,7 @@ def central_moments(
         np.subtract(values[column], mean if size == 1 else np.take(mean, cells, out=rest, mode="clip"), out=rest)
         return rest
 
+    @_UNBOUNDED
     def center(column: int) -> Values:
         # the second pass removes what rounding of the first left in the mean
         mean = sums(values[column]) / safe
@@ -652,7 +661,11 @@ def central_moments(
             products[cell] = (within + within.T) / 2
         return n, means, products
     pairs = list(itertools.combinations_with_replacement(range(len(values)), 2))
-    own = run_in_threads(lambda pair: sums(centered[pair[0]] * centered[pair[1]]), pairs, jobs)
-    for (i, j), total in zip(pairs, own, strict=True):
+
+    @_UNBOUNDED
+    def multiply(pair: tuple[int, int]) -> Values:
+        return sums(centered[pair[0]] * centered[pair[1]])
+
+    for (i, j), total in zip(pairs, run_in_threads(multiply, pairs, jobs), strict=True):
         products[:, i, j] = products[:, j, i] = total
     return n, means, products

@@ -155,8 +155,7 @@ class GaussianFitter(Fitter):
         numbers = 1 + len(continuous)
         refuse_too_wide(child, parents, math.prod(sizes) * numbers**2, self.max_bytes, "array of moments")
         counter = RowCounter(table, (child, *check_parents(child, parents)))
-        with np.errstate(over="ignore", invalid="ignore"):
-            moments = counter.moments(_list_names(child, *continuous), _list_names(*discrete))
+        moments = counter.moments(_list_names(child, *continuous), _list_names(*discrete))
         _refuse_overflow((child, *continuous), moments.products)
         return GaussianStatistics(child=child, parents=parents, **vars(moments))
 

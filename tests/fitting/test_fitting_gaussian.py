@@ -1,5 +1,7 @@
 """Regressions against numpy's least squares, and what happens where rows are few or columns constant."""
 
+import inspect
+
 import numpy as np
 import pytest
 from effort import examples
@@ -212,3 +214,14 @@ def test_values_whose_squares_overflow_are_refused():
         with pytest.raises(TableError, match=r"column 'x'.*another unit"):
             GaussianFitter().fit(table, child, parents)
     assert GaussianFitter().fit(table, y).variance == pytest.approx(2)
+
+
+@pytest.mark.parametrize("name", ["chow_liu", "class_clusters", "kdb", "naive_bayes", "selective_naive_bayes", "tan"])
+def test_builders_refuse_values_whose_squares_overflow(name):
+    rng = np.random.default_rng(0)
+    frame = {column: rng.normal(size=60) for column in "yzw"}
+    frame |= {"x": np.resize([1e308, -1e308, 5e307, 1.7e308, 0.0], 60), "d": np.resize(list("uvv"), 60)}
+    build = getattr(hb.structures, name)
+    options = {"target": "d"} if "target" in inspect.signature(build).parameters else {}
+    with pytest.raises(TableError, match=r"'x'"):
+        build(frame, **options, potentials="gaussian")
