@@ -200,10 +200,10 @@ def problem_of(network: Network | Snapshot, question: Question, evidence: Eviden
     """Return the compiled problem, from the cache if the same potentials were asked the same question before."""
     snapshot = Snapshot.of(network)
     pattern = tuple([(name, finding.pattern) for name, finding in evidence.findings.items()])
-    key = (snapshot.key, question, pattern, evidence.single)
-    problem: Problem | None = relevance.CACHE.get(key)
+    asked = (question, pattern, evidence.single)
+    problem: Problem | None = relevance.CACHE.get(snapshot.key, asked)
     if problem is None:
-        problem = relevance.CACHE.put(key, _AxisChoice(snapshot, question, evidence).assemble())
+        problem = relevance.CACHE.put(snapshot.key, asked, _AxisChoice(snapshot, question, evidence).assemble())
     return problem
 
 

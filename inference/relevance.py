@@ -6,12 +6,14 @@ What was compiled for questions is kept here, too, as long as it fits in some by
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import count
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from weakref import ref
 
 from hybridbn.errors import NetworkError
 from hybridbn.inference.elimination.possible_states import Supports, find_supports
@@ -26,6 +28,10 @@ ENTRY_BYTES = 1000
 """The approximate memory of an entry, or of a factor source and its factor, without tables."""
 _FILL_AFTER_CLEANUP = 0.9
 """A full cache is emptied to this part of its capacity, so that not every new problem makes it full again."""
+
+
+Identities: TypeAlias = tuple[int, ...]
+"""The identities of the potentials of a network."""
 
 
 class Cached(ABC):
@@ -48,46 +54,79 @@ class Cached(ABC):
 
 
 class ProblemCache:
-    """The compiled problems that were used last, as many as fit in `most_bytes`.
+    """The compiled problems that were used last, as many as fit in `most_bytes`, of networks that are still there.
 
     A problem that grows too large loses its tables first and stays in the cache without them: choosing the elimination
-    order takes longest, and the tables can be computed again.
+    order takes longest, and the tables can be computed again. Problems belong to the identities of the potentials they
+    are compiled from, and go when the last network goes that asked with these.
     """
 
     def __init__(self, most_bytes: float = 256 * 2**20) -> None:
         self.most_bytes = most_bytes
         self.total: int = 0
         """About how many bytes all problems hold together."""
-        self._entries: dict[Any, _CacheEntry] = {}
+        self._groups: dict[Identities, _Group] = {}
+        self._ended: deque[tuple[Identities, int]] = deque()
         self._clock = count()
         self._lock = Lock()
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self.entries())
 
-    def get(self, key: Any) -> Any:
-        """Return the problem with a key, None if there is none."""
-        entry = self._entries.get(key)
+    def entries(self) -> list[_CacheEntry]:
+        """Return what is kept of all networks."""
+        return [entry for group in list(self._groups.values()) for entry in list(group.entries.values())]
+
+    def get(self, potentials: Identities, question: Any) -> Any:
+        """Return the problem of some potentials and a question, None if there is none."""
+        group = self._groups.get(potentials)
+        entry = None if group is None else group.entries.get(question)
         if entry is None:
             return None
         entry.used = next(self._clock)
         return entry.problem
 
-    def put(self, key: Any, problem: Cached) -> Any:
-        """Return the problem stored under a key: this one, unless another thread stored one before.
+    def put(self, potentials: Identities, question: Any, problem: Cached) -> Any:
+        """Return the problem stored for potentials and a question: this one, unless another thread stored one before.
 
         A problem refers to its potentials, so that no other object can get their identities, which are part of the key.
         """
-        problem.on_growth = partial(self.measure, key)
+        problem.on_growth = partial(self.measure, potentials, question)
+        entry = _CacheEntry(potentials, question, problem, next(self._clock))
         with self._lock:
-            kept = self._entries.setdefault(key, _CacheEntry(key, problem, next(self._clock)))
-        self.measure(key)
+            kept = self._groups.setdefault(potentials, _Group()).entries.setdefault(question, entry)
+        self.measure(potentials, question)
         return kept.problem
 
-    def measure(self, key: Any) -> None:
+    def follow(self, network: Network, potentials: Identities) -> None:
+        """Keep the problems of some potentials until this network is gone, and all others that were asked with them."""
+        group = self._groups.get(potentials)
+        if group is not None and id(network) not in group.networks:
+            group.networks[id(network)] = ref(network, partial(self._end, potentials, id(network)))
+
+    def _end(self, potentials: Identities, network: int, _: ref[Network]) -> None:
+        # this may run at any moment, also while this thread has the lock; who has it will then forget
+        self._ended.append((potentials, network))
+        if self._lock.acquire(blocking=False):
+            try:
+                self._forget_ended()
+            finally:
+                self._lock.release()
+
+    def _forget_ended(self) -> None:
+        while self._ended:
+            potentials, network = self._ended.popleft()
+            group = self._groups.get(potentials, _Group())
+            group.networks.pop(network, None)
+            if not group.networks:
+                for entry in list(group.entries.values()):
+                    self._remove(entry)
+
+    def measure(self, potentials: Identities, question: Any) -> None:
         """Measure a problem whose tables have grown, and make room for it."""
         with self._lock:
-            entry = self._entries.get(key)
+            self._forget_ended()
+            entry = self._groups.get(potentials, _Group()).entries.get(question)
             if entry is None:
                 return
             self._measure(entry)
@@ -98,7 +137,7 @@ class ProblemCache:
 
     def _make_room(self) -> None:
         """Drop the tables, then the problems, that were used least recently, and some more than needed."""
-        oldest = sorted(self._entries.values(), key=lambda entry: entry.used)
+        oldest = sorted(self.entries(), key=lambda entry: entry.used)
         for drop in (self._release, self._remove):
             for entry in oldest:
                 if self.total <= _FILL_AFTER_CLEANUP * self.most_bytes:
@@ -108,12 +147,15 @@ class ProblemCache:
     def clear(self) -> None:
         """Forget all problems."""
         with self._lock:
-            self._entries.clear()
+            self._groups.clear()
             self.total = 0
 
     def _remove(self, entry: _CacheEntry) -> None:
-        del self._entries[entry.key]
         self.total -= entry.held
+        entries = self._groups[entry.potentials].entries
+        del entries[entry.question]
+        if not entries:
+            del self._groups[entry.potentials]
 
     def _release(self, entry: _CacheEntry) -> None:
         entry.problem.release()
@@ -127,10 +169,19 @@ class ProblemCache:
 
 @dataclass
 class _CacheEntry:
-    key: Any
+    potentials: Identities
+    question: Any
     problem: Cached
     used: int
     held: int = 0
+
+
+@dataclass
+class _Group:
+    """The networks that asked with the same potentials, by identity, and what is kept for their questions."""
+
+    networks: dict[int, ref[Network]] = field(default_factory=dict)
+    entries: dict[Any, _CacheEntry] = field(default_factory=dict)
 
 
 CACHE = ProblemCache()
@@ -219,8 +270,9 @@ class Snapshot(Cached):
         except KeyError:
             network.check()
             raise
-        kept: Snapshot | None = CACHE.get(snapshot.key)
+        kept: Snapshot | None = CACHE.get(snapshot.key, cls)
         if kept is not None and list(kept.by_name) == list(snapshot.by_name):
+            CACHE.follow(network, snapshot.key)
             return kept
         try:
             stale = any(potential.child.name != name for name, potential in snapshot.by_name.items())
@@ -233,14 +285,17 @@ class Snapshot(Cached):
             for parent in parents:
                 if parent not in snapshot.by_name:
                     raise NetworkError(f"{parent!r}, a parent of {name!r}, is no node of the network")
-        return snapshot if kept is not None else CACHE.put(snapshot.key, snapshot)
+        if kept is None:
+            snapshot = CACHE.put(snapshot.key, cls, snapshot)
+            CACHE.follow(network, snapshot.key)
+        return snapshot
 
     def __reduce__(self) -> tuple[Any, ...]:
         # what is cached, the identities above all, belongs to this process
         return Snapshot, (dict(self.by_name),)
 
     @cached_property
-    def key(self) -> tuple[int, ...]:
+    def key(self) -> Identities:
         """The identities of the potentials."""
         return tuple(map(id, self.by_name.values()))
 

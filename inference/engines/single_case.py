@@ -57,15 +57,18 @@ class SingleCase(Engine):
                 codes[name] = int(finding.values[0])
             else:
                 soft.append(name)
-        key = (snapshot.key, tuple(targets), tuple(codes), tuple(soft))
-        plan: CasePlan | None = relevance.CACHE.get(key)
+        asked = (tuple(targets), tuple(codes), tuple(soft))
+        plan: CasePlan | None = relevance.CACHE.get(snapshot.key, asked)
         if plan is None:
-            plan = relevance.CACHE.put(key, CasePlan(snapshot, findings, tuple(targets)))
+            plan = relevance.CACHE.put(snapshot.key, asked, CasePlan(snapshot, findings, tuple(targets)))
         if not plan.fits:
             return None
         most_cells = max_bytes / _CELL_BYTES
-        shared_key = (snapshot.key, *codes.items()) if plan.program is None or plan.cost > _SHARED_CELLS else None
-        if shared_key is not None and (shared := relevance.CACHE.get(shared_key)) is not None:
+        case = tuple(codes.items())
+        shared: SharedCase | None = None
+        if plan.program is None or plan.cost > _SHARED_CELLS:
+            shared = relevance.CACHE.get(snapshot.key, case)
+        if shared is not None:
             answer: CaseTables | None = shared.answer(codes, evidence, targets, most_cells)
             if answer is not None:
                 return answer
@@ -76,7 +79,7 @@ class SingleCase(Engine):
         except TooManyCells as error:
             return plan.solve_apart(codes, findings, most_cells, error.total)
         if plan.cost > _SHARED_CELLS and not soft and len(targets) == 1:
-            relevance.CACHE.put((snapshot.key, *codes.items()), SharedCase(snapshot, plan.widest))
+            relevance.CACHE.put(snapshot.key, case, SharedCase(snapshot, plan.widest))
         return answer
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
+from threading import Thread
 
 import numpy as np
 import pytest
 
 import hybridbn as hb
+from hybridbn.fitting import MTEFitter
 from hybridbn.inference import queries, relevance
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.compilers import compile_program
@@ -20,7 +24,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProblemCache]:
     fresh = ProblemCache(2e6)
     monkeypatch.setattr(relevance, "CACHE", fresh)
     yield fresh
-    held = sum(entry.problem.estimate_bytes() for entry in fresh._entries.values())
+    held = sum(entry.problem.estimate_bytes() for entry in fresh.entries())
     assert held <= fresh.total <= held + 1e5 * len(fresh)
 
 
@@ -91,10 +95,52 @@ def test_growth_after_the_first_answer_counts(cache: ProblemCache, monkeypatch: 
     assert second < cache.total < second + 1000
 
 
+FAMILIES = {
+    "tables": lambda rng, x, d: hb.Multinomial(d, table=rng.dirichlet([1, 1])),
+    "kernels": lambda rng, x, d: hb.Kernel(x, points=rng.normal(size=5), bandwidths=1),
+    "normal": lambda rng, x, d: hb.LinearGaussian(x, (), intercept=rng.normal(), variance=1),
+    "mte": lambda rng, x, d: MTEFitter().fit(hb.Table({"x": rng.normal(size=50)}), x),
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("ask", ["one case", "a table", "a thread"])
+def test_what_is_kept_goes_with_the_last_network(cache: ProblemCache, family: str, ask: str) -> None:
+    rng = np.random.default_rng(0)
+    x, d, y = hb.Continuous("x"), hb.Discrete("d", states=(0, 1)), hb.Continuous("y")
+
+    def use(network: hb.Network) -> None:
+        cases = hb.Table({"y": [1.0, 2.0]}) if ask == "a table" else {"y": 1.0}
+        for name in network:
+            network.posterior(name, {} if name == "y" else cases)
+
+    gone, kept = [], []
+    for _ in range(3):
+        first = FAMILIES[family](rng, x, d)
+        network = hb.Network([first, hb.LinearGaussian(y, (), intercept=0, variance=1)])
+        copy = network.copy()
+        for each in (network, copy):
+            if ask == "a thread":
+                thread = Thread(target=use, args=(each,))
+                thread.start()
+                thread.join()
+            else:
+                use(each)
+        gone.append(weakref.ref(first))
+        kept.append(len(cache))
+        del first, network, each
+        gc.collect()
+        assert gone[-1]() is not None
+        assert len(cache) == kept[0] > 1, "the copy asks the same"
+        del copy
+        gc.collect()
+        assert (gone[-1](), len(cache), cache.total) == (None, 0, 0)
+
+
 def test_tables_that_are_in_use_survive_their_release(cache: ProblemCache) -> None:
     network = discrete_grid(3, 2)
     network.posterior("v00", hb.Table({"v22": [1]}, discrete=["v22"]))
-    entry = list(cache._entries.values())[-1]
+    entry = cache.entries()[-1]
     assert isinstance(entry.problem, Problem)
     used = entry.problem.tables
     entry.problem.release()

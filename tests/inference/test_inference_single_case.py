@@ -154,7 +154,7 @@ def test_expensive_cases_share_one_pass(cache: ProblemCache, monkeypatch: pytest
     )
     answers = {name: network.posterior(name, {"v33": 1}).probabilities for name in network if name != "v33"}
     assert compiled == [1, 15]
-    assert sum(isinstance(entry.problem, SharedCase) for entry in cache._entries.values()) == 1
+    assert sum(isinstance(entry.problem, SharedCase) for entry in cache.entries()) == 1
     for name, table in network.posteriors(hb.Table({"v33": [1]}, discrete=["v33"])).items():
         np.testing.assert_allclose(answers[name], table.probabilities[0], rtol=1e-12)
 
