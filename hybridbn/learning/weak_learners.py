@@ -104,7 +104,7 @@ class BuiltLearner:
         """Build a network from the weighted rows."""
         network = self.build(self.rows.weigh_rows(weights))
         self.number += 1
-        margins = NetworkMargins(network, self.target, self.options, self.real)
+        margins = partial(compute_margins, network, self.target, self.options, self.real)
         advance = self._advance_real if self.real else self._advance_m1
         return network, *advance(weights, margins)
 
@@ -134,37 +134,19 @@ class BuiltLearner:
         return error, vote, following
 
 
-@dataclass(frozen=True)
-class NetworkMargins:
-    """Computes the margins of a network, or their signs, with a sign bit where the network is wrong.
-
-    Attributes
-    ----------
-    network : Network
-    target : str
-    options : Options
-    real : bool
-        Return margins, and not signs.
-    """
-
-    network: Network
-    target: str
-    options: Options
-    real: bool
-
-    def __call__(self, batch: Table) -> Values:
-        """Return margins or signs."""
-        scorer = batch.remembered.get(_SCORER)
-        if scorer is None:
-            # one reads the rows for all networks
-            scorer = batch.remembered[_SCORER] = ClassScorer(self.target, batch.with_weights(None), self.options)
-        log_joint, truth = scorer.log_joint(self.network), batch.column(self.target)
-        impossible = np.isnan(log_joint[0])
-        wrong = impossible | (np.where(impossible, 0.0, log_joint).argmax(axis=0) != truth)
-        if not self.real:
-            return np.where(wrong, -1.0, 1.0)
-        odds = np.clip(np.nan_to_num(log_joint[1] - log_joint[0], nan=0.0), -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
-        return np.asarray(np.copysign(odds, np.where(wrong, -1.0, 1.0)))
+def compute_margins(network: Network, target: str, options: Options, real: bool, batch: Table) -> Values:
+    """Return the margins of a network, or their signs unless `real`, with a sign bit where the network is wrong."""
+    scorer = batch.remembered.get(_SCORER)
+    if scorer is None:
+        # one reads the rows for all networks
+        scorer = batch.remembered[_SCORER] = ClassScorer(target, batch.with_weights(None), options)
+    log_joint, truth = scorer.log_joint(network), batch.column(target)
+    impossible = np.isnan(log_joint[0])
+    wrong = impossible | (np.where(impossible, 0.0, log_joint).argmax(axis=0) != truth)
+    if not real:
+        return np.where(wrong, -1.0, 1.0)
+    odds = np.clip(np.nan_to_num(log_joint[1] - log_joint[0], nan=0.0), -_MOST_LOG_ODDS, _MOST_LOG_ODDS)
+    return np.asarray(np.copysign(odds, np.where(wrong, -1.0, 1.0)))
 
 
 @dataclass(frozen=True)
@@ -379,12 +361,12 @@ class CountedLearner:
     def learn(self, weights: SampleWeights) -> Outcome:
         """Learn from the counts of the rows, and classify and count these."""
         if not weights.steps:
-            started = self.rows.learn(CountRound(self.columns, weights)).sums
+            started = self.rows.learn(partial(count_round, self.columns, weights, 0, None)).sums
             self._counts = [table.sum(axis=1) for table in started]
             self.least = 1.0 if weights.start is None else 0.0
         network, tables = self.columns.learn(self._counts, self.fitters)
         self.number += 1
-        split = self.rows.learn(CountRound(self.columns, weights, self.number, tables)).sums
+        split = self.rows.learn(partial(count_round, self.columns, weights, self.number, tables)).sums
         error = float(split[0][:, 1].sum()) / self._total
         ends = error == 0 or error >= HALF
         following = None if ends else self._advance(weights, split, tables, Factors.of(error))
@@ -394,14 +376,14 @@ class CountedLearner:
         self, weights: SampleWeights, split: Sequence[Values], tables: Sequence[Values], change: Factors
     ) -> SampleWeights:
         """Return the next weights; the counts are those with them then."""
-        counts = [table[:, 1] * change.up + table[:, 0] * change.down for table in split]
+        self._counts = [table[:, 1] * change.up + table[:, 0] * change.down for table in split]
         self.least *= change.down
-        step, self._counts = Step(self.number, CountedMargins(self.columns, tables), change, floored=False), counts
+        step = Step(self.number, partial(count_margins, self.columns, tables), change, floored=False)
         if self.least >= FLOOR:
             return weights.add(step)
         self.number += 1
-        added = self.rows.learn(CountAdded(self.columns, weights.add(step), self.number))
-        counts = [table + more for table, more in zip(counts, added.sums, strict=True)]
+        added = self.rows.learn(partial(count_added, self.columns, weights.add(step), self.number))
+        counts = [table + more for table, more in zip(self._counts, added.sums, strict=True)]
         share = self._total / float(counts[0].sum())
         self._counts = [table * share for table in counts]
         self.least = max(float(added.least), FLOOR) * share
@@ -491,99 +473,82 @@ class ColumnGroups:
         return network, [table[1:] - table[:1] for table in tables] if finite and classes == 2 else tables
 
 
-@dataclass(frozen=True)
-class CountRound:
-    """Counts rows by (class, whether a network is wrong, joint code), and notes their weights and where it is wrong;
-    at a start, where there is no network, weights are counted alone.
+def count_round(
+    columns: ColumnGroups,
+    weights: SampleWeights,
+    number: int,
+    tables: Sequence[Values] | None,
+    batch: Table,
+    first: int,
+) -> WeightSums:
+    """Return the weights of a batch by class, by whether the tables of a network are wrong, and by joint code.
+
+    The weights and where the network is wrong are noted with its number. At a start, where there are no tables, weights
+    are counted alone.
     """
+    noted, step = weights.resume(batch, first)
+    numbers = noted[0]
 
-    columns: ColumnGroups
-    weights: SampleWeights
-    number: int = 0
-    tables: Sequence[Values] | None = None
+    def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
+        own, truth = numbers[block], observed[0]
+        if step is not None:
+            own = step.resume(np.abs(own), own, weights.take_initial(block))
+        if tables is None:
+            return 2 * truth, own
+        wrong = _classify(tables, codes) != truth
+        np.copysign(own, 0.5 - wrong, out=numbers[block])
+        return 2 * truth + wrong, own if step is not None else np.abs(own)
 
-    def __call__(self, batch: Table, first: int) -> WeightSums:
-        """Return the weights of a batch by class, by whether the tables are wrong, and by joint code."""
-        noted, step = self.weights.resume(batch, first)
-        numbers, tables = noted[0], self.tables
-
-        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
-            own, truth = numbers[block], observed[0]
-            if step is not None:
-                own = step.resume(np.abs(own), own, self.weights.take_initial(block))
-            if tables is None:
-                return 2 * truth, own
-            wrong = _classify(tables, codes) != truth
-            np.copysign(own, 0.5 - wrong, out=numbers[block])
-            return 2 * truth + wrong, own if step is not None else np.abs(own)
-
-        classes, target = len(self.columns.target), self.columns.target.name
-        counts = self.columns.count(batch, Groups(2 * classes, assign, (target,)))
-        if tables is not None:
-            self.weights.note(batch, first, self.number, noted)
-        return WeightSums([table.reshape(classes, 2, -1) for table in counts], np.array(np.inf))
+    classes = len(columns.target)
+    counts = columns.count(batch, Groups(2 * classes, assign, (columns.target.name,)))
+    if tables is not None:
+        weights.note(batch, first, number, noted)
+    return WeightSums([table.reshape(classes, 2, -1) for table in counts], np.array(np.inf))
 
 
-@dataclass(frozen=True)
-class CountAdded:
-    """Counts rows by (class, joint code) with what the floor adds to their weights in the last step, and notes the
+def count_added(columns: ColumnGroups, weights: SampleWeights, number: int, batch: Table, first: int) -> WeightSums:
+    """Return what the floor adds to the weights of a batch in the last step, by class and joint code, and note the
     weights after it.
     """
+    *earlier, last = weights.steps
+    noted = weights.recall(batch, first, last.number)
+    if noted is None:
+        before = replace(weights, steps=tuple(earlier))
+        noted = np.copysign(before(batch, first), last.margins(batch))[None]
+    numbers = noted[0]
+    least, low, added = np.inf, [np.empty(0, np.intp)], [np.empty(0)]
+    for start in range(0, len(numbers), _BLOCK_ROWS):
+        block = slice(start, start + _BLOCK_ROWS)
+        following = last.change(np.abs(numbers[block]), numbers[block])
+        initial = weights.take_initial(block)
+        lowest = np.broadcast_to(FLOOR * initial, following.shape)
+        rows = np.flatnonzero(following < lowest)
+        low.append(rows + start)
+        added.append(lowest[rows] - following[rows])
+        least = min(least, float((following if weights.initial is None else following / initial).min()))
+        following[rows] = lowest[rows]
+        numbers[block] = following
+    # what was noted are the weights after the step now, but for the share
+    weights.note(batch, first, number, noted)
+    more = np.concatenate(added)
 
-    columns: ColumnGroups
-    weights: SampleWeights
-    number: int
+    def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
+        return observed[0], more[block]
 
-    def __call__(self, batch: Table, first: int) -> WeightSums:
-        """Return what the floor adds to the weights of a batch."""
-        *earlier, last = self.weights.steps
-        noted = self.weights.recall(batch, first, last.number)
-        if noted is None:
-            before = replace(self.weights, steps=tuple(earlier))
-            noted = np.copysign(before(batch, first), last.margins(batch))[None]
-        numbers = noted[0]
-        least, low, added = np.inf, [np.empty(0, np.intp)], [np.empty(0)]
-        for start in range(0, len(numbers), _BLOCK_ROWS):
-            block = slice(start, start + _BLOCK_ROWS)
-            following = last.change(np.abs(numbers[block]), numbers[block])
-            initial = self.weights.take_initial(block)
-            lowest = np.broadcast_to(FLOOR * initial, following.shape)
-            rows = np.flatnonzero(following < lowest)
-            low.append(rows + start)
-            added.append(lowest[rows] - following[rows])
-            least = min(least, float((following if self.weights.initial is None else following / initial).min()))
-            following[rows] = lowest[rows]
-            numbers[block] = following
-        # what was noted are the weights after the step now, but for the share
-        self.weights.note(batch, first, self.number, noted)
-        more = np.concatenate(added)
-
-        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, Values]:
-            return observed[0], more[block]
-
-        target = self.columns.target
-        groups = Groups(len(target), assign, (target.name,), np.concatenate(low))
-        return WeightSums(self.columns.count(batch, groups), np.array(least))
+    groups = Groups(len(columns.target), assign, (columns.target.name,), np.concatenate(low))
+    return WeightSums(columns.count(batch, groups), np.array(least))
 
 
-@dataclass(frozen=True)
-class CountedMargins:
-    """Computes the signs of the margins of a network, given its tables of log-odds."""
+def count_margins(columns: ColumnGroups, tables: Sequence[Values], batch: Table) -> Values:
+    """Return the signs of the margins of a network, given its tables of log-odds: negative where it is wrong."""
+    signs = np.empty(len(batch))
 
-    columns: ColumnGroups
-    tables: Sequence[Values]
+    def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, None]:
+        signs[block] = 0.5 - (_classify(tables, codes) != observed[0])
+        return observed[0], None
 
-    def __call__(self, batch: Table) -> Values:
-        """Return numbers with a sign bit where the network is wrong."""
-        signs = np.empty(len(batch))
-
-        def assign(block: Any, codes: Sequence[Codes], observed: Sequence[Codes]) -> tuple[Codes, None]:
-            signs[block] = 0.5 - (_classify(self.tables, codes) != observed[0])
-            return observed[0], None
-
-        target = self.columns.target
-        self.columns.count(batch, Groups(len(target), assign, (target.name,)))
-        return signs
+    columns.count(batch, Groups(len(columns.target), assign, (columns.target.name,)))
+    return signs
 
 
 def _make_naive_bayes(target: Discrete, variables: Mapping[str, Discrete], tables: Mapping[str, Values]) -> Network:
