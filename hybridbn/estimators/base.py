@@ -608,27 +608,3 @@ def add_class_column(table: Table, name: str, codes: Codes, classes: NDArray[Any
     (('no', 'yes'), array([1, 1]))
     """
     return table.with_column(name, pd.Categorical.from_codes(codes, categories=pd.Index(classes, dtype=object)))
-
-
-def read_priors(priors: Any, classes: Sequence[Any]) -> Values:
-    """Return the prior probabilities in the order of the classes.
-
-    Examples
-    --------
-    >>> read_priors({"yes": 0.9, "no": 0.1}, ["no", "yes"])
-    array([0.1, 0.9])
-    """
-    given = priors
-    if isinstance(priors, Mapping):
-        if set(priors) != set(classes):
-            raise TableError(
-                f"priors names {shorten(priors)}, but the classes are {shorten(classes)}; give one for each"
-            )
-        given = [priors[label] for label in classes]
-    array = np.asarray(given, dtype=np.float64)
-    if array.shape != (len(classes),) or not (array >= 0).all() or not abs(array.sum() - 1) <= 1e-6:
-        raise TableError(
-            f"priors must be {len(classes)} non-negative numbers that add up to 1, one for each of"
-            f" {shorten(classes)}, not {priors!r}"
-        )
-    return array

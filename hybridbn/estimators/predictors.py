@@ -25,7 +25,6 @@ from hybridbn.estimators.base import (
     check_number_targets,
     is_constant,
     open_features,
-    read_priors,
     read_usable_features,
 )
 from hybridbn.estimators.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
@@ -34,7 +33,7 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import use_jobs
-from hybridbn.learning.boosting import boost
+from hybridbn.learning.boosting import boost, read_priors
 from hybridbn.learning.ensemble import Ensemble, calibrate_votes, stack
 from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
@@ -273,12 +272,11 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     def _boosted(self, table: Any) -> Ensemble:
         table, build, potentials = self._prepare(table)
         states = _require_discrete(table.variable(self.target_name_)).states
-        priors = None if self.priors is None else dict(zip(states, read_priors(self.priors, list(states)), strict=True))
         learn = partial(
             boost,
             target=self.target_name_,
             rounds=self.boost,  # type: ignore[arg-type]  # boost() refuses what is no number
-            priors=priors,
+            priors=self.priors,
             options=self._options,
         )
         ensemble, codes = learn(table, build=build, potentials=potentials), table.column(self.target_name_)

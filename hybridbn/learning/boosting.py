@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Unpack
@@ -19,7 +19,15 @@ from hybridbn.learning.ensemble import ClassScorer, Ensemble, LazyNetwork, LazyN
 from hybridbn.learning.sample_weights import SampleWeights
 from hybridbn.learning.weak_learners import BuiltLearner, CountedLearner
 from hybridbn.network import Network
-from hybridbn.options import Options, PrecisionKeywords, check_choice, check_count, make_generator, resolve_options
+from hybridbn.options import (
+    Options,
+    PrecisionKeywords,
+    as_numbers,
+    check_choice,
+    check_count,
+    make_generator,
+    resolve_options,
+)
 from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Discrete, Values, shorten
@@ -34,7 +42,7 @@ def boost(
     potentials: Potentials | None = None,
     weights: Any = None,
     *,
-    priors: Mapping[Any, float] | None = None,
+    priors: Sequence[float] | Mapping[Any, float] | None = None,
     refit_cuts: bool = False,
     validation: Any = None,
     patience: int = 10,
@@ -80,8 +88,8 @@ def boost(
     weights : sequence of float, optional
         One for each row; they replace those of a `Table`. A row of weight 2 counts as two rows, and their sum is the N
         above.
-    priors : mapping from class to probability, optional
-        The rows of each class are weighted so that the classes have these shares.
+    priors : sequence or mapping from class to probability, optional
+        The rows of each class are weighted so that the classes, in the order of their states, have these shares.
     refit_cuts : bool
         Cut number columns anew in each round, by the weights of the round.
     validation : float or table, optional
@@ -390,26 +398,43 @@ def _hold_out(
     return table.take(np.sort(order[is_held_out])), np.sort(order[~is_held_out])
 
 
-def _initial_weights(rows: Rows, variable: Discrete, priors: Mapping[Any, float] | None) -> Values | None:
+def _initial_weights(rows: Rows, variable: Discrete, priors: Any) -> Values | None:
     """Return weights with which the classes have the given shares; without these the rows' own, None where they have
     none.
     """
     if priors is None:
         return rows.sample().weights if rows.weighted else None
-    if not isinstance(priors, Mapping) or set(priors) != set(variable.states):
-        raise TableError(
-            f"priors must give one probability for each of {shorten(variable.states)}, not {priors!r:.200}"
-        )
-    shares = np.array([priors[state] for state in variable.states], dtype=np.float64)
-    if not (shares >= 0).all() or not abs(shares.sum() - 1) <= 1e-6:
-        raise TableError(f"priors must be non-negative and add up to 1, not {priors!r:.200}")
-    table = rows.sample()
+    shares, table = read_priors(priors, variable.states), rows.sample()
     codes, weights = table.column(variable.name), table.weights
     sums = np.bincount(codes, weights, len(variable))
     if ((sums == 0) & (shares > 0)).any() or ((sums > 0) & (shares == 0)).any():
         raise TableError(f"priors must be positive for the classes that occur, and zero for others: {priors!r:.200}")
     factors = np.divide(shares * sums.sum(), sums, out=np.zeros(len(sums)), where=sums > 0)
     return np.asarray(weights * factors[codes])
+
+
+def read_priors(priors: Any, classes: Sequence[Any]) -> Values:
+    """Return the prior probabilities in the order of the classes.
+
+    Examples
+    --------
+    >>> read_priors({"yes": 0.9, "no": 0.1}, ["no", "yes"])
+    array([0.1, 0.9])
+    """
+    given = priors
+    if isinstance(priors, Mapping):
+        if set(priors) != set(classes):
+            raise TableError(
+                f"priors names {shorten(priors)}, but the classes are {shorten(classes)}; give one for each"
+            )
+        given = [priors[label] for label in classes]
+    array = as_numbers(given, "priors")
+    if array.shape != (len(classes),) or not (array >= 0).all() or not abs(array.sum() - 1) <= 1e-6:
+        raise TableError(
+            f"priors must be {len(classes)} non-negative numbers that add up to 1, one for each of"
+            f" {shorten(classes)}, not {priors!r}"
+        )
+    return array
 
 
 def _check_target(rows: Rows, target: Any, algorithm: str) -> Discrete:

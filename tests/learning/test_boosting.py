@@ -307,7 +307,7 @@ def test_bad_input() -> None:
         ({"progress": 3}, "progress"),
         ({"validation": 1.5}, "between 0 and 1"),
         ({"validation": table.drop("y")}, "no column 'y'"),
-        ({"priors": {0: 1.0}}, "one probability for each"),
+        ({"priors": {0: 1.0}}, "give one for each"),
         ({"priors": {0: 0.5, 1: 0.6, 2: 0.1}}, "add up to 1"),
         ({"weights": [1, 2]}, "weights"),
         ({"build": 3}, "build must be"),
