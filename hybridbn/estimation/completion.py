@@ -107,7 +107,7 @@ class Completion:
         """
         return self._complete(table, partial(type(self)._draw_block, levels=levels))
 
-    def draw_separately(self, table: Table, levels: Levels, skip: str = "") -> Cells:
+    def draw_separately(self, table: Table, levels: Levels, skip: str | None = None) -> Cells:
         """Draw each missing cell from its own posterior given the observed ones, whatever the row's other holes get.
 
         Joint draws keep how the cells of a row depend on each other; these do not.
@@ -285,10 +285,16 @@ class Completion:
             bounds = {name: ends for name, ends in self.bounds.items() if name in self.network}
             pending = _find_rows_out_of_bounds(cells, evidence, bounds, (), pending)
         if len(pending):
-            constrained = self._draw_given_bounds if self.closed is None else self._draw_by_gibbs
-            start = {name: values[pending] for name, values in cells.items()}
-            part = evidence.take(pending, len(pending))
-            _put(cells, pending, constrained(part, rows[pending], levels, bounds, start))
+            own, part = rows[pending], evidence.take(pending, len(pending))
+            if self.closed is None:
+                _put(cells, pending, self._draw_given_bounds(part, own, levels, bounds))
+            else:
+                start = {name: values[pending] for name, values in cells.items()}
+                # a truncated normal distribution of several numbers has no closed form
+                drawn = self.closed.draw_within(
+                    part, start, bounds, self.orders, lambda sweep: dict(levels(_ATTEMPTS + sweep, own)), self.options
+                )
+                _put(cells, pending, drawn)
         return cells
 
     def _draw_all(self, evidence: Evidence, rows: NDArray[np.intp], level: Mapping[str, Values]) -> Cells:
@@ -299,20 +305,7 @@ class Completion:
                 return dict(self.closed.draw(evidence, everything, self.options))
             return draw(self.network, evidence, np.array([*everything.values()]), self.options)
 
-    def _draw_by_gibbs(
-        self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels, bounds: Bounds, start: Cells
-    ) -> Cells:
-        """Draw numbers within bounds from truncated normal distributions, one after the other and again."""
-        assert self.closed is not None
-        return dict(
-            self.closed.draw_within(
-                evidence, start, bounds, self.orders, lambda sweep: dict(levels(_ATTEMPTS + sweep, rows)), self.options
-            )
-        )
-
-    def _draw_given_bounds(
-        self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels, bounds: Bounds, start: Cells
-    ) -> Cells:
+    def _draw_given_bounds(self, evidence: Evidence, rows: NDArray[np.intp], levels: Levels, bounds: Bounds) -> Cells:
         """Draw given that missing numbers lie within their bounds, as interval evidence."""
         findings = dict(evidence.findings)
         for name, (low, high) in bounds.items():

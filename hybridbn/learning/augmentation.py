@@ -158,9 +158,9 @@ def augment(
     holes = [name for name in rows.names if rows.count_missing(name)]
     steps: list[Step] = []
 
-    def score(network: Network) -> _Model:
-        model = _Model(Completion.of(network, rows.sample(), precision), target)
-        squares, mass, likelihood = rows.learn(model.score)
+    def score(network: Network) -> Completion:
+        model = Completion.of(network, rows.sample(), precision)
+        squares, mass, likelihood = rows.learn(partial(_score, model, target))
         steps.append(Step(len(steps), math.sqrt(squares / mass), float(likelihood)))
         return model
 
@@ -172,9 +172,10 @@ def augment(
     completed: Rows | None = None
     failures = 0
 
-    def complete(model: _Model) -> Rows:
+    def complete(model: Completion) -> Rows:
         levels = RowLevels.draw(rng, rows, model.network)
-        return rows.fill_holes(_CompleteRows(model, alone, levels, joint, response == "simulation"))
+        expected = None if response == "simulation" else target
+        return rows.fill_holes(partial(_complete_rows, model, alone, levels, joint, expected))
 
     # lines 4 to 8
     model = best = score(learn(fill_at_random(rows, marginals, rng)))
@@ -195,87 +196,54 @@ def augment(
     return Augmented(best.network, _native(data, completed), History(tuple(steps)), failures >= patience)
 
 
-@dataclass(frozen=True, eq=False)
-class _Model:
-    """A model of the response.
-
-    Attributes
-    ----------
-    completion : Completion
-        The network, and the observed numbers of columns that it sees in intervals.
-    target : str
-        The response.
+def _expect_response(model: Completion, target: str, batch: Table) -> Values:
+    """Return the expectation of the response in every row: numbers, or probabilities of its states; computed once where
+    the rows stay.
     """
 
-    completion: Completion
-    target: str
+    def expect() -> Values:
+        known = batch.select([name for name in batch.names if name in model.network])
+        return model.expectation(batch, posterior(model.network, target, known, model.options))
 
-    @property
-    def network(self) -> Network:
-        """The network."""
-        return self.completion.network
-
-    def expect(self, batch: Table) -> Values:
-        """Return the expectation of the response in every row: numbers, or probabilities of its states; computed once
-        where the rows stay.
-        """
-        return batch.keep(self, partial(self._expect, batch))
-
-    def _expect(self, batch: Table) -> Values:
-        known = batch.select([name for name in batch.names if name in self.network])
-        return self.completion.expectation(batch, posterior(self.network, self.target, known, self.completion.options))
-
-    def score(self, batch: Table, first: int) -> Values:
-        """Return the weighted squares of the errors where the response is known, the weight of these rows, and the
-        log-likelihood: what Eq. (5) takes.
-        """
-        column, expected = batch.column(self.target), self.expect(batch)
-        known = find_observed(column)
-        if expected.ndim == 1:
-            squares = (column[known] - expected[known]) ** 2
-        else:
-            indicators = column[known, None] == np.arange(expected.shape[1])
-            squares = ((indicators - expected[known]) ** 2).sum(axis=1)
-        weights = batch.weights[known]
-        likelihood = log_likelihood(self.network, batch, self.completion.options)
-        return np.array([float(weights @ squares), float(weights.sum()), likelihood])
+    return batch.keep(model, expect)
 
 
-@dataclass(frozen=True)
-class _CompleteRows:
-    """Fills the holes of rows from a model, and those of columns that it leaves out from their densities alone.
+def _score(model: Completion, target: str, batch: Table, first: int) -> Values:
+    """Return the weighted squares of the errors where the response is known, the weight of these rows, and the
+    log-likelihood: what Eq. (5) takes.
+    """
+    column, expected = batch.column(target), _expect_response(model, target, batch)
+    known = find_observed(column)
+    if expected.ndim == 1:
+        squares = (column[known] - expected[known]) ** 2
+    else:
+        indicators = column[known, None] == np.arange(expected.shape[1])
+        squares = ((indicators - expected[known]) ** 2).sum(axis=1)
+    weights = batch.weights[known]
+    likelihood = log_likelihood(model.network, batch, model.options)
+    return np.array([float(weights @ squares), float(weights.sum()), likelihood])
 
-    Attributes
+
+def _complete_rows(
+    model: Completion, alone: Completion, levels: RowLevels, joint: bool, expected: str | None, batch: Table, first: int
+) -> Mapping[str, Any]:
+    """Return whole columns, their holes filled from a model, and those that it leaves out from their densities alone.
+
+    Parameters
     ----------
-    model : _Model
     alone : Completion
         Of a network without arcs.
-    levels : RowLevels
     joint : bool
         Draw the holes of a row together.
-    simulated : bool
-        Draw the response, which is as it is expected otherwise.
+    expected : str, optional
+        The response, where it is filled as it is expected and not drawn.
     """
-
-    model: _Model
-    alone: Completion
-    levels: RowLevels
-    joint: bool
-    simulated: bool
-
-    def __call__(self, batch: Table, first: int) -> Mapping[str, Any]:
-        """Return whole columns."""
-        completion, target = self.model.completion, self.model.target
-        levels, missing = self.levels.of(batch, first), ~find_observed(batch.column(target))
-        expected = self.model.expect(batch) if missing.any() and not self.simulated else None
-        if self.joint:
-            cells = completion.draw(batch, levels)
-        else:
-            cells = completion.draw_separately(batch, levels, skip=target if expected is not None else "")
-        if expected is not None:
-            own = expected if expected.ndim == 1 else expected.argmax(axis=1)
-            cells[target] = np.where(missing, own, batch.column(target))
-        return {**draw_alone(batch, self.alone, levels, completion.network), **cells}
+    uniforms = levels.of(batch, first)
+    cells = model.draw(batch, uniforms) if joint else model.draw_separately(batch, uniforms, skip=expected)
+    if expected is not None and batch.cells(expected).missing.any():
+        column, means = batch.column(expected), _expect_response(model, expected, batch)
+        cells[expected] = np.where(find_observed(column), column, means if means.ndim == 1 else means.argmax(axis=1))
+    return {**draw_alone(batch, alone, uniforms, model.network), **cells}
 
 
 def _check(rows: Rows, target: str, response: str) -> None:
