@@ -17,7 +17,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import read_as_declared, structure_of
 from hybridbn.fitting import fit
 from hybridbn.fitting.base import Potentials
-from hybridbn.jobs import run_in_executor, track
+from hybridbn.jobs import run_in_executor, track_items
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
 from hybridbn.structures import Knowledge
@@ -214,16 +214,8 @@ def bootstrap(
     size = 1 if executor is None else -(-count // _PARTS)
     parts = [seeds[start : start + size] for start in range(0, count, size)]
     learn = partial(_count_arcs, learning, table, target, potentials)
-    total: _Counted | None = None
-    with track("bootstrap", count) as report:
-        done = 0
-        for part, counted in zip(
-            parts, run_in_executor(executor, learn, parts, "the builder and the table"), strict=True
-        ):
-            total = counted if total is None else total.merge(counted)
-            done += len(part)
-            report(done, "")
-    assert total is not None
+    counted = run_in_executor(executor, learn, parts, "the builder and the table")
+    total = reduce(_Counted.merge, track_items(counted, "bootstrap", len(parts)))
     families = potentials if potentials is not None else learning.potentials
     return Bootstrap(
         total.names,

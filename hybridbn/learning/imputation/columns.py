@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -103,7 +103,7 @@ def classify_columns(
     (('x', 'y'), {'c': 'a'}, {'x': 0})
     """
     table.require_rows(1).require_values()
-    included = _check_names("include", include, table)
+    included = check_names("include", include, table.names)
     limits = check_bounds(bounds, table)
     modeled: list[str] = []
     alone: list[str] = []
@@ -252,7 +252,7 @@ def _find_decimals(
         if isinstance(variable, Continuous) and variable.unit is not None
     }
     numbers = collect_observed_numbers(table)
-    named = frozenset() if integers is None else _check_names("integers", integers, table)
+    named = frozenset() if integers is None else check_names("integers", integers, table.names)
     for name in named:
         if table.is_discrete(name):
             raise TableError(f"integers={name!r}: the column is discrete, so its values are never rounded")
@@ -337,20 +337,24 @@ def has_integer_type(table: Table, name: str) -> bool:
     return isinstance(first, int) and not isinstance(first, bool)
 
 
-def _check_names(option: str, names: str | Iterable[str], table: Table) -> frozenset[str]:
+def check_names(option: str, names: str | Iterable[str], columns: Collection[str]) -> frozenset[str]:
+    """Return the names that an option gives; refuse those that are no columns.
+
+    Examples
+    --------
+    >>> sorted(check_names("skip", ["x", "y"], ["x", "y", "z"])), sorted(check_names("keys", "x", ["x"]))
+    (['x', 'y'], ['x'])
+    """
     result = frozenset([names] if isinstance(names, str) else names)
     for name in result:
-        if name not in table:
-            raise TableError(f"{option}={name!r}: there is no such column; the columns are {shorten(table.names)}")
+        if name not in columns:
+            raise TableError(f"{option}={name!r}: there is no such column; the columns are {shorten(columns)}")
     return result
 
 
 def leave_out(frame: Frame, skip: str | Iterable[str] = ()) -> Frame:
     """Return a frame without the skipped columns, which may hold anything."""
-    skipped = set(frame.find_names(skip))
-    for name in skipped:
-        if name not in frame.columns:
-            raise TableError(f"skip={name!r}: there is no such column; the columns are {shorten(frame.columns)}")
+    skipped = check_names("skip", frame.find_names(skip), frame.columns)
     return frame.select(name for name in frame.columns if name not in skipped)
 
 

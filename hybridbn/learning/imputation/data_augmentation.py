@@ -54,7 +54,7 @@ from hybridbn.learning.imputation.model import (
 from hybridbn.learning.imputation.predictive_mean_matching import LearnedMatching, add_matching, fit_matching
 from hybridbn.learning.imputation.rules import Rules, find_rules
 from hybridbn.network import Network
-from hybridbn.options import ImputationOptions, Options
+from hybridbn.options import ImputationOptions, Options, check_count
 from hybridbn.structures.building import Build
 from hybridbn.tables import Table
 from hybridbn.tables.columns import Frame, open_frame
@@ -266,7 +266,8 @@ class DataAugmentation:
 
         That by the network that was learned last comes first, as it chooses what is matched, and by which regressions.
         """
-        completion = replace(self._plain_completion(network), supports=self.rules.supports, orders=self.rules.orders)
+        rules = self.rules
+        completion = Completion(network, self.options, self.observed, self.bounds, rules.supports, rules.orders)
         # with hidden nodes the expectation of a number is not a function of the other cells
         if completion.closed is None or not self.matching or any(name not in self.table for name in network):
             return completion
@@ -280,9 +281,6 @@ class DataAugmentation:
         else:
             matcher = self._matching.redraw(self._completed, self._holes, self.rng) if self._matching else None
         return add_matching(completion, matcher, self.rules)
-
-    def _plain_completion(self, network: Network) -> Completion:
-        return Completion(network, self.options, self.observed, self.bounds)
 
     def _count_rounds(self, remaining: float, least: int, most: int) -> int:
         """Return the number of rounds after which at most this share of a deviation remains, in the slowest arc."""
@@ -308,7 +306,8 @@ class DataAugmentation:
 
     def _draw(self, network: Network) -> Table:
         keys = self.rng.integers(2**64, size=len(self.table), dtype=np.uint64)
-        cells = self._plain_completion(network).draw(self.table, levels_of(keys, list(network), 0))
+        completion = Completion(network, self.options, self.observed, self.bounds)
+        cells = completion.draw(self.table, levels_of(keys, list(network), 0))
         cells = self.rules.settle_sums(self.table, cells)
         self.history.append(self._summarize(cells))
         return fill_table(self.table, cells)
@@ -495,7 +494,7 @@ def fit_imputation(
     unusable : mapping from column to reason
         Columns that are not in the table because nothing can be done with them.
     """
-    rounds, seed = settings.rounds, seed_of(settings.random_state)
+    seed = seed_of(settings.random_state)
     columns = classify_columns(
         table,
         settings.include,
@@ -505,8 +504,7 @@ def fit_imputation(
         settings.full_precision,
         unusable,
     )
-    if rounds is not None and (isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 0):
-        raise TableError(f"rounds must be a number that is not negative, or None, not {rounds!r}")
+    rounds = None if settings.rounds is None else check_count(settings.rounds, "rounds")
     if not columns.modeled:
         return FittedImputation(Model(columns, None), seed)
     working = Table(table.select(columns.modeled), variables=[columns.variables[name] for name in columns.modeled])

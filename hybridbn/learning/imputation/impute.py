@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import Any, Literal, TypeVar, Unpack, overload
@@ -22,7 +22,7 @@ from hybridbn.estimation.completion import (
 )
 from hybridbn.fitting.base import Potentials
 from hybridbn.inference.posteriors import DiscretePosterior
-from hybridbn.learning.imputation.columns import integer_ranges, leave_out
+from hybridbn.learning.imputation.columns import check_names, integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import (
     DRAW_OPTIONS,
     Filler,
@@ -288,7 +288,6 @@ def _impute_frame(
     discrete, continuous, skip = reading
     whole = open_frame(data)
     settings = _name_columns(settings, whole)
-    key_column = keys if isinstance(keys, str) else None
     frame = leave_out(whole, skip)
     if network is not None:
         fitted = use_network(network, frame, settings)
@@ -299,7 +298,7 @@ def _impute_frame(
         fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
         rows = read_rows(frame, fitted.model, "error", declared=table)
         fitted.model.columns.rules.tell()
-    keys_of_rows = _keys_of_rows(rows, whole, keys, key_column)
+    keys_of_rows = _keys_of_rows(rows, whole, keys)
     if settings.strategy == "mean" and rows.holes:
         warn_user(
             "imputing expected values makes variances too small and correlations too large: fine to predict single "
@@ -367,13 +366,12 @@ def _refuse_learning(settings: Settings) -> None:
         )
 
 
-def _keys_of_rows(rows: IncompleteRows, whole: Frame, keys: Any, column: str | None) -> Keys:
+def _keys_of_rows(rows: IncompleteRows, whole: Frame, keys: Any) -> Keys:
     if keys is None:
         return hash_rows(rows.working) if rows.working.names else hash_identifiers(range(whole.rows), whole.rows)
-    if column is not None:
-        if column not in whole.columns:
-            raise TableError(f"keys={column!r}: there is no such column; the columns are {shorten(whole.columns)}")
-        keys = Table(whole.select([column])).raw(column)
+    if isinstance(keys, str):
+        check_names("keys", keys, whole.columns)
+        keys = Table(whole.select([keys])).raw(keys)
     return hash_identifiers(keys, whole.rows)
 
 
@@ -476,42 +474,12 @@ def _describe_posterior(posterior: Any, level: float) -> dict[str, Any]:
     return {"mean": posterior.mean(), "sd": posterior.std(), "low": low, "high": high}
 
 
-@dataclass(frozen=True)
-class _RowKeys:
-    """The keys of rows that are read in passes.
-
-    Attributes
-    ----------
-    given : Keys, optional
-        Those of all rows; otherwise keys are made of observed cells.
-    places, counts : ndarray
-        The rows before which there were equal ones, and how many.
-    """
-
-    given: Keys | None = None
-    places: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
-    counts: Keys = field(default_factory=lambda: np.empty(0, dtype=np.uint64))
-
-    @classmethod
-    def of_cells(cls, data: Rows, filler: Filler) -> _RowKeys:
-        """Return keys made of the observed cells of the incomplete rows, counting equal rows in a pass."""
-        parts = list(data.answer(partial(_hash_open_rows, filler), [data.variable(name) for name in filler.names]))
-        places, hashes = (np.concatenate([part[number] for part in parts]) for number in (0, 1))
-        counts = count_repeats(hashes)
-        return cls(None, places[counts > 0], counts[counts > 0])
-
-    def of_rows(self, rows: IncompleteRows, places: NDArray[np.intp]) -> Keys:
-        """Return the keys of some rows."""
-        if self.given is not None:
-            return self.given[places]
-        if not rows.working.names:
-            return hash_identifiers(places, len(places))
-        counts = np.zeros(len(places), dtype=np.uint64)
-        position = np.searchsorted(self.places, places)
-        equal = np.flatnonzero(position < len(self.places))
-        equal = equal[self.places[position[equal]] == places[equal]]
-        counts[equal] = self.counts[position[equal]]
-        return tell_apart(hash_cells(rows.working), counts)
+def _count_equal_rows(data: Rows, filler: Filler) -> tuple[NDArray[np.intp], Keys]:
+    """Return the places of the incomplete rows before which there were equal ones, and how many, in a pass."""
+    parts = list(data.answer(partial(_hash_open_rows, filler), [data.variable(name) for name in filler.names]))
+    places, hashes = (np.concatenate([part[number] for part in parts]) for number in (0, 1))
+    counts = count_repeats(hashes)
+    return places[counts > 0], counts[counts > 0]
 
 
 def _hash_open_rows(filler: Filler, table: Table, first: int) -> tuple[NDArray[np.intp], Keys]:
@@ -520,42 +488,59 @@ def _hash_open_rows(filler: Filler, table: Table, first: int) -> tuple[NDArray[n
     return open_rows + first, hash_cells(filler.read(open_frame(table.take(open_rows))).working)
 
 
-@dataclass(frozen=True)
-class _BatchFiller:
-    """Fills the holes of the rows of an Arrow table.
+def _key_by_cells(repeated: NDArray[np.intp], repeats: Keys, rows: IncompleteRows, places: NDArray[np.intp]) -> Keys:
+    """Return keys made of the observed cells of some rows, given where rows are repeated, and how often before."""
+    if not rows.working.names:
+        return hash_identifiers(places, len(places))
+    counts = np.zeros(len(places), dtype=np.uint64)
+    position = np.searchsorted(repeated, places)
+    equal = np.flatnonzero(position < len(repeated))
+    equal = equal[repeated[position[equal]] == places[equal]]
+    counts[equal] = repeats[position[equal]]
+    return tell_apart(hash_cells(rows.working), counts)
 
-    Attributes
+
+def _take_keys(keys: Keys, rows: IncompleteRows, places: NDArray[np.intp]) -> Keys:
+    """Return the keys of some rows among those of all rows."""
+    return keys[places]
+
+
+def _fill_batch(
+    filler: Filler,
+    draw: int,
+    find_keys: Callable[[IncompleteRows, NDArray[np.intp]], Keys],
+    discrete: Sequence[str],
+    first: int,
+    table: Any,
+) -> Any:
+    """Return an Arrow table without holes, its types as they were; `first` is the place of its first row.
+
+    Parameters
     ----------
-    discrete : tuple of str
+    find_keys : callable
+        From rows and their places to their keys.
+    discrete : sequence of str
         Columns of numbers that are read as states.
     """
+    import pyarrow
+    from pyarrow import compute
 
-    filler: Filler
-    draw: int
-    keys: _RowKeys
-    discrete: tuple[str, ...]
-
-    def __call__(self, first: int, table: Any) -> Any:
-        """Return the table without holes, its types as they were; `first` is the place of the first row."""
-        import pyarrow
-        from pyarrow import compute
-
-        whole = table.select(self.filler.names)
-        masks = [compute.is_null(column, nan_is_null=True).to_numpy() for column in whole.columns]
-        open_rows = np.flatnonzero(np.any(masks, axis=0))
-        if not len(open_rows):
-            return table
-        frame = open_frame(whole.take(pyarrow.array(open_rows)))
-        rows = self.filler.read(frame, Table(frame, discrete=self.discrete) if self.discrete else None)
-        keys = self.keys.of_rows(rows, open_rows + first)
-        completed = self.filler.models[self.draw].complete(rows, self.filler.fill(rows, keys, self.draw), {})
-        for name, mask in zip(whole.column_names, masks, strict=True):
-            if mask.any():
-                place = table.column_names.index(name)
-                part = completed.column(name).cast(table.column(place).type)
-                filled = column_adapter("arrow").insert(table.column(place), open_rows, part)
-                table = table.set_column(place, table.schema.field(place), filled)
+    whole = table.select(filler.names)
+    masks = [compute.is_null(column, nan_is_null=True).to_numpy() for column in whole.columns]
+    open_rows = np.flatnonzero(np.any(masks, axis=0))
+    if not len(open_rows):
         return table
+    frame = open_frame(whole.take(pyarrow.array(open_rows)))
+    rows = filler.read(frame, Table(frame, discrete=discrete) if discrete else None)
+    keys = find_keys(rows, open_rows + first)
+    completed = filler.models[draw].complete(rows, filler.fill(rows, keys, draw), {})
+    for name, mask in zip(whole.column_names, masks, strict=True):
+        if mask.any():
+            place = table.column_names.index(name)
+            part = completed.column(name).cast(table.column(place).type)
+            filled = column_adapter("arrow").insert(table.column(place), open_rows, part)
+            table = table.set_column(place, table.schema.field(place), filled)
+    return table
 
 
 def complete_batches(data: Any, filler: Filler, keys: Any) -> list[Any]:
@@ -581,8 +566,11 @@ def complete_batches(data: Any, filler: Filler, keys: Any) -> list[Any]:
         and variable.cuts is None
         and all(type(state) in (int, float) for state in variable.states)
     )
-    row_keys = _RowKeys.of_cells(data, filler) if keys is None else _RowKeys(hash_identifiers(keys, len(data)))
+    if keys is None:
+        find_keys = partial(_key_by_cells, *_count_equal_rows(data, filler))
+    else:
+        find_keys = partial(_take_keys, hash_identifiers(keys, len(data)))
     return [
-        data.transform(_BatchFiller(filler, draw, row_keys, discrete), keep_observed=True)
+        data.transform(partial(_fill_batch, filler, draw, find_keys, discrete), keep_observed=True)
         for draw in range(len(filler.models))
     ]
