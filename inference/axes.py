@@ -11,6 +11,7 @@ Kinds of axes
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -153,6 +154,26 @@ def as_slice(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:
     if not len(rows) or rows[-1] - rows[0] != len(rows) - 1 or (rows[1:] <= rows[:-1]).any():
         return rows
     return slice(int(rows[0]), int(rows[-1]) + 1)
+
+
+def arrange_by_row(row: NDArray[np.intp], values: Values, rows: int, blank: Values | float) -> Values:
+    """Return values (entries,) or (entries, each), each entry with its row, as an array (numbers, rows), in which rows
+    with fewer entries than others end with `blank`.
+
+    Examples
+    --------
+    >>> arrange_by_row(np.array([0, 2, 0]), np.array([1.0, 2.0, 3.0]), 3, 0.0)
+    array([[1., 0., 2.],
+           [3., 0., 0.]])
+    """
+    order = np.argsort(row, kind="stable")
+    row, values = row[order], values[order].reshape(len(row), math.prod(values.shape[1:]))
+    rank = np.arange(len(row)) - np.searchsorted(row, row)
+    shape = int(rank.max(initial=0)) + 1, values.shape[1], rows
+    arranged = np.empty(shape)
+    arranged[...] = blank
+    arranged[rank, :, row] = values
+    return arranged.reshape(-1, rows)
 
 
 def find_prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:

@@ -26,6 +26,7 @@ from hybridbn.inference.axes import (
     ORDER,
     Axis,
     NodeAxis,
+    arrange_by_row,
     clip_to_support,
     find_evidence_ranges,
     find_prior_ranges,
@@ -471,11 +472,14 @@ def _lay_first_cells(
         variable = touching[0].variable(name)
         assert isinstance(variable, Continuous)
         least, most = clip_to_support(problem, variable, nowhere, -nowhere, evidence)
-        bottom, top = low, high
-        for modes in find_modes_along(problem, name, evidence, ranges, (least, most)):
-            points.append(modes.edges)
-            bottom, top = np.minimum(bottom, modes.low), np.maximum(top, modes.high)
-            unseen |= modes.unseen
+        bottom, top = low.copy(), high.copy()
+        found = list(find_modes_along(problem, name, evidence, ranges, (least, most)))
+        for rows, modes in found:
+            bottom[rows], top[rows] = np.minimum(bottom[rows], modes.low), np.maximum(top[rows], modes.high)
+            unseen[rows] |= modes.unseen
+        if found:
+            owners, edges = zip(*((rows[modes.rows], modes.edges) for rows, modes in found), strict=True)
+            points.append(arrange_by_row(np.concatenate(owners), np.concatenate(edges), evidence.rows, low))
         if (bottom < low).any() or (top > high).any():
             points += [low - OUTWARD[::-1] * (high - low), high + OUTWARD * (high - low), bottom[None], top[None]]
         edges = np.sort(np.clip(np.concatenate(points), bottom, top), axis=0)
@@ -693,7 +697,7 @@ def _first_edges(problem: Problem, name: str, low: float, high: float) -> Values
     breaks = [np.ravel(potential.breaks(name, {})) for potential in touching]
     own = problem.potentials.get(name)
     if own is not None and own.opaque and not any(isinstance(parent, Continuous) for parent in own.parents):
-        breaks.append(find_modes_of_root(own).edges[:, 0])
+        breaks.append(find_modes_of_root(own).edges)
     inner = np.concatenate([np.linspace(low, high, count + 1), *breaks])
     return np.unique(inner[(inner >= low) & (inner <= high)])
 

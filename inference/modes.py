@@ -20,7 +20,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -70,10 +70,11 @@ LogFunctions: TypeAlias = Callable[[Values, NDArray[np.intp]], Values]
 
 @dataclass(frozen=True)
 class ModeEdges:
-    """Edges (edges, rows) around peaks and at jumps, the range (rows,) widened to hold them, and whether peaks may be
-    too narrow to be seen (rows,).
+    """Edges around peaks and at jumps, each with its row, the range (rows,) widened to hold them, and whether peaks may
+    be too narrow to be seen (rows,).
     """
 
+    rows: NDArray[np.intp]
     edges: Values
     low: Values
     high: Values
@@ -94,12 +95,11 @@ class _Peaks(NamedTuple):
 
 
 class _Look(NamedTuple):
-    """What was seen of some rows: peaks, jumps (each with its row), the rows and whether there was anything."""
+    """What was seen of some rows: peaks, jumps (each with its row), and whether there was anything."""
 
     peaks: _Peaks
     jump_rows: NDArray[np.intp]
     jumps: Values
-    rows: NDArray[np.intp]
     seen: NDArray[np.bool_]
 
 
@@ -142,13 +142,13 @@ def find_modes(
         ends = low[mine], high[mine], least[mine], most[mine]
         return _look_through(logs, mine, _make_search_grid(*ends, extra, steps), *ends, NARROW_MODE * length[mine])
 
-    looks = [look(np.arange(rows), even[0], marks)]
-    steps, seen = np.full(rows, even[0]), looks[0].seen
+    whole = look(np.arange(rows), even[0], marks)
+    steps, seen = np.full(rows, even[0]), whole.seen
     wanted = np.zeros(rows)
     if scale > 0:
         wanted = np.maximum(wanted, length / (STEP_OF_SCALE * scale))
     for _ in range(len(even) + 1):
-        narrow = looks[-1].peaks
+        narrow = whole.peaks
         np.maximum.at(wanted, narrow.rows, STEPS_OF_PEAK * length[narrow.rows] / narrow.visible)
         goal = np.where(seen, np.exp2(np.ceil(np.log2(np.maximum(wanted, 1.0)))), 0.0)
         for level in reversed(even):
@@ -166,14 +166,13 @@ def find_modes(
                 fresh.append(look(part, int(count), own_marks))
                 seen[part] = fresh[-1].seen
         steps[again] = goal[again]
-        looks = [*(_drop_rows(old, again) for old in looks), _join_looks(fresh)]
-    whole = _join_looks(looks)
+        whole = _join_looks([_drop_rows(whole, again), *fresh])
     peaks = whole.peaks
     unseen = np.zeros(rows, dtype=bool)
     unseen[peaks.rows[peaks.visible * steps[peaks.rows] < length[peaks.rows]]] = True
     if scale > 0:
         unseen |= length / (STEP_OF_SCALE * scale) > STEPS_OF_PEAK * steps
-    return ModeEdges(*_lay_edges(whole, low, high, least, most), unseen)
+    return ModeEdges(*_list_edges(whole, low, high, least, most), unseen)
 
 
 def _look_through(
@@ -224,7 +223,7 @@ def _look_through(
         right = np.concatenate([right, modes - below / 2, np.clip(modes + above, *ends)])
     chosen = np.isfinite(left) & np.isfinite(right) & (right > left)
     jump_columns, jumps = _bisect_jumps(evaluate_columns, jump_columns[chosen], left[chosen], right[chosen])
-    return _Look(peaks, rows[jump_columns], jumps, rows, seen)
+    return _Look(peaks, rows[jump_columns], jumps, seen)
 
 
 def _find_local_maxima(
@@ -348,13 +347,15 @@ def _join_looks(looks: Sequence[_Look]) -> _Look:
 
 def _drop_rows(look: _Look, rows: NDArray[np.intp]) -> _Look:
     """Return what was seen of other rows."""
-    peaks, jumps, own = (~np.isin(array, rows) for array in (look.peaks.rows, look.jump_rows, look.rows))
+    peaks, jumps = (~np.isin(array, rows) for array in (look.peaks.rows, look.jump_rows))
     fields: list[Any] = [field[peaks] for field in look.peaks]
-    return _Look(_Peaks(*fields), look.jump_rows[jumps], look.jumps[jumps], look.rows[own], look.seen[own])
+    return look._replace(peaks=_Peaks(*fields), jump_rows=look.jump_rows[jumps], jumps=look.jumps[jumps])
 
 
-def _lay_edges(look: _Look, low: Values, high: Values, least: Values, most: Values) -> tuple[Values, Values, Values]:
-    """Return edges (edges, rows) around peaks and at jumps, and the range (rows,) widened to hold them."""
+def _list_edges(
+    look: _Look, low: Values, high: Values, least: Values, most: Values
+) -> tuple[NDArray[np.intp], Values, Values, Values]:
+    """Return edges around peaks and at jumps after their rows, and the range (rows,) widened to hold them."""
     peaks, length = look.peaks, high - low
     around = peaks.points + np.stack([-peaks.below, peaks.above]) * EDGES_AROUND_MODE
     around = np.clip(around, least[peaks.rows], most[peaks.rows])
@@ -366,13 +367,7 @@ def _lay_edges(look: _Look, low: Values, high: Values, least: Values, most: Valu
         np.maximum.at(top, peaks.rows, np.where(peaks.points > high[peaks.rows], highest, -np.inf))
     narrow = np.maximum(peaks.below, peaks.above) < NARROW_MODE * length[peaks.rows]
     rows = np.concatenate([np.repeat(peaks.rows[narrow], len(around)), look.jump_rows])
-    points = np.concatenate([around[:, narrow].T.ravel(), look.jumps])
-    order = np.argsort(rows, kind="stable")
-    rows, points = rows[order], points[order]
-    rank = np.arange(len(rows)) - np.searchsorted(rows, rows)
-    edges = np.repeat(low[None], int(rank.max(initial=-1)) + 1, axis=0)
-    edges[rank, rows] = points
-    return edges, bottom, top
+    return rows, np.concatenate([around[:, narrow].T.ravel(), look.jumps]), bottom, top
 
 
 @lru_cache(maxsize=1)
@@ -403,8 +398,9 @@ def find_modes_along(
     evidence: Evidence,
     ranges: Mapping[str, tuple[Values, Values]],
     ends: tuple[Values, Values],
-) -> Iterator[ModeEdges]:
-    """Find the peaks along a variable of everything that touches it and is known by its values alone.
+) -> Iterator[tuple[NDArray[np.intp], ModeEdges]]:
+    """Find the peaks along a variable of everything that touches it and is known by its values alone; yield some row
+    numbers and the peaks in these rows.
 
     Parameters
     ----------
@@ -413,7 +409,7 @@ def find_modes_along(
     """
     finding = evidence.findings.get(name)
     if finding is not None and finding.weighted:
-        yield _find_modes_of_evidence(finding, ranges[name], ends)
+        yield from _find_modes_of_evidence(finding, ranges[name], ends)
     for potential in problem.potentials.values():
         if name not in potential.scope or not potential.opaque:
             continue
@@ -429,26 +425,18 @@ def find_modes_along(
         if own and hidden:
             continue
         if own and not any(isinstance(parent, Continuous) for parent in potential.parents):
-            modes = find_modes_of_root(potential)
-            yield ModeEdges(
-                np.broadcast_to(modes.edges, (len(modes.edges), evidence.rows)),
-                np.minimum(ranges[name][0], modes.low),
-                np.maximum(ranges[name][1], modes.high),
-                np.repeat(modes.unseen, evidence.rows),
-            )
+            modes, rows = find_modes_of_root(potential), np.arange(evidence.rows)
+            edges = np.tile(modes.edges, evidence.rows)
+            yield rows, replace(modes, rows=np.repeat(rows, len(modes.edges)), edges=edges)
             continue
         scale = np.inf if hidden else potential.scale(name)
         rows = np.arange(evidence.rows) if own else np.flatnonzero(child.observed if child is not None else ())
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
             for modes in _find_modes_of_potential(potential, name, evidence, ranges, ends, block, scale):
-                edges = np.repeat(ranges[name][0][None], len(modes.edges), axis=0)
-                low, high = (end.copy() for end in ranges[name])
-                unseen = np.zeros(evidence.rows, dtype=bool)
-                if not hidden:
-                    edges[:, block], unseen[block] = modes.edges, modes.unseen
-                low[block], high[block] = np.minimum(low[block], modes.low), np.maximum(high[block], modes.high)
-                yield ModeEdges(edges, low, high, unseen)
+                if hidden:
+                    modes = ModeEdges(rows[:0], modes.edges[:0], modes.low, modes.high, np.zeros_like(modes.unseen))
+                yield block, modes
 
 
 def describe_blank_functions(problem: Problem, evidence: Evidence) -> str:
@@ -499,6 +487,7 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
         bottom, top = np.min([modes.low for modes in found], axis=0), np.max([modes.high for modes in found], axis=0)
         kept.append(
             ModeEdges(
+                np.concatenate([modes.rows for modes in found]),
                 np.concatenate([modes.edges for modes in found]),
                 np.where(bottom < low, bottom, np.inf),
                 np.where(top > high, top, -np.inf),
@@ -511,25 +500,18 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
 
 def _find_modes_of_evidence(
     finding: Finding, interval: tuple[Values, Values], ends: tuple[Values, Values]
-) -> ModeEdges:
-    """Look along a variable for the peaks of what evidence gives for likelihoods of it."""
-    low, high = (end.copy() for end in interval)
-    unseen, edges_of_rows = np.zeros(len(low), dtype=bool), {}
+) -> Iterator[tuple[NDArray[np.intp], ModeEdges]]:
+    """Look along a variable for the peaks of what evidence gives for likelihoods of it, row by row."""
     for row in finding.list_weighted_rows():
-        logs, marks = _logs_of_evidence(finding, row), finding.breaks(row)[:, None]
-        own = interval[0][row : row + 1], interval[1][row : row + 1]
-        strict = ends[0][row : row + 1], ends[1][row : row + 1]
+        logs, breaks = _logs_of_evidence(finding, row), finding.breaks(row)
+        own, strict = ([end[row : row + 1] for end in pair] for pair in (interval, ends))
         with np.errstate(all="ignore"):  # overflow far out does not matter
             try:
-                modes = find_modes(logs, *own, *strict, marks=marks, even=EVEN_STEPS_OF_FUNCTIONS)
+                modes = find_modes(logs, *own, *strict, marks=breaks[:, None], even=EVEN_STEPS_OF_FUNCTIONS)
             except TableError:  # it may be undefined outside the range
-                modes = find_modes(logs, *own, *own, marks=marks, even=EVEN_STEPS_OF_FUNCTIONS)
-        edges_of_rows[row] = np.concatenate([modes.edges, marks])[:, 0]
-        low[row], high[row], unseen[row] = modes.low[0], modes.high[0], modes.unseen[0]
-    edges = np.repeat(interval[0][None], max(map(len, edges_of_rows.values()), default=0), axis=0)
-    for row, points in edges_of_rows.items():
-        edges[: len(points), row] = points
-    return ModeEdges(edges, low, high, unseen)
+                modes = find_modes(logs, *own, *own, marks=breaks[:, None], even=EVEN_STEPS_OF_FUNCTIONS)
+        edges = np.concatenate([modes.edges, breaks])
+        yield np.array([row]), replace(modes, rows=np.zeros(len(edges), dtype=np.intp), edges=edges)
 
 
 def _logs_of_evidence(finding: Finding, row: int) -> LogFunctions:

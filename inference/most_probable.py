@@ -18,11 +18,11 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -71,10 +71,6 @@ TIE = 1e-11
 ROUNDS = 120
 TIE_ROUNDS = 12
 """Rounds in which equally good points are told apart; after that they are the same point."""
-
-
-TableFunction: TypeAlias = Callable[[Mapping[str, Axis], Evidence, Mapping[str, Values]], list[Values]]
-"""From axes, evidence and log weights of points (of some variables) to the tables over all scopes."""
 
 
 def most_probable(
@@ -179,11 +175,8 @@ def _maximize_all(
         problem.order = order
     result: dict[str, NDArray[Any]] = {}
 
-    def tables(axes: Mapping[str, Axis], part: Evidence, settled: Mapping[str, Values]) -> list[Values]:
-        return problem.program.run_log(list_logs(problem, axes, part, settled), "max")
-
     first_tied = np.full(read.rows, len(targets))
-    for rows, part, axes, best, tied in _search(problem, batch, options, tables):
+    for rows, part, axes, best, tied in _search(problem, batch, options):
         for number, name in enumerate(targets):
             if name in problem.component_of:
                 component = problem.component_of[name]
@@ -222,16 +215,7 @@ def _maximize_targets(
     (scope,) = problem.scopes
     result: dict[str, NDArray[Any]] = {}
 
-    def tables(axes: Mapping[str, Axis], part: Evidence, settled: Mapping[str, Values]) -> list[Values]:
-        arrays = {}
-        for number, source in enumerate(problem.sources):
-            if isinstance(source, WeightSource) and numbers.issuperset(source.names):
-                arrays[number] = np.zeros((axes[source.names[0]].size, part.rows))
-            else:
-                arrays[number] = source.logs(axes, part)
-        return problem.program.run_log(arrays)
-
-    for rows, part, axes, best, _ in _search(problem, batch, options, tables, moving=numbers):
+    for rows, part, axes, best, _ in _search(problem, batch, options, numbers):
         for place_in_scope, name in enumerate(scope):
             code = best[0][place_in_scope]
             values = axes[name].points[code, np.arange(part.rows)] if name in numbers else code
@@ -252,26 +236,23 @@ class _BestPoints(NamedTuple):
 
 
 def _search(
-    problem: Problem,
-    evidence: Evidence,
-    options: Options,
-    tables: TableFunction,
-    moving: frozenset[str] | None = None,
+    problem: Problem, evidence: Evidence, options: Options, maximized: frozenset[str] | None = None
 ) -> Iterator[_BestPoints]:
-    """Find the best places for groups of rows, drawing the points of `moving` variables together around them."""
-    movable = [name for name in problem.nodes if moving is None or name in moving]
+    """Find the best places for groups of rows, drawing the points of `maximized` variables (by default of all) together
+    around them; other variables are summed out.
+    """
     plan = EliminationPlan.of(problem, evidence, options, grouped=False)
     if plan.held_bytes > options.max_bytes:
         raise too_wide([plan], options.max_bytes)
 
     def search_part(chunk: tuple[NDArray[np.intp], Evidence]) -> _BestPoints:
         rows, part = chunk
-        best, tied = _find_best(problem, tables(problem.axes, part, {}), rows)
+        best, tied = _find_best(problem, problem.axes, part, rows, maximized)
         return _BestPoints(rows, part, dict(problem.axes), best, tied)
 
     if problem.nodes:
         for rows, part in split_rows(problem, evidence):
-            yield from _search_around(problem, rows, part, options, tables, movable)
+            yield from _search_around(problem, rows, part, options, maximized)
     else:
         yield from run_in_threads(search_part, split_rows(problem, evidence), options.jobs)
 
@@ -281,17 +262,17 @@ def _search_around(
     chunk: NDArray[np.intp],
     evidence: Evidence,
     options: Options,
-    tables: TableFunction,
-    movable: Sequence[str],
+    maximized: frozenset[str] | None,
 ) -> Iterator[_BestPoints]:
     """Find the best places of a chunk of rows that need nodes."""
+    movable = [name for name in problem.nodes if maximized is None or name in maximized]
     for chosen, placed in place_nodes(problem, evidence, options.tolerance, options.max_bytes / 64):
         rows, part = chunk[chosen], evidence.take(chosen, len(chosen))
         # a point is where its mass is, not inside of the cell that stands for it
         axes: dict[str, Any] = {**problem.axes, **placed.axes}
         for name in movable:
             axes[name] = replace(axes[name], points=problem.potentials[name].point_cells.snap(axes[name].points))
-        best, tied = _settle_ties(problem, tables, axes, part, rows, movable)
+        best, tied = _settle_ties(problem, axes, part, rows, maximized)
         # half of the range to search at first is the widest cell in use
         spread = {name: (axes[name].high - axes[name].low).max(axis=0) for name in movable}
         for number in range(ROUNDS):
@@ -307,9 +288,9 @@ def _search_around(
             for name, points in moved.items():
                 axes[name] = NodeAxis(points[:1], points[-1:], points, np.ones_like(points))
             if number < TIE_ROUNDS:
-                best, tied = _settle_ties(problem, tables, axes, part, rows, movable)
+                best, tied = _settle_ties(problem, axes, part, rows, maximized)
             else:
-                best, tied = _find_best(problem, tables(axes, part, {}), rows)
+                best, tied = _find_best(problem, axes, part, rows, maximized)
             fresh = _centers(problem, axes, best, movable, part.rows)
             open_rows = np.zeros(part.rows, dtype=bool)
             for name in movable:
@@ -323,31 +304,37 @@ def _search_around(
 
 def _settle_ties(
     problem: Problem,
-    tables: TableFunction,
     axes: Mapping[str, Axis],
     part: Evidence,
     rows: NDArray[np.intp],
-    names: Sequence[str],
+    maximized: frozenset[str] | None,
 ) -> tuple[list[NDArray[np.intp]], list[NDArray[np.bool_]]]:
     """Return the best places; where several points are equally good, those of all variables belong to one of them."""
-    best, tied = _find_best(problem, tables(axes, part, {}), rows)
+    best, tied = _find_best(problem, axes, part, rows, maximized)
     settled: dict[str, Values] = {}
-    for name in names:
+    for name in problem.nodes:
         number = next((i for i, scope in enumerate(problem.scopes) if scope == (name,)), None)
         if number is None or not tied[number].any():
             continue
         others = np.arange(axes[name].size)[:, None] != best[number][0]
         settled[name] = np.where(others & tied[number], -np.inf, 0.0)
-        best, tied = _find_best(problem, tables(axes, part, settled), rows)
+        best, tied = _find_best(problem, axes, part, rows, maximized, settled)
     return best, tied
 
 
 def _find_best(
-    problem: Problem, tables: Sequence[Values], rows: NDArray[np.intp]
+    problem: Problem,
+    axes: Mapping[str, Axis],
+    part: Evidence,
+    rows: NDArray[np.intp],
+    maximized: frozenset[str] | None,
+    settled: Mapping[str, Values] = MappingProxyType({}),
 ) -> tuple[list[NDArray[np.intp]], list[NDArray[np.bool_]]]:
     """Return the place (dimensions, rows) of the largest cell in each table, and whether others tie, but for rounding;
     refuse rows in which all is impossible.
     """
+    logs = list_logs(problem, axes, part, settled, maximized)
+    tables = problem.program.run_log(logs, "max" if maximized is None else "sum")
     best: list[NDArray[np.intp]] = []
     tied: list[NDArray[np.bool_]] = []
     for table, scope in zip(tables, problem.scopes, strict=True):
@@ -456,7 +443,7 @@ def list_logs(
     axes: Mapping[str, Any],
     evidence: Evidence,
     settled: Mapping[str, Values] = MappingProxyType({}),
-    maximized: Collection[str] | None = None,
+    maximized: frozenset[str] | None = None,
 ) -> dict[int, Values]:
     """Return the logarithms of all factors by number; linear Gaussian variables are at their most probable values.
 

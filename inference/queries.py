@@ -157,19 +157,19 @@ def _answer_log(network: Network, options: Options, evidence: Any, first: int = 
     return float(values[0]) if reader.single else values
 
 
-def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options, target: str | None = None) -> Values:
-    """Return the log probability of evidence that is read already.
+def log_evidence_of(network: AnyNetwork, read: Evidence, options: Options) -> Values:
+    """Return the log probability of evidence that is read already."""
+    return _weigh_evidence(network, read, options).log_norm if read.rows else np.empty(0)
+
+
+def _weigh_evidence(network: AnyNetwork, read: Evidence, options: Options, *targets: str) -> Answer:
+    """Return the answer that has the log probability of evidence.
 
     A target is named where potentials above it may not have mass one, so that they count.
     """
-    return np.empty(0) if not read.rows else _answer_log_evidence(network, read, options, target).log_norm
-
-
-def _answer_log_evidence(network: AnyNetwork, read: Evidence, options: Options, target: str | None) -> Answer:
     from hybridbn.inference.compilation import Question
     from hybridbn.inference.solutions import collect_nothing, solve
 
-    targets = () if target is None else (target,)
     return solve(network, Question(targets, joint=True, all_of=True), read, options, collect_nothing)
 
 
@@ -205,7 +205,7 @@ class _LogEvidence:
         above = ancestors(self.network.pred, [self.target])
         whole = all(self.network.potential(name).normalized for name in above)
         evidence = self.reader.evidence()
-        answer = _answer_log_evidence(self.network, evidence, self.options, None if whole else self.target)
+        answer = _weigh_evidence(self.network, evidence, self.options, *[self.target] * (not whole))
         if answer.bounds is None:
             return answer.log_norm
         return np.stack([answer.log_norm, *answer.arrange_rows(answer.bounds[-1])])

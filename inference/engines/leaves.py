@@ -28,7 +28,7 @@ from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.engines.naive_bayes import BlockAnswer, BlockPlan, LeafIndex
 from hybridbn.inference.evidence import Evidence, Finding
-from hybridbn.inference.posteriors.mixtures import GaussianPosterior, merge_near_parts
+from hybridbn.inference.posteriors.mixtures import GaussianPosterior, arrange_parts, merge_near_parts
 from hybridbn.inference.queries import log_evidence_of
 from hybridbn.inference.relevance import Snapshot, ancestors
 from hybridbn.inference.sampling import draw
@@ -429,7 +429,7 @@ class NumberPlan(BlockPlan):
     def answer(self, evidence: Evidence) -> BlockAnswer:
         """Return the mixtures of the regressions of each row's leaves."""
         row, *parts = self.target.predict(evidence)
-        density = GaussianPosterior.of(self.target.potential.child, *_arrange(row, evidence.rows, *parts))
+        density = GaussianPosterior.of(self.target.potential.child, *arrange_parts(row, evidence.rows, *parts))
         zero = np.zeros(evidence.rows)
         return BlockAnswer(np.ones(evidence.rows), zero, zero, density)
 
@@ -482,25 +482,10 @@ class DrawnNumberPlan(NumberPlan):
             case, weights, means, variances = self.target.predict(part)
             row = case // DRAWS
             error[possible[rows]] = _estimate_error(case, len(rows), weights, means, variances)
-            mixture = merge_near_parts(*_arrange(row, len(rows), weights / DRAWS, means, variances), *NEAR)
+            mixture = merge_near_parts(*arrange_parts(row, len(rows), weights / DRAWS, means, variances), *NEAR)
             densities.append((possible[rows], GaussianPosterior.of(self.target.potential.child, *mixture)))
         density = GaussianPosterior.join(densities, evidence.rows)
         return BlockAnswer(np.ones(evidence.rows), logs, error, density)
-
-
-def _arrange(
-    row: NDArray[np.intp], rows: int, weights: Values, means: Values, variances: Values
-) -> tuple[Values, Values, Values]:
-    """Return the parts (leaves, kinds) of mixtures, in the order of their rows, as arrays (parts, rows)."""
-    counts = np.bincount(row, minlength=rows)
-    ranks = np.arange(len(row)) - np.repeat(np.cumsum(counts) - counts, counts)
-
-    def arrange(array: Values, blank: float) -> Values:
-        table = np.full((rows, int(counts.max(initial=1)), array.shape[1]), blank)
-        table[row, ranks] = array
-        return np.ascontiguousarray(table.reshape(rows, -1).T)
-
-    return arrange(weights, 0.0), arrange(means, 0.0), arrange(variances, 1.0)
 
 
 def _estimate_error(case: NDArray[np.intp], rows: int, weights: Values, means: Values, variances: Values) -> Values:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.inference.axes import arrange_by_row
 from hybridbn.inference.posteriors.base import BLOCK, Density
 from hybridbn.variables import Continuous, Values
 
@@ -199,13 +200,16 @@ def merge_near_parts(
     keys = np.stack([row, apart, step, place])[:, order]
     starts = np.flatnonzero(np.append(True, (np.diff(keys, axis=1) != 0).any(axis=0)))
     parts = _merge_groups(weight[order], mean[order], variance[order], starts)
-    owner = row[order][starts]
-    numbers = np.bincount(owner, minlength=rows)
-    ranks = np.arange(len(owner)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
-    merged = np.zeros((3, int(numbers.max(initial=1)), rows))
-    merged[2] = 1.0
-    merged[:, ranks, owner] = parts
-    return merged[0], merged[1], merged[2]
+    return arrange_parts(row[order][starts], rows, *parts)
+
+
+def arrange_parts(
+    row: NDArray[np.intp], rows: int, weights: Values, means: Values, variances: Values
+) -> tuple[Values, Values, Values]:
+    """Return the parts of mixtures (entries,) or (entries, each), each entry with its row, as arrays (parts, rows)."""
+    blanks = zip((weights, means, variances), (0.0, 0.0, 1.0), strict=True)
+    first, second, third = (arrange_by_row(row, numbers, rows, blank) for numbers, blank in blanks)
+    return first, second, third
 
 
 def _expect_distance(mean: Values, variance: Values) -> Values:
