@@ -132,11 +132,12 @@ def place_nodes(
             reusable = arrays if arrays and evidence.rows == 1 else None
             marginal = None if pointwise is None else logs[0]
             del arrays
-            assessments = {
-                name: assess_cells(logs[i], axes[name], part, name, stricter) for i, name in enumerate(problem.nodes)
-            }
-            for name, seen in assessments.items():
-                seen.check_ends(axes[name], bounds[name], rows)
+            assessments = {}
+            for name, own in zip(problem.nodes, logs, strict=True):
+                finding = part.finding(name)
+                observed = None if finding is None else finding.observed
+                assessments[name] = assess_cells(own, axes[name], stricter, observed)
+                assessments[name].check_ends(axes[name], bounds[name], rows)
             _keep_cells_while_rough(assessments)
             error = np.sum([look.error for look in assessments.values()], axis=0) + unseen[rows]
             settled = np.all([look.settled for look in assessments.values()], axis=0)
@@ -251,8 +252,10 @@ def _make_axes(problem: Problem, evidence: Evidence, cells: Mapping[str, tuple[V
     return axes
 
 
-def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, tolerance: float) -> CellAssessment:
-    """Assess every cell by the log marginal at its nodes (weights included)."""
+def assess_cells(
+    logs: Values, axis: NodeAxis, tolerance: float, observed: NDArray[np.bool_] | None = None
+) -> CellAssessment:
+    """Assess every cell by the log marginal at its nodes (weights included); cells of observed rows are fine."""
     cells, rows = axis.low.shape
     width = axis.high - axis.low
     used = width > 0
@@ -265,9 +268,7 @@ def assess_cells(logs: Values, axis: NodeAxis, evidence: Evidence, name: str, to
     shares = np.exp(mass)
     total = shares.sum(axis=(0, 1))
     divisor = np.where(total > 0, total, 1.0)
-    unknown = nothing
-    if name in evidence.findings:
-        unknown = nothing | evidence.findings[name].observed
+    unknown = nothing if observed is None else nothing | observed
     # logarithms of densities times half a cell's width
     density = np.subtract(mass, np.log(weights)[:, None], out=mass)
     peak, lowest = density.max(axis=1), density.min(axis=1)
@@ -473,13 +474,14 @@ def _lay_first_cells(
         assert isinstance(variable, Continuous)
         least, most = clip_to_support(problem, variable, nowhere, -nowhere, evidence)
         bottom, top = low.copy(), high.copy()
-        found = list(find_modes_along(problem, name, evidence, ranges, (least, most)))
-        for rows, modes in found:
+        peaks = list(find_modes_along(problem, name, evidence, ranges, (least, most)))
+        for rows, modes in peaks:
             bottom[rows], top[rows] = np.minimum(bottom[rows], modes.low), np.maximum(top[rows], modes.high)
             unseen[rows] |= modes.unseen
-        if found:
-            owners, edges = zip(*((rows[modes.rows], modes.edges) for rows, modes in found), strict=True)
-            points.append(arrange_by_row(np.concatenate(owners), np.concatenate(edges), evidence.rows, low))
+        if peaks:
+            owner = np.concatenate([rows[modes.rows] for rows, modes in peaks])
+            around = np.concatenate([modes.edges for _, modes in peaks])
+            points.append(arrange_by_row(owner, around, evidence.rows, low))
         if (bottom < low).any() or (top > high).any():
             points += [low - OUTWARD[::-1] * (high - low), high + OUTWARD * (high - low), bottom[None], top[None]]
         edges = np.sort(np.clip(np.concatenate(points), bottom, top), axis=0)
@@ -574,29 +576,47 @@ class SharedGrid:
             np.broadcast_to(axis.weights[:, None], (len(axis.weights), rows)),
         )
 
-    def assess_rows(self, marginals: Mapping[str, Values], evidence: Evidence, tolerance: float) -> RowAssessment:
+    def assess_rows(self, marginals: Mapping[str, tuple[Any, Values]], rows: int, tolerance: float) -> RowAssessment:
         """Tell for which rows the grid is fine enough, the error estimated, and which cells the other rows want
         halved.
+
+        Parameters
+        ----------
+        marginals : of each variable with nodes the rows in which it is hidden, and the marginals in these
         """
-        fine = np.ones(evidence.rows, dtype=bool)
-        inside = np.ones(evidence.rows, dtype=bool)
-        error = np.zeros(evidence.rows)
-        splits = {}
-        for name, table in marginals.items():
+        seen = self._assess_each(marginals, rows, tolerance)
+        if seen.fine.all():
+            return seen
+        # the sum of the errors of all variables decides
+        together = tolerance * len(self.edges)
+        coarse = {}
+        for name, (own, table) in marginals.items():
+            some = ~seen.fine[own]
+            coarse[name] = np.arange(rows)[own][some], table[:, some]
+        likely = self._assess_each(coarse, rows, together)
+        return RowAssessment(seen.fine | likely.fine & (seen.error <= together), seen.error, likely.splits)
+
+    def _assess_each(self, marginals: Mapping[str, tuple[Any, Values]], rows: int, tolerance: float) -> RowAssessment:
+        """Assess the grid of each variable by itself."""
+        fine, inside = np.ones((2, rows), dtype=bool)
+        error = np.zeros(rows)
+        rough_cells: dict[str, NDArray[Any]] = {}
+        for name, (own, table) in marginals.items():
             with np.errstate(divide="ignore"):
-                seen = assess_cells(np.log(table), self.nodes(name, evidence.rows), evidence, name, tolerance)
+                seen = assess_cells(np.log(table), self.nodes(name, table.shape[1]), tolerance)
             # where nothing was seen, something may lie between the nodes
-            inside &= table.max(axis=0, initial=0.0) > 0
-            fine &= seen.settled
-            error += seen.error
-            splits[name] = seen.split
+            inside[own] &= table.max(axis=0, initial=0.0) > 0
+            fine[own] &= seen.settled
+            error[own] += seen.error
+            rough_cells[name] = seen.split
             for end, is_open in zip((0, -1), self.open_ends[name], strict=True):
                 if is_open:
-                    inside &= table[end] <= AT_THE_END
+                    inside[own] &= table[end] <= AT_THE_END
         rough = inside & ~fine
-        return RowAssessment(
-            fine & inside, error, {name: np.asarray(split[:, rough].any(axis=1)) for name, split in splits.items()}
-        )
+        splits = {
+            name: np.asarray(rough_cells[name][:, rough[own]].any(axis=1)) for name, (own, _) in marginals.items()
+        }
+        return RowAssessment(fine & inside, error, splits)
 
 
 def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> SharedGrid | None:
@@ -643,7 +663,7 @@ def refine_shared_grid(
     """
     if grid.refinements >= MOST_REFINEMENTS or not any(split.any() for split in splits.values()):
         return None
-    edges = {name: _halve_cells(cells, splits[name]) for name, cells in grid.edges.items()}
+    edges = {name: _halve_cells(cells, splits[name]) if name in splits else cells for name, cells in grid.edges.items()}
     most_cells = _most_cells(problem)
     if max(map(len, edges.values())) > most_cells + 1 or _largest_factor(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
@@ -743,7 +763,7 @@ def _refine_for_prior(
         axis = node_axis(edges[:-1, None], edges[1:, None])
         with np.errstate(divide="ignore"):
             logs = np.log(table)
-        split = assess_cells(logs[:, None], axis, nothing, name, tolerance).split[:, 0]
+        split = assess_cells(logs[:, None], axis, tolerance).split[:, 0]
         changed |= bool(split.any())
         fresh[name] = _halve_cells(edges, split)
     return fresh if changed else None

@@ -504,7 +504,8 @@ def _find_modes_of_evidence(
     """Look along a variable for the peaks of what evidence gives for likelihoods of it, row by row."""
     for row in finding.list_weighted_rows():
         logs, breaks = _logs_of_evidence(finding, row), finding.breaks(row)
-        own, strict = ([end[row : row + 1] for end in pair] for pair in (interval, ends))
+        here = slice(row, row + 1)
+        own, strict = (interval[0][here], interval[1][here]), (ends[0][here], ends[1][here])
         with np.errstate(all="ignore"):  # overflow far out does not matter
             try:
                 modes = find_modes(logs, *own, *strict, marks=breaks[:, None], even=EVEN_STEPS_OF_FUNCTIONS)

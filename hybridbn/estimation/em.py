@@ -666,7 +666,6 @@ class _FamilyStatistics:
 
     def __init__(self, potential: Potential, problem: Problem) -> None:
         self.child, self.parents = potential.child, potential.parents
-        self.problem = problem
         members = [v for v in potential.variables if isinstance(v, Discrete)]
         self.known = [v for v in members if v.name in problem.hard]
         self.open = [v for v in members if v.name not in problem.hard]
@@ -694,7 +693,7 @@ class _FamilyStatistics:
         )
 
     def _compute_moments(self, table: Values, found: Solution, groups: _ObservedConfigurations) -> Statistics:
-        values, spreads = self._expect_numbers(found)
+        values, spreads = found.expect_numbers(self.numbers, self.scope)
         weights = groups.sum(self._sum_out(table))
         safe = np.where(weights > 0, weights, 1.0)
         means, centered = [], []
@@ -722,28 +721,6 @@ class _FamilyStatistics:
                 [np.stack([self._arrange(cell, order).ravel() for cell in row], axis=-1) for row in products], axis=-2
             ),
         )
-
-    def _expect_numbers(self, found: Solution) -> tuple[list[Values], dict[tuple[int, int], Values]]:
-        """Return the expectation of each number over the scope and the rows, and the covariances of those hidden."""
-        values: list[Values] = [np.empty(0)] * len(self.numbers)
-        spreads: dict[tuple[int, int], Values] = {}
-        for place, name in enumerate(self.numbers):
-            component = self.problem.component_of.get(name)
-            if component is None:
-                values[place] = np.broadcast_to(
-                    found.evidence.findings[name].values, [1] * len(self.scope) + [found.evidence.rows]
-                )
-                continue
-            together = [other for other in self.numbers if self.problem.component_of.get(other) is component]
-            if name != together[0]:
-                continue
-            means, covariances = component.moments(together, found.axes, found.evidence)
-            places = [self.numbers.index(other) for other in together]
-            for i, first in enumerate(places):
-                values[first] = _align(means[i], component.names, self.scope)
-                for j, second in enumerate(places):
-                    spreads[first, second] = _align(covariances[i, j], component.names, self.scope)
-        return values, spreads
 
     def _sum_out(self, table: Values) -> Values:
         """Sum out what is no discrete member of the family: (cells of the open members, rows)."""

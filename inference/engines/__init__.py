@@ -16,6 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
+from hybridbn.inference.axes import Axis, node_axis_of
+from hybridbn.inference.elimination.program import align
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.relevance import Snapshot
 from hybridbn.options import CELLS_PER_SECOND, Options
@@ -23,7 +25,6 @@ from hybridbn.registry import Registered, Registry
 from hybridbn.variables import Values, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.inference.axes import Axis
     from hybridbn.inference.compilation import Problem
     from hybridbn.inference.posteriors.base import Density
 
@@ -71,6 +72,32 @@ class Solution:
     bounds: Sequence[Values] | None = None
     densities: Mapping[int, Density] | None = None
     """By number of the target: the density of a continuous variable, where that is summed up from slices or draws."""
+
+    def expect_numbers(
+        self, names: Sequence[str], scope: Sequence[str]
+    ) -> tuple[list[Values], dict[tuple[int, int], Values]]:
+        """Return the expectations of continuous variables given the variables of a scope, and the covariances, by
+        number, of those that are integrated out together; arrays broadcast against (*scope, rows).
+        """
+        expectations: list[Values] = [np.empty(0)] * len(names)
+        covariances: dict[tuple[int, int], Values] = {}
+        component_of = self.problem.component_of
+        for number, name in enumerate(names):
+            component = component_of.get(name)
+            if name in self.problem.hard:
+                expectations[number] = self.evidence.findings[name].values
+            elif component is None:
+                expectations[number] = align(node_axis_of(self.axes, name).points, [name], scope)
+            else:
+                together = [place for place, other in enumerate(names) if component_of.get(other) is component]
+                if number > together[0]:
+                    continue
+                means, products = component.moments([names[place] for place in together], self.axes, self.evidence)
+                for i, first in enumerate(together):
+                    expectations[first] = align(means[i], component.names, scope)
+                    for j, second in enumerate(together):
+                        covariances[first, second] = align(products[i, j], component.names, scope)
+        return expectations, covariances
 
 
 BEYOND_RANK = 60

@@ -23,7 +23,6 @@ from hybridbn.inference.elimination.factors import RowGroup, group_rows, normali
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.grids import (
-    RowAssessment,
     SharedGrid,
     make_shared_grid,
     place_nodes,
@@ -216,13 +215,7 @@ def _solve_patterns(
         for name, groups in zip(problem.nodes, run.tables[kept:], strict=True)
         if _NOTHING in groups
     }
-    look = _assess_groups(grid, hidden, evidence.rows, tolerance)
-    if not look.fine.all():
-        # the sum of the errors of all variables decides
-        together = tolerance * len(problem.nodes)
-        coarse = {name: _select_group(group, ~look.fine) for name, group in hidden.items()}
-        likely = _assess_groups(grid, coarse, evidence.rows, together)
-        look = RowAssessment(look.fine | likely.fine & (look.error <= together), look.error, likely.splits)
+    look = grid.assess_rows(hidden, evidence.rows, tolerance)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
     tables = []
     for scope, groups in zip(problem.scopes, run.tables[:kept], strict=True):
@@ -240,24 +233,6 @@ def _solve_patterns(
     with np.errstate(divide="ignore"):
         log_norm = np.log(run.total) + run.log_scale
     return Solution(problem, rows, evidence, axes, tables, log_norm, look.error), look.fine & ~run.doubtful, look.splits
-
-
-def _select_group(group: RowGroup, chosen: NDArray[np.bool_]) -> RowGroup:
-    assert group.rows is not None
-    some = chosen[group.rows]
-    return RowGroup(group.rows[some], group.array[..., some])
-
-
-def _assess_groups(grid: SharedGrid, hidden: Mapping[str, RowGroup], rows: int, tolerance: float) -> RowAssessment:
-    """Assess a grid by the marginals of the variables that it has nodes for, each in the rows in which it is hidden."""
-    fine, error, splits = np.ones(rows, dtype=bool), np.zeros(rows), {}
-    for name, (own, table) in hidden.items():
-        assert own is not None
-        look = grid.assess_rows({name: table}, Evidence({}, len(own), single=False), tolerance)
-        fine[own] &= look.fine
-        error[own] += look.error
-        splits.update(look.splits)
-    return RowAssessment(fine, error, splits)
 
 
 def _add_observed_targets(problem: Problem, solution: Solution) -> Solution:
@@ -342,21 +317,11 @@ def _solve_on_grid(
     """
     run = run_program(grid.program, grid.sources, grid.axes, evidence)
     kept = len(problem.scopes)
-    marginals = dict(zip(problem.nodes, run.tables[kept:], strict=True))
-    settled, error, splits = grid.assess_rows(marginals, evidence, tolerance)
-    if not settled.all():
-        # the sum of the errors of all variables decides
-        together = tolerance * len(problem.nodes)
-        coarse = np.flatnonzero(~settled)
-        marginals = {name: table[:, coarse] for name, table in marginals.items()}
-        likely, _, splits = grid.assess_rows(marginals, evidence.take(coarse, len(coarse)), together)
-        settled[coarse] = likely & (error[coarse] <= together)
+    marginals = {name: (slice(None), table) for name, table in zip(problem.nodes, run.tables[kept:], strict=True)}
+    look = grid.assess_rows(marginals, evidence.rows, tolerance)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
-    return (
-        Solution(problem, rows, evidence, axes, run.tables[:kept], run.log_norm, error),
-        settled & ~run.doubtful,
-        splits,
-    )
+    solution = Solution(problem, rows, evidence, axes, run.tables[:kept], run.log_norm, look.error)
+    return solution, look.fine & ~run.doubtful, look.splits
 
 
 def _select_rows(solution: Solution, rows: NDArray[np.intp]) -> Solution:

@@ -405,7 +405,7 @@ class SliceGrids:
         row = np.zeros(1, dtype=np.intp)
         cells, changed, self.error = {}, False, 0.0
         for name, axis in self.axes.items():
-            look = assess_cells(log_marginals[name][:, None], axis, self._case, name, self._tolerance)
+            look = assess_cells(log_marginals[name][:, None], axis, self._tolerance)
             look.check_ends(axis, self._bounds[name], row)
             self.error += float(look.error[0])
             cells[name] = look

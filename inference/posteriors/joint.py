@@ -10,9 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.axes import node_axis_of
 from hybridbn.inference.compilation import Problem, Question
-from hybridbn.inference.elimination.program import align
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
 from hybridbn.inference.posteriors.base import Batch, compute_entropy
@@ -245,32 +243,14 @@ class _MomentCollector:
         """Take the moments of some rows."""
         (scope,) = part.problem.scopes
         over = tuple(range(len(scope)))
-        names, component_of = self._names, part.problem.component_of
-        table = part.tables[0]
-        values: list[Values] = []
-        inner = np.zeros((len(names), len(names), table.shape[-1]))
-        for i, name in enumerate(names):
-            component = component_of.get(name)
-            if name in part.problem.hard:
-                values.append(part.evidence.findings[name].values)
-                continue
-            if component is None:
-                axis = node_axis_of(part.axes, name)
-                shape = [axis.size if other == name else 1 for other in scope]
-                values.append(axis.points.reshape([*shape, -1]))
-                continue
-            together = [other for other in names if component_of.get(other) is component]
-            means, covariances = component.moments(together, part.axes, part.evidence)
-            mine = together.index(name)
-            values.append(align(means[mine], component.names, scope))
-            for theirs, other in enumerate(together):
-                spread = align(covariances[mine, theirs], component.names, scope)
-                inner[i, names.index(other)] = np.sum(table * spread, axis=over)
-        mean = np.array([np.sum(table * value, axis=over) for value in values]).reshape(len(names), table.shape[-1])
+        count, table = len(self._names), part.tables[0]
+        values, spreads = part.expect_numbers(self._names, scope)
+        mean = np.array([np.sum(table * value, axis=over) for value in values]).reshape(count, table.shape[-1])
+        covariance = np.zeros((count, count, table.shape[-1]))
         for i, first in enumerate(values):
             for j in range(i + 1):
                 product = np.sum(table * (first - mean[i]) * (values[j] - mean[j]), axis=over)
-                inner[i, j] += product
-                if i != j:
-                    inner[j, i] += product
-        self.mean[:, part.rows], self.covariance[..., part.rows] = mean, inner
+                if (i, j) in spreads:
+                    product += np.sum(table * spreads[i, j], axis=over)
+                covariance[i, j] = covariance[j, i] = product
+        self.mean[:, part.rows], self.covariance[..., part.rows] = mean, covariance
