@@ -23,7 +23,8 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Hashable, Sequence
-from itertools import chain, product
+from functools import partial
+from itertools import product
 from typing import NoReturn
 
 import numpy as np
@@ -38,11 +39,18 @@ from hybridbn.exchange.discrete_networks import (
     format_states,
     write_as,
 )
-from hybridbn.exchange.parsing import RowNormalizer, SourceText, decode_source, read_source
+from hybridbn.exchange.parsing import (
+    RowNormalizer,
+    SourceText,
+    check_scope,
+    convert_numbers,
+    decode_source,
+    read_source,
+)
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Discrete, Values, shorten
+from hybridbn.variables import Discrete, Values
 
 _MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
 _SIGNS = ",;{}()|[]" + "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
@@ -113,8 +121,21 @@ def parse_bif(text: str, *, normalize: bool = True, source: str = "<text>") -> N
     return _BifParser(decode_source(text.encode(), source, "utf-8"), normalize).parse()
 
 
-def _first_twice(items: list[str]) -> str:
-    return next(item for item, count in Counter(items).items() if count > 1)
+def _convert_states(states: list[str], types: str | None) -> tuple[Hashable, ...]:
+    """Return states with their types, one for each of them or one for all."""
+    words = ["str"] if types is None else types.split()
+    each = words * len(states) if len(words) == 1 else words
+    return tuple(_TYPES[word](state) for word, state in zip(each, states, strict=True))
+
+
+def _show_names(names: list[str]) -> list[str]:
+    """Return names of a masked text as they are, whether quoted there or not."""
+    return names if "".join(names).isascii() else [name.translate(_SHOW) for name in names]
+
+
+def _quote(name: str) -> str:
+    """Return a name as messages show it."""
+    return repr(name if len(name) <= 60 else f"{name[:57]}...")
 
 
 class _BifParser:
@@ -122,31 +143,22 @@ class _BifParser:
 
     def __init__(self, source: SourceText, normalize: bool) -> None:
         self.source, self.rows = source, RowNormalizer(source.name, normalize)
-        self.has_quotes = '"' in source.text
         self.variables: dict[str, Discrete] = {}
         self.codes: dict[str, dict[str, int]] = {}
         self.potentials: dict[str, Multinomial] = {}
         self.defaulted = 0
 
-    def fail(self, position: int, reason: str) -> NoReturn:
-        """Refuse the file, naming the line of this position."""
-        self.source.fail(position, reason)
-
     def parse(self) -> Network:
         """Read all blocks and make the network."""
         text, name = self.source
-        if self.has_quotes or "/" in text:
+        if '"' in text or "/" in text:
             self.source = SourceText(_MASKED.sub(self._mask, text), name)
         headers = self._parse_blocks()
         if not self.variables:
             raise FormatError(f"{name}: there is no `variable` block; is this a BIF file?")
-        for child, parents, body, position in headers:
-            if child in self.potentials:
-                self.fail(position, f"a second probability block for {self.show(child)}")
-            self.potentials[child] = self._make_potential(child, parents, body, position)
-        missing = [key.translate(_SHOW) for key in self.variables if key not in self.potentials]
-        if missing:
-            raise FormatError(f"{name}: no probability block for {shorten(missing)}; is the file complete?")
+        for scope, body, start, position in headers:
+            check_scope(scope, self.variables, self.potentials, "probability block", partial(self.source.fail, start))
+            self.potentials[scope[0]] = self._make_potential(scope, body, position)
         return build_network(self.potentials, self.variables, self.rows)
 
     # -- text ------------------------------------------------------------------------------------------------------
@@ -158,37 +170,26 @@ class _BifParser:
         text = match[0]
         if text[0] == "/":
             if text[1] == "*" and (len(text) < 4 or text[-2:] != "*/"):
-                self.fail(match.start(), "the comment that starts here is not closed")
+                self.source.fail(match.start(), "the comment that starts here is not closed")
             return " " + "\n" * text.count("\n")
         if len(text) < 2 or text[-1] != '"':
-            self.fail(match.start(), "the quoted name that starts here is not closed on its line")
+            self.source.fail(match.start(), "the quoted name that starts here is not closed on its line")
         return f" {text[1:-1].translate(_HIDE)} "
 
-    def show(self, key: str) -> str:
-        """Return a name as messages show it."""
-        name = key.translate(_SHOW)
-        return repr(name if len(name) <= 60 else f"{name[:57]}...")
-
-    def keys_of(self, names: list[str]) -> list[str]:
-        """Return the keys of names as they stand in the text: the same, quoted or not."""
-        return [name.translate(_HIDE) for name in names] if self.has_quotes else names
-
     def _split_list(self, text: str, wanted: int | None = None) -> list[str]:
-        """Split a list at its commas; where that isn't the wanted number, at white space too (old files have no
-        commas).
+        """Split a list of names at its commas; where that isn't the wanted number, at white space too (old files have
+        no commas).
         """
-        if not text.strip():
-            return []
-        items = [item.strip() for item in text.split(",")]
-        if wanted is not None and len(items) != wanted:
-            words = text.replace(",", " ").split()
-            return words if len(words) == wanted else self.keys_of(items)
-        return self.keys_of(items)
+        items = list(map(str.strip, text.split(","))) if text.strip() else []
+        words = text.replace(",", " ").split() if wanted not in (None, len(items)) else items
+        return _show_names(words if len(words) == wanted else items)
 
     # -- blocks ----------------------------------------------------------------------------------------------------
 
-    def _parse_blocks(self) -> list[tuple[str, list[str], str, int]]:
-        """Read the variables, and return (child, parents, body, position of the body) of each probability block."""
+    def _parse_blocks(self) -> list[tuple[list[str], str, int, int]]:
+        """Read the variables, and return (child and parents, body, position, position of the body) of each probability
+        block.
+        """
         headers = []
         text = self.source.text
         position, end = 0, len(text.rstrip())
@@ -197,33 +198,33 @@ class _BifParser:
             if opening is None:
                 start = end - len(text[position:end].lstrip())
                 line = text[start : start + 40].split("\n")[0]
-                self.fail(start, f"expected network, variable or probability {{ ... }}, found {line!r}")
+                self.source.fail(start, f"expected network, variable or probability {{ ... }}, found {line!r}")
             kind, head = opening[1], opening[2].strip()
             start = opening.start(1)
             body = _BODY.match(text, opening.end())
             if body is None:
-                self.fail(start, f"the {kind} block that starts here is not closed; is the file truncated?")
+                self.source.fail(start, f"the {kind} block that starts here is not closed; is the file truncated?")
             if kind == "variable":
                 self._parse_variable(head, body[1], start)
             elif kind == "probability":
                 headers.append((head, body[1], start, body.start()))
             position = body.end()
-        return [(*self._parse_header(head, start), body, at) for head, body, start, at in headers]
+        return [(self._parse_header(head, start), body, start, at) for head, body, start, at in headers]
 
     def _split_statements(self, body: str, position: int) -> list[str]:
         statements = body.split(";")
         if statements[-1].strip():
             at = position + len(body) - len(statements[-1].lstrip())
-            self.fail(at, f"expected `;` after {statements[-1].strip()[:40]!r}")
+            self.source.fail(at, f"expected `;` after {statements[-1].strip()[:40]!r}")
         statements.pop()
         return statements
 
     def _parse_variable(self, name: str, body: str, position: int) -> None:
-        name = self.keys_of([name])[0]
+        name = name.translate(_SHOW)
         if not name:
-            self.fail(position, "a variable without a name")
+            self.source.fail(position, "a variable without a name")
         if name in self.variables:
-            self.fail(position, f"a second variable named {self.show(name)}")
+            self.source.fail(position, f"a second variable named {_quote(name)}")
         states: list[str] | None = None
         properties: dict[str, str] = {}
         for statement in map(str.strip, self._split_statements(body, position)):
@@ -234,79 +235,64 @@ class _BifParser:
                 continue
             declared = _TYPE.fullmatch(statement)
             if declared is None or states is not None:
-                self.fail(
+                self.source.fail(
                     position,
-                    f"{self.show(name)}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
+                    f"{_quote(name)}: expected one `type discrete [ n ] {{ ... }};`, found {statement[:40]!r}",
                 )
             if declared[1] != "discrete":
-                self.fail(
-                    position, f"{self.show(name)} is of type {declared[1]!r}; BIF files hold discrete variables only"
+                self.source.fail(
+                    position, f"{_quote(name)} is of type {declared[1]!r}; BIF files hold discrete variables only"
                 )
             states = self._parse_states(name, declared[2], declared[3], position)
         if states is None:
-            self.fail(position, f"{self.show(name)} has no `type discrete [ n ] {{ ... }};`")
+            self.source.fail(position, f"{_quote(name)} has no `type discrete [ n ] {{ ... }};`")
         try:
             cuts = tuple(map(float, properties["hybridbn_cuts"].split())) if "hybridbn_cuts" in properties else None
-            self.variables[name] = Discrete(
-                name.translate(_SHOW), self._convert_states(states, properties.get("hybridbn_states")), cuts
-            )
+            self.variables[name] = Discrete(name, _convert_states(states, properties.get("hybridbn_states")), cuts)
         except (ValueError, KeyError) as error:
-            self.fail(position, f"{self.show(name)}: its properties don't fit its states: {error}")
+            self.source.fail(position, f"{_quote(name)}: its properties don't fit its states: {error}")
         self.codes[name] = {state: code for code, state in enumerate(states)}
 
     def _parse_states(self, name: str, count: str | None, listed: str | None, position: int) -> list[str]:
         wanted = None if count is None else int(count)
         states = self._split_list(listed or "", wanted)
         if not states or "" in states:
-            self.fail(position, f"{self.show(name)} has {'an empty state name' if states else 'no states'}")
+            self.source.fail(position, f"{_quote(name)} has {'an empty state name' if states else 'no states'}")
         if wanted is not None and len(states) != wanted:
-            self.fail(position, f"{self.show(name)} is declared with {wanted} states, but {len(states)} are listed")
+            self.source.fail(position, f"{_quote(name)} is declared with {wanted} states, but {len(states)} are listed")
         if len(set(states)) != len(states):
-            twice = _first_twice(states)
-            self.fail(position, f"{self.show(name)} lists the state {self.show(twice)} twice")
+            twice = Counter(states).most_common(1)[0][0]
+            self.source.fail(position, f"{_quote(name)} lists the state {_quote(twice)} twice")
         return states
 
-    def _convert_states(self, states: list[str], types: str | None) -> tuple[Hashable, ...]:
-        names = [state.translate(_SHOW) for state in states]
-        if types is None:
-            return tuple(names)
-        words = types.split()
-        each = words * len(names) if len(words) == 1 else words
-        return tuple(_TYPES[word](name) for word, name in zip(each, names, strict=True))
-
-    def _parse_header(self, head: str, position: int) -> tuple[str, list[str]]:
+    def _parse_header(self, head: str, position: int) -> list[str]:
+        """Return the child and its parents."""
         if head[:1] != "(" or head[-1:] != ")":
-            self.fail(position, f"expected probability ( child | parents ), found {self.show(head)}")
+            found = _quote(head.translate(_SHOW))
+            self.source.fail(position, f"expected probability ( child | parents ), found {found}")
         child, bar, given = head[1:-1].partition("|")
-        first = self.keys_of([child.strip()])
-        names = [*first, *self._split_list(given)] if bar or first[0] in self.variables else self._split_list(child)
-        if not all(name in self.variables for name in names):
-            names = f"{child} {given}".replace(",", " ").split()
-        for name in names:
-            if name not in self.variables:
-                close = [key.translate(_SHOW) for key in self.variables if key.lower() == name.lower()]
-                hint = f"; did you mean {close[0]!r}?" if close else ""
-                self.fail(position, f"a probability block mentions {self.show(name)}, which is not declared{hint}")
-        if not names:
-            self.fail(position, "a probability block without a variable")
-        if len(set(names)) != len(names):
-            twice = _first_twice(names)
-            self.fail(position, f"{self.show(twice)} occurs twice in a probability block")
-        return names[0], names[1:]
+        first = _show_names([child.strip()])
+        scope = [*first, *self._split_list(given)] if bar or first[0] in self.variables else self._split_list(child)
+        if not all(name in self.variables for name in scope):
+            scope = _show_names(f"{child} {given}".replace(",", " ").split())
+        if not scope:
+            self.source.fail(position, "a probability block without a variable")
+        return scope
 
     # -- tables ----------------------------------------------------------------------------------------------------
 
-    def _make_potential(self, child: str, parents: list[str], body: str, position: int) -> Multinomial:
+    def _make_potential(self, scope: list[str], body: str, position: int) -> Multinomial:
+        child, *parents = scope
         block = _ProbabilityBlock(self, child, parents, self._split_statements(body, position), position)
         rows = block.parse_table()
         table = self.rows.divide_rows(
             rows,
-            lambda row: f"{self.show(child)}{block.show_parents(row)}",
+            lambda row: f"{_quote(child)}{block.show_parents(row)}",
             lambda row: block.refuse_sum(rows, row),
         )
-        sizes = [len(self.codes[name]) for name in (*parents, child)]
         variables = [self.variables[name] for name in parents]
-        return Multinomial(self.variables[child], parents=variables, table=table.reshape(sizes), normalize=False)
+        table = table.reshape([*block.sizes, block.width])
+        return Multinomial(self.variables[child], parents=variables, table=table, normalize=False)
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]*")
@@ -433,7 +419,6 @@ def _format_potential(potential: Multinomial, states: dict[str, list[str]]) -> s
 # -- numbers of a probability block -----------------------------------------------------------------------------------
 
 
-_NOT_A_NUMBER = re.compile(r"[^0-9eE+\-.\s,]")
 _KEYWORD = re.compile(r"(table|default|property)\b")
 _OTHER_ORDER = 1e-2
 """Rows whose sums are within this of 1 in the other order get a hint that they may be written in it."""
@@ -491,7 +476,7 @@ class _ProbabilityBlock:
             return ""
         codes = np.unravel_index(row, self.sizes)
         names = [list(self.names.codes[parent])[int(code)] for parent, code in zip(self.parents, codes, strict=True)]
-        states = [self.names.show(name)[1:-1] for name in names]
+        states = [_quote(name)[1:-1] for name in names]
         return f" given ({', '.join(states)})"
 
     def refuse_sum(self, table: Values, row: int) -> NoReturn:
@@ -503,7 +488,7 @@ class _ProbabilityBlock:
                 hint = "; they would if the child's states varied fastest, but in BIF the last parent does"
         self._fail(
             int(self.statement_of[row]),
-            f"the probabilities of {self.names.show(self.child)}{self.show_parents(row)} sum to {table[row].sum():.7g},"
+            f"the probabilities of {_quote(self.child)}{self.show_parents(row)} sum to {table[row].sum():.7g},"
             f" not 1{hint}",
         )
 
@@ -512,7 +497,7 @@ class _ProbabilityBlock:
     def _fail(self, number: int, reason: str) -> NoReturn:
         before = sum(len(statement) + 1 for statement in self.statements[:number])
         statement = self.statements[number]
-        self.names.fail(self.position + before + len(statement) - len(statement.lstrip()), reason)
+        self.names.source.fail(self.position + before + len(statement) - len(statement.lstrip()), reason)
 
     def _find_special(self, bodies: Sequence[str]) -> dict[str, int]:
         """Return the statement of each keyword, `table` and `default`, refusing other words."""
@@ -524,7 +509,7 @@ class _ProbabilityBlock:
             if keyword is None:
                 self._fail(number, f"expected (states) numbers, table or default, found {body[:40]!r}")
             if keyword[1] in special:
-                self._fail(number, f"a second `{keyword[1]}` for {self.names.show(self.child)}")
+                self._fail(number, f"a second `{keyword[1]}` for {_quote(self.child)}")
             if keyword[1] != "property":
                 special[keyword[1]] = number
         return special
@@ -545,11 +530,11 @@ class _ProbabilityBlock:
         count = len(self.parents)
         if not count:
             if rows:
-                self._fail(rows[0], f"{self.names.show(self.child)} has no parents; expected `table` or `default`")
+                self._fail(rows[0], f"{_quote(self.child)} has no parents; expected `table` or `default`")
             return np.empty(0, np.intp)
         if {label.count(",") for label in labels} - {count - 1}:
             labels = [self._add_commas(label, row) for label, row in zip(labels, rows, strict=True)]
-        cells = self.names.keys_of(list(map(str.strip, ",".join(labels).split(",")))) if labels else []
+        cells = _show_names(list(map(str.strip, ",".join(labels).split(",")))) if labels else []
         configurations = np.zeros(len(labels), np.intp)
         for column, parent in enumerate(self.parents):
             codes = list(map(self.names.codes[parent].get, cells[column::count]))
@@ -557,8 +542,8 @@ class _ProbabilityBlock:
                 row = codes.index(None)
                 self._fail(
                     rows[row],
-                    f"{self.names.show(parent)} has no state {self.names.show(cells[row * count + column])} "
-                    f"(in a row of {self.names.show(self.child)})",
+                    f"{_quote(parent)} has no state {_quote(cells[row * count + column])} "
+                    f"(in a row of {_quote(self.child)})",
                 )
             configurations = configurations * self.sizes[column] + np.array(codes, np.intp)
         return configurations
@@ -570,57 +555,17 @@ class _ProbabilityBlock:
         if len(items) != len(self.parents):
             self._fail(
                 row,
-                f"a row of {self.names.show(self.child)} names {len(items)} states for {len(self.parents)} parents",
+                f"a row of {_quote(self.child)} names {len(items)} states for {len(self.parents)} parents",
             )
         return ",".join(items)
 
     # -- numbers ---------------------------------------------------------------------------------------------------
 
     def _convert_numbers(self, texts: list[str], rows: Sequence[int], width: int | None = None) -> Values:
-        """Convert the numbers of many rows in one go, each correctly rounded."""
-        width = width or self.width
-        joined = ";".join(texts).replace(",", " ")
-        # float() also takes "nan", "inf" and "1_0", which all hold one of these letters, and foreign digits.
-        words = list(map(str.split, joined.split(";")))
-        if "_" in joined or "n" in joined or "N" in joined or not joined.isascii():
-            self._refuse_word(texts, rows)
-        if set(map(len, words)) - {width}:
-            if not texts:
-                return np.empty((0, width))
-            self._refuse_word(texts, rows)
-            row = next(number for number, cells in enumerate(words) if len(cells) != width)
-            self._fail(
-                rows[row],
-                f"{len(words[row])} numbers where {width} are wanted (the states of {self.names.show(self.child)}"
-                f"{'' if width == self.width else ' in every configuration of its parents'})",
-            )
-        try:
-            values = np.fromiter(map(float, chain.from_iterable(words)), float, len(texts) * width)
-        except ValueError:
-            self._refuse_word(texts, rows)
-            raise
-        if not (values.min() >= 0.0 and values.max() < np.inf):
-            wrong = int(np.flatnonzero(~((values >= 0) & (values < np.inf)))[0])
-            self._fail(
-                rows[wrong // width],
-                f"{self.names.show(words[wrong // width][wrong % width])} is not a probability (of"
-                f" {self.names.show(self.child)})",
-            )
-        return values.reshape(len(texts), width)
-
-    def _refuse_word(self, texts: list[str], rows: Sequence[int]) -> None:
-        """Refuse the first word that isn't a plain decimal number, if there is one."""
-        for text, row in zip(texts, rows, strict=True):
-            for word in text.replace(",", " ").split():
-                try:
-                    bad = _NOT_A_NUMBER.search(word) is not None
-                    float(word)
-                except ValueError:
-                    bad = True
-                if bad:
-                    self._fail(
-                        row, f"{self.names.show(word)} is not a number (in a row of {self.names.show(self.child)})"
-                    )
+        """Convert the numbers of many rows in one go."""
+        return convert_numbers(
+            texts, width or self.width, lambda row, _, reason: self._fail(rows[row], reason), self.child
+        )
 
     def _convert_whole(self, number: int, body: str) -> Values:
         """Return a `table`: the states of the child vary slowest, the last parent fastest."""
@@ -631,26 +576,24 @@ class _ProbabilityBlock:
     # -- rows that are missing or given twice ----------------------------------------------------------------------
 
     def _refuse_missing(self, bodies: Sequence[str], rows: Sequence[int]) -> NoReturn:
-        name = self.names.show(self.child)
+        name = _quote(self.child)
         if not self.parents:
-            self.names.fail(self.position, f"{name} has no numbers; expected `table`")
+            self.names.source.fail(self.position, f"{name} has no numbers; expected `table`")
         labels, _ = self._split_rows(bodies, rows)
         wanted = str(self.size) if self.size < 10**15 else "more than 10**15"
         mismatch = f"{name} has {len(rows)} rows where its parents have {wanted} configurations"
         if self.size >= 1 << 62:
-            self.names.fail(self.position, f"{mismatch}; is the file truncated?")
+            self.names.source.fail(self.position, f"{mismatch}; is the file truncated?")
         configurations = self._find_configurations(labels, rows)
         self._refuse_twice(configurations, rows)
         present = set(configurations.tolist())
         first = next(row for row in range(self.size) if row not in present)
-        self.names.fail(self.position, f"{mismatch}; missing is the row{self.show_parents(first)}")
+        self.names.source.fail(self.position, f"{mismatch}; missing is the row{self.show_parents(first)}")
 
     def _refuse_twice(self, configurations: NDArray[np.intp], rows: Sequence[int]) -> None:
         first = np.unique(configurations, return_index=True)[1]
         for row in np.setdiff1d(np.arange(len(rows)), first)[:1].tolist():
-            self._fail(
-                rows[row], f"a second row of {self.names.show(self.child)}{self.show_parents(configurations[row])}"
-            )
+            self._fail(rows[row], f"a second row of {_quote(self.child)}{self.show_parents(configurations[row])}")
 
 
 register_format((".bif",), read_bif, write_as(format_bif))

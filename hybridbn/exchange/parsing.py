@@ -6,8 +6,11 @@ import codecs
 import math
 import os
 import re
-from collections.abc import Callable, Container, Iterator, Sequence
+import sys
+from collections import Counter
+from collections.abc import Callable, Collection, Container, Iterator, Sequence
 from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 from xml.parsers import expat
 
@@ -17,8 +20,7 @@ from hybridbn.errors import FormatError, warn_user
 from hybridbn.tables.formats.files import check_encoding, read_network_bytes
 from hybridbn.variables import Values
 
-NUMBER = re.compile(r"[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?", re.ASCII)
-_PLAIN_NUMBERS = re.compile(r"[0-9eE+\-.\s]*", re.ASCII)
+NUMBER = re.compile(r"[-+]?(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][-+]?[0-9]++)?", re.ASCII)
 SUM_TOLERANCE = 1e-6
 """Rows whose sum is nearer to 1 are normalized without a warning: the digits that programs print explain that much."""
 SUM_LIMIT = 1e-2
@@ -172,34 +174,55 @@ def parse_probabilities(text: str, wanted: int, fail: Fail, owner: str, *, most:
     >>> parse_probabilities("0.25, 0.75", 2, print, "c")
     array([0.25, 0.75])
     """
-    words = text.replace(",", " ").split()
+    return convert_numbers([text], wanted, lambda row, offset, reason: fail(offset, reason), owner, most=most)[0]
+
+
+def convert_numbers(
+    texts: Sequence[str], width: int, fail: Callable[[int, int, str], NoReturn], owner: str, *, most: float = 1.0
+) -> Values:
+    """Return the numbers in several texts, `width` in each, as an array (texts, width).
+
+    `fail` refuses the file at an offset in one of the texts, given by its number. No Python statement runs for each
+    number: tables have millions of them.
+    """
+    words = [text.replace(",", " ").split() for text in texts]
+    joined = "".join(texts)
+    # float() also takes "nan", "inf" and "1_0", which all hold one of these letters, and foreign digits
+    is_odd = "_" in joined or "n" in joined or "N" in joined or not joined.isascii()
     try:
-        if not _PLAIN_NUMBERS.fullmatch(text.replace(",", " ")):
-            raise ValueError
-        values = np.array(words, dtype=np.float64)
+        values = np.fromiter(map(float, chain.from_iterable(words)), float)
     except ValueError:
-        bad = next((word for word in words if not NUMBER.fullmatch(word)), "?")
-        fail(text.find(bad), f"{bad[:40]!r} is not a number (in the probabilities of {owner!r})")
-    wrong = ~((values >= 0) & (values <= most + SUM_LIMIT) & np.isfinite(values))
-    if wrong.any():
-        bad, what = words[int(wrong.argmax())], "a probability" if most == 1.0 else "a finite number of 0 or more"
-        fail(text.find(bad), f"{bad[:40]!r} is not {what} (of {owner!r})")
-    if len(values) != wanted:
-        fail(0, f"{len(values)} numbers where {wanted} are wanted for {owner!r}")
-    return values
+        is_odd = True
+    for row, line in enumerate(words if is_odd else ()):
+        for word in line:
+            if not NUMBER.fullmatch(word):
+                fail(row, texts[row].find(word), f"{word[:40]!r} is not a number (in the probabilities of {owner!r})")
+    if set(map(len, words)) - {width}:
+        row = next(row for row, line in enumerate(words) if len(line) != width)
+        fail(row, 0, f"{len(words[row])} numbers where {width} are wanted for {owner!r}")
+    wrong = np.flatnonzero(~((values >= 0) & (values <= min(most + SUM_LIMIT, sys.float_info.max))))
+    if len(wrong):
+        row, column = divmod(int(wrong[0]), width)
+        what = "a probability" if most == 1.0 else "a finite number of 0 or more"
+        word = words[row][column]
+        fail(row, texts[row].find(word), f"{word[:40]!r} is not {what} (of {owner!r})")
+    return values.reshape(-1, width)
 
 
 def check_scope(
-    scope: Sequence[str], declared: Container[str], defined: Container[str], what: str, fail: Callable[[str], NoReturn]
+    scope: Sequence[str], declared: Collection[str], defined: Container[str], what: str, fail: Callable[[str], NoReturn]
 ) -> None:
     """Refuse what defines a variable, the first of its scope, where one is not declared or occurs twice."""
     for name in scope:
         if name not in declared:
-            fail(f"a {what} mentions {name[:60]!r}, which is not declared")
+            close = [other for other in declared if other.lower() == name.lower()]
+            hint = f"; did you mean {close[0]!r}?" if close else ""
+            fail(f"a {what} mentions {name[:60]!r}, which is not declared{hint}")
     if len(set(scope)) < len(scope):
-        fail(f"the {what} of {scope[0]!r} mentions a variable twice")
+        twice = Counter(scope).most_common(1)[0][0]
+        fail(f"the {what} of {scope[0][:60]!r} mentions {twice[:60]!r} twice")
     if scope[0] in defined:
-        fail(f"a second {what} for {scope[0]!r}")
+        fail(f"a second {what} for {scope[0][:60]!r}")
 
 
 def reverse_parents(values: Values, sizes: Sequence[int]) -> Values:

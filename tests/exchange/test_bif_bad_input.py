@@ -28,7 +28,7 @@ BAD = {
     "rubbish behind": (GOOD + "}\n", "line 14: expected network, variable or probability .* found '}'"),
     "truncated in a row": (GOOD[:-20], "line 10: the probability block .* is the file truncated"),
     "truncated in a variable": (A[:-3], "line 1: the variable block .* is the file truncated"),
-    "truncated between blocks": (A + B + P_A, "no probability block for 'b'; is the file complete"),
+    "truncated between blocks": (A + B + P_A, "no probabilities for 'b'; is the file complete"),
     "semicolon missing": (
         GOOD.replace("0.7;", "0.7").replace("0.5;\n}\np", "0.5\n}\np"),
         "line 8: expected `;` after 'table 0.5, 0.5'",
@@ -90,8 +90,8 @@ BAD = {
     ),
     "no child": (GOOD.replace("( a )", "( )"), "line 7: a probability block without a variable|line 7: .*mentions ''"),
     "no parentheses": (GOOD.replace("( a )", "a"), "line 7: expected probability"),
-    "own parent": (GOOD.replace("b | a", "b | b"), "line 10: 'b' occurs twice"),
-    "parent twice": (GOOD.replace("b | a", "b | a, a"), "line 10: 'a' occurs twice"),
+    "own parent": (GOOD.replace("b | a", "b | b"), "line 10: the probability block of 'b' mentions 'b' twice"),
+    "parent twice": (GOOD.replace("b | a", "b | a, a"), "line 10: the probability block of 'b' mentions 'a' twice"),
     "cycle": (
         A + A.replace("a {", "c {") + "probability (a | c) { table 1 0 0 1; } probability (c | a) { table 1 0 0 1; }",
         "(?i)cycle",
