@@ -114,7 +114,7 @@ def remove_quotes(text: str) -> str:
 
 class _ElviraParser:
     def __init__(self, source: SourceText) -> None:
-        self.source, self.tokens = source, Tokens(source, _TOKEN)
+        self.source, self.tokens = source, Tokens(source.text, source.fail, _TOKEN)
 
     # -- small parts -----------------------------------------------------------------------------------------------
 

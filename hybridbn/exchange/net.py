@@ -106,7 +106,7 @@ def parse_net(text: str, *, normalize: bool = True, source: str = "<text>") -> N
 
 class _NetParser:
     def __init__(self, source: SourceText, normalize: bool) -> None:
-        self.source, self.tokens = source, Tokens(source, _TOKEN)
+        self.source, self.tokens = source, Tokens(source.text, source.fail, _TOKEN)
         self.rows = RowNormalizer(source.name, normalize)
         self.variables: dict[str, Variable] = {}
         self.potentials: list[_NetPotential] = []

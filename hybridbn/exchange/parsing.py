@@ -96,28 +96,31 @@ class Tokens:
 
     Parameters
     ----------
-    source : Source
+    text : str
+    refuse : Fail
     pattern : compiled pattern of named groups
         White space and comments are matched before the groups; text that matches the group ``odd`` is refused.
+    whole : str, optional
+        What the text is, for messages.
     """
 
-    def __init__(self, source: SourceText, pattern: re.Pattern[str]) -> None:
-        self.source, self._match = source, pattern.match
+    def __init__(self, text: str, refuse: Fail, pattern: re.Pattern[str], whole: str = "file") -> None:
+        self.text, self._fail, self._match, self._whole = text, refuse, pattern.match, whole
         self.jump(0)
 
     def _refuse(self, at: int) -> NoReturn:
-        if self.source.text[at] == '"':
-            self.source.fail(at, "the quoted text that starts here is not closed")
-        if self.source.text.startswith("/*", at):
-            self.source.fail(at, "the comment that starts here is not closed")
-        self.source.fail(at, f"can't read {self.source.text[at : at + 20]!r}")
+        if self.text[at] == '"':
+            self._fail(at, "the quoted text that starts here is not closed")
+        if self.text.startswith("/*", at):
+            self._fail(at, "the comment that starts here is not closed")
+        self._fail(at, f"can't read {self.text[at : at + 20]!r}")
 
     def jump(self, at: int) -> None:
         """Continue at a position."""
-        match = self._match(self.source.text, at)
+        match = self._match(self.text, at)
         kind = match.lastgroup if match is not None else None
         if match is None or kind is None:
-            self._end, self.now = len(self.source.text), Token("end", "", len(self.source.text))
+            self._end, self.now = len(self.text), Token("end", "", len(self.text))
             return
         if kind == "odd":
             self._refuse(match.start("odd"))
@@ -125,9 +128,9 @@ class Tokens:
         self.now = Token(kind, match[kind], match.start(kind))
 
     def fail(self, wanted: str) -> NoReturn:
-        """Refuse the file, because something else was expected here."""
-        here = "the end of the file; is it truncated?" if self.now.kind == "end" else repr(self.now.text[:40])
-        self.source.fail(min(self.now.at, len(self.source.text.rstrip())), f"expected {wanted}, found {here}")
+        """Refuse the text, because something else was expected here."""
+        here = f"the end of the {self._whole}; is it truncated?" if self.now.kind == "end" else repr(self.now.text[:40])
+        self._fail(min(self.now.at, len(self.text.rstrip())), f"expected {wanted}, found {here}")
 
     def take(self) -> Token:
         """Return this token and move to the next one."""
@@ -217,7 +220,7 @@ def check_scope(
         if name not in declared:
             close = [other for other in declared if other.lower() == name.lower()]
             hint = f"; did you mean {close[0]!r}?" if close else ""
-            fail(f"a {what} mentions {name[:60]!r}, which is not declared{hint}")
+            fail(f"the {what} of {scope[0][:60]!r} mentions {name[:60]!r}, which is not declared{hint}")
     if len(set(scope)) < len(scope):
         twice = Counter(scope).most_common(1)[0][0]
         fail(f"the {what} of {scope[0][:60]!r} mentions {twice[:60]!r} twice")
@@ -273,18 +276,31 @@ class RowNormalizer:
             rows[rounded] /= rows[rounded].sum(axis=1, keepdims=True)
         return rows
 
-    def arrange_rows(self, values: Values, sizes: Sequence[int], owner: str, fail: Callable[[str], NoReturn]) -> Values:
+    def arrange_rows(
+        self,
+        values: Values,
+        sizes: Sequence[int],
+        owner: str,
+        fail: Callable[[str], NoReturn],
+        *,
+        parents_backwards: bool = False,
+    ) -> Values:
         """Return numbers as a table (parents, states), the states running fastest.
 
-        Some programs let the states run slowest. That order is assumed only where the rows sum to 1 in it and not in
-        ours.
+        Some programs let the states run slowest, and of these some list the parents backwards. That order is assumed
+        only where the rows sum to 1 in it and not in ours.
         """
         table = values.reshape(sizes)
         off = np.abs(table.sum(axis=-1) - 1.0).max()
         if len(sizes) > 1 and not off <= SUM_LIMIT:
-            other = np.moveaxis(values.reshape([sizes[-1], *sizes[:-1]]), 0, -1)
-            if np.abs(other.sum(axis=-1) - 1.0).max() <= SUM_LIMIT:
-                table = np.ascontiguousarray(other)
+            *parents, states = sizes
+            turned = (
+                values.reshape([states, *reversed(parents)]).T
+                if parents_backwards
+                else np.moveaxis(values.reshape([states, *parents]), 0, -1)
+            )
+            if np.abs(turned.sum(axis=-1) - 1.0).max() <= SUM_LIMIT:
+                table = np.ascontiguousarray(turned)
         return self.normalize_rows(table, owner, fail)
 
     def parse_table(self, text: str, sizes: Sequence[int], owner: str, fail: Fail, *, reverse: bool = False) -> Values:

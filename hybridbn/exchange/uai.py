@@ -16,7 +16,7 @@ import os
 import re
 from collections.abc import Iterator, Sequence
 from functools import partial
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from hybridbn.exchange.discrete_networks import (
 from hybridbn.exchange.parsing import (
     RowNormalizer,
     SourceText,
+    Tokens,
     decode_source,
     parse_probabilities,
     read_source,
@@ -45,7 +46,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.tables.formats.files import write_atomically, write_network_text
 from hybridbn.variables import Discrete, Values
 
-_WORD = re.compile(r"(?:\s+|#[^\n]*)*+([^\s#]+)")
+_WORD = re.compile(r"(?:\s+|#[^\n]*)*+(?:(?P<word>[^\s#]+))?")
 _MOST = 50_000
 """Files that announce more variables are refused."""
 _MOST_FACTORS = 1_000_000
@@ -141,44 +142,35 @@ def parse_uai(text: str, *, normalize: bool = True, source: str = "<text>") -> N
 class _UaiReader:
     def __init__(self, source: SourceText, normalize: bool, backwards: bool, named: list[Discrete] | None) -> None:
         self.source, self.backwards, self.named = source, backwards, named
-        self.at = self.start = 0
+        self.tokens = Tokens(source.text, source.fail, _WORD)
         self.rows = RowNormalizer(source.name, normalize)
 
-    def take_word(self, what: str) -> tuple[str, int]:
-        match = _WORD.match(self.source.text, self.at)
-        if match is None:
-            self.source.fail(
-                len(self.source.text.rstrip()), f"expected {what}, found the end of the file; is it truncated?"
-            )
-        self.at = match.end()
-        return match[1], match.start(1)
-
     def take_count(self, what: str, most: int) -> int:
-        text, at = self.take_word(what)
+        text = self.tokens.now.text
         if not re.fullmatch(r"[0-9]{1,12}", text) or int(text) > most:
-            self.source.fail(at, f"expected {what}, a whole number of {most} at most, found {text[:40]!r}")
-        return int(text)
+            self.tokens.fail(f"{what}, a whole number of {most} at most")
+        return int(self.tokens.take().text)
 
     def _take_scopes(self, variables: Sequence[Discrete], most: int) -> Iterator[tuple[list[Discrete], int]]:
         """Take the variables of all functions, at most so many, each with the position where these begin."""
         for _ in range(self.take_count("the number of functions", min(most, len(self.source.text)))):
             width = self.take_count("the number of variables of a function", len(variables))
-            position = self.at
+            position = self.tokens.now.at
             numbers = [self.take_count("the number of a variable", len(variables) - 1) for _ in range(width)]
             if len(set(numbers)) < width:
                 self.source.fail(position, "a function with a variable twice")
             yield [variables[number] for number in numbers], position
 
     def build(self) -> Network:
-        kind, at = self.take_word("BAYES or MARKOV")
-        if kind not in ("BAYES", "MARKOV"):
-            self.source.fail(at, f"expected BAYES or MARKOV, found {kind[:40]!r}")
+        if self.tokens.now.text not in ("BAYES", "MARKOV"):
+            self.tokens.fail("BAYES or MARKOV")
+        kind = self.tokens.take().text
         most = min(_MOST, len(self.source.text))
-        sizes = [
-            self.take_count("the number of states of a variable", most)
-            for _ in range(self.take_count("the number of variables", most))
-        ]
-        variables = self._make_variables(sizes)
+        names = range(self.take_count("the number of variables", most))
+        position = self.tokens.now.at
+        variables = self._make_variables(
+            [self.take_count("the number of states of a variable", most) for _ in names], position
+        )
         if kind == "MARKOV":
             return self._build_markov(variables)
         scopes: dict[str, list[Discrete]] = {}
@@ -193,9 +185,8 @@ class _UaiReader:
         return build_network(potentials, {variable.name: variable for variable in variables}, self.rows)
 
     def _expect_end(self) -> None:
-        match = _WORD.match(self.source.text, self.at)
-        if match is not None:
-            self.source.fail(match.start(1), f"expected the end of the file, found {match[1][:40]!r}")
+        if self.tokens.now.kind != "end":
+            self.tokens.fail("the end of the file")
 
     def _build_markov(self, variables: list[Discrete]) -> Network:
         """Return the network of uniform variables and observed factors."""
@@ -219,9 +210,9 @@ class _UaiReader:
         network.graph.update(factors=tuple(factors), evidence=dict.fromkeys(factors, 1), log_constant=log_constant)
         return network
 
-    def _make_variables(self, sizes: list[int]) -> list[Discrete]:
+    def _make_variables(self, sizes: list[int], position: int) -> list[Discrete]:
         if sum(sizes) > 4 * len(self.source.text) or 0 in sizes:
-            self.source.fail(self.at, "the numbers of states don't fit the file")
+            self.source.fail(position, "the numbers of states don't fit the file")
         if self.named is None:
             return [Discrete(f"var_{i}", tuple(range(size))) for i, size in enumerate(sizes)]
         if [len(variable) for variable in self.named] != sizes:
@@ -233,34 +224,30 @@ class _UaiReader:
     def _parse_table(self, scope: Sequence[Discrete]) -> Multinomial:
         *parents, owner = scope
         sizes = [len(variable) for variable in scope]
+        fail = partial(self.source.fail, self.tokens.now.at)
         values = self._parse_values(scope, owner.name, 1.0)
-
-        if self.backwards:
-            values = reverse_parents(values, sizes)
-        elif len(sizes) > 1 and not _sums_to_one(values.reshape(-1, sizes[-1])):
-            # pgmpy lets the child run slowest, and lists the parents backwards.
-            child_slowest = values.reshape([sizes[-1], *sizes[-2::-1]])
-            if _sums_to_one(child_slowest.reshape(sizes[-1], -1).T):
-                values = child_slowest.transpose().ravel()
-        table = self.rows.arrange_rows(values, sizes, owner.name, partial(self.source.fail, self.start))
+        values = reverse_parents(values, sizes) if self.backwards else values
+        # pgmpy lists the parents backwards where it lets the child run slowest
+        table = self.rows.arrange_rows(values, sizes, owner.name, fail, parents_backwards=not self.backwards)
         return Multinomial(owner, parents=parents, table=table)
 
     def _parse_values(self, scope: Sequence[Discrete], owner: str, most: float) -> Values:
         """Return the announced numbers of a function, each of `most` at most."""
         wanted = math.prod(map(len, scope))
+        position = self.tokens.now.at
         announced = self.take_count(f"the number of numbers of {owner!r}", len(self.source.text))
         if announced != wanted:
-            self.source.fail(self.at, f"{announced} numbers are announced where {wanted} are wanted for {owner!r}")
-        self.start = start = self.at
-        for _ in range(announced):
-            self.take_word(f"a number of {owner!r}")
+            self.source.fail(position, f"{announced} numbers are announced where {wanted} are wanted for {owner!r}")
+        start = self.tokens.now.at
+        words = islice(_WORD.finditer(self.source.text, start), announced)
+        ends = [match.end() for match in words if match["word"] is not None]
+        end = ends[-1] if len(ends) == announced else len(self.source.text)
+        self.tokens.jump(end)
+        if len(ends) < announced:
+            self.tokens.fail(f"a number of {owner!r}")
         # Comments become spaces, so that the positions of numbers stay.
-        text = re.sub(r"#[^\n]*", lambda comment: " " * len(comment[0]), self.source.text[start : self.at])
+        text = re.sub(r"#[^\n]*", lambda comment: " " * len(comment[0]), self.source.text[start:end])
         return parse_probabilities(text, announced, self.source.fail_within(start), owner, most=most)
-
-
-def _sums_to_one(rows: Values) -> bool:
-    return bool((np.abs(rows.sum(axis=1) - 1.0) < 1e-2).all())
 
 
 def _read_names(path: Path, source: SourceText) -> list[Discrete]:

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NoReturn
 from xml.sax.saxutils import escape, quoteattr
 
 import networkx as nx
@@ -39,7 +39,7 @@ from hybridbn.exchange.discrete_networks import (
     table_or_regression,
     write_as,
 )
-from hybridbn.exchange.parsing import Element, RowNormalizer, check_scope, parse_xml, reverse_parents
+from hybridbn.exchange.parsing import Element, RowNormalizer, Tokens, check_scope, parse_xml, reverse_parents
 from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
@@ -263,11 +263,7 @@ class _XdslReader:
     def _make_potential(self, name: str, element: Element) -> Potential:
         parent_names = element.first("parents")
         parents = parent_names.text.split() if parent_names is not None else []
-        for parent in parents:
-            if parent not in self.variables:
-                element.fail(f"{name!r} has the parent {parent[:60]!r}, which is no node")
-        if len({name, *parents}) <= len(parents):
-            element.fail(f"{name!r} has a parent twice, or is its own")
+        check_scope([name, *parents], self.variables, (), "definition", element.fail)
         if element.tag.lower() == "equation":
             return self._parse_equation(name, element, parents)
         child = self.variables[name]
@@ -477,7 +473,7 @@ def _format_choices(
 
 _TOKEN = re.compile(
     r"\s*(?:(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)|(?P<name>[A-Za-z_][A-Za-z0-9_]*)"
-    r'|(?P<text>"[^"]*")|(?P<sign><>|==|[-+*/^(),=])|(?P<odd>\S))'
+    r'|(?P<quoted>"[^"]*")|(?P<sign><>|==|[-+*/^(),=])|(?P<odd>\S))?'
 )
 _DEEPEST_EXPRESSION = 100
 """Expressions that are nested deeper are refused, before Python's own limit of recursion is reached."""
@@ -511,6 +507,10 @@ class LinearValue:
         return not self.slopes and self.variance == 0
 
 
+def _refuse_equation(position: int, reason: str) -> NoReturn:
+    raise ValueError(reason)
+
+
 class LinearRule:
     """A parsed equation; text that is none raises `ValueError`.
 
@@ -524,72 +524,49 @@ class LinearRule:
     name: str
 
     def __init__(self, text: str) -> None:
-        self._tokens: list[tuple[str, str]] = []
-        for match in _TOKEN.finditer(text.strip()):
-            kind = match.lastgroup or "odd"
-            if kind == "odd":
-                raise ValueError(f"can't read {match[kind]!r} in the equation")
-            self._tokens.append((kind, match[kind]))
-        self._at = 0
-        kind, self.name = self._take()
-        if kind != "name" or self._take()[1] != "=":
-            raise ValueError("an equation is written as: name = expression")
+        self._tokens = Tokens(text, _refuse_equation, _TOKEN, "equation")
+        self.name = self._tokens.take_kind("name", wanted="name = expression").text
+        self._tokens.expect("=", after="after the name of an equation")
         self._tree = self._parse_expression(0, 0)
-        if self._at < len(self._tokens):
-            raise ValueError(f"expected the end of the equation, found {self._tokens[self._at][1]!r}")
+        if self._tokens.now.kind != "end":
+            self._tokens.fail("the end of the equation")
 
     # -- parsing ---------------------------------------------------------------------------------------------------
-
-    def _take(self) -> tuple[str, str]:
-        if self._at == len(self._tokens):
-            raise ValueError("the equation ends too early")
-        self._at += 1
-        return self._tokens[self._at - 1]
-
-    def _peek(self) -> str:
-        return self._tokens[self._at][1] if self._at < len(self._tokens) else ""
 
     def _parse_expression(self, precedence: int, depth: int) -> tuple[Any, ...]:
         if depth > _DEEPEST_EXPRESSION:
             raise ValueError(f"the equation is nested more than {_DEEPEST_EXPRESSION} times")
         left = self._parse_operand(depth)
-        while (sign := self._peek()) in _PRECEDENCE and _PRECEDENCE[sign] >= precedence:
-            self._take()
+        while _PRECEDENCE.get(self._tokens.now.text, -1) >= precedence:
+            sign = self._tokens.take().text
             left = (sign, left, self._parse_expression(_PRECEDENCE[sign] + (sign != "^"), depth + 1))
         return left
 
     def _parse_operand(self, depth: int) -> tuple[Any, ...]:
-        match self._take():
-            case "number", text:
+        tokens = self._tokens
+        if tokens.skip("("):
+            inner = self._parse_expression(0, depth + 1)
+            tokens.expect(")")
+            return inner
+        if tokens.now.text in ("-", "+"):
+            minus = tokens.take().text == "-"
+            inner = self._parse_expression(3, depth + 1)
+            return ("*", ("number", -1.0), inner) if minus else inner
+        kind, text, _ = tokens.take_kind("number", "quoted", "name", wanted="a number or a name")
+        match kind:
+            case "number":
                 return ("number", float(text))
-            case "text", text:
+            case "quoted":
                 return ("text", text[1:-1])
-            case _, "(":
-                inner = self._parse_expression(0, depth + 1)
-                self._close()
-                return inner
-            case _, "-" | "+" as sign:
-                inner = self._parse_expression(3, depth + 1)
-                return ("*", ("number", -1.0), inner) if sign == "-" else inner
-            case "name", text if self._peek() != "(":
-                return ("name", text)
-            case "name", text:
-                return ("call", text.lower(), self._parse_arguments(depth))
-            case _, text:
-                raise ValueError(f"expected a number or a name, found {text!r}")
+        return ("call", text.lower(), self._parse_arguments(depth)) if tokens.skip("(") else ("name", text)
 
     def _parse_arguments(self, depth: int) -> list[tuple[Any, ...]]:
-        self._take()
-        arguments = [self._parse_expression(0, depth + 1)] if self._peek() != ")" else []
-        while self._peek() == ",":
-            self._take()
+        arguments: list[tuple[Any, ...]] = []
+        while not self._tokens.skip(")"):
+            if arguments:
+                self._tokens.expect(",", ")")
             arguments.append(self._parse_expression(0, depth + 1))
-        self._close()
         return arguments
-
-    def _close(self) -> None:
-        if (text := self._take()[1]) != ")":
-            raise ValueError(f"expected `)`, found {text!r}")
 
     # -- evaluation ------------------------------------------------------------------------------------------------
 

@@ -82,7 +82,7 @@ BAD = {
     "probability twice": (GOOD + P_A, "line 14: a second probability block for 'a'"),
     "unknown child": (
         GOOD.replace("( a )", "( q )"),
-        "line 7: a probability block mentions 'q', which is not declared",
+        "line 7: the probability block of 'q' mentions 'q', which is not declared",
     ),
     "unknown parent": (
         GOOD.replace("b | a", "b | A"),

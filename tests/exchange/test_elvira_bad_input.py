@@ -52,7 +52,7 @@ BAD = [
     ("link D E;", "", "line 11: .*|the relation of 'E'"),
     ("link D E;", "link D Q;", "line 11: a link mentions 'Q', which is no node"),
     ("link D E;", "link X E;", "line 11: a link X -> E, but the relation of 'E' does not mention 'X'"),
-    ("relation E D", "relation E Q", "line 12: a relation mentions 'Q', which is not declared"),
+    ("relation E D", "relation E Q", "line 12: the relation of 'E' mentions 'Q', which is not declared"),
     ("relation E D", "relation E D D", "line 12: the relation of 'E' mentions 'D' twice"),
     ("relation E D", "relation", "line 12: a relation without a variable"),
     ("relation E D", "relation D E", "line 12: a second relation for 'D'"),
