@@ -14,13 +14,13 @@ its variables, then it has one bracket of values for each case.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError
 from hybridbn.exchange.parsing import NUMBER, SourceText, Token, Tokens, decode_source
@@ -451,52 +451,45 @@ def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -
         )
     names = wanted.names([node.name for node in nodes])
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(nodes)
-    cells: dict[str, Cells] = {}
-    for node, column in zip(nodes, columns, strict=True):
-        if node.name not in names:
-            continue
-        if node.continuous:
-            if wanted.kind(node.name) == "discrete":
-                raise FormatError(f"{text.name}: {node.name!r} is declared continuous; it can't be read as discrete")
-            values = np.empty(len(column))
-            for row, cell in enumerate(column):
-                if cell != "?" and not NUMBER.fullmatch(cell):
-                    text.fail(starts[row], f"{node.name!r}: {cell[:40]!r} is not a number; write ? for a missing value")
-                values[row] = np.nan if cell == "?" else float(cell)
-                if np.isinf(values[row]):
-                    text.fail(starts[row], f"{node.name!r}: {cell[:40]!r} is beyond the range of numbers")
-            cells[node.name] = check_numbers(node.name, values)
-        else:
-            if wanted.kind(node.name) == "continuous":
-                raise FormatError(
-                    f"{text.name}: {node.name!r} is declared finite-states; it can't be read as continuous"
-                )
-            cells[node.name] = _type_states(node, column, text, syntax.states, starts)
+    cells = {
+        node.name: _read_column(node, column, text, starts, wanted, syntax.states)
+        for node, column in zip(nodes, columns, strict=True)
+        if node.name in names
+    }
     return ReadColumns({name: cells[name] for name in names}, {})
 
 
-def _type_states(
+def _read_column(
     node: ElviraNode,
     column: tuple[str, ...],
     text: SourceText,
-    default: list[str] | None,
     starts: list[int],
+    wanted: WantedColumns,
+    default: list[str] | None,
 ) -> Cells:
-    from hybridbn.exchange.elvira import discrete_of  # which imports all potentials
+    kind, other = ("continuous", "discrete") if node.continuous else ("finite-states", "continuous")
+    if wanted.kind(node.name) == other:
+        raise FormatError(f"{text.name}: {node.name!r} is declared {kind}; it can't be read as {other}")
+    known: dict[str, float] = {}
+    if node.continuous:
+        known |= {cell: float(cell) for cell in set(column) if NUMBER.fullmatch(cell)}
+        fault = "is not a number; write ? for a missing value"
+    else:
+        from hybridbn.exchange.elvira import discrete_of  # which imports all potentials
 
-    variable = discrete_of(node, text, default)
-    codes_of = {str(code): code for code in range(len(variable))}
-    codes_of |= {remove_quotes(label): code for code, label in enumerate(node.states or default or ())}
-    codes_of["?"] = -1
-    codes: NDArray[np.intp] = np.empty(len(column), dtype=np.intp)
+        states = discrete_of(node, text, default).states
+        known |= {str(code): code for code in range(len(states))}
+        known |= {remove_quotes(label): code for code, label in enumerate(node.states or default or ())}
+        fault = f"is no state; its states are {shorten(node.states or default or ())}"
+    known["?"] = np.nan if node.continuous else -1
     for row, cell in enumerate(column):
-        code = codes_of.get(cell)
-        if code is None:
-            text.fail(
-                starts[row], f"{node.name!r} has no state {cell[:40]!r}; its states are {shorten(node.states or ())}"
-            )
-        codes[row] = code
-    return label_codes(node.name, codes, list(variable.states), declared=True)
+        if cell not in known or math.isinf(known[cell]):
+            beyond = "is beyond the range of numbers" if cell in known else fault
+            text.fail(starts[row], f"{node.name!r}: {cell[:40]!r} {beyond}")
+    values = np.array([known[cell] for cell in column])
+    if node.continuous:
+        return check_numbers(node.name, values)
+    return label_codes(node.name, values.astype(np.intp), list(states), declared=True)
 
 
 def _parse_cases(text: SourceText, start: int, width: int) -> tuple[list[list[str]], list[int]]:

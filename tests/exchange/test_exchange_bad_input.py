@@ -81,7 +81,12 @@ BAD = [
     (".xmlbif", "<OUTCOME>y</OUTCOME>", "<OUTCOME>x</OUTCOME>", "line 4: 'b': .*equal"),
     (".xmlbif", "<OUTCOME>no</OUTCOME><OUTCOME>yes</OUTCOME>", "", "line 3: 'a': .*at least one state"),
     (".xmlbif", "<FOR>b</FOR>", "<FOR>q</FOR>", "line 6: the definition of 'q' mentions 'q', which is not declared"),
-    (".xmlbif", "<GIVEN>a</GIVEN>", "<GIVEN>A</GIVEN>", "line 6: the definition of 'b' mentions 'A', which is not declared; did you mean 'a'"),
+    (
+        ".xmlbif",
+        "<GIVEN>a</GIVEN>",
+        "<GIVEN>A</GIVEN>",
+        "line 6: the definition of 'b' mentions 'A', which is not declared; did you mean 'a'",
+    ),
     (".xmlbif", "<GIVEN>a</GIVEN>", "<GIVEN>b</GIVEN>", "line 6: the definition of 'b' mentions 'b' twice"),
     (".xmlbif", "<FOR>b</FOR>", "<FOR>a</FOR>", "line 6: "),
     (".xmlbif", "<FOR>b</FOR><GIVEN>a</GIVEN>", "<FOR>a</FOR><GIVEN>b</GIVEN>", "line 6: a second definition for 'a'"),
