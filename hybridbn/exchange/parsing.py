@@ -177,7 +177,7 @@ def parse_probabilities(text: str, wanted: int, fail: Fail, owner: str, *, most:
     >>> parse_probabilities("0.25, 0.75", 2, print, "c")
     array([0.25, 0.75])
     """
-    return convert_numbers([text], wanted, lambda row, offset, reason: fail(offset, reason), owner, most=most)[0]
+    return convert_numbers([text], wanted, lambda row, offset, reason: fail(offset, reason), owner, most=most).ravel()
 
 
 def convert_numbers(
