@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.learning.imputation.columns import coarsen_unit, describe_identifier
+from hybridbn.learning.imputation.model import coarsen_unit, describe_identifier
 from hybridbn.learning.imputation.rules import decimals_of
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.cells import REST, Cells, recode_cells

@@ -5,7 +5,7 @@ them, and posteriors of rows asked for.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Number
 from typing import Any, Literal, Self, TypeAlias
@@ -25,7 +25,7 @@ from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.fitting import Fitter, Statistics, fitter_of, roles
 from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import allow_draws
-from hybridbn.learning.imputation.columns import reason_alone
+from hybridbn.learning.imputation.model import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import Options, check_choice
 from hybridbn.structures.building import BUILDERS, Build, find_unused_name
@@ -146,14 +146,6 @@ class HybridEstimator(BaseEstimator):
     tolerance: float = 1e-9
     max_bytes: float = 2.0 * 2**30
     n_jobs: int | None = None
-
-    network_: Network = field(init=False)
-    feature_names_in_: NDArray[Any] = field(init=False)
-    target_name_: str = field(init=False)
-    constant_features_: NDArray[Any] = field(init=False)
-    n_features_in_: int = field(init=False)
-    _stream: Stream = field(init=False)
-    _left_alone: dict[str, str] = field(init=False)
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
         text = str(super().__repr__(N_CHAR_MAX))
@@ -292,11 +284,10 @@ class HybridEstimator(BaseEstimator):
     def _keep(self, network: Network, stream: Stream | None) -> Self:
         """Keep what was learned, and what `partial_fit` goes on from."""
         self.network_ = network
+        vars(self).pop("_stream", None)
         if stream is not None:
             self.constant_features_ = np.array(stream.constant, dtype=object)
             self._stream = stream
-        elif hasattr(self, "_stream"):
-            del self._stream
         return self
 
     def _learn_rows(self, rows: Rows, y: str, weights: Any, kind: type[Variable]) -> tuple[Network, Stream | None]:

@@ -35,9 +35,8 @@ from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.boosting import boost, read_priors
 from hybridbn.learning.ensemble import Ensemble, calibrate_votes, stack
-from hybridbn.learning.imputation.columns import integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
-from hybridbn.learning.imputation.model import Model, read_rows
+from hybridbn.learning.imputation.model import integer_ranges, leave_out, read_rows
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options, check_choice, check_level
 from hybridbn.potentials import Multinomial
@@ -141,9 +140,6 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     boost: int | None = None
     calibrated: bool = True
 
-    classes_: NDArray[Any] = field(init=False)
-    ensemble_: Ensemble = field(init=False)
-
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the network from features and classes.
 
@@ -165,8 +161,8 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
             classes, codes = np.unique(labels, return_inverse=True)
             table = add_class_column(self._table(features, weights), self.target_name_, codes, classes)
-            if hasattr(self, "ensemble_"):
-                del self.ensemble_
+            # that of an earlier call
+            vars(self).pop("ensemble_", None)
             if len(classes) > 1 and (self.boost is not None or self._stacks()):
                 self.ensemble_ = self._stacked(table) if self.boost is None else self._boosted(table)
                 self.classes_ = np.unique(_like(labels, self.ensemble_.variable.states))
@@ -614,12 +610,7 @@ class Imputer(TransformerMixin, BaseEstimator):
     tolerance: float = 1e-6
     max_bytes: float = 2.0 * 2**30
 
-    model_: Model = field(init=False)
-    network_: Network | None = field(init=False)
-    history_: list[dict[str, Any]] = field(init=False)
     n_features_in_: int = field(init=False)
-    _seed: int = field(init=False)
-    _indicated: tuple[str, ...] = field(init=False)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

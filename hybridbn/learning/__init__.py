@@ -1,7 +1,6 @@
 """Learning from tables with holes, and completing them; structures come in as callables or networks.
 
-Doors: `augmentation`, `boosting`, `ensemble`, `imputation.columns`, `imputation.data_augmentation`,
-`imputation.model`, `imputation.rules`.
+Doors: `augmentation`, `boosting`, `ensemble`, `imputation.data_augmentation`, `imputation.model`, `imputation.rules`.
 """
 
 from hybridbn.estimation.em import Learned, expectation_maximization

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.estimation.available_cases import fit_available, fit_families
 from hybridbn.estimation.completion import (
+    Bounds,
     Cells,
     Completion,
     Keys,
@@ -40,7 +41,6 @@ from hybridbn.estimation.completion import (
 from hybridbn.fitting import MEstimate, MultinomialFitter
 from hybridbn.fitting.base import Potentials, check_spec
 from hybridbn.jobs import advance, track, use_jobs
-from hybridbn.learning.imputation.columns import Bounds, classify_columns, integer_ranges
 from hybridbn.learning.imputation.default_network import ImputationRegression, best_target, conditional_gaussian_arcs
 from hybridbn.learning.imputation.model import (
     Fills,
@@ -48,7 +48,9 @@ from hybridbn.learning.imputation.model import (
     Model,
     build_model,
     check_unmodeled_columns,
+    classify_columns,
     has_metadata,
+    integer_ranges,
     read_rows,
 )
 from hybridbn.learning.imputation.predictive_mean_matching import LearnedMatching, add_matching, fit_matching

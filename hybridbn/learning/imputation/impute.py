@@ -22,7 +22,6 @@ from hybridbn.estimation.completion import (
 )
 from hybridbn.fitting.base import Potentials
 from hybridbn.inference.posteriors import DiscretePosterior
-from hybridbn.learning.imputation.columns import check_names, integer_ranges, leave_out
 from hybridbn.learning.imputation.data_augmentation import (
     DRAW_OPTIONS,
     Filler,
@@ -31,7 +30,7 @@ from hybridbn.learning.imputation.data_augmentation import (
     fit_imputation,
     use_network,
 )
-from hybridbn.learning.imputation.model import IncompleteRows, read_rows
+from hybridbn.learning.imputation.model import IncompleteRows, check_names, integer_ranges, leave_out, read_rows
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, check_choice, check_level, resolve_options
 from hybridbn.tables import Rows, Table, read_usable_frame
