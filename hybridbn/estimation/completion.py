@@ -673,14 +673,9 @@ def count_repeats(keys: Keys) -> Keys:
     >>> count_repeats(np.array([7, 5, 7, 7], dtype=np.uint64)).tolist()
     [0, 0, 1, 2]
     """
-    order = np.argsort(keys, kind="stable")
-    ranked = keys[order]
-    first = np.concatenate([[True], ranked[1:] != ranked[:-1]]) if len(keys) else np.zeros(0, dtype=bool)
-    starts = np.flatnonzero(first)
-    count = np.zeros(len(keys), dtype=np.uint64)
-    if not first.all():
-        count[order] = np.arange(len(keys)) - np.repeat(starts, np.diff([*starts, len(keys)]))
-    return count
+    import pandas
+
+    return np.asarray(pandas.Series(keys).groupby(keys, sort=False).cumcount(), dtype=np.uint64)
 
 
 def tell_apart(keys: Keys, counts: Keys) -> Keys:

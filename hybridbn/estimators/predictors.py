@@ -281,8 +281,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         parts = deal_folds(len(table), _CALIBRATION_FOLDS, np.random.default_rng(0), codes)
         scores = np.empty((len(table), len(states)))
         features = table.drop([self.target_name_])
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of all rows have been said
+        with warnings.catch_warnings(action="ignore"):  # those of all rows have been said
             for rows, test in split_folds(parts):
                 training, own = select_usable(table.take(rows), self.target_name_, build)
                 families = potentials
@@ -488,8 +487,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             return []
         if self._levels is None:
             assert self._training is not None
-            with warnings.catch_warnings(), use_jobs(self.n_jobs):
-                warnings.simplefilter("ignore")
+            with warnings.catch_warnings(action="ignore"), use_jobs(self.n_jobs):
                 table, build, potentials = self._prepare(self._training)
                 families = "auto" if potentials is None else potentials
                 self._levels = calibrate_intervals(build, table, self.target_name_, families)
@@ -654,8 +652,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         features = check_features(X)
         validate_data(self, features, reset=False, skip_check_array=True)
         frame = leave_out(open_features(features), self.skip)
-        unknown = "error" if self.handle_unknown == "error" else "missing"
-        rows = read_rows(frame, self.model_, unknown)
+        rows = read_rows(frame, self.model_, self.handle_unknown)
         keys = hash_rows(rows.working) if rows.working.names else hash_identifiers(range(frame.rows), frame.rows)
         fills = self.model_.fill(rows, self.strategy, keys, self._seed)
         nowhere = np.zeros(frame.rows, dtype=bool)

@@ -200,7 +200,7 @@ def run_rounds(
             # in case that no other follows
             run.first_rejected = network, error
         if following is None:
-            run.restart()
+            run.needed_restarts += 1
         weights = weights.restart(rows, rng) if following is None else following
         if vote > 0:
             run.add(network, error, vote, partial(weights.list_all, rows))
@@ -286,16 +286,20 @@ class BoostingRun:
     networks: list[LazyNetwork] = field(default_factory=list)
     votes: list[float] = field(default_factory=list)
     errors: list[float] = field(default_factory=list)
-    restarts: int = 0
+    needed_restarts: int = 0
     first_rejected: tuple[LazyNetwork, float] | None = None
-    ran_out_of_restarts: bool = False
     report: Callable[[int, str], None] | None = None
 
     @property
     def has_more(self) -> bool:
         """Whether another round follows."""
         full = len(self.networks) >= self.rounds or (self.stopping is not None and self.stopping.is_over)
-        return not full and not self.ran_out_of_restarts
+        return not full and self.needed_restarts <= self.max_restarts
+
+    @property
+    def restarts(self) -> int:
+        """The number of starts from a bootstrap sample; boosting ends where one more is needed than it may take."""
+        return min(self.needed_restarts, self.max_restarts)
 
     def add(self, network: LazyNetwork, error: float, vote: float, weights: Callable[[], Values]) -> None:
         """Add a network, or a function that makes it."""
@@ -312,16 +316,9 @@ class BoostingRun:
                 number = len(self.networks)
                 self.progress(Round(number, self.rounds, network, error, vote, self.restarts, held_out, weights))
 
-    def restart(self) -> None:
-        """Count a restart from a bootstrap sample; too many of them end the run."""
-        if self.restarts >= self.max_restarts:
-            self.ran_out_of_restarts = True
-        else:
-            self.restarts += 1
-
     def finish(self) -> tuple[LazyNetworks, list[float], list[float]]:
         """Return networks, votes and errors; warn if the restarts were not enough."""
-        if self.ran_out_of_restarts:
+        if self.needed_restarts > self.max_restarts:
             warn_user(
                 f"boosting ended after {len(self.networks)} of {self.rounds} rounds, as "
                 f"max_restarts={self.max_restarts} restarts "

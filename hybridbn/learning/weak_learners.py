@@ -161,23 +161,13 @@ class WeightSums:
         return WeightSums(sums, np.minimum(self.least, other.least))
 
 
-def split_weights(weights: Values, initial: Values, margins: Values) -> WeightSums:
-    """Return the weights by whether a network is right.
-
-    Examples
-    --------
-    >>> split_weights(np.array([1.0, 2.0, 4.0]), np.ones(3), np.array([1.0, -1.0, 1.0]))
-    WeightSums(sums=[array([5., 2.])], least=array([1., 2.]))
-    """
-    wrong = np.signbit(margins)
-    halves = [(weights[rows], initial[rows]) for rows in (~wrong, wrong)]
-    least = [(own / before).min(initial=np.inf) for own, before in halves]
-    return WeightSums([np.array([own.sum() for own, _ in halves])], np.array(least))
-
-
 def _split(weights: SampleWeights, number: int, margins: Margins, batch: Table, first: int) -> WeightSums:
+    """Return the weights by whether a network is right."""
     own, outcome = weights.judge(batch, first, number, margins)
-    return split_weights(own, initial_weights(batch), outcome)
+    initial, wrong = initial_weights(batch), np.signbit(outcome)
+    halves = [(own[rows], initial[rows]) for rows in (~wrong, wrong)]
+    least = [(present / before).min(initial=np.inf) for present, before in halves]
+    return WeightSums([np.array([half.sum() for half, _ in halves])], np.array(least))
 
 
 def _measure(

@@ -90,6 +90,14 @@ def test_the_floor_of_weights(floor: float, rounds: int, weighted: bool, monkeyp
         np.testing.assert_allclose(weights, expected, atol=1e-9)
 
 
+def test_weights_are_split_by_what_a_network_gets_wrong() -> None:
+    rows = hb.Table({"x": [1.0, 2.0, 3.0]}, weights=[0.5, 2.0, 4.0])
+    weights = sample_weights.SampleWeights(None, rows.weights)
+    split = weak_learners._split(weights, 1, lambda _: np.array([1.0, -1.0, 1.0]), rows, 0)
+    np.testing.assert_array_equal(split.sums, [[4.5, 2.0]])
+    np.testing.assert_array_equal(split.least, [1.0, 1.0])
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_the_training_error_keeps_its_bound(seed: int) -> None:
     table, _, y, _ = made(400, 2, seed=seed, noise=0.1)

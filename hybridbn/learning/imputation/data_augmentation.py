@@ -425,16 +425,14 @@ class FittedImputation:
         The seed with which the rows' keys are mixed.
     augmentation : DataAugmentation, optional
         The source of further draws of the parameters.
+    history : list of dict
+        A summary of the draws in each round of learning.
     """
 
     model: Model
     seed: int
     augmentation: DataAugmentation | None = None
-
-    @property
-    def history(self) -> list[dict[str, Any]]:
-        """A summary of the draws in each round of learning."""
-        return [] if self.augmentation is None else self.augmentation.history
+    history: list[dict[str, Any]] = field(default_factory=list)
 
     def models(self, draws: int | None) -> Iterator[Model]:
         """Yield a model for each draw; where parameters were learned, they are draws from their posterior."""
@@ -466,14 +464,12 @@ class Filler:
 
     def read(self, frame: Frame, declared: Table | None = None) -> IncompleteRows:
         """Return some rows as the models read them; what is to be said of all rows was said of the sample."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return read_rows(frame, self.models[0], "missing", declared)
 
     def fill(self, rows: IncompleteRows, keys: Keys, draw: int = 0) -> Fills:
         """Return the values that fill the holes of each column."""
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             return self.models[draw].fill(rows, self.strategy, keys, self.seed + draw)
 
     def fill_table(self, draw: int, table: Table, first: int) -> dict[str, tuple[NDArray[np.intp], list[Any]]]:
@@ -526,7 +522,8 @@ def fit_imputation(
             settings.donors,
             replace(columns.rules, supports=columns.widen(columns.rules.supports)),
         )
-    return FittedImputation(Model(columns, augmentation.completion_of(augmentation.network)), seed, augmentation)
+    model = Model(columns, augmentation.completion_of(augmentation.network))
+    return FittedImputation(model, seed, augmentation, augmentation.history)
 
 
 def use_network(network: Network, frame: Frame, settings: Settings) -> FittedImputation:
