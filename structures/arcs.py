@@ -270,12 +270,20 @@ def refuse_strangers(names: Iterable[str], index: Collection[str], what: str) ->
         raise NetworkError(f"{what} names {shorten(strange)}, but the columns are {shorten(index)}")
 
 
-def _graph_of(arcs: NDArray[np.bool_]) -> nx.DiGraph[str]:
+def is_acyclic(arcs: NDArray[np.bool_]) -> bool:
+    """Return whether arcs make no cycle.
+
+    Examples
+    --------
+    >>> [is_acyclic(np.array(arcs, dtype=bool)) for arcs in ([[0, 1], [0, 0]], [[0, 1], [1, 0]])]
+    [True, False]
+    """
+    return bool(nx.is_directed_acyclic_graph(_graph_of(arcs)))
+
+
+def _graph_of(arcs: NDArray[np.bool_]) -> nx.DiGraph[int]:
     """Return the graph of a matrix (children, parents)."""
-    graph: nx.DiGraph[str] = nx.DiGraph()
-    graph.add_nodes_from(range(len(arcs)))
-    graph.add_edges_from((parent, child) for child, parent in np.argwhere(arcs).tolist())
-    return graph
+    return nx.from_numpy_array(arcs.T, create_using=nx.DiGraph)
 
 
 Arcs: TypeAlias = NDArray[np.bool_]

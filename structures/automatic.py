@@ -19,7 +19,6 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import CLEAR, deal_folds, is_clearly_less
-from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import track_items
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
@@ -125,55 +124,6 @@ def automatic(
     return comparison.learn_best()
 
 
-@dataclass
-class ComparedCandidates:
-    """Candidates with their losses on held-out rows.
-
-    Attributes
-    ----------
-    data : TrainingData
-    candidates : dict of str to builder and potentials
-        By name, in order of preference.
-    race : Race or None
-        None where there are too few rows to compare, or one candidate only.
-    losses : dict of str to float
-    """
-
-    data: TrainingData
-    candidates: dict[str, BuildAndFamily]
-    race: Race | None
-    losses: dict[str, float]
-
-    def learn(self, name: str) -> Network:
-        """Return the network of a candidate, learned from all rows."""
-        assert self.data.target is not None
-        built = None if self.race is None else self.race.built.get(name)
-        if built is None:
-            build, family = self.candidates[name]
-            built = build.learn_held_out(self.data.rows, self.data.target, family)
-        network = built.network
-        network.graph["chosen"] = name
-        network.graph["losses"] = self.losses
-        if self.race is not None and not self._is_class():
-            held_out = self.race.hold_out(self.candidates[name], ENOUGH_ROWS)
-            network.graph["calibration"] = summarize_levels(*held_out)
-        return network
-
-    def _is_class(self) -> bool:
-        return isinstance(self.data.variable(self.data.target or ""), Discrete)
-
-    def learn_best(self) -> Network:
-        """Return the network of the best candidate that can be built from all rows."""
-        preferred = [] if self._is_class() or self.race is None else self.race.near[:1]
-        failures: list[Exception] = [] if self.race is None else list(self.race.failures)
-        for name in sorted(self.candidates, key=lambda name: (name not in preferred, self.losses.get(name, np.inf))):
-            try:
-                return self.learn(name)
-            except HybridBNError as error:
-                failures.append(error)
-        raise failures[0]
-
-
 def compare_candidates(
     data: Any,
     target: str,
@@ -186,8 +136,8 @@ def compare_candidates(
     effort: int = 1,
     seconds: float | None = None,
     random_state: Any = 0,
-) -> ComparedCandidates:
-    """Compare candidates as `automatic` does.
+) -> Race:
+    """Compare candidates as `automatic` does, unless there are too few rows, or one candidate only.
 
     Examples
     --------
@@ -213,14 +163,14 @@ def compare_candidates(
     rng = make_generator(random_state)
     labeled = training_data.find_labeled()
     if len(labeled) < 2 * folds or len(distinct) < 2:
-        return ComparedCandidates(training_data, distinct, None, {})
+        return Race(training_data, target, loss, labeled[:0], labeled[:0], candidates=distinct)
     rows = rng.permutation(labeled)[:MOST_ROWS]
     parts = deal_folds(len(rows), folds, rng, cells[rows])
-    race = Race(training_data, target, loss, rows, parts, np.inf if seconds is None else seconds)
-    losses = race.run(list(distinct.values()))
-    if not losses:
+    race = Race(training_data, target, loss, rows, parts, np.inf if seconds is None else seconds, distinct)
+    race.run()
+    if not race.losses:
         raise race.failures[0]
-    return ComparedCandidates(training_data, distinct, race, losses)
+    return race
 
 
 def _list_class_candidates(data: TrainingData, potentials: Any, effort: int) -> list[Candidate]:
@@ -306,17 +256,21 @@ class Race:
 
     Attributes
     ----------
+    seconds : float
+        No candidate is tried any more after so many seconds, except the first one.
+    candidates : dict of str to builder and potentials
+        By name, in order of preference.
+    losses : dict of str to float
+        The mean losses; that of a dropped candidate is estimated from its difference to the best one so far.
     failures : list of Exception
         Why candidates took no part.
-    levels : dict of str to ndarray
-        The probabilities of the least central intervals that hold the true numbers of held-out rows; NaN where a
-        candidate has not been tried.
+    told : dict of str to ndarray
+        What candidates tell of held-out rows: the probabilities of the classes (rows, classes), or of the least central
+        intervals that hold the true numbers (rows,); NaN where a candidate has not been tried.
     near : list of str
         The names of the candidates that count as equally good as the best, in order of preference.
     built : dict of str to Built
         What builders with held-out predictions of their own have learned, from all rows.
-    seconds : float
-        No candidate is tried any more after so many seconds, except the first one.
     """
 
     data: TrainingData
@@ -325,28 +279,27 @@ class Race:
     rows: Any
     parts: Any
     seconds: float = np.inf
+    candidates: dict[str, BuildAndFamily] = field(default_factory=dict)
+    losses: dict[str, float] = field(default_factory=dict)
     failures: list[Exception] = field(default_factory=list)
-    levels: dict[str, Values] = field(default_factory=dict)
+    told: dict[str, Values] = field(default_factory=dict)
     near: list[str] = field(default_factory=list)
     built: dict[str, Built] = field(default_factory=dict)
-    _shares: dict[str, Values] = field(default_factory=dict)
     _networks: dict[str, tuple[int, Network]] = field(default_factory=dict)
-    _finalists: dict[str, BuildAndFamily] = field(default_factory=dict)
+    _finalists: list[str] = field(default_factory=list)
 
     @property
     def weights(self) -> Values:
         """Those of the rows."""
         return np.asarray(self.data.table.weights[self.rows])
 
-    def run(self, candidates: Sequence[BuildAndFamily]) -> dict[str, float]:
-        """Return the mean losses; that of a dropped candidate is estimated from its difference to the best one so
-        far.
-        """
-        if all(build.declaration.held_out is not None for build, _ in candidates):
+    def run(self) -> None:
+        """Compare the candidates; there are no losses if all of them fail."""
+        if all(build.declaration.held_out is not None for build, _ in self.candidates.values()):
             # all predict all rows at no further cost, and are compared by all of them
             self.parts = np.zeros(len(self.rows), dtype=np.intp)
-        losses = {describe_candidate(*candidate): np.full(len(self.rows), np.nan) for candidate in candidates}
-        running = dict(zip(losses, candidates, strict=True))
+        losses = {name: np.full(len(self.rows), np.nan) for name in self.candidates}
+        running = list(self.candidates)
         seen = np.zeros(len(self.rows), dtype=bool)
         folds = int(self.parts.max()) + 1
         deadline = time.monotonic() + self.seconds
@@ -357,12 +310,12 @@ class Race:
                 seen[test] = True
                 self._predict_batch(running, losses, part, test, deadline)
                 for name in self._find_dropouts({name: losses[name] for name in running}, seen, halve):
-                    del running[name]
+                    running.remove(name)
             if len(running) < 2:
                 # more folds would not change the choice
                 break
         if not running:
-            return {}
+            return
         self._finalists = running
         means = {name: self._mean(losses[name], seen) for name in running}
         best = min(means, key=means.__getitem__)
@@ -370,61 +323,97 @@ class Race:
         for name, own in losses.items():
             if name not in running:
                 means[name] = means[best] + self._mean(own - losses[best], np.isfinite(own))
-        return {name: means[name] for name in losses}
+        self.losses = {name: means[name] for name in losses}
+
+    def learn(self, name: str) -> Network:
+        """Return the network of a candidate, learned from all rows."""
+        build, family = self.candidates[name]
+        built = self.built.get(name) or build.learn_held_out(self.data.rows, self.target, family)
+        network = built.network
+        network.graph["chosen"] = name
+        network.graph["losses"] = self.losses
+        if self.losses and not self._is_class():
+            network.graph["calibration"] = summarize_levels(*self.hold_out(name, ENOUGH_ROWS))
+        return network
+
+    def learn_best(self) -> Network:
+        """Return the network of the best candidate that can be built from all rows."""
+        preferred = [] if self._is_class() else self.near[:1]
+        failures = self.failures.copy()
+        for name in sorted(self.candidates, key=lambda name: (name not in preferred, self.losses.get(name, np.inf))):
+            try:
+                return self.learn(name)
+            except HybridBNError as error:
+                failures.append(error)
+        raise failures[0]
+
+    def _is_class(self) -> bool:
+        return isinstance(self.data.variable(self.target), Discrete)
 
     def _predict_batch(
         self,
-        running: dict[str, BuildAndFamily],
+        running: list[str],
         losses: dict[str, Values],
         part: int,
         test: NDArray[np.intp],
         deadline: float,
     ) -> None:
         """Fill in the losses on some rows of a fold, and remove candidates that fail or come too late."""
-        for name in list(running):
+        for name in running.copy():
             late = time.monotonic() > deadline and any(np.isfinite(losses[n][test]).all() for n in running)
             try:
                 if late and name not in self.built:
                     raise NetworkError(f"the time was over before {name} had been tried")
-                losses[name][test] = self._evaluate_losses(name, running[name], part, test)
+                losses[name][test] = self._evaluate_losses(name, part, test)
             except (HybridBNError, MemoryError) as error:
                 self.failures.append(error)
-                del running[name], losses[name]
+                running.remove(name)
+                del losses[name]
 
     def list_predictions(self) -> dict[str, Values]:
         """Return the probabilities (rows, classes) of held-out rows, of the candidates that were in the race to its end
         and of those that predict held-out rows themselves.
         """
-        predictions = {
-            name: built.held_out.select_rows(self.rows).probabilities
-            for name, built in self.built.items()
-            if built.held_out is not None
-        }
-        for name, candidate in self._finalists.items():
-            if name in predictions:
-                continue
-            told = predictions[name] = self._shares[name].copy()
-            for part in np.unique(self.parts[np.isnan(told[:, 0])]):
-                test = np.flatnonzero(self.parts == part)
-                told[test] = self._predict(name, candidate, part, test).probabilities
+        known = [name for name, built in self.built.items() if built.held_out is not None]
+        predictions = {name: self._predict_all(name) for name in dict.fromkeys([*known, *self._finalists])}
         return {name: told for name, told in predictions.items() if np.isfinite(told).all()}
 
-    def hold_out(self, candidate: BuildAndFamily, least: int) -> tuple[Values, Values]:
+    def hold_out(self, name: str, least: int) -> tuple[Values, Values]:
         """Return the probabilities of the least central intervals that hold the true numbers of held-out rows, and the
         weights of these rows.
 
-        Folds follow each other until so many rows have been held out. Those of the race are not learned again.
+        Folds follow each other until so many rows have been held out.
         """
-        name = describe_candidate(*candidate)
-        levels = self.levels.setdefault(name, np.full(len(self.rows), np.nan))
-        for part in range(int(self.parts.max()) + 1):
-            test = np.flatnonzero(self.parts == part)
-            if np.count_nonzero(np.isfinite(levels)) >= least:
-                break
-            if not np.isfinite(levels[test]).all():
-                self._keep_levels(name, self._predict(name, candidate, part, test), test)
+        levels = self._predict_all(name, least)
         known = np.isfinite(levels)
         return levels[known], self.weights[known]
+
+    def _predict_all(self, name: str, most: float = np.inf) -> Values:
+        """Return what a candidate tells of the rows of all folds, or until it is so many; those of the race are not
+        learned again.
+        """
+        told = self._find_told(name)
+        for part in range(int(self.parts.max()) + 1):
+            test = np.flatnonzero(self.parts == part)
+            if np.count_nonzero(np.isfinite(told)) >= most:
+                break
+            if not np.isfinite(told[test]).all():
+                self._keep(name, self._predict(name, part, test), test)
+        return told
+
+    def _find_told(self, name: str) -> Values:
+        sizes = [self.data.states(self.target)] if self._is_class() else []
+        return self.told.setdefault(name, np.full((len(self.rows), *sizes), np.nan))
+
+    def _keep(self, name: str, posterior: Any, test: NDArray[np.intp]) -> None:
+        """Keep what a candidate tells of some rows."""
+        if self._is_class():
+            self._find_told(name)[test] = posterior.probabilities
+        else:
+            self._find_told(name)[test] = posterior.central_level(self._find_truth(test))
+
+    def _find_truth(self, test: NDArray[np.intp]) -> Any:
+        return self.data.codes(self.target)[self.rows[test]]
 
     def _list_batches(self, part: int) -> list[tuple[NDArray[np.intp], bool]]:
         """Return the rows of a fold in the batches after which candidates are dropped, and whether the worse half
@@ -435,9 +424,9 @@ class Race:
             return [(test, True)]
         return [(test[:FIRST_ROWS], False), (test[FIRST_ROWS:], True)]
 
-    def _predict(self, name: str, candidate: BuildAndFamily, part: int, test: NDArray[np.intp]) -> Any:
+    def _predict(self, name: str, part: int, test: NDArray[np.intp]) -> Any:
         """Return the posterior of some rows of a fold, by what was learned without each of them."""
-        build, family = candidate
+        build, family = self.candidates[name]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the final network repeats the warnings of the folds
             if build.declaration.held_out is not None:
@@ -454,21 +443,13 @@ class Race:
             evidence = table.select([name for name in table.names if name in network])
             return network.posterior(self.target, evidence, options=COARSE)
 
-    def _evaluate_losses(self, name: str, candidate: BuildAndFamily, part: int, test: NDArray[np.intp]) -> Values:
-        """Return the losses on some of the rows of a fold, and keep the probabilities of classes."""
-        posterior = self._predict(name, candidate, part, test)
-        losses = self.loss(posterior, self.data.codes(self.target)[self.rows[test]])
-        if isinstance(posterior, DiscretePosterior):
-            told = posterior.probabilities
-            self._shares.setdefault(name, np.full((len(self.rows), told.shape[1]), np.nan))[test] = told
-        elif isinstance(posterior, ContinuousPosterior):
-            self._keep_levels(name, posterior, test)
+    def _evaluate_losses(self, name: str, part: int, test: NDArray[np.intp]) -> Values:
+        """Return the losses on some of the rows of a fold, and keep what the candidate tells of them."""
+        posterior = self._predict(name, part, test)
+        losses = self.loss(posterior, self._find_truth(test))
+        self._keep(name, posterior, test)
         # a row of probability zero counts as much as the worst of the others
         return np.where(np.isfinite(losses), losses, np.max(losses[np.isfinite(losses)], initial=0.0))
-
-    def _keep_levels(self, name: str, posterior: ContinuousPosterior, test: NDArray[np.intp]) -> None:
-        levels = self.levels.setdefault(name, np.full(len(self.rows), np.nan))
-        levels[test] = posterior.central_level(self.data.codes(self.target)[self.rows[test]])
 
     def _find_dropouts(self, losses: dict[str, Values], rows: NDArray[np.bool_], halve: bool) -> list[str]:
         """Return the candidates that are clearly worse than the best, and with enough rows all of the worse half."""
@@ -560,9 +541,10 @@ def calibrate_intervals(
     if len(labeled) < 2 * FOLDS:
         return []
     rows = rng.permutation(labeled)
-    race = Race(read, target, crps, rows, deal_folds(len(rows), FOLDS, rng, cells[rows]))
+    parts = deal_folds(len(rows), FOLDS, rng, cells[rows])
+    race = Race(read, target, crps, rows, parts, candidates={"calibrated": (Build.of(build), potentials)})
     try:
-        return summarize_levels(*race.hold_out((Build.of(build), potentials), ENOUGH_ROWS))
+        return summarize_levels(*race.hold_out("calibrated", ENOUGH_ROWS))
     except HybridBNError:
         # fewer rows may lack what a structure or a family needs
         return []

@@ -16,18 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting import Fitter, SoftmaxFitter
+from hybridbn.fitting import SoftmaxFitter
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.counting import Moments, RowCounter
 from hybridbn.fitting.cross_validation import evaluate_rows
 from hybridbn.jobs import advance, share_passes, track, track_items
 from hybridbn.network import Network
 from hybridbn.options import check_count
-from hybridbn.potentials.base import Potential
-from hybridbn.structures.arcs import Knowledge, Limits, direct_what_follows, find_extension
+from hybridbn.structures.arcs import Knowledge, Limits, direct_what_follows, find_extension, is_acyclic
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import measure_occurring
-from hybridbn.structures.hill_climb import SearchOptions, graph_of, is_acyclic, read_limits, search_network
+from hybridbn.structures.hill_climb import SearchOptions, read_limits, search_network
 from hybridbn.structures.scores import Score
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
 from hybridbn.variables import Continuous, Discrete, Values
@@ -163,7 +162,7 @@ class _Skeleton:
             new = directed.copy()
             new[a, middle] = new[b, middle] = True
             # the surest colliders come first, and one that contradicts them is none
-            if share < 0.5 and self.allowed[[a, b], middle].all() and is_acyclic(graph_of(new)):
+            if share < 0.5 and self.allowed[[a, b], middle].all() and is_acyclic(new):
                 directed = new
         return find_extension(direct_what_follows(joined, directed), self.allowed & ~required.T)
 
@@ -483,10 +482,7 @@ class IndependenceTests:
     def _fit_logistic(self, child: str, parents: tuple[str, ...], rows: NDArray[np.intp]) -> float:
         """Return the log-likelihood of a logistic regression in some rows."""
         data = self.data.take(rows)
-        variables = tuple(map(data.variable, parents))
-        fitter: Fitter = SoftmaxFitter(ridge=1e-2, m=1e-2)
-        potential: Potential = fitter.fit(data.rows, data.variable(child), variables)
-        values, weights = evaluate_rows(potential, data.table)
+        values, weights = evaluate_rows(data.fit(child, parents, SoftmaxFitter(ridge=1e-2, m=1e-2)), data.table)
         return float(weights @ values)
 
 

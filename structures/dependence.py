@@ -293,8 +293,7 @@ class Dependence:
     def _fit(self, data: TrainingData, child: str, parents: tuple[str, ...], keep: bool) -> Potential:
         potential = self._fits.get((child, *parents)) if keep else None
         if potential is None:
-            variables = tuple(map(data.variable, parents))
-            potential = self._choose_fitter(child, parents).fit(data.rows, data.variable(child), variables)
+            potential = data.fit(child, parents, self._choose_fitter(child, parents))
             if keep:
                 self._fits[child, *parents] = potential
         return potential

@@ -7,7 +7,7 @@ ancestors of all nodes take a few operations per arc. Matrices have a row for ea
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
 
@@ -19,7 +19,7 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.jobs import advance, share_passes, track
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
-from hybridbn.structures.arcs import Knowledge, Limits, matrix_of, read_arcs, refuse_strangers
+from hybridbn.structures.arcs import Knowledge, Limits, is_acyclic, matrix_of, read_arcs, refuse_strangers
 from hybridbn.structures.building import builder, structural_em
 from hybridbn.structures.scores import BIC, FamilyScores, Score
 from hybridbn.structures.training_data import TrainingData, fit_network, read_data_without_target
@@ -180,7 +180,7 @@ def _search(data: TrainingData, limits: Limits, start: NDArray[np.bool_], option
     names = [data.attributes[column] for column in order]
     limits = limits.reorder(order)
     arcs = limits.required | (limits.allowed & start[np.ix_(order, order)])
-    if not is_acyclic(graph_of(arcs)):
+    if not is_acyclic(arcs):
         raise NetworkError("the arcs to start from, with the required ones, make a cycle")
     arcs = limits.direct(arcs)
     rng = np.random.default_rng(options.seed)
@@ -266,7 +266,7 @@ def graph_of(arcs: NDArray[np.bool_]) -> Graph:
     return tuple(int.from_bytes(row.tobytes(), "little") for row in np.packbits(arcs, axis=1, bitorder="little"))
 
 
-def arcs_of(sets: Graph | list[int]) -> NDArray[np.bool_]:
+def arcs_of(sets: Sequence[int]) -> NDArray[np.bool_]:
     """Return the matrix (nodes, members) of some sets of nodes.
 
     Examples
@@ -484,18 +484,15 @@ def _list_nodes(nodes: int) -> tuple[int, ...]:
     return tuple(listed)
 
 
-def _find_ancestors(parents: Graph | list[int], order: list[int] | None = None) -> tuple[list[int], list[int]]:
-    """Return the ancestors of each node, and those with a path of more than one arc to it; for a node on a cycle
-    itself.
+def _find_ancestors(parents: Sequence[int], order: list[int]) -> tuple[list[int], list[int]]:
+    """Return the ancestors of each node, and those with a path of more than one arc to it.
 
     An order of the nodes, in which parents should come first, saves time; it is put right for the next call.
     """
-    size = len(parents)
-    ancestors, indirect = [-1] * size, [0] * size
+    ancestors, indirect = [-1] * len(parents), [0] * len(parents)
     done: list[int] = []
-    waiting = list(range(size) if order is None else order)
+    waiting = order.copy()
     while waiting:
-        ready = len(done)
         late = []
         for node in waiting:
             reached = 0
@@ -509,22 +506,5 @@ def _find_ancestors(parents: Graph | list[int], order: list[int] | None = None) 
                 indirect[node], ancestors[node] = reached, reached | parents[node]
                 done.append(node)
         waiting = late
-        if len(done) == ready:
-            # those that are left are on cycles or below one
-            for node in waiting:
-                ancestors[node] = indirect[node] = 1 << node
-            break
-    if order is not None:
-        order[:] = [*done, *waiting]
+    order[:] = done
     return ancestors, indirect
-
-
-def is_acyclic(graph: Graph) -> bool:
-    """Return whether a graph has no cycle.
-
-    Examples
-    --------
-    >>> is_acyclic((2, 4, 0)), is_acyclic((2, 4, 1))
-    (True, False)
-    """
-    return not any(ancestors >> node & 1 for node, ancestors in enumerate(_find_ancestors(graph)[0]))

@@ -206,6 +206,8 @@ class _Forest:
     """Trees on their way to a network."""
 
     ridges: tuple[float, ...] = RIDGES
+    regressed: slice = slice(None)
+    """The regressors that count in the nodes."""
 
     def __init__(
         self, regressors: Regressors, trees: int, depth: int, tested: tuple[int, ...], rng: np.random.Generator
@@ -334,7 +336,8 @@ class _Forest:
         """Return the rows with all tests."""
         codes = np.stack([test.codes for test in self.tests], axis=1)
         sizes = tuple(test.size for test in self.tests)
-        return RegressionRows(self.regressors.numbers, self.target, codes, sizes, self.regressors.encoding.ridge)
+        numbers, ridge = self.regressors.numbers[:, self.regressed], self.regressors.encoding.ridge[self.regressed]
+        return RegressionRows(numbers, self.target, codes, sizes, ridge)
 
     def _list_choices(self, rows: RegressionRows) -> list[list[int]]:
         """Return the tests of the columns that lower the squared error most: few of them, and more if there are any."""
@@ -359,7 +362,8 @@ class _Forest:
             return rows
         codes = np.stack([test.left_out for test in self.tests], axis=1)
         numbers = regressors.numbers if regressors.left_out is None else regressors.left_out
-        return replace(rows, numbers=numbers, codes=codes, spread=regressors.spread)
+        spread = None if regressors.spread is None else regressors.spread[:, self.regressed]
+        return replace(rows, numbers=numbers[:, self.regressed], codes=codes, spread=spread)
 
     def _tune(self, rows: RegressionRows, choices: Sequence[list[int]]) -> tuple[_TunedForest, RegressionRows]:
         """Return the trees, and the depth at which to cut them, that predict held-out rows best, and the rows with the
@@ -377,7 +381,7 @@ class _Forest:
             robust, _ = self._judge(rows, growth, depth, trees, trust)
             if is_clearly_less(robust.scores, tuned.scores, self.weights):
                 # folds deal out each row once, so that one tree of them judges rows that are in none
-                tuned = robust._replace(judge=RowTrust(tuned.trees[:1], depth, tuned.noise))
+                tuned = robust._replace(judge=RowTrust(tuned.trees[0], depth, tuned.noise))
         return tuned, rows
 
     def _choose(
@@ -468,14 +472,7 @@ class _PlainForest(_Forest):
     """Trees without regressions: the rows of a node have a mean."""
 
     ridges = (0.0,)
-
-    def _read_rows(self) -> RegressionRows:
-        rows = super()._read_rows()
-        return replace(rows, numbers=rows.numbers[:, :0], ridge=rows.ridge[:0])
-
-    def _leave_out(self, rows: RegressionRows) -> RegressionRows:
-        rows = super()._leave_out(rows)
-        return replace(rows, numbers=rows.numbers[:, :0], spread=None)
+    regressed = slice(0)
 
     def _choose_growth(self, ridge: float) -> Growth:
         return Growth(0.0, level=1.0, depth=self.depth, least=3.0, gain=0.0, share=0.5)

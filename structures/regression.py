@@ -102,7 +102,7 @@ def build_regression_network(regressors: Regressors) -> Built:
     noise, variances, _ = judge_left_out(regressors)
     if regressors.source is not None:
         node = TreeNode(Route(), NodeRegression(root, float(variance[0]), 0.0, 0.0, np.empty(0)))
-        view = view_all_rows(regressors, trust=RowTrust([node], 0, noise) if regressors.robust else None)
+        view = view_all_rows(regressors, trust=RowTrust(node, 0, noise) if regressors.robust else None)
         (tree,) = grow_regressions(view, 1, Growth(0.0, depth=0), np.random.default_rng(0))
         root = tree.statistics.coefficients
     network = build_linear_network(regressors, root[None], variance, noise)
@@ -622,27 +622,24 @@ def _describe_target(regressors: Regressors) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class RowTrust:
-    """How much rows count, by how far they are from what trees predict; see `ResidualMixture.weigh_rows`.
+    """How much rows count, by how far they are from what a tree predicts; see `ResidualMixture.weigh_rows`.
 
     Attributes
     ----------
-    trees : sequence of TreeNode
+    tree : TreeNode
     depth : int
-        At which they are cut off.
+        At which it is cut off.
     noise : ResidualMixture
     """
 
-    trees: Sequence[TreeNode[NodeRegression]]
+    tree: TreeNode[NodeRegression]
     depth: int
     noise: ResidualMixture
 
     def weigh_rows(self, rows: RegressionRows) -> Values:
-        """Return the factors of the rows' weights, each the mean over the trees."""
-        total = np.zeros(len(rows.target))
-        for tree in self.trees:
-            means, variances = predict_by_depth(tree, rows, self.depth)
-            total += self.noise.weigh_rows(rows.target - means[-1], variances[-1])
-        return total / len(self.trees)
+        """Return the factors of the rows' weights."""
+        means, variances = predict_by_depth(self.tree, rows, self.depth)
+        return self.noise.weigh_rows(rows.target - means[-1], variances[-1])
 
 
 @dataclass(frozen=True, eq=False)

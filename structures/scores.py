@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
-from hybridbn.fitting import Fitter, SoftmaxFitter
+from hybridbn.fitting import SoftmaxFitter
 from hybridbn.fitting.base import counts_suffice, moments_suffice
 from hybridbn.fitting.counting import RowCounter
 from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
@@ -341,8 +341,9 @@ class FamilyScores:
         """Return the score of a fitted density, and the density, None where it can't be fitted."""
         if (child, *given) not in self._fits:
             try:
-                if isinstance(self.data.fitter(child, given), SoftmaxFitter):
-                    self._fits[child, *given] = self._score_softmax(child, given)
+                fitter = self.data.fitter(child, given)
+                if isinstance(fitter, SoftmaxFitter):
+                    self._fits[child, *given] = self._score_softmax(fitter, child, given)
                 else:
                     potential = self.data.fit(child, given)
                     self._fits[child, *given] = self._score_density(potential), potential
@@ -350,20 +351,11 @@ class FamilyScores:
                 self._fits[child, *given] = -math.inf, None
         return self._fits[child, *given]
 
-    def _score_softmax(self, child: str, given: tuple[str, ...]) -> tuple[float, Softmax]:
-        """Return the score of logistic regressions, and the regressions to as many digits as it needs, from those of a
-        family with a parent more or less if it is known.
-        """
-        fewer = [tuple(n for n in given if n != name) for name in given]
-        others = [name for name in self.names if name != child and name not in given]
-        more = (tuple(self._sort_by_column(frozenset((*given, name)))) for name in others)
-        known = (self._fits.get((child, *family), (0.0, None))[1] for family in itertools.chain(fewer, more))
-        near = next((near for potential in known if potential and (near := potential.as_softmax())), None)
-        fitter: Any = self.data.fitter(child, given)
-        variables = tuple(map(self.data.variable, given))
+    def _score_softmax(self, fitter: SoftmaxFitter, child: str, given: tuple[str, ...]) -> tuple[float, Softmax]:
+        """Return the score of logistic regressions, and the regressions to as many digits as it needs."""
         table = self.data.in_memory.table
-        statistics = fitter.statistics(table, self.data.variable(child), variables)
-        regressions: Softmax = fitter.approximate(statistics, near)
+        statistics = fitter.statistics(table, self.data.variable(child), tuple(map(self.data.variable, given)))
+        regressions = fitter.approximate(statistics)
         gain = statistics.log_likelihood(regressions)
         gain -= float(statistics.row_weights @ self._log_shares(child)[statistics.columns[0]])
         parameters = regressions.free_parameters() - (self.data.states(child) - 1)
@@ -669,15 +661,11 @@ class _HeldOutScores(_SingleScores):
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._sort_by_column(parents))
-        fitter, variables = self.data.fitter(child, given), tuple(map(self.data.variable, given))
+        variable, variables = self.data.variable(child), tuple(map(self.data.variable, given))
         # the family is a part of the structure, so it is chosen by the same rows; bandwidths are searched afterwards
-        fitters = fitter.list_fitters(self.data.variable(child), variables, quick=True)
-        return max(self._score_fitter(one, child, given) for one in fitters)
-
-    def _score_fitter(self, fitter: Fitter, child: str, given: tuple[str, ...]) -> float:
-        variables = tuple(map(self.data.variable, given))
-        likelihood, weight = score_held_out(fitter, self._folds, self.data.variable(child), variables)
-        return likelihood * self.total / weight if weight > 0 else -math.inf
+        fitters = self.data.fitter(child, given).list_fitters(variable, variables, quick=True)
+        scores = [score_held_out(fitter, self._folds, variable, variables) for fitter in fitters]
+        return max(likelihood * self.total / weight if weight > 0 else -math.inf for likelihood, weight in scores)
 
 
 def _check_positive(number: Any, what: str) -> None:

@@ -88,10 +88,10 @@ class TrainingData:
         """Return the fitter of a column given others."""
         return fitter_of(self.roles[child].fitter, self.variable(child), tuple(map(self.variable, parents)))
 
-    def fit(self, child: str, parents: Sequence[str]) -> Potential:
-        """Return the potential of a column given others."""
+    def fit(self, child: str, parents: Sequence[str], fitter: Fitter | None = None) -> Potential:
+        """Return the potential of a column given others, learned by its own fitter or by another one."""
         variables = tuple(map(self.variable, parents))
-        return self.fitter(child, parents).fit(self.rows, self.variable(child), variables)
+        return (fitter or self.fitter(child, parents)).fit(self.rows, self.variable(child), variables)
 
     def prepare(self, families: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Count in one pass what the fitters of some columns given others will ask for."""

@@ -543,7 +543,7 @@ class _Memory:
 
     def __init__(self) -> None:
         self.tables: dict[frozenset[str], dict[str, _KnownTable]] = {}
-        self.moments: dict[tuple[Names, Names], tuple[Mapping[str, Variable], frozenset[str], Moments]] = {}
+        self.moments: dict[Names, dict[Names, tuple[Mapping[str, Variable], frozenset[str], Moments]]] = {}
         self.cells = 0
 
     def has_room(self, size: int) -> bool:
@@ -761,12 +761,13 @@ class RowCounter(Counter):
     def _remember_moments(self, numbers: Names, given: Names, moments: Moments) -> None:
         if self._memory.has_room(moments.products.size + _CELLS_OF_A_NAME):
             incomplete = self.incomplete.intersection((*numbers, *given))
-            self._memory.moments[numbers, given] = self.variables, incomplete, moments
+            known = self._memory.moments.setdefault(given, {})
+            known[numbers] = self.variables, incomplete, moments
 
     def _find_moments(self, numbers: Names, given: Names) -> Moments | None:
-        for (held, by), (variables, incomplete, moments) in list(self._memory.moments.items()):
+        for held, (variables, incomplete, moments) in list(self._memory.moments.get(given, {}).items()):
             # of the other columns, which these rows may lack, only missing cells matter
-            if by != given or not set(numbers) <= set(held) or incomplete.intersection(held).difference(numbers):
+            if not set(numbers) <= set(held) or incomplete.intersection(held).difference(numbers):
                 continue
             if self._has_same(variables, (*numbers, *given)):
                 places = [held.index(name) for name in numbers]

@@ -19,7 +19,7 @@ from hybridbn.fitting.base import (
 )
 from hybridbn.fitting.ridge import ROUNDING, regress_classes
 from hybridbn.potentials import Softmax
-from hybridbn.variables import Discrete, Values, Variable
+from hybridbn.variables import Discrete, Variable
 
 if TYPE_CHECKING:
     from hybridbn.tables import Rows
@@ -119,17 +119,10 @@ class SoftmaxFitter(Fitter):
 
     def potential(self, statistics: Any) -> Softmax:
         """Return the regressions."""
-        return self._regress(statistics, None, ROUNDING)
+        return self._regress(statistics, ROUNDING)
 
-    def approximate(self, statistics: SoftmaxStatistics, near: Softmax | None = None) -> Softmax:
-        """Return the regressions to about nine digits of their likelihood, in less time where those of nearly the same
-        parents are known.
-
-        Parameters
-        ----------
-        statistics : SoftmaxStatistics
-        near : Softmax, optional
-            Regressions of the same child, from which the search begins.
+    def approximate(self, statistics: SoftmaxStatistics) -> Softmax:
+        """Return the regressions to about nine digits of their likelihood, in less time.
 
         Examples
         --------
@@ -137,13 +130,12 @@ class SoftmaxFitter(Fitter):
         >>> table = hb.Table({"x": [1.0, 2.0, 3.0, 4.0], "y": [0.0, 1.0, 1.0, 0.0], "c": ["a", "b", "a", "b"]})
         >>> c, x, y = (table.variable(name) for name in "cxy")
         >>> fitter = SoftmaxFitter()
-        >>> near = fitter.fit(table, c, (x,))
-        >>> fitter.approximate(fitter.statistics(table, c, (x, y)), near)(c="b", x=[3.0], y=0.5).round(2)
+        >>> fitter.approximate(fitter.statistics(table, c, (x, y)))(c="b", x=[3.0], y=0.5).round(2)
         array([0.55])
         """
-        return self._regress(statistics, near, _NEARLY)
+        return self._regress(statistics, _NEARLY)
 
-    def _regress(self, statistics: Any, near: Softmax | None, enough: float) -> Softmax:
+    def _regress(self, statistics: Any, enough: float) -> Softmax:
         from scipy.special import softmax
 
         refuse_empty(statistics)
@@ -160,9 +152,7 @@ class SoftmaxFitter(Fitter):
         design = np.concatenate([np.ones((1, len(weights))), centered / scale[:, None]])
         targets = (statistics.columns[0] == np.arange(k)[:, None]) * weights
         smoothed = targets + (self.m / k / statistics.total) * weights
-        first = None if near is None else _standardize(near, statistics.parents, mean, scale)
-        begin = None if first is None else first.mean(axis=0)
-        common = regress_classes(design, smoothed, np.zeros((k, len(design))), self.ridge, first=begin, enough=enough)
+        common = regress_classes(design, smoothed, np.zeros((k, len(design))), self.ridge, enough=enough)
         solved = np.broadcast_to(common, (math.prod(shape), *common.shape)).copy()
         if discrete:
             center = np.zeros((len(design), 1))
@@ -175,7 +165,6 @@ class SoftmaxFitter(Fitter):
                         np.concatenate([targets[:, rows], prior], axis=1),
                         common,
                         self.ridge,
-                        first=None if first is None else first[cell],
                         enough=enough,
                     )
         coefficients = solved[:, :, 1:] / scale
@@ -186,27 +175,3 @@ class SoftmaxFitter(Fitter):
             intercept=intercept.reshape(*shape, k),
             coefficients=coefficients.reshape(*shape, k, len(continuous)),
         )
-
-
-def _standardize(near: Softmax, parents: tuple[Variable, ...], mean: Values, scale: Values) -> Values:
-    """Return the parameters of regressions for standardized parents (configurations, states, columns): the mean over
-    the configurations of discrete parents that are left out, zero for continuous ones that are new.
-    """
-    discrete, continuous = split_by_kind(parents)
-    known, numbers = split_by_kind(near.parents)
-    parameters = np.concatenate([near.intercept[..., None], near.coefficients], axis=-1)
-    left_out = tuple(axis for axis, parent in enumerate(known) if parent not in discrete)
-    parameters = parameters.mean(axis=left_out)
-    kept = [parent for parent in known if parent in discrete]
-    order = [kept.index(parent) for parent in discrete if parent in kept]
-    parameters = parameters.transpose(*order, -2, -1)
-    sizes = [len(parent) if parent in kept else 1 for parent in discrete]
-    parameters = parameters.reshape(*sizes, *parameters.shape[-2:])
-    result = np.zeros((*(len(parent) for parent in discrete), parameters.shape[-2], 1 + len(continuous)))
-    result[..., 0] = parameters[..., 0]
-    for column, parent in enumerate(continuous):
-        if parent in numbers and np.isfinite(scale[column]):
-            slope = parameters[..., 1 + numbers.index(parent)]
-            result[..., 0] += slope * mean[column]
-            result[..., 1 + column] = slope * scale[column]
-    return result.reshape(-1, *result.shape[-2:])

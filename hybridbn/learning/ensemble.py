@@ -678,7 +678,7 @@ def stack(
     >>> ensemble.algorithm, len(ensemble) > 1, ensemble.posterior({"x": 1.0, "z": 1.0}).probability("same") > 0.9
     ('pool', True, True)
     """
-    comparison = compare_candidates(
+    race = compare_candidates(
         data,
         target,
         potentials,
@@ -689,14 +689,13 @@ def stack(
         seconds=seconds,
         random_state=random_state,
     )
-    variable = comparison.data.variable(target)
+    variable = race.data.variable(target)
     assert isinstance(variable, Discrete)
-    predictions = {} if comparison.race is None else comparison.race.list_predictions()
-    if comparison.race is None or not predictions:
-        return Ensemble([comparison.learn_best()], np.ones(1), target, "pool")
+    predictions = race.list_predictions()
+    if not predictions:
+        return Ensemble([race.learn_best()], np.ones(1), target, "pool")
     names = list(predictions)
-    rows = comparison.race.rows
-    truth, own_weights = comparison.data.codes(target)[rows], comparison.data.table.weights[rows]
+    truth, own_weights = race.data.codes(target)[race.rows], race.weights
     shares = np.stack([predictions[name] for name in names])
     logs = np.log(np.maximum(shares / shares.max(axis=2, keepdims=True), _LEAST_POOLED))
     votes, bias = fit_pool(logs, truth, own_weights)
@@ -704,7 +703,7 @@ def stack(
     if len(kept) < len(votes):
         votes, bias = fit_pool(logs[kept], truth, own_weights)
     order = np.argsort(-votes, kind="stable")
-    networks = [comparison.learn(names[kept[number]]) for number in order]
+    networks = [race.learn(names[kept[number]]) for number in order]
     shift = np.exp(bias - bias.max())
     prior = Network([Multinomial(variable, table=shift / shift.sum())])
     return Ensemble([*networks, prior], np.append(votes[order], 1.0), target, "pool")

@@ -226,14 +226,15 @@ def test_comparisons_of_numbers_learn_each_candidate_once():
     table = make_states(0, rows=300)
     read = read_data_with_target(table, "y", "auto", None)
     rows = np.arange(300)
-    race = Race(read, "y", crps, rows, rows % 5)
-    losses = race.run([(Build.of("regression"), "gaussian"), (Build.of("model_tree"), "gaussian")])
-    assert set(losses) == set(race.built) == {"regression, gaussian", "model_tree, gaussian"}
+    candidates = {f"{name}, gaussian": (Build.of(name), "gaussian") for name in ("regression", "model_tree")}
+    race = Race(read, "y", crps, rows, rows % 5, candidates=candidates)
+    race.run()
+    assert set(race.losses) == set(race.built) == {"regression, gaussian", "model_tree, gaussian"}
     assert not race._networks  # no fold is learned
     # nobody drops out after a few rows, as all of them are known
-    for name, (build, _) in zip(losses, [(Build.of("regression"), 0), (Build.of("model_tree"), 0)], strict=True):
+    for name, (build, _) in candidates.items():
         _, held_out = build.learn_held_out(table, "y", "gaussian")
         expected = held_out.select_rows(rows).crps(table.column("y")).mean()
-        assert losses[name] == pytest.approx(expected)
-    levels, _ = race.hold_out((Build.of("model_tree"), "gaussian"), 1000)
+        assert race.losses[name] == pytest.approx(expected)
+    levels, _ = race.hold_out("model_tree, gaussian", 1000)
     assert len(levels) == 300
