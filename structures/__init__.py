@@ -20,7 +20,6 @@ from hybridbn.structures.scores import BIC, BDeu, BGe, CrossValidation, Score
 if TYPE_CHECKING:
     # for editors and type checkers; at run time the names come from the registry
     from hybridbn.structures.automatic import automatic as automatic
-    from hybridbn.structures.clusters import class_clusters as class_clusters
     from hybridbn.structures.constraint_based import max_min_hill_climb as max_min_hill_climb
     from hybridbn.structures.constraint_based import pc_stable as pc_stable
     from hybridbn.structures.dependence import chow_liu as chow_liu
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from hybridbn.structures.hill_climb import hill_climb as hill_climb
     from hybridbn.structures.mixture import mixture as mixture
     from hybridbn.structures.model_tree import model_tree as model_tree
+    from hybridbn.structures.naive_bayes import class_clusters as class_clusters
     from hybridbn.structures.naive_bayes import kdb as kdb
     from hybridbn.structures.naive_bayes import naive_bayes as naive_bayes
     from hybridbn.structures.naive_bayes import selective_naive_bayes as selective_naive_bayes

@@ -305,8 +305,9 @@ class Build:
         if self.structure is not None:
             if not any(self.structure.nodes[name] for name in self.structure):
                 parents = {name: tuple(self.structure.predecessors(name)) for name in self.structure}
-        elif self.declaration.arcs is not None and self._fixes_only_families():
-            parents = self.declaration.arcs(target, names)
+        elif self.declaration.arcs is not None:
+            fixes_only_families = not getattr(self.function, "args", ()) and self.keywords.keys() <= {"potentials"}
+            parents = self.declaration.arcs(target, names) if fixes_only_families else None
         return parents == {target: (), **{name: (target,) for name in names if name != target}}
 
     def learn(self, table: Rows, target: str | None = None, potentials: Potentials | None = None) -> Network:
@@ -365,10 +366,6 @@ class Build:
         function, keywords = _unwrap_partials(self.function)
         options = "".join(f" {key}={value!r}" for key, value in keywords.items())
         return f"{getattr(function, '__name__', type(function).__name__)}{options}"
-
-    def _fixes_only_families(self) -> bool:
-        """Return whether a partial of the builder fixes nothing but the families."""
-        return not getattr(self.function, "args", ()) and self.keywords.keys() <= {"potentials"}
 
     def _refuse_table(self, table: Rows) -> None:
         """Raise an error if the builder doesn't take weights or missing cells and the table has some."""

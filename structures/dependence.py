@@ -45,24 +45,10 @@ _DECIMALS = 12
 """Values are rounded to this many decimals, so that rounding errors don't decide between ties."""
 
 
-def mutual_information(counts: Values) -> float:
-    r"""Return the conditional mutual information of a table of counts, the condition first.
+def measure_occurring(keys: Codes, counts: Values, shape: tuple[int, ...]) -> float:
+    r"""Return the mutual information of the configurations (condition, first, second) that occur, times their weight.
 
     .. math:: I(A; B \mid C) = \sum_{cab} \frac{n_{cab}}{n} \log \frac{n_{cab}\,n_c}{n_{ca}\,n_{cb}}
-
-    Examples
-    --------
-    >>> float(mutual_information(np.array([[[2.0, 0.0], [0.0, 2.0]]])).__round__(6))
-    0.693147
-    >>> mutual_information(np.array([[[1.0, 1.0], [1.0, 1.0]], [[3.0, 0.0], [3.0, 0.0]]]))
-    0.0
-    """
-    total, occurring = float(counts.sum()), np.flatnonzero(counts)
-    return measure_occurring(occurring, counts.ravel()[occurring], counts.shape) / total if total > 0 else 0.0
-
-
-def measure_occurring(keys: Codes, counts: Values, shape: tuple[int, ...]) -> float:
-    """Return the mutual information of the configurations (condition, first, second) that occur, times their weight.
 
     Examples
     --------
@@ -165,7 +151,8 @@ class Dependence:
     # -- discrete pairs -------------------------------------------------------------------------------------------
 
     def _scale_to_all_rows(self, counts: Values) -> float:
-        return mutual_information(counts) * float(counts.sum()) / self._total
+        occurring = np.flatnonzero(counts)
+        return measure_occurring(occurring, counts.ravel()[occurring], counts.shape) / self._total
 
     def _count_pairs(self) -> dict[Pair, float]:
         names = sorted(self._discrete)
@@ -224,19 +211,22 @@ class Dependence:
         variables = [data.variable(name) for name in names]
         task = partial(_sum_pairs, variables=variables, centers=centers, scales=scales)
         mass, sums, squares, products = data.rows.learn(task, variables)
-        information: dict[Pair, float] = dict.fromkeys(itertools.combinations(names, 2), 0.0)
-        for i, j in np.argwhere(np.triu(mass > 0, 1)).tolist():
-            n = mass[i, j]
-            means = sums[i, j] / n, sums[j, i] / n
-            own, other = squares[i, j] / n - means[0] ** 2, squares[j, i] / n - means[1] ** 2
-            if not min(own, other) > _CONSTANT:
-                continue
-            left = max(own - (products[i, j] / n - means[0] * means[1]) ** 2 / other, 0.0)
-            floor = fitters[names[i]].least_variance(own, scales[i])
-            before, after = max(own, floor), max(left, floor)
-            gain = 0.5 * (math.log(before / after) + own / before - left / after)
-            information[names[i], names[j]] = float(n * gain / self._total)
-        return information
+        with np.errstate(divide="ignore", invalid="ignore"):
+            # of the first of two columns where the other one is observed
+            means = sums / mass
+            variances = squares / mass - means**2
+            left = np.maximum(variances - (products / mass - means * means.T) ** 2 / variances.T, 0.0)
+            floors = np.stack(
+                [
+                    fitters[name].least_variance(own, unit)
+                    for name, own, unit in zip(names, variances, scales, strict=True)
+                ]
+            )
+            before, after = np.maximum(variances, floors), np.maximum(left, floors)
+            gains = mass * 0.5 * (np.log(before / after) + variances / before - left / after) / self._total
+        known = (mass > 0) & (np.minimum(variances, variances.T) > _CONSTANT)
+        gains = np.where(known, gains, 0.0)
+        return {(names[i], names[j]): float(gains[i, j]) for i, j in itertools.combinations(range(len(names)), 2)}
 
     # -- pairs with a continuous column ---------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Potentials
 from hybridbn.jobs import advance, share_passes, track
 from hybridbn.network import Network
-from hybridbn.options import check_count, make_generator
+from hybridbn.options import check_choice, check_count, make_generator
 from hybridbn.structures.arcs import Knowledge, Limits, is_acyclic, matrix_of, read_arcs, refuse_strangers
 from hybridbn.structures.building import builder, structural_em
 from hybridbn.structures.scores import BIC, FamilyScores, Score
@@ -114,11 +114,12 @@ def hill_climb(
     [['a', 'b'], ['b', 'x']]
     """
     training_data = read_data_without_target(data, potentials, weights)
-    if missing not in ("em", "available"):
-        raise NetworkError(f"missing must be 'em' or 'available', not {missing!r}")
+    check_choice(missing, "missing", ("em", "available"), NetworkError)
     limits = read_limits(training_data, Knowledge.of(knowledge, required, forbidden), max_parents)
     options = SearchOptions.of(tabu, turns, restarts, random_state, score)
-    return search_network(training_data, limits, _read_start(training_data, start), options, missing)
+    arcs = read_arcs(start, "start")
+    refuse_strangers([name for arc in arcs for name in arc], training_data.roles, "start")
+    return search_network(training_data, limits, matrix_of(arcs, training_data.attributes).T, options, missing)
 
 
 def search_network(
@@ -144,13 +145,6 @@ def read_limits(data: TrainingData, knowledge: Knowledge, most: int | None) -> L
     """Return the arcs that a search must and may have."""
     most = None if most is None else check_count(most, "max_parents", 1, NetworkError)
     return knowledge.limit(data.attributes, most)
-
-
-def _read_start(data: TrainingData, arcs: Any) -> NDArray[np.bool_]:
-    """Return the arcs to start from, by (child, parent)."""
-    pairs = read_arcs(arcs, "start")
-    refuse_strangers([name for pair in pairs for name in pair], data.roles, "start")
-    return matrix_of(pairs, data.attributes).T
 
 
 class SearchOptions(NamedTuple):

@@ -20,7 +20,7 @@ from hybridbn.fitting import Role
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.network import Network
-from hybridbn.options import check_count, make_generator
+from hybridbn.options import check_choice, check_count, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import builder, find_unused_name, name_hidden_node
 from hybridbn.structures.mixture_em import (
@@ -443,7 +443,6 @@ class FittedMixture:
         parts = [
             (column, part) for (column, is_state), part in zip(_list_parts(self.data), slices, strict=True) if is_state
         ]
-        parts.sort(key=lambda one: one[1].start)
         result: dict[str, Potential] = {}
         for (column, part), table, codes in zip(parts, kernels.tables, kernels.centers.codes.T, strict=True):
             rows = np.concatenate([table[codes], np.exp(self.fit.natural[part]).T])
@@ -537,8 +536,7 @@ def cluster_rows(
         components = check_count(components, "components", 1, NetworkError)
     most, starts = check_count(most, "most", 1, NetworkError), check_count(starts, "starts", 1, NetworkError)
     folds = check_count(folds, "folds", 2, NetworkError)
-    if criterion not in ("held_out", "bic"):
-        raise NetworkError(f"criterion must be 'held_out' or 'bic', not {criterion!r}")
+    check_choice(criterion, "criterion", ("held_out", "bic"), NetworkError)
     measures = _measure(data)
     statistics = _collect_statistics(data.sampled, measures)
     sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None

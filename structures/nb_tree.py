@@ -274,14 +274,10 @@ class _TreeNetwork:
         table = fitter.tables(own)
         if unseen.any():
             table = _make_uninformative(table, unseen, classes)
-        assert isinstance(target, Discrete)
-        return Multinomial(variable, (self.hidden, target), table=self._confine_to_boxes(table, place))
-
-    def _confine_to_boxes(self, table: Values, place: int) -> Values:
-        """Confine the densities of a tested attribute to the leaves' parts of its range (leaves, classes, states)."""
         for number, box in self.boxes.get(place, ()):
             table[number] = _confine(table[number], box)
-        return table
+        assert isinstance(target, Discrete)
+        return Multinomial(variable, (self.hidden, target), table=table)
 
     def _describe_path(self, leaf: TreeNode[Values]) -> str:
         parts = []

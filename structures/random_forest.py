@@ -345,15 +345,6 @@ class Forest:
     left: Codes
     value: Values
 
-    def predict_each(self, features: Values) -> Values:
-        """Return what each tree says of each row of the features: (rows, trees) or (rows, trees, outputs)."""
-        result = np.empty((len(features), len(self.roots), *self.value.shape[1:]))
-        # of few rows at a time, whose nodes stay in the cache
-        for start in range(0, len(features), _CHUNK):
-            leaves = self.find_leaves(features[start : start + _CHUNK])
-            result[start : start + _CHUNK] = self.value.take(leaves.T, axis=0)
-        return result
-
     def find_leaves(self, features: NDArray[Any], trees: slice | Codes = slice(None)) -> Codes:
         """Return the leaf of each row in each tree, or in some: (trees, rows)."""
         roots = self.roots[trees]
@@ -396,6 +387,7 @@ class Forest:
         True
         """
         result = np.empty((len(features), *self.value.shape[1:]))
+        # of few rows at a time, whose nodes stay in the cache
         for start in range(0, len(features), _CHUNK):
             leaves = self.find_leaves(features[start : start + _CHUNK])
             # along what is contiguous, so that rounding doesn't depend on how many rows there are
@@ -410,7 +402,7 @@ class Forest:
         counts : ndarray (rows, trees)
             How often each tree has seen each row.
         """
-        each, unseen = self.predict_each(features), counts == 0
+        each, unseen = self.value.take(self.find_leaves(features).T, axis=0), counts == 0
         unseen[~unseen.any(axis=1)] = True
         weighted = np.einsum("rt...,rt->r...", each, unseen.astype(np.float64))
         return np.asarray(weighted / unseen.sum(axis=1).reshape(-1, *[1] * (each.ndim - 2)))

@@ -147,7 +147,8 @@ class RegressionBatch(LocatedRows):
         # a row may be in samples of several trees, whose products of columns are the same
         order = np.argsort(rows, kind="stable")
         rows, owners, weights = rows[order], owners[order], weights[order]
-        first, second = _list_pairs(self.rows.numbers.shape[1])
+        # of 1, the regressors and the target
+        first, second = np.triu_indices(self.rows.numbers.shape[1] + 2)
         sums = [np.zeros((len(samples) * size, len(first))) for size in self.rows.sizes]
         for start in range(0, len(self.rows.target), _ROWS):
             low, high = np.searchsorted(rows, (start, start + _ROWS))
@@ -205,11 +206,6 @@ class RegressionView(TreeRows[RegressionBatch]):
     def most_numbers(self) -> int:
         """How many numbers the sums may have that are asked for at a time, about."""
         return min(max(_SUMS * len(self.rows), _NUMBERS), _MOST_NUMBERS)
-
-
-def _list_pairs(regressors: int) -> tuple[Codes, Codes]:
-    """Return which of 1, the regressors and the target are multiplied."""
-    return np.triu_indices(regressors + 2)
 
 
 @dataclass(frozen=True)
@@ -373,8 +369,8 @@ class PenalizedSquares:
             :, : mass.shape[1]
         ]
         places, codes = np.nonzero(occurring & (mass >= growth.least) & (mass <= total - growth.least))
-        first, second = _list_pairs(len(self.rows.ridge))
         width = len(self.rows.ridge) + 2
+        first, second = np.triu_indices(width)
         block = max(1, _NUMBERS // (4 * width * width))
         ridge = np.full(width - 2, growth.ridge)
         for start in range(0, len(places), block):

@@ -47,7 +47,7 @@ from studies import (
 import hybridbn as hb
 from hybridbn.fitting import Dirichlet, GaussianFitter, MultinomialFitter
 from hybridbn.structures import class_clusters, naive_bayes
-from hybridbn.structures.clusters import best_cluster
+from hybridbn.structures.naive_bayes import best_cluster
 
 PUBLISHED = Path(__file__).with_name("vilalta2003_published.csv")
 PARTS = 10

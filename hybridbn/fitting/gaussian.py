@@ -202,9 +202,9 @@ class GaussianFitter(Fitter):
             variance=np.maximum(variance * scales[0] ** 2, least).reshape(shape),
         )
 
-    def least_variance(self, variance: float, unit: float) -> float:
-        """Return the least variance that is fitted to a column of this variance, both measured in some unit."""
-        return _FLOOR * variance if self.floor is None else (self.floor / unit) ** 2
+    def least_variance(self, variances: Values, unit: float) -> Values:
+        """Return the least variances that are fitted to columns of these variances, all measured in some unit."""
+        return _FLOOR * variances if self.floor is None else np.full(variances.shape, (self.floor / unit) ** 2)
 
     def _least_variance(self, name: str, mean: float, deviation: float) -> float:
         if self.floor is not None:

@@ -5,7 +5,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.structures import class_clusters, naive_bayes, tan
-from hybridbn.structures.clusters import best_cluster
+from hybridbn.structures.naive_bayes import best_cluster
 
 
 def corners(rows: int = 400, seed: int = 0, missing: float = 0.0):
