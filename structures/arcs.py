@@ -359,8 +359,7 @@ def find_essential_graph(arcs: Arcs, fixed: Arcs | None = None) -> EssentialGrap
     [('a', 'c'), ('b', 'c'), ('c', 'd')]
     """
     joined = arcs | arcs.T
-    apart = ~joined
-    np.fill_diagonal(apart, False)
+    apart = ~(joined | np.eye(len(joined), dtype=bool))
     directed = arcs & _exists(apart, arcs)
     if fixed is not None:
         directed |= arcs & fixed
@@ -385,8 +384,7 @@ def direct_what_follows(joined: Arcs, directed: Arcs) -> EssentialGraph:
     >>> direct_what_follows(chain | chain.T, matrix_of([("a", "b")], "abc")).directed.astype(int).tolist()
     [[0, 1, 0], [0, 0, 1], [0, 0, 0]]
     """
-    apart = ~joined
-    np.fill_diagonal(apart, False)
+    apart = ~(joined | np.eye(len(joined), dtype=bool))
     while True:
         undirected = joined & ~(directed | directed.T)
         new = undirected & (_exists(directed.T, apart) | _exists(directed, directed))
@@ -423,8 +421,7 @@ def find_extension(graph: EssentialGraph, allowed: Arcs) -> Arcs:
     (0, 2)
     """
     joined = graph.arcs | graph.arcs.T
-    apart = ~joined
-    np.fill_diagonal(apart, False)
+    apart = ~(joined | np.eye(len(joined), dtype=bool))
     # pairs that can be joined in one direction only
     bound = joined & allowed & ~allowed.T
     left = np.ones(len(joined), dtype=bool)

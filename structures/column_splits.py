@@ -198,8 +198,6 @@ class CandidateTests:
         Codes up to which a column goes to the first of two branches; -1 where each state is a branch.
     starts : ndarray (tests + 1,)
         Where the branches of each test begin among those of all.
-    by_state : bool
-        Whether each state of each column is a branch, in their order.
     """
 
     def __init__(self, view: ColumnView, binary: bool, branch: float, side: float) -> None:
@@ -216,12 +214,9 @@ class CandidateTests:
         self.columns: NDArray[np.intp] = listed[:, 0]
         self.cuts: NDArray[np.intp] = listed[:, 1]
         self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(listed[:, 2])])
-        self.by_state: bool = len(tests) == len(view.sizes) and bool((self.cuts < 0).all())
 
     def weigh_branches(self, counts: Values) -> Values:
         """Return the weight of each branch of all tests (..., branches) from that of each state (..., states + 1)."""
-        if self.by_state:
-            return counts[..., :-1]
         found = np.empty((*counts.shape[:-1], int(self.starts[-1])))
         for column in np.unique(self.columns):
             own = counts[..., self.view.starts[column] : self.view.starts[column + 1]]
@@ -526,7 +521,7 @@ def _sum_errors_of(
         # the logs of all classes stand together; the last are those of a missing cell
         logs_of = np.concatenate([np.moveaxis(table, 1, 2).reshape(-1, trial.classes), np.zeros((1, trial.classes))])
         tables.append((block.columns[number], states, logs_of))
-    logs, wrong = np.empty((len(place), trial.classes)), np.zeros(len(place), dtype=bool)
+    logs = np.empty((len(place), trial.classes))
 
     def add_logs(start: int) -> None:
         part = slice(start, start + _LOOKED_UP)
@@ -536,8 +531,6 @@ def _sum_errors_of(
             codes = column[sample.rows[part]]
             index = np.where(codes < 0, len(table) - 1, place[part] * states + codes)
             own += table.take(index, axis=0)
-        if not trial.wide:
-            wrong[part] = own.argmax(axis=1) != target[part]
 
     for _ in run_in_threads(add_logs, range(0, len(place), _LOOKED_UP), get_jobs()):
         pass
@@ -545,9 +538,7 @@ def _sum_errors_of(
         _add_logs_of_occurring(
             logs, block.columns[number][sample.rows], block.sizes[number], keys, shape, occurring, prior
         )
-    if trial.wide:
-        wrong = logs.argmax(axis=1) != target
-    return float(sample.weights[wrong].sum())
+    return float(sample.weights[logs.argmax(axis=1) != target].sum())
 
 
 def _add_logs_of_occurring(

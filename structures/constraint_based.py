@@ -257,48 +257,45 @@ def max_min_hill_climb(
     limits = read_limits(training_data, Knowledge.of(knowledge), max_parents)
     options = SearchOptions.of(tabu, turns, restarts, random_state, score)
     names = training_data.attributes
-    search = _Neighbors(IndependenceTests(training_data), alpha, int(max_condition))
+    tests = IndependenceTests(training_data)
     possible = limits.allowed | limits.allowed.T
     near = np.zeros_like(possible)
     for target in track_items(range(len(names)), "max_min_hill_climb"):
-        found = search.find(names[target], [names[other] for other in np.flatnonzero(possible[target])])
+        candidates = [names[other] for other in np.flatnonzero(possible[target])]
+        found = _find_neighbors(tests, names[target], candidates, alpha, int(max_condition))
         near[target] = [name in found for name in names]
     limits = limits._replace(allowed=limits.allowed & ((near & near.T) | limits.kept | limits.kept.T))
     return search_network(training_data, limits, np.zeros_like(possible), options)
 
 
-class _Neighbors:
-    """Finds the columns that depend on one whatever others are given."""
+def _find_neighbors(tests: IndependenceTests, target: str, candidates: list[str], alpha: float, most: int) -> list[str]:
+    """Return the columns among some others that depend on one whatever at most so many are given."""
+    chosen: list[str] = []
+    # p-value and statistic given the subset of the chosen ones that explains most; those without a test come last
+    weakest = {other: tests(target, other) or (alpha, 0.0) for other in candidates}
+    while True:
+        # what is independent given some neighbors never becomes one
+        weakest = {other: value for other, value in weakest.items() if value[0] <= alpha}
+        if not weakest:
+            break
+        best = min(weakest, key=lambda other: _order(weakest[other]))
+        del weakest[best]
+        earlier = chosen.copy()
+        chosen.append(best)
+        for other, value in weakest.items():
+            for subset in _list_subsets(earlier, most - 1):
+                if value[0] <= alpha:
+                    value = max(value, tests(target, other, (*subset, best)) or value, key=_order)
+            weakest[other] = value
+    sets = {other: _list_subsets([node for node in chosen if node != other], most) for other in chosen}
+    return [other for other in chosen if not any(tests.accept(target, other, given, alpha) for given in sets[other])]
 
-    def __init__(self, tests: IndependenceTests, alpha: float, most: int) -> None:
-        self.tests, self.alpha, self.most = tests, alpha, most
 
-    def find(self, target: str, candidates: list[str]) -> list[str]:
-        """Return the neighbors of a column among some others."""
-        chosen: list[str] = []
-        # p-value and statistic given the subset of the chosen ones that explains most; those without a test come last
-        weakest = {other: self.tests(target, other) or (self.alpha, 0.0) for other in candidates}
-        while True:
-            # what is independent given some neighbors never becomes one
-            weakest = {other: value for other, value in weakest.items() if value[0] <= self.alpha}
-            if not weakest:
-                break
-            best = min(weakest, key=lambda other: _order(weakest[other]))
-            del weakest[best]
-            earlier = chosen.copy()
-            chosen.append(best)
-            for other, value in weakest.items():
-                for size in range(min(len(earlier), self.most - 1) + 1) if self.most else ():
-                    for subset in itertools.combinations(earlier, size):
-                        if value[0] <= self.alpha:
-                            value = max(value, self.tests(target, other, (*subset, best)) or value, key=_order)
-                weakest[other] = value
-        return [other for other in chosen if not self._is_explained(target, other, chosen)]
-
-    def _is_explained(self, target: str, other: str, chosen: list[str]) -> bool:
-        rest = [node for node in chosen if node != other]
-        sets = (s for size in range(min(len(rest), self.most) + 1) for s in itertools.combinations(rest, size))
-        return any(self.tests.accept(target, other, given, self.alpha) for given in sets)
+def _list_subsets(names: list[str], most: int) -> Iterator[tuple[str, ...]]:
+    """Yield the sets of at most so many names, none if that is negative."""
+    return itertools.chain.from_iterable(
+        itertools.combinations(names, size) for size in range(min(len(names), most) + 1)
+    )
 
 
 def _order(value: tuple[float, float]) -> tuple[float, float]:

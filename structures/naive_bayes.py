@@ -576,12 +576,11 @@ def _count_clusters(table: Table, first: int, assign: AssignComponents) -> Value
 
 @dataclass(frozen=True)
 class _ClusteredClasses:
-    """The clusters of some rows, and the class of each cluster."""
+    """The clusters of some rows, and how many each class has."""
 
     data: TrainingData
     target: str
     hidden: Discrete
-    owner: NDArray[np.intp]
     assign: _AssignClusters
     counts: dict[Any, int]
 
@@ -597,8 +596,7 @@ class _ClusteredClasses:
         if isinstance(potentials, Mapping):
             potentials = {column: choice for column, choice in potentials.items() if column != self.target}
         network = build.learn(table.select(rest), self.hidden.name, potentials)
-        certain = np.zeros((len(self.hidden), len(variable)))
-        certain[np.arange(len(self.hidden)), self.owner] = 1.0
+        certain = np.repeat(np.eye(len(variable)), list(self.counts.values()), axis=0)
         network.add(Multinomial(variable, (self.hidden,), table=certain))
         return network
 
@@ -633,7 +631,7 @@ class _ClassClustering:
         if not masses.any():
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
         names = [name for name in data.roles if name != self.target or not discrete]
-        classes, kept, owner, states, counts = [], [], [], [], {}
+        classes, kept = [], []
         for code, state in enumerate(self.classes):
             assign, own = None, np.arange(1)
             if masses[code] > 0 and numbers[state] != 1 and data.attributes:
@@ -641,14 +639,12 @@ class _ClassClustering:
                 if len(table) > 1:
                     columns = TrainingData(table, data.roles, None).select(names)
                     assign, own = self._cluster_class(columns, numbers[state], rng)
-            counts[state] = len(own)
             classes.append(assign)
             kept.append(own)
-            owner += [code] * len(own)
-            states += [f"{state} {number}".strip() for number in range(1, len(own) + 1)]
-        hidden = Discrete(self.name, tuple(states))
+        counts = dict(zip(self.classes, map(len, kept), strict=True))
+        states = [f"{state} {number + 1}".strip() for state, count in counts.items() for number in range(count)]
         assigned = _AssignClusters(variable, classes, kept, self.soft)
-        return _ClusteredClasses(data, self.target, hidden, np.array(owner), assigned, counts)
+        return _ClusteredClasses(data, self.target, Discrete(self.name, tuple(states)), assigned, counts)
 
     def _cluster_class(
         self, data: TrainingData, number: int | None, rng: np.random.Generator

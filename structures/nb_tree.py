@@ -218,11 +218,6 @@ class _TreeNetwork:
         self.columns = list(self.tests)
         self.leaves = leaves(root)
         self.counts = _LeafCounts(self.leaves)
-        # for each column that is tested the leaves below its tests, with their parts of its range
-        self.boxes: dict[int, list[tuple[int, NDArray[np.intp]]]] = {}
-        for number, leaf in enumerate(self.leaves):
-            for place, box in leaf.boxes.items():
-                self.boxes.setdefault(place, []).append((number, box))
         self.hidden = Discrete(name, make_distinct([self._describe_path(leaf) for leaf in self.leaves]))
 
     def build_network(self) -> Network:
@@ -274,8 +269,9 @@ class _TreeNetwork:
         table = fitter.tables(own)
         if unseen.any():
             table = _make_uninformative(table, unseen, classes)
-        for number, box in self.boxes.get(place, ()):
-            table[number] = _confine(table[number], box)
+        for number, leaf in enumerate(self.leaves):
+            if place in leaf.boxes:
+                table[number] = _confine(table[number], leaf.boxes[place])
         assert isinstance(target, Discrete)
         return Multinomial(variable, (self.hidden, target), table=table)
 

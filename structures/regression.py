@@ -584,15 +584,13 @@ def build_linear_network(
         potentials.append(LinearGaussian(node, (variable,), intercept=effect, variance=np.full(len(effect), variance)))
         parents.append(node)
     hidden: list[Discrete] = []
-    shape: list[int] = []
     if leaf is not None:
         potentials.append(leaf)
         hidden.append(leaf.child)
-        shape.append(len(leaf.child))
     kind = Discrete(find_unused_name(f"{target.name} noise", names), (*KINDS[: len(noise.shares)], "any"))
     potentials.append(Multinomial(kind, table=shares))
     hidden.append(kind)
-    shape.append(len(kind))
+    shape = [len(one) for one in hidden]
     # the last kind is the density of the target whatever else is known
     spreads = np.append(total - effect_variances[:, None], np.full((len(total), 1), deviation**2), axis=1)
     intercepts = np.append(
