@@ -23,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
+from hybridbn.inference.elimination.factors import normalize_logs
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
 from hybridbn.inference.queries import impossible_evidence, log_joint, posterior, suppose
@@ -552,13 +553,11 @@ class _Case:
             finding = repeated.finding(name)
             if finding is not None:
                 logs[finding.observed & (finding.values != column)] = -np.inf
-        table = logs.reshape(rows, each)
-        top = table.max(axis=1, keepdims=True)
-        impossible = np.flatnonzero(~np.isfinite(top[:, 0]))
+        shares, log_sums = normalize_logs(logs.reshape(rows, each).T)
+        impossible = np.flatnonzero(np.isneginf(log_sums))
         if len(impossible):
             raise impossible_evidence(impossible.tolist(), self.evidence.single)
-        shares = np.exp(table - top)
-        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+        return shares.T
 
 
 def _make_gaussian_twin(potential: LinearGaussian, twins: Mapping[str, Variable]) -> Potential:

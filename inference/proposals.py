@@ -36,9 +36,10 @@ from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.compilers import TooManyCells
 from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, choose_cut, find_order
-from hybridbn.inference.elimination.program import align
+from hybridbn.inference.elimination.program import align, sum_logs
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_component import GaussianComponent
+from hybridbn.inference.posteriors.base import draw_codes
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values
 
@@ -97,12 +98,10 @@ class Proposal(NamedTuple):
             total = shares.sum(axis=1, keepdims=True)
             # nothing is possible below such a draw, so that any state will do
             shares = np.where(total > 0, shares, 1.0)
-            cumulated = np.cumsum(shares, axis=1)
-            levels = rng.random((count, 1)) * cumulated[:, -1:]
-            chosen = (levels >= cumulated).sum(axis=1)
-            codes[name] = np.minimum(chosen, shares.shape[1] - 1)
+            draws = np.arange(count)
+            codes[name] = draw_codes(shares, draws, rng.random(count))
             values[name] = self.states[name][codes[name]] if name in self.states else codes[name]
-            log_probability += np.log(shares[np.arange(count), codes[name]] / cumulated[:, -1])
+            log_probability += np.log(shares[draws, codes[name]] / shares.sum(axis=1))
         return values, log_probability
 
 
@@ -224,7 +223,7 @@ def bound_from_above(
     waiting: dict[str, list[LogTable]] = {name: [] for name in (*order, *drawn)}
     position = {name: i for i, name in enumerate(waiting)}
     constant, held = 0.0, 0
-    combine: _Combine = np.max if maximize else _sum_over
+    combine: _Combine = np.max if maximize else sum_logs
 
     def send(table: LogTable) -> None:
         nonlocal constant, held
@@ -334,15 +333,6 @@ def _match_marginals(name: str, parts: tuple[MiniBucket, ...], combine: _Combine
         logs = part.table.logs + align(change, names, part.table.names)
         matched.append(MiniBucket(LogTable(part.table.names, logs), part.weight))
     return tuple(matched)
-
-
-def _sum_over(logs: Values, over: tuple[int, ...]) -> Values:
-    if not over:
-        return logs
-    top = logs.max(axis=over, keepdims=True)
-    top = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.exp(logs - top).sum(axis=over)) + np.squeeze(top, over))
 
 
 LARGEST_COMPONENT = 200

@@ -31,11 +31,12 @@ def posterior(
     network: Network, target: str | Sequence[str], evidence: Any = None, options: Options | None = None
 ) -> Any:
     """Return the posterior of one variable, or the joint posterior of several."""
-    options = options or Options()
+    answer = partial(_answer_at_once, network, target, options or Options())
     if not _is_rows(evidence):
-        return _answer_at_once(network, target, options, evidence)
-    answer = partial(_answer_at_once, network, target, options)
-    return evidence.answer_when_asked(answer, partial(_postpone, network, target, options))
+        return answer(evidence)
+    from hybridbn.inference.posteriors.batches import postpone_posterior
+
+    return evidence.answer_when_asked(answer, partial(postpone_posterior, network, target, options or Options()))
 
 
 def _answer_at_once(network: Network, target: str | Sequence[str], options: Options, evidence: Any) -> Any:
@@ -44,12 +45,6 @@ def _answer_at_once(network: Network, target: str | Sequence[str], options: Opti
     from hybridbn.inference.posteriors.joint import joint_posterior
 
     return joint_posterior(network, target, evidence, options)
-
-
-def _postpone(network: Network, target: str | Sequence[str], options: Options, rows: Any) -> Any:
-    from hybridbn.inference.posteriors.batches import postpone_posterior
-
-    return postpone_posterior(network, target, options, rows)
 
 
 def _is_rows(evidence: Any) -> bool:

@@ -34,6 +34,7 @@ from hybridbn.inference.elimination.compilers import choose_order
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding, find_distinct_rows
 from hybridbn.inference.gaussian_conditioning import Regressions, solve_conditionals
+from hybridbn.inference.posteriors.base import draw_codes
 from hybridbn.inference.queries import impossible_evidence, read_relevant_evidence, suppose
 from hybridbn.inference.relevance import Snapshot, ancestors
 from hybridbn.inference.solutions import TableCollector, infer_posteriors, solve
@@ -257,7 +258,7 @@ def _draw_cut(
             impossible += rows.tolist()
             continue
         uniforms = level[next(iter(parts[0][0]))][rows]
-        place = _draw_codes(np.exp(logs - logs.max())[None], np.zeros_like(rows), uniforms)
+        place = draw_codes(np.exp(logs - logs.max())[None], np.zeros_like(rows), uniforms)
         for name in parts[0][0]:
             values = np.concatenate([part[name] for part, _ in parts])
             chosen.setdefault(name, np.empty(evidence.rows, dtype=values.dtype))[rows] = values[place]
@@ -284,19 +285,15 @@ class _TableSampler:
     """
 
     def __init__(self, inverse: NDArray[np.intp], distinct: int, level: Mapping[str, Values]) -> None:
-        self._order = np.argsort(inverse, kind="stable")
-        self._ends = np.cumsum(np.bincount(inverse, minlength=distinct))
-        self._level = level
+        self._inverse, self._distinct, self._level = inverse, distinct, level
         self.codes: dict[str, NDArray[np.intp]] = {}
 
     def add(self, part: Solution) -> None:
         """Draw for the rows of a solution."""
-        ends = self._ends[part.rows]
-        counts = np.diff(self._ends, prepend=0)[part.rows]
-        # the rows with the evidence of each row of the solution, one group after the other
-        first = np.cumsum(counts) - counts
-        rows = self._order[np.repeat(ends - counts - first, counts) + np.arange(counts.sum())]
-        number = np.repeat(np.arange(len(counts)), counts)
+        number_of = np.full(self._distinct, -1)
+        number_of[part.rows] = np.arange(len(part.rows))
+        rows = np.flatnonzero(number_of[self._inverse] >= 0)
+        number = number_of[self._inverse[rows]]
         drawn: dict[str, NDArray[np.intp]] = {}
         for scope, table in zip(part.problem.scopes, part.tables, strict=True):
             *above, name = scope
@@ -305,28 +302,8 @@ class _TableSampler:
                 index = index * size + drawn[other]
             # rows of the solution stand last but one, states last
             flat = np.moveaxis(table, -2, -1).reshape(-1, table.shape[-2])
-            codes = drawn[name] = _draw_codes(flat, index * table.shape[-1] + number, self._level[name][rows])
-            self.codes.setdefault(name, np.empty(len(self._order), dtype=np.intp))[rows] = codes
-
-
-def _draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
-    """Draw a state for each uniform number (...,) from one of some weightings (weightings, states) of the states.
-
-    Examples
-    --------
-    >>> _draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
-    [0, 1, 1]
-    """
-    cumulated = np.cumsum(weights, axis=1)
-    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
-    goal = uniforms * cumulated[index, -1]
-    low, high = np.zeros(index.shape, dtype=np.intp), last[index]
-    for _ in range(int(weights.shape[1] - 1).bit_length()):
-        middle = (low + high) // 2
-        above = cumulated[index, middle] > goal
-        high = np.where(above, middle, high)
-        low = np.minimum(np.where(above, low, middle + 1), high)
-    return low
+            codes = drawn[name] = draw_codes(flat, index * table.shape[-1] + number, self._level[name][rows])
+            self.codes.setdefault(name, np.empty(len(self._inverse), dtype=np.intp))[rows] = codes
 
 
 def _is_closed(network: Network, name: str, informed: set[str], finding: Finding | None) -> bool:
@@ -590,7 +567,7 @@ class ConditionalGaussian:
         result = self._first_configurations(known, len(values))
         for part in self._weigh_configurations(known, values, options):
             uniforms = levels[part.names[0]][part.rows]
-            result[part.rows] += part.steps[_draw_codes(part.weights, np.arange(len(part.rows)), uniforms)]
+            result[part.rows] += part.steps[draw_codes(part.weights, np.arange(len(part.rows)), uniforms)]
         return result
 
     def _first_configurations(self, known: Mapping[str, Finding], rows: int) -> Codes:

@@ -343,14 +343,10 @@ def run_program_in_logs(
     log_norm = np.full(evidence.rows, -np.inf)
     for scoped, scope in zip(program.run_log(arrays), program.scopes, strict=True):
         scoped = _repeat(scoped[..., None] if scoped.ndim == len(scope) else scoped, evidence.rows)
-        over = tuple(range(scoped.ndim - 1))
-        top = scoped.max(axis=over, initial=-np.inf)
-        shift = np.where(np.isfinite(top), top, 0.0)
-        table = np.exp(scoped - shift)
+        table, log_sum = normalize_logs(scoped)
         if not tables:
-            with np.errstate(divide="ignore"):
-                log_norm = np.log(table.sum(axis=over)) + shift
-        tables.append(normalize(table))
+            log_norm = log_sum
+        tables.append(table)
     return NormalizedTables(tables, log_norm, np.zeros(evidence.rows, dtype=bool))
 
 
@@ -410,6 +406,26 @@ def normalize(table: Values) -> Values:
     total = _total(table)
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(table / total)
+
+
+def normalize_logs(logs: Values) -> tuple[Values, Values]:
+    """Return the table (*names, rows) of some logarithms, whose rows sum to one, and the logarithms of their sums
+    before; NaN and -inf where nothing is possible.
+
+    Examples
+    --------
+    >>> table, log_sum = normalize_logs(np.log([[1.0], [3.0]]) - 2000)
+    >>> table.ravel().round(9).tolist(), (log_sum + 2000).round(6).tolist()
+    ([0.25, 0.75], [1.386294])
+    """
+    over = tuple(range(logs.ndim - 1))
+    top = logs.max(axis=over, initial=-np.inf)
+    shift = np.where(np.isfinite(top), top, 0.0)
+    table = np.exp(logs - shift)
+    total = table.sum(axis=over)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        table /= total
+        return table, np.log(total) + shift
 
 
 Observed = frozenset[str]

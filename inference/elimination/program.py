@@ -252,14 +252,19 @@ def _apply_in_logs(step: ProgramStep, slots: Sequence[Values | None], combine: s
     for operand in operands[1:]:
         total = total + operand
     over = tuple(range(kept, total.ndim))
-    if not over:
-        return np.asarray(total)
-    peak = np.max(total, axis=over, keepdims=True)
     if combine == "max":
-        return np.asarray(np.squeeze(peak, over))
-    peak = np.where(np.isfinite(peak), peak, 0.0)
+        return np.asarray(np.max(total, axis=over))
     # tables may be large, so a sum is overwritten; an input must not be
-    scaled = np.subtract(total, peak, out=total if len(operands) > 1 else None)
+    return sum_logs(total, over, out=total if len(operands) > 1 else None)
+
+
+def sum_logs(logs: Values, over: tuple[int, ...], out: Values | None = None) -> Values:
+    """Return the logarithms of sums over some dimensions, from logarithms, which `out` may overwrite."""
+    if not over:
+        return np.asarray(logs)
+    peak = np.max(logs, axis=over, keepdims=True)
+    peak = np.where(np.isfinite(peak), peak, 0.0)
+    scaled = np.subtract(logs, peak, out=out)
     np.exp(scaled, out=scaled)
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(np.sum(scaled, axis=over)) + np.squeeze(peak, over))

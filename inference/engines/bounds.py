@@ -315,10 +315,10 @@ class SampleSums(WeightedSums):
         """Return the estimate of the row, with its bounds."""
         problem = self.problem
         impossible = self.log_bound == -math.inf
-        certain, asymptotic = self._choose_limits(impossible)
-        flat = self._flatten()
+        certain, flat = self._limit_certainly(), self._flatten()
         own = certain.bound_ratio(flat)
-        limits = np.stack([*own, *(own if asymptotic is None else asymptotic.bound_ratio(flat))])
+        is_asymptotic = not impossible and self._are_loose(certain)
+        limits = np.stack([*own, *(certain.bound_asymptotically(flat) if is_asymptotic else own)])
         start = 0
         bounds: list[Values] = []
         tables: list[Values] = []
@@ -353,19 +353,17 @@ class SampleSums(WeightedSums):
         reach = math.exp(min(self.log_bound - self.log_scale, 300.0)) if self.log_scale > -math.inf else 1.0
         return BettingLimits(self.draws, self.total, self.squares, reach, 1 - SAMPLED_CONFIDENCE)
 
-    def _choose_limits(self, impossible: bool) -> tuple[BettingLimits, AsymptoticLimits | None]:
-        """Return how the bounds are computed, and asymptotic ones where these are loose, of which a warning tells."""
-        effective, certain = self.effective, self._limit_certainly()
-        if impossible:
-            return certain, None
+    def _are_loose(self, certain: BettingLimits) -> bool:
+        """Tell whether limits are loose beside asymptotic ones, of which a warning tells, as of rough estimates."""
+        effective = self.effective
         if effective < FEW_EFFECTIVE:
             warn_user(
                 f"the effective sample has the size {effective:.3g} of {self.draws} draws, below {FEW_EFFECTIVE:.0f},"
                 " so the estimates are rough; look at their bounds, or allow more seconds= or max_bytes=",
             )
-            return certain, None
+            return False
         if certain.least_width <= LOOSE:
-            return certain, None
+            return False
         tail = estimate_tail(np.concatenate(self._logs))
         if tail > HEAVY:
             warn_user(
@@ -373,13 +371,13 @@ class SampleSums(WeightedSums):
                 " lie in what was not drawn, so the estimates are rough; look at their bounds, or allow more seconds="
                 " or max_bytes=",
             )
-            return certain, None
+            return False
         warn_user(
             "the bounds are wide, because a draw may weigh far more than the heaviest one does; asymptotic_bounds"
             f" (from an effective sample of the size {effective:.3g}) are narrower, without a guarantee: they are wrong"
             " where much probability lies in what was not drawn. More max_bytes= make the bounds narrower",
         )
-        return certain, AsymptoticLimits(self.total, self.squares)
+        return True
 
 
 DEVIATIONS = 2.5
@@ -402,34 +400,13 @@ class SampleMoments(NamedTuple):
 
 
 @dataclass(frozen=True)
-class AsymptoticLimits:
-    """Normal limits of ratios of means, as if one draw more, as heavy as the heaviest, had the worst value.
-
-    Attributes
-    ----------
-    total, squares : the sums of the draws' weights, the largest of which is one, and of the squares of these
-    """
-
-    total: float
-    squares: float
-
-    def bound_ratio(self, moments: SampleMoments) -> tuple[Values, Values]:
-        """Return the limits of the ratios."""
-        p = moments.first / self.total
-        squares = np.maximum(moments.second - 2 * p * moments.mixed + p**2 * self.squares, 0.0)
-        half = DEVIATIONS * np.sqrt(squares) / self.total
-        low, high = moments.first / (self.total + 1) - half, (moments.first + 1) / (self.total + 1) + half
-        return np.maximum(low, 0.0), np.minimum(high, 1.0)
-
-
-@dataclass(frozen=True)
 class BettingLimits:
     """Limits that hold for any number of draws, also for one that depends on them, if no weight exceeds `reach`.
 
     Attributes
     ----------
     count : the number of draws
-    total, squares : as in `AsymptoticLimits`
+    total, squares : the sums of the draws' weights, the largest of which is one, and of the squares of these
     reach : in units of the largest weight drawn
     risk : that the limits of one ratio do not hold
     """
@@ -488,6 +465,14 @@ class BettingLimits:
         return _bisect(is_possible, estimate, np.zeros_like(estimate)), _bisect(
             is_possible, estimate, np.ones_like(estimate)
         )
+
+    def bound_asymptotically(self, moments: SampleMoments) -> tuple[Values, Values]:
+        """Return normal limits of the ratios, as if one draw more, as heavy as the heaviest, had the worst value."""
+        p = moments.first / self.total
+        squares = np.maximum(moments.second - 2 * p * moments.mixed + p**2 * self.squares, 0.0)
+        half = DEVIATIONS * np.sqrt(squares) / self.total
+        low, high = moments.first / (self.total + 1) - half, (moments.first + 1) / (self.total + 1) + half
+        return np.maximum(low, 0.0), np.minimum(high, 1.0)
 
 
 def _get_rich(surplus: Values, squares: Values, least: Values) -> Values:

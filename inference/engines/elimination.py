@@ -19,7 +19,14 @@ from numpy.typing import NDArray
 from hybridbn.errors import TooWide
 from hybridbn.inference.axes import Axis, NodeAxis, StateAxis, node_axis
 from hybridbn.inference.compilation import Problem, problem_of
-from hybridbn.inference.elimination.factors import RowGroup, group_rows, normalize, run_program, run_program_in_logs
+from hybridbn.inference.elimination.factors import (
+    RowGroup,
+    group_rows,
+    normalize,
+    normalize_logs,
+    run_program,
+    run_program_in_logs,
+)
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.grids import (
@@ -367,13 +374,8 @@ def _solve(
     if not problem.sources:
         return Solution(problem, rows, evidence, axes, [np.ones(count) for _ in problem.scopes], np.zeros(count), error)
     if marginal is not None and all(scope in ((), problem.nodes) for scope in problem.scopes):
-        top = marginal.max(axis=0)
-        top = np.where(np.isfinite(top), top, 0.0)
-        table = np.exp(marginal - top)
-        total = table.sum(axis=0)
-        with np.errstate(divide="ignore"):
-            log_norm = np.log(total) + top
-        tables = [normalize(table) if scope else normalize(total) for scope in problem.scopes]
+        table, log_norm = normalize_logs(marginal)
+        tables = [table if scope else normalize(table.sum(axis=0)) for scope in problem.scopes]
         return Solution(problem, rows, evidence, axes, tables, log_norm, error)
     run = run_program(problem.program, problem.sources, axes, evidence, logs)
     if run.doubtful.any():

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.compilation import Problem, Question, problem_of
+from hybridbn.inference.elimination.factors import normalize_logs
 from hybridbn.inference.engines import Engine, Plan, Solution, choose_plan
 from hybridbn.inference.engines.naive_bayes import BlockAnswer, BlockPlan, LeafIndex
 from hybridbn.inference.evidence import Evidence, Finding
@@ -216,13 +217,7 @@ class _Averages:
                 finding = evidence.finding(density.child.name)
                 if finding is not None and finding.observed.any():
                     logs += np.where(finding.observed, self._log_density(density, finding.fill()), 0.0)
-        top = logs.max(axis=0)
-        with np.errstate(invalid="ignore"):
-            types = np.exp(logs - np.where(np.isfinite(top), top, 0.0))
-        total = types.sum(axis=0)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            types /= total
-            log_norm = np.where(total > 0, top + np.log(total), -np.inf)
+        types, log_norm = normalize_logs(logs)
         weights = types[:, row]
         for density in self.densities:
             name = density.child.name

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.compilation import Problem, Question
+from hybridbn.inference.elimination.factors import normalize_logs
 from hybridbn.inference.engines import Engine, Plan, Solution
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.solutions import AnyNetwork
@@ -414,11 +415,5 @@ class NaiveBayesPlan(BlockPlan):
     def answer(self, evidence: Evidence) -> BlockAnswer:
         """Return the normalized scores."""
         codes = {name: finding.values for name, finding in evidence.findings.items()}
-        logs = self._tables.scores(codes, evidence.rows)
-        top = logs.max(axis=0)
-        with np.errstate(invalid="ignore"):
-            table = np.exp(logs - top)
-            total = table.sum(axis=0)
-            table /= total
-            log_norm = np.where(np.isneginf(top), -np.inf, top + np.log(total))
+        table, log_norm = normalize_logs(self._tables.scores(codes, evidence.rows))
         return BlockAnswer(table, log_norm, np.zeros(evidence.rows))

@@ -15,6 +15,7 @@ import numpy as np
 
 from hybridbn.inference import relevance
 from hybridbn.inference.elimination.compilers import CaseCompiler, TooManyCells
+from hybridbn.inference.elimination.factors import normalize_logs
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_order
 from hybridbn.inference.elimination.possible_states import Supports, is_possible, join_bits
 from hybridbn.inference.elimination.program import SUSPICIOUS, Factor, Program
@@ -274,12 +275,10 @@ class CasePlan(Cached):
             logs = {number: np.log(table) for number, table in enumerate([*self.static, *tables])}
         results = []
         for number, result in enumerate(program.run_log(logs)):
-            top = float(result.max())
-            weights = np.exp(result - (top if math.isfinite(top) else 0.0))
-            total = weights.sum()
+            table, log_sum = normalize_logs(result[:, None])
             if not number:
-                log_norm += top + (math.log(total) if total else 0.0)
-            results.append(weights / total if total else np.full_like(weights, np.nan))
+                log_norm += float(log_sum[0])
+            results.append(table[:, 0])
         return results, log_norm
 
     # -- contradictions -----------------------------------------------------------------------------------------------

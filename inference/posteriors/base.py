@@ -338,10 +338,7 @@ class DiscretePosterior(Posterior):
 
     def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
-        cumulated = np.cumsum(self._table, axis=0)
-        codes = (uniforms[:, None, :] * cumulated[-1] >= cumulated).sum(axis=1)
-        last = len(self.states) - 1 - np.argmax(self._table[::-1] > 0, axis=0)
-        return np.asarray(np.minimum(codes, last))
+        return draw_codes(self._table.T, np.broadcast_to(np.arange(self._rows), uniforms.shape), uniforms)
 
     def _to_values(self, codes: NDArray[Any]) -> NDArray[Any]:
         states: NDArray[Any] = np.empty(len(self.states), dtype=object)
@@ -353,6 +350,26 @@ class DiscretePosterior(Posterior):
             return f"<posterior of {self.variable.name!r} in {len(self)} rows: {len(self.states)} states>"
         shown = ", ".join(f"{s!r}: {p:.4g}" for s, p in list(zip(self.states, self._table[:, 0], strict=True))[:8])
         return f"<posterior of {self.variable.name!r}: {shown}{', ...' * (len(self.states) > 8)}>"
+
+
+def draw_codes(weights: Values, index: NDArray[np.intp], uniforms: Values) -> NDArray[np.intp]:
+    """Draw a state for each uniform number (...,) from one of some weightings (weightings, states) of the states.
+
+    Examples
+    --------
+    >>> draw_codes(np.array([[1.0, 3.0], [0.0, 1.0]]), np.array([0, 0, 1]), np.array([0.2, 0.3, 0.0])).tolist()
+    [0, 1, 1]
+    """
+    cumulated = np.cumsum(weights, axis=1)
+    last = weights.shape[1] - 1 - np.argmax(weights[:, ::-1] > 0, axis=1)
+    goal = uniforms * cumulated[index, -1]
+    low, high = np.zeros(index.shape, dtype=np.intp), last[index]
+    for _ in range(int(weights.shape[1] - 1).bit_length()):
+        middle = (low + high) // 2
+        above = ~(cumulated[index, middle] <= goal)  # also where weights are NaN
+        high = np.where(above, middle, high)
+        low = np.minimum(np.where(above, low, middle + 1), high)
+    return low
 
 
 def compute_entropy(table: Values) -> Values:

@@ -219,3 +219,19 @@ def test_threads_share_grids_and_give_the_same_bits(monkeypatch: pytest.MonkeyPa
     for one, two, three in zip(*results, strict=True):
         assert np.array_equal(one, two)
         assert np.array_equal(one, three)
+
+
+def test_rows_of_a_chunk_that_all_know_a_number_refine_the_grid_of_another() -> None:
+    """With little memory a chunk is one row, which may leave nothing to be told about the grid of what it knows."""
+    x, y, z = (hb.Continuous(name) for name in "xyz")
+    c = hb.Discrete("c", ("a", "b"))
+    net = hb.Network([
+        hb.LinearGaussian(x, intercept=0, variance=1),
+        hb.Kernel(y, parents=(x,), points=[[0.0, -1.0], [2.0, 0.5], [1.0, 2.0]], bandwidths=[0.5, 1.0]),
+        hb.Softmax(c, parents=(x, y), intercept=[0, 0.3], coefficients=[[0, 0], [1.0, 3.0]]),
+        hb.LinearGaussian(z, parents=(y,), intercept=0, coefficients=[1], variance=0.02),
+    ])  # fmt: skip
+    frame = pd.DataFrame({"x": [-0.5, np.nan], "y": [np.nan, -1.1], "c": ["a", "a"], "z": [-0.4, np.nan]})
+    together = net.log_density(frame, max_bytes=2**22)
+    alone = [net.log_evidence(row.dropna().to_dict()) for _, row in frame.iterrows()]
+    np.testing.assert_allclose(together, alone, atol=1e-9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hybridbn.inference.engines.bounds import AsymptoticLimits, BettingLimits, SampleMoments, estimate_tail
+from hybridbn.inference.engines.bounds import BettingLimits, SampleMoments, estimate_tail
 
 RISK = 0.05
 
@@ -59,10 +59,11 @@ def test_limits_are_narrow_where_draws_are_many_and_the_bound_is_near():
     for count in (100, 1000, 10_000):
         weights, values, _ = draw_even(np.random.default_rng(0), count)
         moments, total, squares, scale = make_moments(weights, values)
-        low, high = BettingLimits(count, total, squares, 1 / scale, RISK).bound_ratio(moments)
+        limits = BettingLimits(count, total, squares, 1 / scale, RISK)
+        low, high = limits.bound_ratio(moments)
         width = high[0] - low[0]
         widths.append(width)
-        normal = AsymptoticLimits(total, squares).bound_ratio(moments)
+        normal = limits.bound_asymptotically(moments)
         assert width < 2.5 * (normal[1] - normal[0])[0]
     assert widths[2] < 0.05 < widths[0]
     far = BettingLimits(count, total, squares, 1e4 / scale, RISK)
