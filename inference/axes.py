@@ -143,6 +143,17 @@ def node_axis(low: Values, high: Values, observed: Values | None = None) -> Node
     return NodeAxis(low, high, points, spread)
 
 
+def pack_cells(
+    low: Values, high: Values, use: NDArray[np.bool_], size: int, otherwise: Values
+) -> tuple[Values, Values, NDArray[np.intp]]:
+    """Return the cells in use first, followed by cells of width zero at their end, `size` in all; and their order."""
+    order = np.argsort(~use, axis=0, kind="stable")[:size]
+    lows, highs, used = (np.take_along_axis(part, order, axis=0) for part in (low, high, use))
+    end = np.where(used, highs, -np.inf).max(axis=0)
+    end = np.where(np.isfinite(end), end, otherwise)
+    return np.where(used, lows, end), np.where(used, highs, end), order
+
+
 def as_slice(rows: NDArray[np.intp]) -> NDArray[np.intp] | slice:
     """Return numbers of rows that follow each other as a slice, with which arrays are read and written much faster.
 

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError, TooWide
-from hybridbn.inference.axes import legendre
+from hybridbn.inference.axes import node_axis
 from hybridbn.inference.compilation import Question
 from hybridbn.inference.elimination.factors import PotentialSource
 from hybridbn.inference.elimination.program import Program
@@ -289,9 +289,8 @@ def _lay_points(edges: Values, masses: PointCells) -> tuple[Values, Values]:
     """Return Gauss-Legendre points and weights in the cells between edges, and the points that have mass, which count
     as they are.
     """
-    nodes, weights, _ = legendre()
-    half = np.diff(edges)[:, None] / 2
-    points, lengths = (edges[:-1, None] + half * (1 + nodes)).reshape(-1), (half * weights).reshape(-1)
+    cells = node_axis(edges[:-1, None], edges[1:, None])
+    points, lengths = cells.points[:, 0], cells.weights[:, 0]
     if not len(masses.points):
         return points, lengths
     _, exact, inside = masses.locate(points)

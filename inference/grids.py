@@ -33,6 +33,7 @@ from hybridbn.inference.axes import (
     legendre,
     node_axis,
     node_axis_of,
+    pack_cells,
     ranges_of_others,
 )
 from hybridbn.inference.compilation import Problem
@@ -410,7 +411,7 @@ def _split_cells(
         use = [below & (down[1:] > down[:-1]), *use, above & (up[1:] > up[:-1])]
         bounds.low[mine] = np.where(below, down[0], start)
         bounds.high[mine] = np.where(above, up[-1], stop)
-    return _pack_cells(np.concatenate(lows), np.concatenate(highs), np.concatenate(use), size, high[0])
+    return pack_cells(np.concatenate(lows), np.concatenate(highs), np.concatenate(use), size, high[0])[:2]
 
 
 def halve_cells(
@@ -421,17 +422,6 @@ def halve_cells(
     low, high = _split_cells(cells, look, row, row, size, bounds)
     used = high[:, 0] > low[:, 0]
     return low[used], high[used]
-
-
-def _pack_cells(
-    low: Values, high: Values, use: NDArray[np.bool_], size: int, otherwise: Values
-) -> tuple[Values, Values]:
-    """Return the cells in use first, followed by cells of width zero at their end."""
-    order = np.argsort(~use, axis=0, kind="stable")[:size]
-    lows, highs, used = (np.take_along_axis(part, order, axis=0) for part in (low, high, use))
-    end = np.where(used, highs, -np.inf).max(axis=0)
-    end = np.where(np.isfinite(end), end, otherwise)
-    return np.where(used, lows, end), np.where(used, highs, end)
 
 
 # -- the first cells ------------------------------------------------------------------------------------------
@@ -488,7 +478,7 @@ def _lay_first_cells(
         wide = edges[1:] > edges[:-1]
         # many breaks may coincide at an end
         size = max(int(wide.sum(axis=0).max(initial=0)), 1)
-        cells[name] = _pack_cells(edges[:-1], edges[1:], wide, size, edges[-1])
+        cells[name] = pack_cells(edges[:-1], edges[1:], wide, size, edges[-1])[:2]
         bounds[name] = Bounds(bottom.copy(), top.copy(), least, most)
     return cells, bounds, unseen
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -297,7 +298,9 @@ class _RepeatedPosterior(LazyPosterior):
         moments = collector.moments if density is None else density.moments()
         assert moments is not None
         summary = np.stack([answer.error, *map(answer.arrange_rows, moments)])
-        density_of = _DensitySolver(answer, number) if density is None else density.select_rows
+        problem = answer.problem
+        again = partial(_solve_density, problem.snapshot, problem.question, answer.options, answer.distinct, number)
+        density_of = again if density is None else density.select_rows
         distinct_rows = np.arange(answer.distinct.rows) if answer.distinct_rows is None else answer.distinct_rows
         return cls(variable, density_of, distinct_rows, answer.marked, summary, None)
 
@@ -327,26 +330,21 @@ class _RepeatedPosterior(LazyPosterior):
         return density.with_answer(False, self._summary[0, rows], marked, self._select_log_evidence(rows))
 
 
-class _DensitySolver:
-    """Solves some distinct rows again, for a target whose densities were not kept."""
-
-    def __init__(self, answer: Answer, number: int) -> None:
-        self._snapshot, self._question = answer.problem.snapshot, answer.problem.question
-        self._options, self._evidence, self._number = answer.options, answer.distinct, number
-
-    def __call__(self, rows: NDArray[np.intp]) -> Density:
-        # the problem is that of all rows, so that each row gets the same density as before
-        problem = problem_of(self._snapshot, self._question, self._evidence)
-        collected = collect_marginals(problem, len(rows), most_bytes=np.inf)
-        evidence = self._evidence.take(rows, len(rows))
-        plan = choose_plan(problem, evidence, self._options)
-        for _ in _collect_solutions(plan, evidence, collected, self._options):
-            pass
-        collector = collected[self._number]
-        assert isinstance(collector, DensityCollector)
-        density = collector.density
-        assert density is not None
-        return density
+def _solve_density(
+    snapshot: Snapshot, question: Question, options: Options, everything: Evidence, number: int, rows: NDArray[np.intp]
+) -> Density:
+    """Solve some distinct rows again, for the target of a number whose densities were not kept."""
+    # the problem is that of all rows, so that each row gets the same density as before
+    problem = problem_of(snapshot, question, everything)
+    collected = collect_marginals(problem, len(rows), most_bytes=np.inf)
+    evidence = everything.take(rows, len(rows))
+    for _ in _collect_solutions(choose_plan(problem, evidence, options), evidence, collected, options):
+        pass
+    collector = collected[number]
+    assert isinstance(collector, DensityCollector)
+    density = collector.density
+    assert density is not None
+    return density
 
 
 def empty_posterior(variable: Variable) -> DiscretePosterior | ContinuousPosterior:

@@ -266,9 +266,10 @@ class SampleSums(WeightedSums):
         super().__init__(plan.problem, plan.drawn.names, plan.problem.sizes, sampled=True)
         self.log_bound = log_bound
         self.draws = 0
-        self.squares: float = 0.0
+        self.squares: Values = np.zeros(())
         self.mixed = {number: np.zeros_like(table) for number, table in self.tables.items()}
         self.second = {number: np.zeros_like(table) for number, table in self.tables.items()}
+        self.scaled += [(2, table) for table in (self.squares, *self.mixed.values(), *self.second.values())]
         self._tolerance = plan.options.tolerance
         self._next_look = FEWEST
         self._logs: list[Values] = []
@@ -282,22 +283,15 @@ class SampleSums(WeightedSums):
         self._logs.append(np.repeat(logs, counts))
         codes = index_cells(self.problem, values)
         possible, weights, linear = self.add(part, logs, codes, values, counts)
-        self.squares += float(linear @ weights)
+        self.squares += linear @ weights
         for number in self.tables:
             self.add_tables(self.mixed[number], number, part, possible, linear * weights, codes)
             self.add_tables(self.second[number], number, part, possible, linear * weights, codes, power=2)
 
-    def rescale(self, factor: float) -> None:
-        """Multiply all weights by a factor."""
-        super().rescale(factor)
-        self.squares *= factor**2
-        for table in (*self.mixed.values(), *self.second.values()):
-            table *= factor**2
-
     @property
     def effective(self) -> float:
         """The size of the effective sample."""
-        return self.total**2 / self.squares if self.squares > 0 else 0.0
+        return self.total**2 / float(self.squares) if self.squares > 0 else 0.0
 
     def is_accurate(self) -> bool:
         """Tell whether no limit is further from its estimate than the wanted error, each time that there are twice as
@@ -351,7 +345,7 @@ class SampleSums(WeightedSums):
     def _limit_certainly(self) -> BettingLimits:
         """Return the limits that hold for any number of draws."""
         reach = math.exp(min(self.log_bound - self.log_scale, 300.0)) if self.log_scale > -math.inf else 1.0
-        return BettingLimits(self.draws, self.total, self.squares, reach, 1 - SAMPLED_CONFIDENCE)
+        return BettingLimits(self.draws, self.total, float(self.squares), reach, 1 - SAMPLED_CONFIDENCE)
 
     def _are_loose(self, certain: BettingLimits) -> bool:
         """Tell whether limits are loose beside asymptotic ones, of which a warning tells, as of rough estimates."""

@@ -440,6 +440,8 @@ class WeightedSums:
             for number, scope in enumerate(problem.scopes)
             if number not in self.densities.numbers
         }
+        self.scaled: list[tuple[int, Values]] = [(1, table) for table in self.tables.values()]
+        """What is multiplied where all weights are, with the power of the weights that it is made of."""
         self.total: float = 0.0
         self.error: float = 0.0
         self.log_scale: float = -math.inf
@@ -500,8 +502,8 @@ class WeightedSums:
         """Multiply all weights by a factor."""
         self.total *= factor
         self.error *= factor
-        for table in self.tables.values():
-            table *= factor
+        for power, table in self.scaled:
+            table *= factor**power
 
 
 class SliceSum(WeightedSums):
@@ -518,6 +520,7 @@ class SliceSum(WeightedSums):
         super().__init__(problem, cut, sizes, sampled=False)
         self.axes = axes
         self.marginals: dict[str, Values] = {name: np.zeros(sizes[name]) for name in cut if name in problem.nodes}
+        self.scaled += [(1, marginal) for marginal in self.marginals.values()]
 
     def add_slices(
         self, part: Solution, codes: Mapping[str, NDArray[np.intp]], values: Mapping[str, NDArray[Any]]
@@ -528,12 +531,6 @@ class SliceSum(WeightedSums):
         possible, weights, _ = self.add(part, part.log_norm, codes, values)
         for name, marginal in self.marginals.items():
             np.add.at(marginal, codes[name][part.rows[possible]], weights)
-
-    def rescale(self, factor: float) -> None:
-        """Multiply all weights by a factor."""
-        super().rescale(factor)
-        for marginal in self.marginals.values():
-            marginal *= factor
 
     def log_marginals(self) -> dict[str, Values]:
         """Return the logarithms of the marginals of the cut variables with nodes."""

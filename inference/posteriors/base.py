@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.axes import as_slice, legendre
+from hybridbn.inference.axes import as_slice, node_axis
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state
@@ -632,12 +632,10 @@ class Density(ContinuousPosterior):
 
     def _entropy(self, _: Values) -> Values:
         knots = self._grid()
-        nodes, weights, _ = legendre()
-        half = np.diff(knots, axis=0) / 2
-        x = (knots[:-1] + half)[:, None] + half[:, None] * nodes[:, None]
-        density = self._pdf(x.reshape(-1, x.shape[-1])).reshape(x.shape)
+        cells = node_axis(knots[:-1], knots[1:])
+        density = self._pdf(cells.points)
         logs = np.log(density, where=density > 0, out=np.zeros_like(density))
-        return np.asarray(-np.sum(density * logs * half[:, None] * weights[:, None], axis=(0, 1)))[None]
+        return np.asarray(-np.sum(density * logs * cells.weights, axis=0))[None]
 
     def _grid(self) -> Values:
         knots, _ = self.knots()

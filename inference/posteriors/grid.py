@@ -14,7 +14,7 @@ from numpy.polynomial.legendre import legval
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre
+from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre, node_axis, pack_cells
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import Density
@@ -87,7 +87,7 @@ class PiecewisePosterior(Density):
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
-        points = _node_points(self._low, self._high)
+        points = node_axis(self._low, self._high).points
         mean = np.sum(points * self._masses, axis=0)
         variance = np.sum((points - mean) ** 2 * self._masses, axis=0)
         if not np.isfinite(self.variable.domain).all():
@@ -250,13 +250,6 @@ def _solve_series(coefficients: Values, goals: Values) -> Values:
     return result
 
 
-def _node_points(low: Values, high: Values) -> Values:
-    """Gauss-Legendre nodes of all cells."""
-    nodes, _, _ = legendre()
-    half = (high - low) / 2
-    return np.asarray(((low + half)[:, None] + half[:, None] * nodes[:, None]).reshape(low.shape[0] * ORDER, -1))
-
-
 def drop_empty_cells(low: Values, high: Values, masses: Values) -> tuple[Values, Values, Values]:
     """Bring the cells in which there is any mass to the front and cut the others off; ends of rows are filled up.
 
@@ -268,16 +261,12 @@ def drop_empty_cells(low: Values, high: Values, masses: Values) -> tuple[Values,
     turned = masses.reshape(len(low), ORDER, -1)
     used = (high > low) & ~(turned.sum(axis=1) < NOTHING)
     most = max(int(used.sum(axis=0).max(initial=1)), 1)
-    order = np.argsort(~used, axis=0, kind="stable")[:most]
-    end = np.where(used, high, -np.inf).max(axis=0)
-    end = np.where(np.isfinite(end), end, high[0])
     # a row without cells is an observed value: all its mass stays in the first node
-    value = ~used.any(axis=0)
-    used = np.take_along_axis(used, order, axis=0)
-    low = np.where(used, np.take_along_axis(low, order, axis=0), end)
-    high = np.where(used, np.take_along_axis(high, order, axis=0), end)
+    filled = used | ~used.any(axis=0)
+    low, high, order = pack_cells(low, high, used, most, high[0])
     turned = np.take_along_axis(turned, order[:, None], axis=0)
-    return low, high, np.where((used | value)[:, None], turned, 0.0).reshape(-1, low.shape[1])
+    filled = np.take_along_axis(filled, order, axis=0)
+    return low, high, np.where(filled[:, None], turned, 0.0).reshape(-1, low.shape[1])
 
 
 class CellPosterior(PiecewisePosterior):
@@ -373,7 +362,7 @@ class CellPosterior(PiecewisePosterior):
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
-        points = _node_points(self._shared_low, self._shared_high)
+        points = node_axis(self._shared_low, self._shared_high).points
         means = (points * self._shapes).sum(axis=0)
         within = np.sum((points - means) ** 2 * self._shapes, axis=0)
         # deviations from the middle of all shapes, so that a distant origin costs no digits
