@@ -219,10 +219,12 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
         low, high = _expand_interval(potential.support(name, 1e-17, ranges_of_others(potential, name, ranges)), rows)
         ranges[name] = _clip_to_evidence(evidence.findings.get(name), low, high, potential.point_cells)
     for name in reversed(ordered):
-        potential = problem.potentials[name]
-        known = _find_confined_rows(problem, name, evidence)
-        if not known.any():
+        potential, told = problem.potentials[name], evidence.findings.get(name)
+        # parents of what is observed, or confined to an interval, may lie far out; what is hidden pulls its parents as
+        # far as evidence below pulls it, and grids grow where it turns out so
+        if told is None or not told.confined.any():
             continue
+        known = told.confined
         for parent in potential.parents:
             if not isinstance(parent, Continuous) or parent.name in problem.hard:
                 continue
@@ -235,19 +237,6 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
             ranges[parent.name] = clip_to_support(problem, parent, low, high, evidence)
     # infinite ends become large ones
     return {name: (np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)) for name, (low, high) in ranges.items()}
-
-
-def _find_confined_rows(problem: Problem, name: str, evidence: Evidence) -> NDArray[np.bool_]:
-    """Tell the rows in which a variable is observed, or confined to an interval: its parents may lie far out then.
-
-    What is hidden pulls its parents as far as evidence below pulls it; the grids of these grow where it turns out so.
-    """
-    if name in problem.hard:
-        return np.ones(evidence.rows, dtype=bool)
-    finding = evidence.findings.get(name)
-    if finding is None:
-        return np.zeros(evidence.rows, dtype=bool)
-    return finding.confined
 
 
 def clip_to_support(
