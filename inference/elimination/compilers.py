@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import Any
 
 from hybridbn.inference.elimination.ordering import (
     Clique,
     EliminationOrder,
-    assign_factors,
+    find_cliques,
     find_order,
     make_junction_tree,
 )
@@ -41,10 +41,6 @@ _MOST_EVIDENCE_FREE = 2**22
 _FEW = 8
 """A product of at most this many inputs is ordered by the smallest results; the search is quadratic in the inputs."""
 
-_MOST_APART = 6
-"""A wide clique sends so many messages without its own table where that would have rows, and most of its inputs have
-none.
-"""
 _LOG_UNIT = 2**20
 """Logarithms of sizes are whole numbers of this part of one, so that the order in which they are added does not
 matter."""
@@ -107,35 +103,60 @@ def compile_program(
         order = choose_order(factors, scopes, sizes)
     if not factors:
         return Program((), tuple(scopes), order)
-    compiler = Compiler(Program(tuple(factors), tuple(scopes), order), sizes, frozenset(partly_observed))
-    if not order.names and len(scopes) == 1:
-        compiler.program.outputs.append(compiler.product(range(len(factors)), scopes[0]))
-        return compiler.program
-    keep = scopes[0] if len(scopes) == 1 else ()
-    cliques = make_junction_tree([*(factor.names for factor in factors), *scopes], order.names, keep)
-    assign_factors(cliques, [factor.names for factor in factors], scopes)
-    compiler.collect(cliques)
-    if len(scopes) == 1:
-        compiler.program.outputs.append(compiler.product(cliques[-1].inputs, scopes[0]))
-    else:
-        compiler.distribute(cliques)
-    return compiler.finish()
+    return Compiler(factors, sizes, order, frozenset(partly_observed)).compile(scopes)
+
+
+class TooManyCells(Exception):
+    """A table would have too many cells; `total` is about how many all tables would have."""
+
+    def __init__(self, total: float = math.inf) -> None:
+        super().__init__(total)
+        self.total = total
 
 
 class Compiler:
-    """Appends the steps of a program."""
+    """Appends the steps of a program: messages from the leaves of a junction tree to its root, and back where several
+    tables are wanted.
+
+    Parameters
+    ----------
+    factors : the names of the tables, whether they have rows, and which of them do not depend on the evidence
+    sizes : the number of states of each name
+    order : the names to eliminate
+    partly_observed : names that are observed in some rows
+    """
 
     def __init__(
-        self, program: Program, sizes: Mapping[str, int], partly_observed: frozenset[str] = frozenset()
+        self,
+        factors: Sequence[Factor],
+        sizes: Mapping[str, int],
+        order: EliminationOrder | None,
+        partly_observed: frozenset[str] = frozenset(),
     ) -> None:
-        self.program = program
+        self.program = Program(tuple(factors), (), order or EliminationOrder((), 0.0, 0.0, ()))
         self.sizes = sizes
+        self.order = order
         self.partly_observed = partly_observed
-        self.static: list[bool] = [factor.static for factor in program.factors]
+        self.static: list[bool] = [factor.static for factor in factors]
         # with one table at the end, each array is read by one step
-        self.read_once: bool = len(program.scopes) == 1
-        program.names = [factor.names for factor in program.factors]
-        program.rows = [factor.rows for factor in program.factors]
+        self.read_once: bool = True
+        self.program.names = [factor.names for factor in factors]
+        self.program.rows = [factor.rows for factor in factors]
+        self.cliques: list[Clique] = []
+
+    def compile(self, scopes: Sequence[tuple[str, ...]]) -> Program:
+        """Return the program for the tables over some scopes."""
+        program = self.program
+        program.scopes = tuple(scopes)
+        self.read_once = len(scopes) == 1
+        self._eliminate(scopes)
+        if self.read_once:
+            program.outputs.append(self.multiply(self.cliques[-1].inputs, scopes[0]))
+        else:
+            self._distribute(scopes)
+        return self._finish()
+
+    # -- steps ----------------------------------------------------------------------------------------------------
 
     def emit(self, inputs: tuple[int, ...], out: tuple[str, ...], *, divide: bool = False, small: bool = False) -> int:
         """Add a step that multiplies (or divides) and sums out the names not in `out`; return the slot of its result.
@@ -159,6 +180,10 @@ class Compiler:
         program.rows.append(with_rows)
         static.append(not differ and False not in [static[i] for i in inputs])
         return slot
+
+    def multiply(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
+        """Multiply tables and sum out the names that `out` lacks."""
+        return self.product(inputs, out)
 
     def product(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
         """Multiply pairwise, static inputs first, then small before large, and sum out as early as possible.
@@ -204,62 +229,7 @@ class Compiler:
         """Return the size of a table over these names."""
         return math.prod(map(self.sizes.__getitem__, names), start=1.0)
 
-    def collect(self, cliques: list[Clique]) -> None:
-        """Send messages from the leaves to the root."""
-        for clique in cliques:
-            clique.inputs += [cliques[c].message for c in clique.children if cliques[c].message >= 0]
-            if clique.parent is not None and clique.inputs:
-                clique.message = self.product(clique.inputs, clique.separator)
-
-    def distribute(self, cliques: list[Clique]) -> None:
-        """Send messages from the root to the leaves and compute the tables over the scopes."""
-        names, outputs = self.program.names, dict[int, int]()
-        upper = [-1] * len(cliques)
-        for i in range(len(cliques) - 1, -1, -1):
-            clique = cliques[i]
-            inputs = clique.inputs + [upper[i]] * (upper[i] >= 0)
-            if not inputs or not (clique.scopes or clique.children):
-                continue
-            # a table of the clique would have rows, but not most of its inputs
-            rows = [self.program.rows[slot] for slot in inputs]
-            wide = [self.cells(names[slot]) >= ENOUGH for slot in inputs]
-            fixed = any(rows) and any(big and not has for big, has in zip(wide, rows, strict=True))
-            most = _MOST_APART if self.partly_observed or fixed else 2
-            if len(clique.scopes) + len(clique.children) <= most and self.cells(clique.names) >= ENOUGH:
-                self._distribute_apart(cliques, clique, inputs, upper, outputs)
-                continue
-            available = {name for slot in inputs for name in names[slot]}
-            belief = self.product(inputs, tuple(name for name in clique.names if name in available))
-            for number in clique.scopes:
-                outputs[number] = self.product([belief], self.program.scopes[number])
-            for child in clique.children:
-                message = cliques[child].message
-                down = self.product([belief], cliques[child].separator)
-                if message >= 0:
-                    aligned = self.product([message], tuple(n for n in names[down] if n in names[message]))
-                    down = self.emit((down, aligned), names[down], divide=True)
-                upper[child] = down
-        self.program.outputs.extend(outputs[number] for number in range(len(self.program.scopes)))
-
-    def _distribute_apart(
-        self, cliques: list[Clique], clique: Clique, inputs: list[int], upper: list[int], outputs: dict[int, int]
-    ) -> None:
-        """Send messages from a wide clique with few neighbors, each from the other inputs, without the table of the
-        clique.
-        """
-        below: list[tuple[int, int]] = []
-        for child in clique.children:
-            message = cliques[child].message
-            others = [slot for slot in inputs if slot != message]
-            if others:
-                upper[child] = self.product(others, cliques[child].separator)
-                below.append((upper[child], message))
-        for number in clique.scopes:
-            scope = self.program.scopes[number]
-            near = [pair for pair in below if pair[1] >= 0 and set(scope) <= set(self.program.names[pair[0]])]
-            outputs[number] = self.product(near[0] if near else inputs, scope)
-
-    def finish(self) -> Program:
+    def _finish(self) -> Program:
         """Return the program; record after which step each array is no longer read, so that its memory is released."""
         program = self.program
         if self.read_once:
@@ -276,22 +246,63 @@ class Compiler:
         program.steps = [step._replace(done_with=tuple(slots)) for step, slots in zip(program.steps, done, strict=True)]
         return program
 
+    # -- from the leaves to the root ----------------------------------------------------------------------------------
 
-class TooManyCells(Exception):
-    """A table would have too many cells; `total` is about how many all tables would have."""
+    def _eliminate(self, scopes: Sequence[tuple[str, ...]]) -> None:
+        """Sum out all names, but those of a single scope."""
+        assert self.order is not None
+        self._follow_order(self.order, range(len(self.program.names)), scopes)
 
-    def __init__(self, total: float = math.inf) -> None:
-        super().__init__(total)
-        self.total = total
+    def _follow_order(self, order: EliminationOrder, slots: Collection[int], scopes: Sequence[tuple[str, ...]]) -> None:
+        """Send messages of some tables to the root of a junction tree."""
+        names = self.program.names
+        keep = scopes[0] if self.read_once else ()
+        own = [names[slot] for slot in slots]
+        cliques = make_junction_tree([*own, *scopes], order.names, keep)
+        for slot, number in zip(slots, find_cliques(cliques, own), strict=True):
+            cliques[number].inputs.append(slot)
+        for clique in cliques:
+            if clique.parent is not None and clique.inputs:
+                clique.message = self.multiply(clique.inputs, clique.separator)
+                cliques[clique.parent].inputs.append(clique.message)
+        self.cliques += cliques
 
+    # -- from the root to the leaves ----------------------------------------------------------------------------------
 
-class _Bucket(NamedTuple):
-    """An elimination: the tables that were multiplied, the names summed out, and the result."""
+    def _distribute(self, scopes: Sequence[tuple[str, ...]]) -> None:
+        """Send messages back to the leaves, and compute the table over each scope."""
+        names = self.program.names
+        sender = {clique.message: number for number, clique in enumerate(self.cliques)}
+        asked: dict[int, list[int]] = defaultdict(list)
+        for scope, number in enumerate(find_cliques(self.cliques, scopes)):
+            asked[number].append(scope)
+        upper: dict[int, int] = {}
+        outputs: dict[int, int] = {}
+        for number in range(len(self.cliques) - 1, -1, -1):
+            clique = self.cliques[number]
+            inputs = [*clique.inputs, *([upper[number]] if number in upper else [])]
+            below = [sender[slot] for slot in clique.inputs if slot in sender]
+            uses, belief, cells = len(asked[number]) + len(below), -1, self.cells(clique.names)
+            pays = len(inputs) > 2 and uses > 2 and cells < _AT_ONCE
+            if pays or (len(inputs) > _FEW_INPUTS and uses and cells <= _MOST_BELIEF):
+                union = dict.fromkeys([name for slot in inputs for name in names[slot]])
+                belief = self.multiply(inputs, tuple(union))
+            for scope in asked[number]:
+                outputs[scope] = self.multiply(inputs if belief < 0 else [belief], scopes[scope])
+            for child in below:
+                message, separator = self.cliques[child].message, self.cliques[child].separator
+                if belief >= 0 and len(inputs) > _FEW_INPUTS:
+                    both = self.multiply([belief], separator)
+                    upper[child] = self.emit((both, message), names[both], divide=True)
+                else:
+                    others = [slot for slot in inputs if slot != message]
+                    if others:
+                        upper[child] = self.multiply(others, separator)
+            self.release(inputs, upper, outputs)
+        self.program.outputs.extend([outputs[number] for number in range(len(scopes))])
 
-    inputs: tuple[int, ...]
-    summed: tuple[str, ...]
-    output: int
-    cells: float
+    def release(self, slots: Sequence[int], upper: Mapping[int, int], outputs: Mapping[int, int]) -> None:
+        """Release tables that are neither messages nor outputs, where results are computed."""
 
 
 class CaseCompiler(Compiler):
@@ -299,11 +310,10 @@ class CaseCompiler(Compiler):
 
     Parameters
     ----------
-    factors : the names of the tables, and which of them do not depend on the evidence
-    tables : their values
-    sizes : the number of states of each name
+    factors, sizes : as for any compiler
+    tables : the values of the factors
     most_cells : a larger table raises `TooManyCells` before it is made
-    order : the names to eliminate first, in order; the others are chosen by the size of the table that they leave
+    order : the names to eliminate, if it is known; else they are chosen by the size of the table that they leave
     """
 
     def __init__(
@@ -312,50 +322,24 @@ class CaseCompiler(Compiler):
         tables: Sequence[Values],
         sizes: Mapping[str, int],
         most_cells: float = math.inf,
-        order: Sequence[str] = (),
+        order: EliminationOrder | None = None,
     ) -> None:
-        super().__init__(Program(tuple(factors), (), EliminationOrder((), 0.0, 0.0, ())), sizes)
-        self.most_cells = most_cells
+        super().__init__(factors, sizes, order)
         self.tables: list[Any] = list(tables)
-        self.order = order
-        self._lasting = True
+        self.most_cells = most_cells
+        self.lasting: bool = True
+        """Whether the program is worth its memory."""
         self._first_inner = 0
-        self.eliminated: list[str] = []
-        self.cost: float = 0.0
-        self.widest: float = 0.0
-        self.buckets: list[_Bucket] = []
+        self._eliminated: list[str] = []
+        self._cost = self._widest = 0.0
 
-    def compile(self, scopes: Sequence[tuple[str, ...]]) -> tuple[Program, list[Values]]:
+    def compute(self, scopes: Sequence[tuple[str, ...]]) -> tuple[Program, list[Values]]:
         """Return the program for the tables over some scopes, and these tables."""
-        keep = scopes[0] if len(scopes) == 1 else ()
-        self.read_once = len(scopes) == 1
-        count = len(self.tables)
-        names = self.program.names
-        union = {name for scope in names for name in scope}
-        joint = self.cells(union)
-        if count <= _MOST_OPERANDS and joint * count <= _AT_ONCE:
-            rest, self.widest = list(range(count)), joint
-            self.buckets.append(_Bucket(tuple(rest), tuple(union), -1, joint))
-            if joint > self.most_cells:
-                raise TooManyCells
-        else:
-            rest = self._eliminate(keep)
-        program = self.program
-        program.scopes = tuple(scopes)
-        if len(scopes) == 1:
-            program.outputs.append(self.multiply(rest, keep))
-        else:
-            self._distribute(scopes)
-        program.order = EliminationOrder(tuple(self.eliminated), self.cost, self.widest, ())
+        program = self.compile(scopes)
         results = [self.tables[slot] for slot in program.outputs]
-        self.finish()
+        program.order = EliminationOrder(tuple(self._eliminated), self._cost, self._widest, ())
         program.keep_evidence_free(self.static, self.tables)
         return program, results
-
-    @property
-    def lasting(self) -> bool:
-        """Whether the program is worth its memory."""
-        return self.read_once or self._lasting
 
     # -- steps ----------------------------------------------------------------------------------------------------
 
@@ -366,13 +350,23 @@ class CaseCompiler(Compiler):
         # tables that neither this run nor a later one will read again are released
         static = self.static
         for slot in inputs:
-            # messages between buckets are read again on the way back
+            # messages between cliques are read again on the way back
             if (self.read_once or slot >= self._first_inner) and (static[output] or not static[slot]):
                 self.tables[slot] = None
         return output
 
+    def release(self, slots: Sequence[int], upper: Mapping[int, int], outputs: Mapping[int, int]) -> None:
+        """Release tables that are neither messages nor outputs, unless later cases will read them."""
+        if not self.lasting:
+            for slot in set(slots).difference(upper.values(), outputs.values()):
+                self.tables[slot] = None
+
     def multiply(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
         """Multiply tables and sum out the names that `out` lacks: small ones all at once."""
+        self._first_inner = len(self.program.names)
+        return self._multiply_at_once(inputs, out)
+
+    def _multiply_at_once(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
         names = self.program.names
         union = dict.fromkeys([name for slot in inputs for name in names[slot]])
         count = len(inputs)
@@ -380,8 +374,8 @@ class CaseCompiler(Compiler):
             half = count // 2
             kept = tuple([name for name in union if any(name in names[slot] for slot in inputs[half:]) or name in out])
             # halves keep the names of the other half, so that nothing is summed out too early
-            first = self.multiply(inputs[:half], tuple([n for n in kept if any(n in names[s] for s in inputs[:half])]))
-            return self.multiply([first, *inputs[half:]], out)
+            wanted = tuple([name for name in kept if any(name in names[slot] for slot in inputs[:half])])
+            return self._multiply_at_once([self._multiply_at_once(inputs[:half], wanted), *inputs[half:]], out)
         if count > 1 and self.cells(union) * count > _AT_ONCE and not (count == 2 and self.cells(union) < _AT_ONCE):
             return self.product(inputs, out)
         wanted = tuple([name for name in out if name in union])
@@ -391,66 +385,67 @@ class CaseCompiler(Compiler):
 
     # -- from the leaves to the root ----------------------------------------------------------------------------------
 
-    def _eliminate(self, keep: tuple[str, ...]) -> list[int]:
-        """Sum out all names but those to keep; return the slots of the tables that are left."""
-        slot_names = self.program.names
-        around: dict[str, set[str]] = {}
-        holding: dict[str, set[int]] = {}
-        for slot, scope in enumerate(slot_names):
-            for name in scope:
-                if name in around:
-                    around[name].update(scope)
-                    holding[name].add(slot)
-                else:
-                    around[name] = set(scope)
-                    holding[name] = {slot}
+    def _eliminate(self, scopes: Sequence[tuple[str, ...]]) -> None:
+        """Sum out all names, but those of a single scope: at once, in a known order, or in one that is found here."""
+        count = len(self.tables)
+        union = {name for names in self.program.names for name in names}
+        joint = self.cells(union)
+        if count <= _MOST_OPERANDS and joint * count <= _AT_ONCE:
+            self._note_cost((), joint)
+            self.cliques.append(Clique(tuple(union), None, inputs=list(range(count))))
+        elif self.order is not None:
+            self._note_cost(self.order.names, self.order.largest, self.order.total)
+            self._follow_order(self.order, range(count), scopes)
+        else:
+            self._eliminate_greedily(scopes)
+
+    def _note_cost(self, names: Iterable[str], largest: float, total: float | None = None) -> None:
+        """Note the cost of eliminations, and refuse a table that is too large."""
+        if largest > self.most_cells:
+            raise TooManyCells
+        self._eliminated += names
+        self._cost += largest if total is None else total
+        self._widest = max(self._widest, largest)
+
+    def _eliminate_greedily(self, scopes: Sequence[tuple[str, ...]]) -> None:
+        """Sum out the name that leaves the smallest table, again and again."""
+        keep = scopes[0] if self.read_once else ()
+        around: dict[str, set[str]] = defaultdict(set)
+        holding: dict[str, set[int]] = defaultdict(set)
+        for slot, names in enumerate(self.program.names):
+            for name in names:
+                around[name].update(names)
+                holding[name].add(slot)
         for name in keep:
-            around.setdefault(name, {name}).update(keep)
-            holding.setdefault(name, set())
-        live = set(range(len(slot_names)))
+            around[name].update(keep)
+        live = set(range(len(self.tables)))
         logs = {name: _log_size(self.sizes[name]) for name in around}
         log_of = logs.__getitem__
         scores = {name: sum(map(log_of, others)) for name, others in around.items()}
         alive = around.keys() - keep
-        given = [name for name in reversed(self.order) if name in alive]
-        chosen = bool(given)
         # of equal scores, what stands first in the network goes first
         rank = {name: place for place, name in enumerate(around)}
-        heap = [] if chosen else [(score, rank[name], name) for name, score in scores.items() if name in alive]
+        heap = [(score, rank[name], name) for name, score in scores.items() if name in alive]
         heapq.heapify(heap)
         while alive:
-            if given:
-                vertex = given.pop()
-                if vertex not in alive:
-                    continue
-            else:
-                score, _, vertex = heapq.heappop(heap)
-                if vertex not in alive or score != scores[vertex]:
-                    continue
-                if score > _WIDE and not chosen:
-                    chosen = True
-                    given = [*reversed(self._order_rest(holding, keep))]
-                    continue
-            clique, slots, score = around[vertex], holding[vertex], scores[vertex]
-            if not chosen:
-                clique, slots, score = self._enlarge(vertex, clique, slots, around, holding, scores, logs, alive)
+            score, _, vertex = heapq.heappop(heap)
+            if vertex not in alive or score != scores[vertex]:
+                continue
+            if score > _WIDE:
+                self._follow_order(self._order_rest(live, keep), sorted(live), scopes)
+                return
+            clique, slots, score = self._enlarge(vertex, around, holding, scores, logs, alive)
             # the order of a set differs from one process to another, and with it rounding would
             inner = sorted([name for name in clique if name in alive and holding[name] <= slots])
             rest = clique.difference(inner)
-            outer = sorted(rest)
+            outer = tuple(sorted(rest))
             alive.difference_update(inner)
-            cells = math.exp(min(score / _LOG_UNIT, 700.0))
-            if cells > self.most_cells:
-                raise TooManyCells
-            self.cost += cells
-            self.widest = max(self.widest, cells)
-            self.eliminated += inner
-            inputs = tuple(sorted(slots))
-            self._first_inner = len(slot_names)
-            output = self.multiply(inputs, tuple(outer))
-            self.buckets.append(_Bucket(inputs, tuple(inner), output, cells))
+            self._note_cost(inner, math.exp(min(score / _LOG_UNIT, 700.0)))
+            inputs = sorted(slots)
+            message = self.multiply(inputs, outer)
+            self.cliques.append(Clique((*inner, *outer), None, outer, inputs, message))
             live -= slots
-            live.add(output)
+            live.add(message)
             for name in inner:
                 holding[name] = set()
             for other in outer:
@@ -462,16 +457,15 @@ class CaseCompiler(Compiler):
                     scores[other] += sum(map(log_of, added)) - sum(map(log_of, removed))
                 held = holding[other]
                 held -= slots
-                held.add(output)
-                if not chosen and other in alive:
+                held.add(message)
+                if other in alive:
                     heapq.heappush(heap, (scores[other], rank[other], other))
-        return sorted(live)
+        if self.read_once:
+            self.cliques.append(Clique(keep, None, (), sorted(live)))
 
     def _enlarge(
         self,
         vertex: str,
-        clique: set[str],
-        slots: set[int],
         around: Mapping[str, set[str]],
         holding: Mapping[str, set[int]],
         scores: Mapping[str, int],
@@ -479,7 +473,7 @@ class CaseCompiler(Compiler):
         alive: set[str],
     ) -> tuple[set[str], set[int], int]:
         """Add the tables of neighbors to those of a vertex as long as einsum multiplies all of them in one go."""
-        score = scores[vertex]
+        clique, slots, score = around[vertex], holding[vertex], scores[vertex]
         if score >= _SMALL or len(slots) >= _MOST_OPERANDS:
             return clique, slots, score
         waiting = sorted([name for name in clique if name != vertex and name in alive])
@@ -498,51 +492,13 @@ class CaseCompiler(Compiler):
                         waiting += sorted(added & alive)
         return clique, slots, score
 
-    def _order_rest(self, holding: Mapping[str, set[int]], keep: tuple[str, ...]) -> tuple[str, ...]:
+    def _order_rest(self, slots: Collection[int], keep: tuple[str, ...]) -> EliminationOrder:
         """Return the order in which to eliminate what is left, by the best of all heuristics."""
-        slots = set().union(*holding.values())
         scopes = [self.program.names[slot] for slot in slots]
-        count = len({name for scope in scopes for name in scope})
+        count = len(set().union(*scopes))
         order = find_order(scopes, self.sizes, keep, max(1e5, _CELLS_PER_TRIAL * count), 100 * self.most_cells)
         if order.largest > self.most_cells:
             raise TooManyCells(order.total)
-        self._lasting = order.total < MOST_LASTING
-        return order.names
-
-    # -- from the root to the leaves ----------------------------------------------------------------------------------
-
-    def _distribute(self, scopes: Sequence[tuple[str, ...]]) -> None:
-        """Send messages back through the buckets, and compute the table over each name that is asked for."""
-        names = self.program.names
-        wanted = {name for scope in scopes for name in scope}
-        producer = {bucket.output: number for number, bucket in enumerate(self.buckets)}
-        upper: dict[int, int] = {}
-        outputs: dict[str, int] = {}
-        for number in range(len(self.buckets) - 1, -1, -1):
-            bucket = self.buckets[number]
-            inputs = [*bucket.inputs, *([upper[number]] if number in upper else [])]
-            targets = [name for name in bucket.summed if name in wanted]
-            below = [slot for slot in bucket.inputs if slot in producer]
-            belief = -1
-            pays = len(inputs) > 2 and len(targets) + len(below) > 2 and bucket.cells < _AT_ONCE
-            if pays or (len(inputs) > _FEW_INPUTS and bucket.cells <= _MOST_BELIEF):
-                self._first_inner = len(names)
-                clique = tuple(dict.fromkeys([name for slot in inputs for name in names[slot]]))
-                belief = self.multiply(inputs, clique)
-            for name in targets:
-                self._first_inner = len(names)
-                outputs[name] = self.multiply(inputs if belief < 0 else [belief], (name,))
-            for slot in below:
-                self._first_inner = len(names)
-                if belief >= 0 and len(inputs) > _FEW_INPUTS:
-                    both = self.multiply([belief], names[slot])
-                    upper[producer[slot]] = self.emit((both, slot), names[slot], divide=True)
-                else:
-                    others = [other for other in inputs if other != slot]
-                    if others:
-                        upper[producer[slot]] = self.multiply(others, names[slot])
-            if not self._lasting:
-                # a message may be one of the tables itself
-                for slot in set(inputs).difference(upper.values(), outputs.values()):
-                    self.tables[slot] = None
-        self.program.outputs.extend([outputs[scope[0]] for scope in scopes])
+        self.lasting = self.read_once or order.total < MOST_LASTING
+        self._note_cost(order.names, order.largest, order.total)
+        return order

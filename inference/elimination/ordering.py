@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
@@ -332,16 +333,14 @@ def _count_new_edges(clique: int, others: int, around: list[int], costs: _LogSiz
 
 @dataclass
 class Clique:
-    """A set of names in one table, its parent and the names shared with it (the separator), and the factors multiplied
-    here.
+    """A set of names in one table, its parent and the names shared with it (the separator), the tables multiplied here,
+    and the one that is sent to the parent.
     """
 
     names: tuple[str, ...]
     parent: int | None
     separator: tuple[str, ...] = ()
     inputs: list[int] = field(default_factory=list)
-    scopes: list[int] = field(default_factory=list)
-    children: list[int] = field(default_factory=list)
     message: int = -1
 
 
@@ -405,33 +404,24 @@ def _sort_children_first(cliques: dict[int, Clique], root: int) -> list[Clique]:
     visited.reverse()
     number = {i: k for k, i in enumerate(visited)}
     ordered = [cliques[i] for i in visited]
-    for i, clique in zip(visited, ordered, strict=True):
+    for clique in ordered:
         clique.parent = None if clique.parent is None else number[clique.parent]
-        clique.children = [number[child] for child in below[i]]
     return ordered
 
 
-def assign_factors(
-    cliques: list[Clique], factors: Sequence[tuple[str, ...]], scopes: Sequence[tuple[str, ...]]
-) -> None:
-    """Assign every factor and every scope to a clique that has its names."""
-    holding: dict[str, list[int]] = {}
-    for i, clique in enumerate(cliques):
+def find_cliques(cliques: Sequence[Clique], scopes: Iterable[Sequence[str]]) -> list[int]:
+    """Return for each scope the number of the smallest clique that has all of its names: the root where it is empty."""
+    within: dict[str, set[int]] = defaultdict(set)
+    for number, clique in enumerate(cliques):
         for name in clique.names:
-            holding.setdefault(name, []).append(i)
-
-    def find(names: tuple[str, ...]) -> int:
-        if not names:
-            return len(cliques) - 1
-        wanted = set(names)
-        rarest = min(names, key=lambda name: len(holding[name]))
-        return min((i for i in holding[rarest] if wanted <= set(cliques[i].names)), key=lambda i: len(cliques[i].names))
-
-    for slot, factor in enumerate(factors):
-        cliques[find(factor)].inputs.append(slot)
-    if len(scopes) > 1:
-        for number, scope in enumerate(scopes):
-            cliques[find(scope)].scopes.append(number)
+            within[name].add(number)
+    root = len(cliques) - 1
+    return [
+        min(set.intersection(*map(within.__getitem__, scope)), key=lambda i: (len(cliques[i].names), i))
+        if scope
+        else root
+        for scope in scopes
+    ]
 
 
 CUT_EFFORT = 2e9

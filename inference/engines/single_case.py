@@ -138,7 +138,7 @@ class CasePlan(Cached):
 
     def __init__(self, snapshot: Snapshot, findings: Mapping[str, Finding], targets: tuple[str, ...]) -> None:
         self.snapshot, self.targets = snapshot, targets
-        self.order: tuple[str, ...] = ()
+        self.order: EliminationOrder | None = None
         self.program: Program | None = None
         self.refused = self.cost = self.widest = 0.0
         self.apart: tuple[CasePlan, ...] | None = None
@@ -231,8 +231,8 @@ class CasePlan(Cached):
     def _compile(self, tables: Sequence[Values], most_cells: float) -> tuple[Program, list[Values]]:
         """Multiply the tables of a case, and keep the program."""
         compiler = CaseCompiler(self.factors, [*self.static, *tables], self.snapshot.sizes, most_cells, self.order)
-        program, results = compiler.compile([(name,) for name in self.targets])
-        self.order, program.on_growth = program.order.names, self.on_growth
+        program, results = compiler.compute([(name,) for name in self.targets])
+        self.order, program.on_growth = program.order, self.on_growth
         self.cost, self.widest = program.order.total, program.order.largest
         self.program = program if compiler.lasting else None
         self.note_growth()
@@ -313,7 +313,7 @@ class CasePlan(Cached):
             table = self.snapshot.by_name[scope[-1]].table  # type: ignore[attr-defined]
             tables.append(table[tuple([codes.get(name, _ALL) for name in scope])] > 0)
         try:
-            _, (total,) = CaseCompiler(factors, tables, self.snapshot.sizes, most_cells).compile([()])
+            _, (total,) = CaseCompiler(factors, tables, self.snapshot.sizes, most_cells).compute([()])
         except TooManyCells:
             return False  # contradictions that only several tables show together are overlooked
         return not total
