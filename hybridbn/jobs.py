@@ -389,19 +389,16 @@ class ProgressLine:
         now = time.monotonic()
         if now - self._shown >= _EVERY or (len(tasks) == 1 and tasks[0].done == tasks[0].total):
             self._shown = now
-            self._write(" > ".join(map(format_task, tasks)))
-
-    def show(self, text: str) -> None:
-        """Write a text, such as the name of a step that tells no progress."""
-        self._write(text)
+            self.show(" > ".join(map(format_task, tasks)))
 
     def erase(self) -> None:
         """Erase the line, if there is one."""
         if self._length:
-            self._write("")
-            self._write("")
+            self.show("")
+            self.show("")
 
-    def _write(self, text: str) -> None:
+    def show(self, text: str) -> None:
+        """Write a text, such as the name of a step that tells no progress."""
         stream = sys.stderr if self.stream is None else self.stream
         if stream is not None:
             if stream.isatty():  # a line that wraps can't be erased

@@ -447,10 +447,10 @@ class _ProbabilityBlock:
             if rows or "default" in special:
                 self._fail(special["table"], "a `table` beside other rows; which of them holds?")
             return self._convert_whole(special["table"], bodies[special["table"]])
-        if "default" not in special and len(rows) < self.size:
-            self._refuse_missing(bodies, rows)
         labels, numbers = self._split_rows(bodies, rows)
         configurations = self._find_configurations(labels, rows)
+        if "default" not in special and len(rows) < self.size:
+            self._refuse_missing(configurations, rows)
         values = self._convert_numbers(numbers, rows)
         if "default" in special:
             self.names.defaulted += self.size * self.width
@@ -575,16 +575,14 @@ class _ProbabilityBlock:
 
     # -- rows that are missing or given twice ----------------------------------------------------------------------
 
-    def _refuse_missing(self, bodies: Sequence[str], rows: Sequence[int]) -> NoReturn:
+    def _refuse_missing(self, configurations: NDArray[np.intp], rows: Sequence[int]) -> NoReturn:
         name = _quote(self.child)
         if not self.parents:
             self.names.source.fail(self.position, f"{name} has no numbers; expected `table`")
-        labels, _ = self._split_rows(bodies, rows)
         wanted = str(self.size) if self.size < 10**15 else "more than 10**15"
         mismatch = f"{name} has {len(rows)} rows where its parents have {wanted} configurations"
         if self.size >= 1 << 62:
             self.names.source.fail(self.position, f"{mismatch}; is the file truncated?")
-        configurations = self._find_configurations(labels, rows)
         self._refuse_twice(configurations, rows)
         present = set(configurations.tolist())
         first = next(row for row in range(self.size) if row not in present)

@@ -199,8 +199,6 @@ class _ElviraReader:
     def _check_relations(self) -> dict[str, ElviraRelation]:
         """Return the relation of each node, refusing what does not fit together."""
         nodes, relations = self.syntax.nodes, dict[str, ElviraRelation]()
-        if not nodes:
-            raise FormatError(f"{self.source.name}: there is no node; is the file complete?")
         for relation in self.syntax.relations:
             if not relation.names:
                 self.source.fail(relation.at, "a relation without a variable")

@@ -127,10 +127,11 @@ class _ElviraParser:
         return Token(token.kind, text, token.at)
 
     def take_key(self, what: str) -> Token:
-        """Take the name of a property, whose words may be joined by hyphens."""
+        """Take the name of a property, whose words may be joined by hyphens, and the sign before its value."""
         token = self.take_name(what)
         while self.tokens.skip("-"):
             token = token._replace(text=f"{token.text}-{self.take_name('a word after the hyphen').text}")
+        self.tokens.expect("=", after=f"after {token.text!r}")
         return token
 
     def take_number(self, what: str, sign: str = "") -> str:
@@ -213,7 +214,6 @@ class _ElviraParser:
         self.tokens.expect("{", after=f"after the name of the node {name.text!r}")
         while not self.tokens.skip("}"):
             key = self.take_key("a property of the node, or `}`")
-            self.tokens.expect("=", after=f"after {key.text!r}")
             if key.text == "states":
                 node.states = self.take_states()
                 continue
@@ -264,7 +264,6 @@ class _ElviraParser:
         active, table, tree = True, None, None
         while not self.tokens.skip("}"):
             key = self.take_key("a property of the relation, or `}`")
-            self.tokens.expect("=", after=f"after {key.text!r}")
             if key.text != "values":
                 value = self.take_value()
                 active = active and (key.text, value) != ("active", "false")
@@ -392,25 +391,18 @@ def parse_head(source: SourceText) -> tuple[ElviraSyntax, int]:
     """Return the nodes of a data base, and the position where its cases begin."""
     parser, syntax = _ElviraParser(source), ElviraSyntax()
     parser.take_opening("data-base")
-    while True:
-        token = parser.tokens.take_kind("word", wanted="node, relation or a property")
+    while (token := parser.tokens.take_kind("word", wanted="node, relation or a property")).text != "relation":
         if token.text == "node":
             parser.parse_node(syntax)
-        elif token.text != "relation":
-            parser.parse_property(token, syntax)
         else:
-            break
+            parser.parse_property(token, syntax)
     while not parser.tokens.skip("{"):
         parser.take_name("`{` after relation")
-    while True:
-        key = parser.take_key("a property of the relation, or cases")
-        parser.tokens.expect("=", after=f"after {key.text!r}")
-        if key.text != "cases":
-            parser.take_value()
-            continue
-        if parser.tokens.now.text != "(":
-            parser.tokens.fail("`(` before the cases")
-        return syntax, parser.tokens.now.at + 1
+    while parser.take_key("a property of the relation, or cases").text != "cases":
+        parser.take_value()
+    if parser.tokens.now.text != "(":
+        parser.tokens.fail("`(` before the cases")
+    return syntax, parser.tokens.now.at + 1
 
 
 _ROW = re.compile(r"\s*\[([^\[\]]*)\]\s*,?")

@@ -427,14 +427,11 @@ def _read_members(archive: zipfile.ZipFile, size: int) -> tuple[Any, dict[str, N
     if _MANIFEST not in infos:
         raise FormatError(f"not a hybridbn file: {_MANIFEST} is missing among its members {shorten(infos)}")
     listed = _check_manifest(from_json(_read_member(archive, infos.pop(_MANIFEST), _MAX_MANIFEST)))
-    unknown = [name for name in infos if name not in {_NETWORK, *_ARRAYS}]
-    if unknown:
-        raise FormatError(f"unknown members {shorten(unknown)}")
     for info in infos.values():
         _refuse_odd(info)
     if sum(info.file_size for info in infos.values()) > size:
         raise FormatError("the members claim more bytes than the file has")
-    if listed.keys() != infos.keys() or _NETWORK not in infos:
+    if listed.keys() != infos.keys():
         raise FormatError(f"the manifest lists {shorten(listed)}, but the archive has {shorten(infos)}")
     arrays = {}
     for name, entry in listed.items():

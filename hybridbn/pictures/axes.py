@@ -14,7 +14,7 @@ from matplotlib import pyplot, rcParams
 from matplotlib.colors import LinearSegmentedColormap, to_rgb, to_rgba
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 from matplotlib.path import Path
-from matplotlib.ticker import FixedFormatter, Formatter, Locator, NullLocator
+from matplotlib.ticker import FixedFormatter, FuncFormatter, Locator, NullLocator
 
 from hybridbn.formatting import shorten_text
 from hybridbn.pictures.chart import (
@@ -74,13 +74,9 @@ def draw_chart(chart: Chart, ax: Any = None) -> Any:
             left, right, low, high = min(left, a), max(right, b), min(low, c), max(high, d)
         ax.set_xlim((right, left) if chart.x.reverse else (left, right))
         ax.set_ylim((high, low) if chart.y.reverse else (low, high))
-    handles: dict[str, Any] = {}
-    for mark in chart.marks:
-        handle = painter.draw(mark)
-        if not isinstance(mark, Text | Frame | Arrow | Heat) and mark.label:
-            handles.setdefault(mark.label, handle)
+    drawn = [painter.draw(mark) for mark in chart.marks]
     if not chart.diagram:
-        _dress(chart, ax, painter, handles if chart.legend else {})
+        _dress(chart, ax, painter, {label: drawn[number] for label, number in chart.labels().items()})
     ax.set_label("; ".join(filter(None, (ax.get_label(), chart.description))))
     return ax
 
@@ -293,7 +289,7 @@ def _set_ticks(axis: Any, spec: Axis, room: float, letters: int = 0) -> None:
     elif spec.named is None:
         ticks = _Ticks(spec, vertical=bool(letters))
         axis.set_major_locator(ticks)
-        axis.set_major_formatter(_TickTexts(ticks))
+        axis.set_major_formatter(FuncFormatter(ticks.write))
     else:
         low, high = sorted(axis.get_view_interval())
         most = 1000 if spec.ticks is not None else int(room / SMALL / 1.15)
@@ -332,14 +328,7 @@ class _Ticks(Locator):
         """Return where ticks between two ends would be."""
         return [at for at, _ in self.spec.choose_ticks(vmin, vmax, 6)]
 
-
-class _TickTexts(Formatter):
-    """The texts of such ticks."""
-
-    def __init__(self, ticks: _Ticks) -> None:
-        self.ticks = ticks
-
-    def __call__(self, x: float, pos: int | None = None) -> str:
+    def write(self, x: float, _: int | None = None) -> str:
         """Return the text of one tick."""
-        texts = dict(self.ticks.choose())
+        texts = dict(self.choose())
         return _write(texts[x]) if x in texts else f"{x:.6g}"

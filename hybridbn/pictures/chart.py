@@ -10,7 +10,7 @@ text around the picture, so it can be read on light and on dark backgrounds.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from itertools import groupby
@@ -222,7 +222,6 @@ class Chart:
         The natural size in inches, without the title and labels of axes.
     diagram : bool
         Whether the units are inches, y grows downwards, and there are no axes.
-    legend : bool
     """
 
     marks: Sequence[Mark]
@@ -232,7 +231,6 @@ class Chart:
     y: Axis = field(default_factory=Axis)
     size: tuple[float, float] = (4.6, 2.8)
     diagram: bool = False
-    legend: bool = True
 
     def draw(self, ax: Any = None) -> Any:
         """Draw the picture with matplotlib on axes, those of a new figure if none are given; return the axes."""
@@ -253,13 +251,10 @@ class Chart:
         """
         return _draw_diagram(self) if self.diagram else _draw_plot(self)
 
-    def labels(self) -> list[tuple[str, Mark]]:
-        """Return the labels of the legend and the first mark of each; there is none where there is one series only."""
-        labels: dict[str, Mark] = {}
-        for mark in self.marks:
-            if not isinstance(mark, Text | Frame | Arrow | Heat) and mark.label:
-                labels.setdefault(mark.label, mark)
-        return list(labels.items()) if self.legend else []
+    def labels(self) -> dict[str, int]:
+        """Return the labels of the legend and the number of the first mark of each."""
+        labels = [getattr(mark, "label", "") for mark in self.marks]
+        return {label: labels.index(label) for label in labels if label}
 
     def limits(self) -> tuple[float, float, float, float]:
         """Return the ends of both axes: those given, else those of the marks with a margin."""
@@ -281,9 +276,9 @@ class Chart:
 def _extent(mark: Mark) -> tuple[Numbers, Numbers]:
     match mark:
         case Rectangles():
-            return [*_list(mark.left), *_list(mark.right)], [*_list(mark.low), *_list(mark.high)]
+            return [*_flat(mark.left), *_flat(mark.right)], [*_flat(mark.low), *_flat(mark.high)]
         case Area():
-            return mark.x, [*_list(mark.low), *_list(mark.high)]
+            return mark.x, [*_flat(mark.low), *_flat(mark.high)]
         case Rule():
             return [] if mark.x is None else [mark.x], [] if mark.y is None else [mark.y]
         case Frame():
@@ -294,10 +289,6 @@ def _extent(mark: Mark) -> tuple[Numbers, Numbers]:
             return [], []
         case _:
             return mark.x, mark.y
-
-
-def _list(values: Numbers) -> list[float]:
-    return list(np.asarray(values, dtype=np.float64).ravel().tolist())
 
 
 def check_kind(value: Any, kind: type | tuple[type, ...], wanted: str) -> None:
@@ -344,8 +335,9 @@ def _draw_plot(chart: Chart) -> str:
     parts: list[str] = []
     for row in _fit_legend(chart.labels(), width - 6):
         x, top = 4.0, top + text + 3
-        for label, mark in row:
-            parts += [_swatch(mark, x, top - 8), _put_text(x + 13, top, label, "start", text, "dim")]
+        for label, number in row:
+            sign = _swatch(chart.marks[number], x, top - 8)
+            parts += [sign, _put_text(x + 13, top, label, "start", text, "dim")]
             x += 22 + len(label) * text * LETTER
     if not chart.x.reverse:
         for mark in chart.marks:  # texts to the right of bars need room
@@ -397,17 +389,17 @@ def _fit(text: str, width: float, size: float) -> str:
     return shorten_text(text, max(3, int(width / size / LETTER)))
 
 
-def _fit_legend(labels: Sequence[tuple[str, Mark]], width: float) -> list[list[tuple[str, Mark]]]:
-    """Return the labels in rows of a width."""
-    rows: list[list[tuple[str, Mark]]] = []
+def _fit_legend(labels: Mapping[str, int], width: float) -> list[list[tuple[str, int]]]:
+    """Return the labels, with the numbers of their marks, in rows of a width."""
+    rows: list[list[tuple[str, int]]] = []
     used = width
-    for label, mark in labels:
+    for label, number in labels.items():
         label = _fit(label, width - 22, SMALL * _POINT)
         length = 22 + len(label) * SMALL * _POINT * LETTER
         if used + length > width:
             rows.append([])
             used = 0.0
-        rows[-1].append((label, mark))
+        rows[-1].append((label, number))
         used += length
     return rows
 

@@ -334,10 +334,10 @@ def _route(
     row = {node: i for i, layer in enumerate(layers) for node in layer}
     x = {node: value - left for node, value in positions.items()}
     y = {node: gap[1] / 2 + box[1] / 2 + i * (box[1] + gap[1]) for node, i in row.items()}
-    starts = {node: _spread([chain[1] for chain in _sort_chains(graph.out_edges(node), chains, x, 1)], x[node], box[0])
-              for node in graph}  # fmt: skip
-    ends = {node: _spread([chain[-2] for chain in _sort_chains(graph.in_edges(node), chains, x, -2)], x[node], box[0])
-            for node in graph}  # fmt: skip
+    below = {node: sorted((chains[arc][1] for arc in graph.out_edges(node)), key=x.__getitem__) for node in graph}
+    above = {node: sorted((chains[arc][-2] for arc in graph.in_edges(node)), key=x.__getitem__) for node in graph}
+    starts = {node: _spread(neighbors, x[node], box[0]) for node, neighbors in below.items()}
+    ends = {node: _spread(neighbors, x[node], box[0]) for node, neighbors in above.items()}
     routes: dict[tuple[Any, Any], list[Point]] = {}
     for (start, end), chain in chains.items():
         points = [(starts[start][chain[1]], y[start] + box[1] / 2)]
@@ -347,12 +347,6 @@ def _route(
         routes[start, end] = [*points, (ends[end][chain[-2]], y[end] - box[1] / 2)]
     width = max(x.values()) + box[0] / 2 + gap[0] / 2
     return Layout({node: (x[node], y[node]) for node in graph}, routes, width, len(layers) * (box[1] + gap[1]), box)
-
-
-def _sort_chains(
-    arcs: Iterable[tuple[Any, Any]], chains: Mapping[tuple[Any, Any], Sequence[Any]], x: Mapping[Any, float], next_: int
-) -> list[Sequence[Any]]:
-    return sorted((chains[arc] for arc in arcs), key=lambda chain: x[chain[next_]])
 
 
 def _spread(neighbors: Sequence[Any], center: float, width: float) -> dict[Any, float]:
