@@ -666,8 +666,8 @@ def _propose(text: str) -> list[str]:
     for form, pattern in _SPANS:
         if form.fullmatch(text):
             return [pattern]
-    if _TIME.fullmatch(text):
-        pattern = _clock_pattern(text)
+    if match := _TIME.fullmatch(text):
+        pattern = _clock_pattern(match)
         if "z" in pattern.lower():
             return []
         return [pattern] if "%I" in pattern else [pattern, f"%T{pattern[2:]}"]
@@ -675,18 +675,15 @@ def _propose(text: str) -> list[str]:
         return ["%T:%M" + (":%S" if match[2] else "")]
     date, clock = text, ""
     for position in re.finditer(r"[T ]", text):
-        rest = text[position.end() :]
-        if _TIME.fullmatch(rest):
-            date, clock = text[: position.start()], position.group() + _clock_pattern(rest)
+        if match := _TIME.fullmatch(text, position.end()):
+            date, clock = text[: position.start()], position.group() + _clock_pattern(match)
             break
     if clock and date.endswith(","):
         date, clock = date[:-1], f",{clock}"
     return [pattern + clock for pattern in _date_patterns(date)]
 
 
-def _clock_pattern(text: str) -> str:
-    match = _TIME.fullmatch(text)
-    assert match is not None
+def _clock_pattern(match: re.Match[str]) -> str:
     _, _, seconds, half, zone = match.groups()
     pattern = ("%I" if half else "%H") + ":%M" + (":%S" if seconds else "")
     if half:

@@ -17,7 +17,7 @@ import networkx as nx
 
 from hybridbn.errors import FormatError, NetworkError
 from hybridbn.registry import Registry
-from hybridbn.tables.formats.files import check_encoding, check_path, is_packed
+from hybridbn.tables.formats.files import check_path, is_packed
 
 if TYPE_CHECKING:
     from hybridbn.network import Network
@@ -85,7 +85,7 @@ def read_network(path: str | os.PathLike[str], **options: Any) -> Network:
     ...     read_network(path).variable("c").states
     ('yes', 'no')
     """
-    return _find_format(check_path(path)).read(path, **_check_options(options))
+    return _find_format(check_path(path)).read(path, **options)
 
 
 def write_network(network: Network, path: str | os.PathLike[str], **options: Any) -> None:
@@ -120,13 +120,7 @@ def write_network(network: Network, path: str | os.PathLike[str], **options: Any
     form = _find_format(check_path(path))
     if not isinstance(network, nx.DiGraph):
         raise NetworkError(f"expected a network to write, not {network!r:.200}")
-    form.write(network, path, **_check_options(options))
-
-
-def _check_options(options: dict[str, Any]) -> dict[str, Any]:
-    if options.get("encoding") is not None:
-        check_encoding(options["encoding"])
-    return options
+    form.write(network, path, **options)
 
 
 def is_network(path: str | os.PathLike[str]) -> bool:

@@ -102,12 +102,18 @@ def table_or_regression(potential: Potential) -> Potential | None:
 
 
 def convert_potentials(
-    potentials: Iterable[Potential], convert: Callable[[Potential], Written | None], holds: str, remedy: str
+    network: Network,
+    bins: Bins | None,
+    name: str,
+    convert: Callable[[Potential], Written | None],
+    holds: str,
+    remedy: str = "save the network as .hbn, or cut the continuous variables with bins=",
 ) -> list[Written]:
-    """Convert all potentials to what a format holds; refuse the network, naming the nodes, where `convert` returns
-    None.
+    """Convert all potentials to what a format holds, with continuous variables cut into `bins`; refuse the network,
+    naming the nodes, where `convert` returns None.
     """
-    pairs = [(potential, convert(potential)) for potential in potentials]
+    binned = bin_network(network, bins, name)
+    pairs = [(potential, convert(potential)) for potential in map(binned.potential, binned)]
     points = [p.child.name for p, written in pairs if written is None and isinstance(p, Atoms)]
     if points:
         remedy = f"learn {shorten(points)}, of which single values are frequent, as discrete, too; {remedy}"
@@ -132,9 +138,10 @@ def collect_tables(
     hybridbn.errors.FormatError: UAI holds tables of discrete variables only, not the potentials of x (LinearGaussian);
     save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path, bins=10)
     """
-    binned = bin_network(network, bins, name)
     return convert_potentials(
-        map(binned.potential, binned),
+        network,
+        bins,
+        name,
         convert,
         f"{name} holds tables of discrete variables only",
         "save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path,"

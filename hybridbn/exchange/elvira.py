@@ -20,7 +20,6 @@ from hybridbn.errors import FormatError, HybridBNError, warn_user
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
-    bin_network,
     build_network,
     convert_potentials,
     describe_fault,
@@ -472,9 +471,10 @@ def format_elvira(network: Network, *, bins: Bins | None = None, beyond_doubles:
     }
     <BLANKLINE>
     """
-    network = bin_network(network, bins, "Elvira")
     held: list[Multinomial | MTE] = convert_potentials(
-        map(network.potential, network),
+        network,
+        bins,
+        "Elvira",
         _table_or_mixture,
         "Elvira's files hold tables and MTEs",
         "learn them as MTEs (potentials='mte'), save the network as .hbn, or cut the continuous variables with bins=",

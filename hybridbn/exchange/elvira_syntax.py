@@ -425,30 +425,26 @@ class ElviraCases(FileFormat):
         """Read a data base; ``?`` is a missing value, and the values of discrete variables are states or their
         indices.
         """
-        return _read(file, wanted, encoding)
-
-
-def _read(file: Path | IO[bytes], wanted: WantedColumns, encoding: str | None) -> ReadColumns:
-    raw = file.read_bytes() if isinstance(file, Path) else file.read()
-    text = decode_source(raw, str(file) if isinstance(file, Path) else "<dbc>", encoding)
-    syntax, start = parse_head(text)
-    nodes = list(syntax.nodes.values())
-    if not nodes:
-        raise FormatError(f"{text.name}: no node is declared")
-    rows, starts = _parse_cases(text, start, len(nodes))
-    if syntax.cases is not None and syntax.cases != str(len(rows)):
-        raise FormatError(
-            f"{text.name}: {syntax.cases[:20]} cases are announced (number-of-cases), but there are {len(rows)}; is the"
-            " file complete?"
-        )
-    names = wanted.names([node.name for node in nodes])
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(nodes)
-    cells = {
-        node.name: _read_column(node, column, text, starts, wanted, syntax.states)
-        for node, column in zip(nodes, columns, strict=True)
-        if node.name in names
-    }
-    return ReadColumns({name: cells[name] for name in names}, {})
+        raw = file.read_bytes() if isinstance(file, Path) else file.read()
+        text = decode_source(raw, str(file) if isinstance(file, Path) else "<dbc>", encoding)
+        syntax, start = parse_head(text)
+        nodes = list(syntax.nodes.values())
+        if not nodes:
+            raise FormatError(f"{text.name}: no node is declared")
+        rows, starts = _parse_cases(text, start, len(nodes))
+        if syntax.cases is not None and syntax.cases != str(len(rows)):
+            raise FormatError(
+                f"{text.name}: {syntax.cases[:20]} cases are announced (number-of-cases), but there are {len(rows)}; is"
+                " the file complete?"
+            )
+        names = wanted.names([node.name for node in nodes])
+        columns = list(zip(*rows, strict=True)) if rows else [()] * len(nodes)
+        cells = {
+            node.name: _read_column(node, column, text, starts, wanted, syntax.states)
+            for node, column in zip(nodes, columns, strict=True)
+            if node.name in names
+        }
+        return ReadColumns({name: cells[name] for name in names}, {})
 
 
 def _read_column(

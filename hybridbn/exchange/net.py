@@ -27,7 +27,6 @@ from hybridbn.errors import FormatError, NetworkError
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
-    bin_network,
     build_network,
     convert_potentials,
     encode_properties,
@@ -333,13 +332,8 @@ def format_net(network: Network, *, bins: Bins | None = None) -> str:
     >>> print(format_net(net).partition("potential (y")[2].splitlines()[2])
       data = (normal(1.0 - 0.5 * x, 2.0));
     """
-    network = bin_network(network, bins, "NET")
-    held = convert_potentials(
-        map(network.potential, network),
-        table_or_regression,
-        "NET files hold tables and linear Gaussian nodes",
-        "save the network as .hbn, or cut the continuous variables with bins=",
-    )
+    holds = "NET files hold tables and linear Gaussian nodes"
+    held = convert_potentials(network, bins, "NET", table_or_regression, holds)
     words = name_nodes(held, _KEYWORDS)
     nodes = [line for potential in held for line in _format_node(potential.child, words[potential.child.name])]
     lines = ["net", "{", "}", *nodes]

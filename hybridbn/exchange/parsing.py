@@ -423,10 +423,7 @@ def parse_xml(data: bytes, source: str, encoding: str | None = None) -> Element:
     """
     if not data.strip(b" \t\r\n\0\xef\xbb\xbf"):
         raise FormatError(f"{source}: the file is empty")
-    try:
-        parser = expat.ParserCreate(encoding)
-    except (LookupError, ValueError, TypeError):
-        raise FormatError(f"{source}: there is no encoding {encoding!r}; try encoding='latin-1'") from None
+    parser = expat.ParserCreate(None if encoding is None else check_encoding(encoding))
     parser.buffer_text = True
     builder = _XmlBuilder(source, parser)
     parser.StartElementHandler, parser.EndElementHandler = builder.open_element, builder.close_element

@@ -24,7 +24,6 @@ from hybridbn.errors import FormatError, NetworkError, warn_user
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
-    bin_network,
     build_network,
     collect_tables,
     convert_potentials,
@@ -364,15 +363,11 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     >>> print(format_xdsl(net).splitlines()[8].strip())
     <definition lower="-inf" upper="inf">y=Normal(1.0-0.5*x,Sqrt(2.0))</definition>
     """
-    network = bin_network(network, bins, "XDSL")
+    holds = "XDSL files hold tables and linear Gaussian equations"
+    potentials = {p.child.name: p for p in convert_potentials(network, bins, "XDSL", table_or_regression, holds)}
     # SMILE wants parents before their children; otherwise the order stays.
-    position = {node: number for number, node in enumerate(network)}
-    held = convert_potentials(
-        map(network.potential, nx.lexicographical_topological_sort(network, key=position.__getitem__)),
-        table_or_regression,
-        "XDSL files hold tables and linear Gaussian equations",
-        "save the network as .hbn, or cut the continuous variables with bins=",
-    )
+    position = {node: number for number, node in enumerate(potentials)}
+    held = [potentials[name] for name in nx.lexicographical_topological_sort(network, key=position.__getitem__)]
     words = name_nodes(held, _FUNCTIONS)
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',

@@ -358,6 +358,10 @@ class ExplorerServer(ThreadingHTTPServer):
         """Say nothing of browsers that close connections."""
 
 
+class _RefusedRequest(Exception):
+    """A request that is not answered, with the status that says why."""
+
+
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "hybridbn", ""
@@ -371,60 +375,54 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send the page, its module, its style, or the document."""
         resource = self._find_resource()
-        if resource is None:
-            return
-        entry = self.server.resources.get(resource)
-        if entry is None:
-            self.send_error(HTTPStatus.METHOD_NOT_ALLOWED if resource == "ask" else HTTPStatus.NOT_FOUND)
-        else:
-            self._send(*entry)
+        if resource not in self.server.resources:
+            raise _RefusedRequest(HTTPStatus.METHOD_NOT_ALLOWED if resource == "ask" else HTTPStatus.NOT_FOUND)
+        self._send(*self.server.resources[resource])
 
     def do_POST(self) -> None:
         """Answer a question."""
         resource = self._find_resource()
-        if resource is None:
-            return
         if resource != "ask":
-            self.send_error(HTTPStatus.NOT_FOUND if resource not in self.server.resources else 405)
-            return
+            is_known = resource in self.server.resources
+            raise _RefusedRequest(HTTPStatus.METHOD_NOT_ALLOWED if is_known else HTTPStatus.NOT_FOUND)
         if (self.headers.get("Content-Type") or "").lower() not in self._TYPES:
-            self.send_error(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
-            return
+            raise _RefusedRequest(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         lengths = self.headers.get_all("Content-Length") or []
         if (
             len(lengths) != 1
             or not (lengths[0].isascii() and lengths[0].isdigit())
             or "Transfer-Encoding" in self.headers
         ):
-            self.send_error(HTTPStatus.LENGTH_REQUIRED)
-            return
+            raise _RefusedRequest(HTTPStatus.LENGTH_REQUIRED)
         if len(lengths[0]) > 9 or int(lengths[0]) > MOST_BODY:
-            self.send_error(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-            return
+            raise _RefusedRequest(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
         try:
             question = json.loads(self.rfile.read(int(lengths[0])))
         except (ValueError, RecursionError):
-            self.send_error(HTTPStatus.BAD_REQUEST)
-            return
+            raise _RefusedRequest(HTTPStatus.BAD_REQUEST) from None
         self._send("application/json", json.dumps(self.server.responder.answer(question), allow_nan=False).encode())
 
-    def _find_resource(self) -> str | None:
+    def handle_one_request(self) -> None:
+        """Answer a request, or refuse it."""
+        try:
+            super().handle_one_request()
+        except _RefusedRequest as refusal:
+            self.send_error(*refusal.args)
+
+    def _find_resource(self) -> str:
         """Return what a request asks for; refuse other hosts and origins, and whoever does not know the token."""
         hosts = self.server.hosts
         named = self.headers.get_all("Host") or []
         origins = self.headers.get_all("Origin") or []
         if len(named) != 1 or named[0] not in hosts or any(origin != f"http://{named[0]}" for origin in origins):
-            self.send_error(HTTPStatus.FORBIDDEN)
-            return None
+            raise _RefusedRequest(HTTPStatus.FORBIDDEN)
         # a link to the page may be followed from anywhere, by whoever knows the token
         is_followed = self.command == "GET" and self.headers.get("Sec-Fetch-Dest") == "document"
         if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not is_followed:
-            self.send_error(HTTPStatus.FORBIDDEN)
-            return None
+            raise _RefusedRequest(HTTPStatus.FORBIDDEN)
         _, token, *rest = (*self.path.split("/", 2), "")[:3] if self.path.startswith("/") else ("", "")
         if not compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
-            self.send_error(HTTPStatus.NOT_FOUND)
-            return None
+            raise _RefusedRequest(HTTPStatus.NOT_FOUND)
         return rest[0] if rest else ""
 
     def _send(self, kind: str, body: bytes) -> None:
@@ -535,8 +533,7 @@ def make_widget(network: Network, evidence: Mapping[str, Any] | None = None, dat
         def _draw_picture(self) -> str:
             case = read_case(network, self.findings)
             try:
-                mutilated = network.do(dict(case.settings)) if case.settings else network
-                return draw_network(mutilated, case.evidence)
+                return draw_network(case.intervene(network), case.evidence)
             except HybridBNError:
                 return network._repr_html_()
 

@@ -101,6 +101,10 @@ class Case:
         plain = {name for name, value in self.evidence.items() if not isinstance(value, CellEvidence | set | Mapping)}
         return plain | set(self.settings)
 
+    def intervene(self, network: Network) -> Network:
+        """Return the network in which what is set is set."""
+        return network.do(dict(self.settings)) if self.settings else network
+
 
 # -- from JSON --------------------------------------------------------------------------------------------------------
 
@@ -525,8 +529,8 @@ class Responder:
         groups: dict[tuple[Any, ...], list[int]] = {}
         for i, case in enumerate(cases):
             groups.setdefault(tuple(case.settings.items()), []).append(i)
-        for settings, members in groups.items():
-            network = self.network.do(dict(settings)) if settings else self.network
+        for members in groups.values():
+            network = cases[members[0]].intervene(self.network)
             for i, answer in zip(members, self._believe_all(network, [cases[i] for i in members]), strict=True):
                 answers[i] = answer
         return answers
@@ -554,9 +558,6 @@ class Responder:
     def _read(self, question: Plain) -> Case:
         return read_case(self.network, question.get("case"))
 
-    def _intervene(self, case: Case) -> Network:
-        return self.network.do(dict(case.settings)) if case.settings else self.network
-
     def _find(self, question: Plain) -> Variable:
         node = as_index(question.get("node"), len(self.names), "the question names node", "the nodes")
         return self.network.variable(self.names[node])
@@ -574,7 +575,7 @@ class Responder:
         evidence = {
             name: value for name, value in case.evidence.items() if name != variable.name or name not in case.fixed
         }
-        network = self._intervene(case)
+        network = case.intervene(self.network)
         if isinstance(variable, Discrete):
             code = as_index(question.get("state"), len(variable), "the question names state", "the states")
             explanation = network.explain(variable.name, evidence, variable.states[code])
@@ -607,7 +608,7 @@ class Responder:
     def _answer_next(self, question: Plain) -> Plain:
         """Answer with what observing each node would tell about one."""
         case, variable = self._read(question), self._find(question)
-        ranks = self._intervene(case).value_of_information(variable.name, case.evidence, options=OPTIONS)
+        ranks = case.intervene(self.network).value_of_information(variable.name, case.evidence, options=OPTIONS)
         rows = zip(ranks.index, ranks["information"], ranks["gain"], strict=True)
         return {
             "ranks": [
@@ -619,7 +620,7 @@ class Responder:
 
     def _answer_probable(self, question: Plain) -> Plain:
         case = self._read(question)
-        values = self._intervene(case).most_probable(case.evidence)
+        values = case.intervene(self.network).most_probable(case.evidence)
         return {"values": list_findings(self.network, {n: v for n, v in values.items() if n not in case.fixed})}
 
     def _answer_row(self, question: Plain) -> Plain:
