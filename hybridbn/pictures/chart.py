@@ -222,6 +222,7 @@ class Chart:
         The natural size in inches, without the title and labels of axes.
     diagram : bool
         Whether the units are inches, y grows downwards, and there are no axes.
+    legend : bool
     """
 
     marks: Sequence[Mark]
@@ -231,6 +232,7 @@ class Chart:
     y: Axis = field(default_factory=Axis)
     size: tuple[float, float] = (4.6, 2.8)
     diagram: bool = False
+    legend: bool = True
 
     def draw(self, ax: Any = None) -> Any:
         """Draw the picture with matplotlib on axes, those of a new figure if none are given; return the axes."""
@@ -253,7 +255,7 @@ class Chart:
 
     def labels(self) -> dict[str, int]:
         """Return the labels of the legend and the number of the first mark of each."""
-        labels = [getattr(mark, "label", "") for mark in self.marks]
+        labels = [getattr(mark, "label", "") for mark in self.marks] if self.legend else []
         return {label: labels.index(label) for label in labels if label}
 
     def limits(self) -> tuple[float, float, float, float]:
