@@ -15,6 +15,8 @@ from typing import NoReturn
 
 from hybridbn.commands.terminal import (
     NotShown,
+    OutputTaken,
+    RunMismatch,
     Terminal,
     Terminated,
     discard_output,
@@ -73,6 +75,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
             discard_output()
             return report(f"writing failed, and nothing is left of it: {_describe_error(error)}", NOT_WRITTEN)
         return report(_describe_error(error), TAKEN)
+    except (OutputTaken, RunMismatch) as error:
+        return report(str(error), TAKEN if isinstance(error, OutputTaken) else CHANGED)
     except MemoryError:
         return report("there is not enough memory; try a smaller --chunk or --sample", BAD_INPUT)
     except Exception as error:
@@ -91,13 +95,6 @@ def _parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def _report_unexpected(report: Callable[[str, int], int], error: Exception) -> int:
-    from hybridbn.commands.locations import OutputTaken
-    from hybridbn.commands.workspace import RunMismatch
-
-    if isinstance(error, OutputTaken):
-        return report(str(error), TAKEN)
-    if isinstance(error, RunMismatch):
-        return report(str(error), CHANGED)
     if os.environ.get("HYBRIDBN_TRACEBACK"):
         raise error
     return report(

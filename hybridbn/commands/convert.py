@@ -6,8 +6,8 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-from hybridbn.commands.locations import UsageFault, refuse_replacement
-from hybridbn.commands.terminal import Terminal, keep_interrupts
+from hybridbn.commands.locations import refuse_replacement
+from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
 from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
 from hybridbn.tables.formats import describe_location, read_table, suffix_of, write_table
 from hybridbn.tables.formats.base import suffixes

@@ -13,7 +13,6 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -25,8 +24,6 @@ import hybridbn
 from hybridbn.commands.column_profiles import TableProfile, read_block
 from hybridbn.commands.locations import (
     Location,
-    OutputTaken,
-    UsageFault,
     locate,
     open_source,
     refuse_existing_output,
@@ -50,8 +47,8 @@ from hybridbn.commands.table_input import (
     seed_of_file,
     share_blocks,
 )
-from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.commands.workspace import RunMismatch, Workspace, lock_of, lock_output, parts_of
+from hybridbn.commands.terminal import OutputTaken, RunMismatch, Terminal, UsageFault, keep_interrupts
+from hybridbn.commands.workspace import Workspace, lock_of, lock_output, parts_of
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.completion import seed_of
 from hybridbn.exchange.hbn import load_network, save
@@ -555,12 +552,4 @@ def _summarize(run: ImputationRun) -> None:
             " them within"
         )
     if run.request.show and not run.destination.pipe:
-        show: Callable[[str], None] = terminal.show
-        show(
-            format_preview(
-                run.source,
-                run.profile,
-                run.filler,
-                run.request.show,
-            )
-        )
+        terminal.show(format_preview(run.source, run.profile, run.filler, run.request.show))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote
 
+from hybridbn.commands.terminal import OutputTaken, UsageFault
 from hybridbn.errors import FormatError
 from hybridbn.tables.formats import WEB, describe_location, suffix_of
 from hybridbn.tables.formats.base import FileFormat, TableSource, names, suffixes
@@ -33,14 +34,6 @@ _HINTS = {
     **dict.fromkeys((".db", ".sqlite", ".sqlite3"), "write sqlite:///file.db?table=name"),
     **dict.fromkeys((".zip", ".bz2", ".xz", ".zst"), "unpack it, or pack it with gzip"),
 }
-
-
-class UsageFault(FormatError):
-    """The options can't be carried out, whatever the table holds."""
-
-
-class OutputTaken(Exception):
-    """The output can't be written: it exists already, or another run is writing it."""
 
 
 @dataclass(frozen=True)

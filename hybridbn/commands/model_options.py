@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from hybridbn.commands.locations import UsageFault, refuse_replacement
+from hybridbn.commands.locations import refuse_replacement
+from hybridbn.commands.terminal import UsageFault
 from hybridbn.errors import FormatError, TableError
 from hybridbn.exchange import is_network, network_suffixes, read_network
 from hybridbn.network import Network

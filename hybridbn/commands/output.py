@@ -13,7 +13,8 @@ from typing import IO, Any
 import numpy as np
 
 from hybridbn.commands.column_profiles import TableProfile
-from hybridbn.commands.locations import Location, OutputTaken, encoding_of_file, report_present_output
+from hybridbn.commands.locations import Location, encoding_of_file, report_present_output
+from hybridbn.commands.terminal import OutputTaken
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
 from hybridbn.tables.formats.base import (

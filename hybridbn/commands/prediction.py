@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from hybridbn.commands.column_profiles import TableProfile, read_block
 from hybridbn.commands.locations import (
     Location,
-    UsageFault,
     refuse_existing_output,
 )
 from hybridbn.commands.model_options import find_node, kinds_of, read_model
@@ -32,8 +31,8 @@ from hybridbn.commands.table_input import (
     rows_per_block,
     share_blocks,
 )
-from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.workspace import RunMismatch, lock_output
+from hybridbn.commands.terminal import RunMismatch, Terminal, UsageFault
+from hybridbn.commands.workspace import lock_output
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.inference.queries import allow_draws

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Any, TypeAlias
 
@@ -52,11 +52,6 @@ def _list_backends() -> Iterable[str]:
     return sorted(Backend.registry.load())
 
 
-def _add_named(group: argparse._ArgumentGroup, flag: str, names: RegisteredNames, **keywords: Any) -> None:
-    """Add an option whose values other code checks; its help may show the names that are known."""
-    vars(group.add_argument(flag, metavar="NAME", **keywords))["known"] = names
-
-
 def add_options(group: argparse._ArgumentGroup, kind: type, **parsers: Callable[[str], Any]) -> None:
     """Add options for fields of a dataclass, whose metadata are their help.
 
@@ -78,152 +73,6 @@ def add_options(group: argparse._ArgumentGroup, kind: type, **parsers: Callable[
             group.add_argument(f"--{flag}", type=parse, action=action, default=[], **settings)
         elif parse is not None:
             group.add_argument(f"--{flag}", type=parse, default=option.default, **settings)
-
-
-def add_kind_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say what is a category and what is a number."""
-    group.add_argument(
-        "--discrete",
-        type=parse_names,
-        action="extend",
-        default=[],
-        metavar="A,B",
-        help="columns of numbers that are categories",
-    )
-    group.add_argument(
-        "--continuous",
-        type=parse_names,
-        action="extend",
-        default=[],
-        metavar="A,B",
-        help="columns that must be numbers",
-    )
-
-
-def add_text_arguments(group: argparse._ArgumentGroup) -> None:
-    """Add the options of text files."""
-    group.add_argument("--delimiter", type=_parse_delimiter, metavar="C", help="of CSV and TSV")
-    group.add_argument(
-        "--missing",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help=(
-            "what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a"
-            " NaN nan NULL null #N/A)"
-        ),
-    )
-    group.add_argument(
-        "--decimal",
-        choices=(".", ","),
-        default=".",
-        metavar="SIGN",
-        help="what stands before the decimals in CSV and TSV (default a point)",
-    )
-    group.add_argument("--encoding", default="utf-8", help="of text files (default utf-8)")
-
-
-def add_keep_argument(group: argparse._ArgumentGroup) -> None:
-    """Add the option that leaves columns alone."""
-    group.add_argument(
-        "--keep",
-        type=parse_names,
-        action="extend",
-        default=[],
-        metavar="A,B",
-        help="columns to leave as they are; they are not even looked at",
-    )
-
-
-def add_model_arguments(group: argparse._ArgumentGroup, structures: str, target: str) -> None:
-    """Add the options that say what kind of network is learned; `structures` and `target` are their help."""
-    _add_named(group, "--structure", RegisteredNames(_list_builders), default="auto", help=structures)
-    group.add_argument("--target", metavar="A", help=target)
-    known = "auto is the default; one of %(known)s"
-    _add_named(group, "--potentials", RegisteredNames(_list_fitters), default="auto", help=known)
-
-
-def add_sample_argument(group: argparse._ArgumentGroup) -> None:
-    """Add the option that limits the rows to learn from."""
-    group.add_argument(
-        "--sample",
-        type=parse_positive,
-        default=100_000,
-        metavar="ROWS",
-        help="learn from so many rows, drawn at random, where the table has more (default 100,000)",
-    )
-
-
-def add_unknown_argument(group: argparse._ArgumentGroup, help_text: str) -> None:
-    """Add the option that says what becomes of states that the model doesn't know."""
-    group.add_argument("--unknown", choices=("error", "missing"), default="error", help=help_text)
-
-
-def add_format_arguments(group: argparse._ArgumentGroup, *, output: bool) -> None:
-    """Add the options that name formats: of the input, and of the output if there is one."""
-    formats = RegisteredNames(_list_formats)
-    group.add_argument(
-        "--format",
-        choices=formats,
-        metavar="FORMAT",
-        help="of pipes and files without a telling suffix: csv, tsv, arff, parquet, feather or jsonl",
-    )
-    if output:
-        group.add_argument(
-            "--from", dest="from_format", choices=formats, metavar="FORMAT", help="the same, of the input only"
-        )
-        group.add_argument(
-            "--to", dest="to_format", choices=formats, metavar="FORMAT", help="the same, of the output only"
-        )
-
-
-def add_bins_argument(group: Arguments) -> None:
-    """Add the option that cuts continuous nodes."""
-    group.add_argument(
-        "--bins",
-        type=parse_positive,
-        metavar="N",
-        help="cut continuous nodes into N bins, for formats that hold none",
-    )
-
-
-def add_engine_arguments(group: argparse._ArgumentGroup, backend: str) -> None:
-    """Add the options that say who does the work; `backend` is the help of the first one.
-
-    It may show the backends as ``%(known)s``, where other options of the command import as much for their help.
-    """
-    names = RegisteredNames(_list_backends)
-    _add_named(group, "--backend", names, choices=names, help=backend)
-    group.add_argument(
-        "--workers", type=parse_positive, metavar="N", help="processes of this machine that share the work"
-    )
-    group.add_argument(
-        "--scheduler",
-        metavar="ADDRESS",
-        help="of dask, such as tcp://host:8786, whose workers share the work; they need the same build of hybridbn",
-    )
-
-
-def add_rows_argument(group: argparse._ArgumentGroup) -> None:
-    """Add the option that says which rows of a table are answered."""
-    group.add_argument(
-        "--rows",
-        type=_parse_rows,
-        metavar="FIRST:END",
-        help="only the rows from number FIRST, counted from 0, to before END (either may be left out)",
-    )
-
-
-def add_no_clobber(group: Arguments, help_text: str = "refuse to replace an existing file") -> None:
-    """Add the option that protects existing files."""
-    group.add_argument("--no-clobber", action="store_true", help=help_text)
-
-
-def add_level(parser: Arguments, what: str) -> None:
-    """Add the option of the probability of intervals; `what` names these in its help."""
-    parser.add_argument(
-        "--level", type=_parse_level, default=0.9, metavar="P", help=f"probability of {what} (default 0.9)"
-    )
 
 
 def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
@@ -319,3 +168,106 @@ def _parse_end(text: str) -> float | str | None:
         if PatternFinder().add([text]):
             return text
         raise
+
+
+_NAMES = {"type": parse_names, "action": "extend", "default": [], "metavar": "A,B"}
+_FORMATS = {"choices": RegisteredNames(_list_formats), "metavar": "FORMAT"}
+_SHARED: Mapping[str, Mapping[str, Any]] = {
+    "--discrete": {**_NAMES, "help": "columns of numbers that are categories"},
+    "--continuous": {**_NAMES, "help": "columns that must be numbers"},
+    "--keep": {**_NAMES, "help": "columns to leave as they are; they are not even looked at"},
+    "--include": {**_NAMES, "help": "columns to learn from although they look like identifiers"},
+    "--delimiter": {"type": _parse_delimiter, "metavar": "C", "help": "of CSV and TSV"},
+    "--missing": {
+        "action": "append",
+        "default": [],
+        "metavar": "TEXT",
+        "help": (
+            "what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a"
+            " NaN nan NULL null #N/A)"
+        ),
+    },
+    "--decimal": {
+        "choices": (".", ","),
+        "default": ".",
+        "metavar": "SIGN",
+        "help": "what stands before the decimals in CSV and TSV (default a point)",
+    },
+    "--encoding": {"default": "utf-8", "help": "of text files (default utf-8)"},
+    "--format": {
+        **_FORMATS,
+        "help": "of pipes and files without a telling suffix: csv, tsv, arff, parquet, feather or jsonl",
+    },
+    "--from": {**_FORMATS, "dest": "from_format", "help": "the same, of the input only"},
+    "--to": {**_FORMATS, "dest": "to_format", "help": "the same, of the output only"},
+    "--rows": {
+        "type": _parse_rows,
+        "metavar": "FIRST:END",
+        "help": "only the rows from number FIRST, counted from 0, to before END (either may be left out)",
+    },
+    "--chunk": {
+        "type": parse_positive,
+        "metavar": "ROWS",
+        "help": "rows to hold in memory at a time; the result does not depend on it",
+    },
+    "--structure": {"metavar": "NAME", "known": RegisteredNames(_list_builders), "default": "auto"},
+    "--target": {"metavar": "A"},
+    "--potentials": {
+        "metavar": "NAME",
+        "known": RegisteredNames(_list_fitters),
+        "default": "auto",
+        "help": "auto is the default; one of %(known)s",
+    },
+    "--sample": {
+        "type": parse_positive,
+        "default": 100_000,
+        "metavar": "ROWS",
+        "help": "learn from so many rows, drawn at random, where the table has more (default 100,000)",
+    },
+    "--unknown": {"choices": ("error", "missing"), "default": "error"},
+    "--backend": {"metavar": "NAME", "choices": RegisteredNames(_list_backends)},
+    "--workers": {"type": parse_positive, "metavar": "N", "help": "processes of this machine that share the work"},
+    "--scheduler": {
+        "metavar": "ADDRESS",
+        "help": "of dask, such as tcp://host:8786, whose workers share the work; they need the same build of hybridbn",
+    },
+    "--bins": {
+        "type": parse_positive,
+        "metavar": "N",
+        "help": "cut continuous nodes into N bins, for formats that hold none",
+    },
+    "--level": {"type": _parse_level, "default": 0.9, "metavar": "P"},
+    "--no-clobber": {"action": "store_true", "help": "refuse to replace an existing file"},
+}
+"""What argparse is told of each option that several verbs have. The values of one with `known` names are checked by
+other code; its help may show them, as that of one with choices may.
+"""
+
+
+def add_shared_options(group: Arguments, *flags: str, **changes: Any) -> None:
+    """Add options that several verbs have, such as ``--keep``; `changes` are other keywords for them, such as a help.
+
+    Examples
+    --------
+    >>> parser = argparse.ArgumentParser()
+    >>> add_shared_options(parser, "--keep", "--level", help="...")
+    >>> parser.parse_args(["--keep", "a,b", "--keep", "c"])
+    Namespace(keep=['a', 'b', 'c'], level=0.9)
+    """
+    for flag in flags:
+        keywords = {**_SHARED[flag], **changes}
+        known = keywords.pop("known", keywords.get("choices"))
+        vars(group.add_argument(flag, **keywords))["known"] = known
+
+
+TEXT_OPTIONS = ("--delimiter", "--missing", "--decimal", "--encoding")
+"""The options of text files."""
+
+
+def list_reading(options: argparse.Namespace, *more: str) -> dict[str, Any]:
+    """Return the options of text files that were given, and `more`, under their names in `hybridbn.read_table`."""
+    names = (*more, "delimiter", "missing", "decimal", "encoding")
+    given = {name: value for name in names if (value := getattr(options, name)) and value not in ("utf-8", ".")}
+    if "missing" in given:
+        given["missing"] = ("", *given["missing"])
+    return given

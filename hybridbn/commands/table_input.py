@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_columns
-from hybridbn.commands.locations import Location, UsageFault, locate, open_source, refuse_folders
-from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.locations import Location, locate, open_source, refuse_folders
+from hybridbn.commands.terminal import Terminal, UsageFault
 from hybridbn.errors import TableError
 from hybridbn.network_description import find_similar_names
 from hybridbn.tables.backends import Backend, Scan, open_rows, scan
@@ -97,7 +97,7 @@ def refuse_clashing_engines(request: TableRequest) -> None:
     >>> refuse_clashing_engines(TableRequest("t.parquet", backend="dask"))
     Traceback (most recent call last):
         ...
-    hybridbn.commands.locations.UsageFault: --backend dask needs workers: name a running scheduler with --scheduler
+    hybridbn.commands.terminal.UsageFault: --backend dask needs workers: name a running scheduler with --scheduler
     tcp://host:8786, or start some on this machine with --workers 2
     """
     backend = request.backend

@@ -1,4 +1,6 @@
-"""Messages of the command: progress on a terminal, warnings in terms of its options, and a summary; also signals."""
+"""Messages of the command: progress on a terminal, warnings in terms of its options, and a summary; also what ends it,
+faults and signals.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +12,20 @@ import signal
 import sys
 from collections.abc import Iterable, Iterator
 
-from hybridbn.errors import mask_secrets
+from hybridbn.errors import FormatError, mask_secrets
 from hybridbn.jobs import ProgressLine, progress
+
+
+class UsageFault(FormatError):
+    """The options can't be carried out, whatever the table holds."""
+
+
+class OutputTaken(Exception):
+    """The output can't be written: it exists already, or another run is writing it."""
+
+
+class RunMismatch(Exception):
+    """The parts beside the output belong to another input, other options or other versions."""
 
 
 def keep_interrupts() -> None:

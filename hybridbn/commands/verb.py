@@ -11,7 +11,7 @@ import difflib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 import hybridbn
 from hybridbn.commands.terminal import Terminal
@@ -198,10 +198,3 @@ def parse_words(words: Sequence[str]) -> argparse.Namespace:
     [commands] = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
     commands.choices[first].check_words(words[1:])
     return top.parse_args(words)
-
-
-def refuse_usage(text: str) -> NoReturn:
-    """Raise a `UsageFault`, whose module is imported only now."""
-    from hybridbn.commands.locations import UsageFault
-
-    raise UsageFault(text)

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from hybridbn.commands.locations import OutputTaken
+from hybridbn.commands.terminal import OutputTaken, RunMismatch
 from hybridbn.tables.formats.files import is_own
 
 _MARKER = "hybridbn"
@@ -31,10 +31,6 @@ _NAMES = re.compile(
 """The names of all files that a run makes in its folder."""
 _LOCK = b"the lock of a run of hybridbn impute\n"
 _NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
-
-
-class RunMismatch(Exception):
-    """The parts beside the output belong to another input, other options or other versions."""
 
 
 def lock_of(beside: Path) -> Path:

@@ -4,13 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import (
-    add_answer_arguments,
-    add_format_arguments,
-    add_kind_arguments,
-    add_text_arguments,
-)
-from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.shared_options import TEXT_OPTIONS, add_answer_arguments, add_shared_options
+from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.commands.verb import Verb
 
 
@@ -37,9 +32,7 @@ and numbers fit together. What can't be used at all, such as a damaged file, end
         """Declare the arguments."""
         parser.add_argument("input", metavar="DATA|MODEL", help="a table (file, database or -) or a network")
         table = parser.add_argument_group("how a table is read")
-        add_kind_arguments(table)
-        add_format_arguments(table, output=False)
-        add_text_arguments(table)
+        add_shared_options(table, "--discrete", "--continuous", "--format", *TEXT_OPTIONS)
         add_answer_arguments(parser)
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
@@ -47,7 +40,6 @@ and numbers fit together. What can't be used at all, such as a damaged file, end
         from hybridbn.commands.checks import check_model, check_table
         from hybridbn.commands.convert import names_network
         from hybridbn.commands.table_input import TableRequest
-        from hybridbn.commands.terminal import keep_interrupts
 
         keep_interrupts()
         if options.format is None and names_network(options.input):

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import (
-    add_bins_argument,
-    add_kind_arguments,
-    add_no_clobber,
-    add_text_arguments,
-)
+from hybridbn.commands.shared_options import TEXT_OPTIONS, add_shared_options, list_reading
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
@@ -37,25 +32,20 @@ What a format can't hold is refused by name. The output appears complete or not 
         """Declare the arguments."""
         parser.add_argument("input", metavar="INPUT", help="a file, or a table of a database")
         parser.add_argument("output", metavar="OUTPUT", help="a file, or a new table of a database")
-        add_bins_argument(parser)
+        add_shared_options(parser, "--bins")
         reading = parser.add_argument_group("how a table is read")
-        add_kind_arguments(reading)
-        add_text_arguments(reading)
-        add_no_clobber(parser)
+        add_shared_options(reading, "--discrete", "--continuous", *TEXT_OPTIONS)
+        add_shared_options(parser, "--no-clobber")
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Convert."""
         from hybridbn.commands.convert import convert
 
-        names = ("discrete", "continuous", "delimiter", "missing", "decimal", "encoding")
-        reading = {name: value for name in names if (value := getattr(options, name)) and value not in ("utf-8", ".")}
-        if "missing" in reading:
-            reading["missing"] = ("", *reading["missing"])
         convert(
             options.input,
             options.output,
             terminal,
             bins=options.bins,
             no_clobber=options.no_clobber,
-            reading=reading,
+            reading=list_reading(options, "discrete", "continuous"),
         )

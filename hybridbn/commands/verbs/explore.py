@@ -6,8 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from hybridbn.commands.shared_options import add_text_arguments, add_unknown_argument, parse_count
-from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.shared_options import TEXT_OPTIONS, add_shared_options, list_reading, parse_count
+from hybridbn.commands.terminal import Terminal, UsageFault
 from hybridbn.commands.verb import Verb
 
 
@@ -46,14 +46,15 @@ everything; of any other one it holds answers that were computed before, and say
         )
         parser.add_argument("--no-browser", action="store_true", help="only print the address")
         table = parser.add_argument_group("how the table is read")
-        add_text_arguments(table)
-        add_unknown_argument(table, "refuse states that the model doesn't know (default), or let them tell nothing")
+        add_shared_options(table, *TEXT_OPTIONS)
+        add_shared_options(
+            table, "--unknown", help="refuse states that the model doesn't know (default), or let them tell nothing"
+        )
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Explore."""
         import os
 
-        from hybridbn.commands.locations import UsageFault
         from hybridbn.commands.model_options import parse_evidence, read_model
         from hybridbn.commands.table_input import forward_warnings
         from hybridbn.explorer.page import make_page
@@ -80,11 +81,7 @@ def _read_data(options: argparse.Namespace, network: Any) -> Any:
     """Return the table to step through."""
     from hybridbn.tables.formats import read_table
 
-    told = {"delimiter": options.delimiter, "missing": options.missing and ["", *options.missing]}
-    told |= {"decimal": options.decimal if options.decimal != "." else None}
-    told |= {"encoding": options.encoding if options.encoding != "utf-8" else None}
-    reading = {name: value for name, value in told.items() if value}
-    return read_table(options.data, variables=network.variables, unknown=options.unknown, **reading)
+    return read_table(options.data, variables=network.variables, unknown=options.unknown, **list_reading(options))
 
 
 def _serve(responder: Any, options: argparse.Namespace, terminal: Terminal) -> None:
@@ -92,7 +89,6 @@ def _serve(responder: Any, options: argparse.Namespace, terminal: Terminal) -> N
     import contextlib
     import webbrowser
 
-    from hybridbn.commands.locations import UsageFault
     from hybridbn.explorer.page import ExplorerServer
 
     try:

@@ -4,20 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import (
-    add_bins_argument,
-    add_engine_arguments,
-    add_format_arguments,
-    add_keep_argument,
-    add_kind_arguments,
-    add_model_arguments,
-    add_no_clobber,
-    add_sample_argument,
-    add_text_arguments,
-    parse_names,
-)
-from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import Verb, refuse_usage
+from hybridbn.commands.shared_options import TEXT_OPTIONS, add_shared_options
+from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
+from hybridbn.commands.verb import Verb
 
 
 class Fit(Verb):
@@ -52,40 +41,34 @@ whoever reads, densities of numbers but for rounding.
         parser.add_argument("input", metavar="DATA", help="a file, a table of a database, or -")
         parser.add_argument("model", metavar="MODEL", help="a file of a network, such as model.hbn")
         model = parser.add_argument_group("the model")
-        add_model_arguments(
+        add_shared_options(
             model,
-            "auto (default), tan, kdb, naive_bayes, hill_climb, chow_liu, mixture, ... of hybridbn.structures, or arcs"
-            " such as 'a -> b <- c'",
-            "the column to predict; structures such as tan need it",
+            "--structure",
+            help=(
+                "auto (default), tan, kdb, naive_bayes, hill_climb, chow_liu, mixture, ... of hybridbn.structures, or"
+                " arcs such as 'a -> b <- c'"
+            ),
         )
-        add_sample_argument(model)
+        add_shared_options(model, "--target", help="the column to predict; structures such as tan need it")
+        add_shared_options(model, "--potentials", "--sample")
         table = parser.add_argument_group("how the table is read")
-        add_kind_arguments(table)
-        add_keep_argument(table)
-        table.add_argument(
-            "--include",
-            type=parse_names,
-            action="extend",
-            default=[],
-            metavar="A,B",
-            help="columns to learn from although they look like identifiers",
-        )
-        add_format_arguments(table, output=False)
-        add_text_arguments(table)
+        add_shared_options(table, "--discrete", "--continuous", "--keep", "--include", "--format", *TEXT_OPTIONS)
         engine = parser.add_argument_group("who reads the table, of any size, to learn from all of its rows")
-        add_engine_arguments(
+        add_shared_options(
             engine,
-            "who does the work (%(known)s); local is this machine, and duckdb reads queries, too, and counts by SQL"
-            " where that is cheaper",
+            "--backend",
+            help=(
+                "who does the work (%(known)s); local is this machine, and duckdb reads queries, too, and counts by SQL"
+                " where that is cheaper"
+            ),
         )
-        add_bins_argument(parser)
-        add_no_clobber(parser)
+        add_shared_options(engine, "--workers", "--scheduler")
+        add_shared_options(parser, "--bins", "--no-clobber")
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Fit."""
         from hybridbn.commands.model_options import find_structure, refuse_model_output
         from hybridbn.commands.table_input import TableRequest
-        from hybridbn.commands.terminal import keep_interrupts
         from hybridbn.fitting.base import check_spec
 
         structure = options.structure
@@ -94,9 +77,9 @@ whoever reads, densities of numbers but for rounding.
         check_spec(options.potentials)
         build = find_structure(structure)
         if build.structure is None and build.declaration.takes_target and options.target is None:
-            refuse_usage(f"--structure {structure} needs a column to predict; name it with --target")
+            raise UsageFault(f"--structure {structure} needs a column to predict; name it with --target")
         if options.bins is not None and options.model.lower().endswith(".hbn"):
-            refuse_usage("--bins is for formats without continuous nodes, and .hbn holds them; leave it out")
+            raise UsageFault("--bins is for formats without continuous nodes, and .hbn holds them; leave it out")
         refuse_model_output(options.input, options.model, options.no_clobber)
         keep_interrupts()
         from hybridbn.commands.learning import learn_model

@@ -6,24 +6,16 @@ import argparse
 from typing import Any
 
 from hybridbn.commands.shared_options import (
-    add_engine_arguments,
-    add_format_arguments,
-    add_keep_argument,
-    add_kind_arguments,
-    add_model_arguments,
-    add_no_clobber,
+    TEXT_OPTIONS,
     add_options,
-    add_rows_argument,
-    add_sample_argument,
-    add_text_arguments,
-    add_unknown_argument,
+    add_shared_options,
     parse_bounds,
     parse_count,
     parse_names,
     parse_positive,
 )
-from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import Verb, refuse_usage
+from hybridbn.commands.terminal import Terminal, UsageFault
+from hybridbn.commands.verb import Verb
 from hybridbn.options import ImputationOptions
 
 
@@ -98,46 +90,55 @@ exit codes:
             metavar="N",
             help="of the random numbers (default 0); the same seed gives the same bytes",
         )
-        add_kind_arguments(imputation)
-        add_keep_argument(imputation)
+        add_shared_options(imputation, "--discrete", "--continuous", "--keep")
         add_options(imputation, ImputationOptions, include=parse_names, bounds=parse_bounds, full_precision=bool)
 
         model = parser.add_argument_group("the model")
-        add_model_arguments(
-            model,
-            "auto (default), tan, chow_liu, naive_bayes, kdb, ... of hybridbn.structures",
-            "the target column of a structure that has one; by default the one that tells most about the others",
+        add_shared_options(
+            model, "--structure", help="auto (default), tan, chow_liu, naive_bayes, kdb, ... of hybridbn.structures"
         )
+        add_shared_options(
+            model,
+            "--target",
+            help="the target column of a structure that has one; by default the one that tells most about the others",
+        )
+        add_shared_options(model, "--potentials")
         add_options(model, ImputationOptions, donors=bool, rules=bool, rounds=parse_count)
-        add_sample_argument(model)
+        add_shared_options(model, "--sample")
         model.add_argument(
             "--model",
             metavar="FILE.hbn",
             help="use this network, of --save-model or of Network.save, instead of learning one",
         )
         model.add_argument("--save-model", metavar="FILE.hbn", help="save what was learned")
-        add_unknown_argument(
-            model, "with --model: refuse states that it doesn't know (default), or leave them and let them tell nothing"
+        add_shared_options(
+            model,
+            "--unknown",
+            help="with --model: refuse states that it doesn't know (default), or leave them and let them tell nothing",
         )
 
         engine = parser.add_argument_group("who imputes; the bytes of the output don't depend on it")
-        add_engine_arguments(
+        add_shared_options(
             engine,
-            "who does the work (%(known)s); local is this machine, and duckdb reads a query or its files; this process"
-            " reads and writes the blocks of rows",
+            "--backend",
+            help=(
+                "who does the work (%(known)s); local is this machine, and duckdb reads a query or its files; this"
+                " process reads and writes the blocks of rows"
+            ),
         )
+        add_shared_options(engine, "--workers", "--scheduler")
 
         files = parser.add_argument_group("files")
-        add_format_arguments(files, output=True)
-        add_text_arguments(files)
-        add_rows_argument(files)
+        add_shared_options(files, "--format", "--from", "--to", *TEXT_OPTIONS, "--rows")
         files.add_argument(
             "--draw-column",
             default="draw",
             metavar="NAME",
             help="the name of the column that counts the draws (default draw)",
         )
-        add_no_clobber(files, "refuse to replace existing files (tables of databases are never replaced)")
+        add_shared_options(
+            files, "--no-clobber", help="refuse to replace existing files (tables of databases are never replaced)"
+        )
         files.add_argument(
             "--restart", action="store_true", help="forget what an unfinished run left beside the output (OUTPUT.parts)"
         )
@@ -149,12 +150,7 @@ exit codes:
                 " with it, and works in the system's temporary folder otherwise"
             ),
         )
-        files.add_argument(
-            "--chunk",
-            type=parse_positive,
-            metavar="ROWS",
-            help="rows to hold in memory at a time; the result does not depend on it",
-        )
+        add_shared_options(files, "--chunk")
 
         output = parser.add_argument_group("what is said")
         output.add_argument(
@@ -182,16 +178,16 @@ exit codes:
         if options.model is not None:
             for name, value in LEARNING.items():
                 if given[name] != value:
-                    refuse_usage(
+                    raise UsageFault(
                         f"--model is used as it is; --{name.replace('_', '-')} is for learning: leave one of the two"
                         " out"
                     )
         elif options.rows is not None:
-            refuse_usage("--rows are completed by a learned model; name it with --model")
+            raise UsageFault("--rows are completed by a learned model; name it with --model")
         if options.draws is not None and options.strategy != "draw":
-            refuse_usage(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
+            raise UsageFault(f"--draws of --strategy {options.strategy} would all be equal; leave one of the two out")
         bounds: Any = dict(options.bounds)
         if "" in bounds and len(bounds) > 1:
-            refuse_usage("--bounds observed is for all columns; leave the others out")
+            raise UsageFault("--bounds observed is for all columns; leave the others out")
         bounds = None if not bounds else "observed" if "" in bounds else bounds
         impute_inputs(ImputationRequest.of(options, bounds=bounds), terminal)

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import (
-    add_engine_arguments,
-    add_format_arguments,
-    add_level,
-    add_no_clobber,
-    add_rows_argument,
-    add_text_arguments,
-    add_unknown_argument,
-    parse_positive,
-)
-from hybridbn.commands.terminal import Terminal
+from hybridbn.commands.shared_options import TEXT_OPTIONS, add_shared_options
+from hybridbn.commands.terminal import Terminal, keep_interrupts
 from hybridbn.commands.verb import Verb
 
 
@@ -51,30 +42,30 @@ not at all.
         )
         prediction = parser.add_argument_group("what is predicted")
         prediction.add_argument("--target", required=True, metavar="A", help="the column to predict, a node")
-        add_level(prediction, "the interval of a number")
+        add_shared_options(prediction, "--level", help="probability of the interval of a number (default 0.9)")
         prediction.add_argument(
             "--prefix", metavar="TEXT", help="what the names of the new columns begin with (default: the target and _)"
         )
-        add_unknown_argument(
-            prediction, "refuse states that the model doesn't know (default), or let them tell nothing"
+        add_shared_options(
+            prediction,
+            "--unknown",
+            help="refuse states that the model doesn't know (default), or let them tell nothing",
         )
         engine = parser.add_argument_group("who predicts; the bytes of the output don't depend on it")
-        add_engine_arguments(
+        add_shared_options(
             engine,
-            "local (this machine), duckdb (which reads a query or its files), dask, spark or another backend; this"
-            " process reads and writes the blocks of rows",
+            "--backend",
+            help=(
+                "local (this machine), duckdb (which reads a query or its files), dask, spark or another backend; this"
+                " process reads and writes the blocks of rows"
+            ),
         )
+        add_shared_options(engine, "--workers", "--scheduler")
         files = parser.add_argument_group("files")
-        add_format_arguments(files, output=True)
-        add_text_arguments(files)
-        add_rows_argument(files)
-        files.add_argument(
-            "--chunk",
-            type=parse_positive,
-            metavar="ROWS",
-            help="rows to hold in memory at a time; the result does not depend on it",
+        add_shared_options(files, "--format", "--from", "--to", *TEXT_OPTIONS, "--rows", "--chunk")
+        add_shared_options(
+            files, "--no-clobber", help="refuse to replace an existing file (tables of databases are never replaced)"
         )
-        add_no_clobber(files, "refuse to replace an existing file (tables of databases are never replaced)")
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Predict."""
@@ -82,7 +73,6 @@ not at all.
 
         from hybridbn.commands.prediction import PredictionRequest, predict
         from hybridbn.commands.table_input import answer_inputs
-        from hybridbn.commands.terminal import keep_interrupts
 
         keep_interrupts()
         answer_inputs(PredictionRequest.of(options), partial(predict, terminal=terminal), terminal)

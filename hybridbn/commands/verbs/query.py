@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import add_answer_arguments, add_level
+from hybridbn.commands.shared_options import add_answer_arguments, add_shared_options
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
@@ -34,7 +34,7 @@ A model is a network in .hbn .bif .elv .xmlbif .xdsl .net .uai.
         parser.add_argument("model", metavar="MODEL", help="a file of a network")
         parser.add_argument("target", metavar="TARGET", help="a node, which may be known in part only")
         parser.add_argument("evidence", metavar="NAME=VALUE", nargs="*", help="what is known of other nodes")
-        add_level(parser, "the interval of a number")
+        add_shared_options(parser, "--level", help="probability of the interval of a number (default 0.9)")
         add_answer_arguments(parser)
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import add_answer_arguments, add_level
+from hybridbn.commands.shared_options import add_answer_arguments, add_shared_options
 from hybridbn.commands.terminal import Terminal
 from hybridbn.commands.verb import Verb
 
@@ -28,7 +28,7 @@ known: the probabilities of states, and the mean, the standard deviation and an 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Declare the arguments."""
         parser.add_argument("model", metavar="MODEL", help="a file of a network")
-        add_level(parser, "the intervals of numbers")
+        add_shared_options(parser, "--level", help="probability of the intervals of numbers (default 0.9)")
         add_answer_arguments(parser)
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
