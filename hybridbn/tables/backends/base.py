@@ -13,11 +13,13 @@ import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
 from hybridbn.registry import Registered, Registry
+from hybridbn.tables.columns import find_imported
 from hybridbn.tables.formats.base import OtherKind, TableSource
 from hybridbn.tables.frames.arrow import number_rows
 from hybridbn.units import Unit
@@ -166,8 +168,8 @@ def merge(statistics: Iterable[Any]) -> Any:
 class Backend(Registered, ABC):
     """Who runs tasks over the fragments of a table. A subclass with a `name` can be asked for by it.
 
-    A backend implements `map`; everything else follows. `wraps` tells whether an object that users already have, such
-    as an executor or a client, stands for the backend.
+    A backend implements `map`; everything else follows. `wraps` is the module and the class of objects that users
+    already have and that stand for the backend, such as a client; it is made of one of them.
 
     Examples
     --------
@@ -183,6 +185,7 @@ class Backend(Registered, ABC):
     """
 
     name: ClassVar[str] = ""
+    wraps: ClassVar[tuple[str, str]] = ("", "")
     in_process: ClassVar[bool] = False
     """Whether functions run in this process, so that they need not be pickled."""
     registry: ClassVar[Registry[type[Backend]]] = Registry("backend", "hybridbn.tables.backends", "name")
@@ -190,7 +193,9 @@ class Backend(Registered, ABC):
     @classmethod
     def wrap(cls, given: Any) -> Self | None:
         """Return the backend that an object of a user stands for; None if it stands for none of this kind."""
-        return None
+        make: Any = cls
+        module = find_imported(cls.wraps[0])
+        return make(given) if module is not None and isinstance(given, getattr(module, cls.wraps[1])) else None
 
     @classmethod
     @contextmanager
@@ -241,6 +246,22 @@ class Backend(Registered, ABC):
                 yield result
                 done += step
                 report(done, "")
+
+
+def import_library(name: str, needed: str) -> Any:
+    """Return a library that a backend needs, or raise `TableError` with this text.
+
+    Examples
+    --------
+    >>> import_library("nosuch", "backend='nosuch' needs nosuch: pip install nosuch")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: backend='nosuch' needs nosuch: pip install nosuch
+    """
+    try:
+        return import_module(name)
+    except ModuleNotFoundError:
+        raise TableError(needed) from None
 
 
 def find_backend(given: Any) -> Backend:

@@ -6,10 +6,19 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
-from typing import Any, NoReturn, Self
+from typing import Any, NoReturn
 
 from hybridbn.errors import TableError
-from hybridbn.tables.backends.base import BATCH_ROWS, Backend, Batch, Fragment, Local, Source, number_batches
+from hybridbn.tables.backends.base import (
+    BATCH_ROWS,
+    Backend,
+    Batch,
+    Fragment,
+    Local,
+    Source,
+    import_library,
+    number_batches,
+)
 from hybridbn.tables.backends.sources import is_scannable
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.columns import find_imported
@@ -41,15 +50,10 @@ class DuckDB(Local):
     """
 
     name = "duckdb"
+    wraps = ("duckdb", "DuckDBPyConnection")
 
     def __init__(self, connection: Any = None) -> None:
         self._connection = connection
-
-    @classmethod
-    def wrap(cls, given: Any) -> Self | None:
-        """Take a connection."""
-        duckdb = find_imported("duckdb")
-        return cls(given) if duckdb is not None and isinstance(given, duckdb.DuckDBPyConnection) else None
 
     @classmethod
     @contextmanager
@@ -65,11 +69,8 @@ class DuckDB(Local):
     def connection(self) -> Any:
         """The connection on which queries run."""
         if self._connection is None:
-            try:
-                import duckdb
-            except ModuleNotFoundError:
-                raise TableError("backend='duckdb' needs DuckDB: pip install 'hybridbn[duckdb]'") from None
-            self._connection = duckdb.connect()
+            needed = "backend='duckdb' needs DuckDB: pip install 'hybridbn[duckdb]'"
+            self._connection = import_library("duckdb", needed).connect()
         return self._connection
 
     def open(self, data: Any) -> Source | None:

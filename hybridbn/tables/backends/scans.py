@@ -25,13 +25,13 @@ from hybridbn.tables.backends.base import FILE_BITS, Backend, Batch, Source, Tas
 from hybridbn.tables.backends.batches import BatchReader
 from hybridbn.tables.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
 from hybridbn.tables.backends.transformed import (
-    Expand,
-    FillHoles,
-    KeepRows,
     TransformedSource,
-    Weigh,
     call_at_place,
+    expand_rows,
+    fill_holes,
     find_place,
+    keep_rows,
+    weigh_rows,
     write_batches,
 )
 from hybridbn.tables.cells import REST
@@ -381,7 +381,7 @@ class Scan(Rows):
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Scan:
         """Return the rows of positive weight in which a column has a state, given by its code, or any value."""
-        return self._transform(KeepRows(BatchReader([variable], self.passes.weights), code))
+        return self._transform(partial(keep_rows, reader=BatchReader([variable], self.passes.weights), code=code))
 
     def fill_holes(self, function: Callable[[Table, int], Mapping[str, NDArray[Any]]]) -> Scan:
         """Return the scan with its missing cells filled by a function of the rows, while they are read."""
@@ -393,7 +393,7 @@ class Scan(Rows):
             for one in self.passes.source.schema
             if one.name in holes and pyarrow.types.is_integer(one.type)
         ]
-        task = FillHoles(BatchReader(read, self.passes.weights), function, floats)
+        task = partial(fill_holes, reader=BatchReader(read, self.passes.weights), function=function, floats=floats)
         filled = self.transform(task, floats, keep_observed=True)
         return Scan(filled.passes, self._chosen, {variable.name: variable for variable in read})
 
@@ -401,12 +401,12 @@ class Scan(Rows):
         """Return the scan with each row repeated for the states of a further column, and weighted by their shares."""
         weights = self._name_weights(variable.name)
         added = [pyarrow.field(variable.name, pyarrow.string()), pyarrow.field(weights, pyarrow.float64())]
-        return self._add_columns(partial(Expand, variable=variable, assign=assign), added, (variable,))
+        return self._add_columns(partial(expand_rows, variable=variable, assign=assign), added, (variable,))
 
     def weigh_rows(self, function: Callable[[Table, int], Values]) -> Scan:
         """Return the scan with weights that are a function of the rows, while they are read."""
         added = [pyarrow.field(self._name_weights("rows"), pyarrow.float64())]
-        return self._add_columns(partial(Weigh, function=function, offsets=self.passes.offsets), added)
+        return self._add_columns(partial(weigh_rows, function=function, offsets=self.passes.offsets), added)
 
     def _name_weights(self, of: str) -> str:
         name = f"weight of {of}"
@@ -417,7 +417,7 @@ class Scan(Rows):
     def _add_columns(self, make: Callable[..., Any], added: list[Any], variables: tuple[Discrete, ...] = ()) -> Scan:
         """Return the scan with columns of variables and, at last, of weights."""
         old, read = self.passes, [self.variable(name) for name in self._chosen]
-        source = TransformedSource(old.source, make(BatchReader(read, old.weights), added=added), added)
+        source = TransformedSource(old.source, partial(make, reader=BatchReader(read, old.weights), added=added), added)
         names = (*self._chosen, *(one.name for one in variables))
         passes = old.derive(
             source=source,

@@ -228,62 +228,51 @@ def call_at_place(function: Callable[[int, Any], Any], offsets: Mapping[int, int
     return function(find_place(first, offsets), table)
 
 
-@dataclass(frozen=True)
-class Weigh:
-    """Adds the weights of rows."""
-
-    reader: BatchReader
-    function: Callable[[Table, int], Values]
-    offsets: Mapping[int, int]
-    added: Sequence[Any]
-
-    def __call__(self, first: int, table: Any) -> Any:
-        """Return the rows with a column of weights."""
-        (batch,) = _combine(table)
-        weights = self.function(self.reader.table(Batch(first, batch)), find_place(first, self.offsets))
-        return table.append_column(self.added[0], pyarrow.array(weights))
-
-
-@dataclass(frozen=True)
-class KeepRows:
-    """Keeps the rows of positive weight in which a column has a state, or any value."""
-
-    reader: BatchReader
-    code: int | None
-
-    def __call__(self, first: int, table: Any) -> Any:
-        """Return the rows that are kept."""
-        (variable,) = self.reader.variables
-        kept = [find_rows(self.reader.table(Batch(first, data)), variable, self.code) for data in _combine(table)]
-        return table.filter(np.concatenate(kept))
+def weigh_rows(
+    first: int,
+    table: Any,
+    *,
+    reader: BatchReader,
+    function: Callable[[Table, int], Values],
+    offsets: Mapping[int, int],
+    added: Sequence[Any],
+) -> Any:
+    """Return rows with a column of weights."""
+    (batch,) = _combine(table)
+    weights = function(reader.table(Batch(first, batch)), find_place(first, offsets))
+    return table.append_column(added[0], pyarrow.array(weights))
 
 
-@dataclass(frozen=True)
-class FillHoles:
-    """Fills the missing cells of rows."""
+def keep_rows(first: int, table: Any, *, reader: BatchReader, code: int | None) -> Any:
+    """Return the rows of positive weight in which a column has a state, or any value."""
+    (variable,) = reader.variables
+    kept = [find_rows(reader.table(Batch(first, data)), variable, code) for data in _combine(table)]
+    return table.filter(np.concatenate(kept))
 
-    reader: BatchReader
-    function: Callable[[Table, int], Mapping[str, NDArray[Any]]]
-    floats: Sequence[Any]
 
-    def __call__(self, first: int, table: Any) -> Any:
-        """Return the rows without holes."""
-        parts = []
-        for data in _combine(table):
-            known = self.reader.table(Batch(first, data))
-            part = pyarrow.Table.from_batches([data])
-            for one in self.floats:
-                place = part.column_names.index(one.name)
-                part = part.set_column(place, one, part.column(place).cast(one.type, safe=False))
-            for name, cells in self.function(known, first).items():
-                if known.count_missing(name):
-                    column = known.select([name]).with_array(name, cells).to_arrow().column(name)
-                    place = part.column_names.index(name)
-                    part = part.set_column(
-                        place, part.schema.field(place), _cast(column, part.schema.field(place).type)
-                    )
-            parts.append(part)
-        return pyarrow.concat_tables(parts)
+def fill_holes(
+    first: int,
+    table: Any,
+    *,
+    reader: BatchReader,
+    function: Callable[[Table, int], Mapping[str, NDArray[Any]]],
+    floats: Sequence[Any],
+) -> Any:
+    """Return rows without holes, those columns as floats that have to become such."""
+    parts = []
+    for data in _combine(table):
+        known = reader.table(Batch(first, data))
+        part = pyarrow.Table.from_batches([data])
+        for one in floats:
+            place = part.column_names.index(one.name)
+            part = part.set_column(place, one, part.column(place).cast(one.type, safe=False))
+        for name, cells in function(known, first).items():
+            if known.count_missing(name):
+                column = known.select([name]).with_array(name, cells).to_arrow().column(name)
+                place = part.column_names.index(name)
+                part = part.set_column(place, part.schema.field(place), _cast(column, part.schema.field(place).type))
+        parts.append(part)
+    return pyarrow.concat_tables(parts)
 
 
 def _cast(column: Any, kind: Any) -> Any:
@@ -293,29 +282,28 @@ def _cast(column: Any, kind: Any) -> Any:
     return column if column.type == kind else column.cast(kind)
 
 
-@dataclass(frozen=True)
-class Expand:
-    """Repeats rows for the states of a column."""
-
-    reader: BatchReader
-    variable: Discrete
-    assign: Callable[[Table], Values]
-    added: Sequence[Any]
-
-    def __call__(self, first: int, table: Any) -> Any:
-        """Return the rows, some of them repeated."""
-        parts = []
-        for data in _combine(table):
-            known = self.reader.table(Batch(first, data))
-            shares = self.assign(known)
-            rows, states = np.nonzero(shares > LEAST_SHARE)
-            labels = pyarrow.array(list(self.variable.states)).take(states)
-            part = pyarrow.Table.from_batches([data]).take(rows)
-            weights = known.weights[rows] * shares[rows, states]
-            for field_, column in zip(self.added, (labels, weights), strict=True):
-                part = part.append_column(field_, pyarrow.array(column))
-            parts.append(part)
-        return pyarrow.concat_tables(parts)
+def expand_rows(
+    first: int,
+    table: Any,
+    *,
+    reader: BatchReader,
+    variable: Discrete,
+    assign: Callable[[Table], Values],
+    added: Sequence[Any],
+) -> Any:
+    """Return rows, some of them repeated, with the states of a further column and with weights."""
+    parts = []
+    for data in _combine(table):
+        known = reader.table(Batch(first, data))
+        shares = assign(known)
+        rows, states = np.nonzero(shares > LEAST_SHARE)
+        labels = pyarrow.array(list(variable.states)).take(states)
+        part = pyarrow.Table.from_batches([data]).take(rows)
+        weights = known.weights[rows] * shares[rows, states]
+        for field, column in zip(added, (labels, weights), strict=True):
+            part = part.append_column(field, pyarrow.array(column))
+        parts.append(part)
+    return pyarrow.concat_tables(parts)
 
 
 def _combine(table: Any) -> list[Any]:

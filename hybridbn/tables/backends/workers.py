@@ -17,9 +17,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager
 from functools import cache, partial
-from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, Self, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 import hybridbn
 from hybridbn.errors import HybridBNError, TableError
@@ -33,6 +32,7 @@ from hybridbn.tables.backends.base import (
     Fragment,
     Source,
     Task,
+    import_library,
     merge,
     number_batches,
 )
@@ -59,16 +59,12 @@ class Processes(Backend):
     """
 
     name = "processes"
+    wraps = ("concurrent.futures", "Executor")
 
     workers: int
 
     def __init__(self, executor: Executor | None = None, workers: int = -1) -> None:
         self.executor, self.workers = executor, check_jobs(workers)
-
-    @classmethod
-    def wrap(cls, given: Any) -> Self | None:
-        """Take any executor."""
-        return cls(given) if isinstance(given, Executor) else None
 
     @classmethod
     @contextmanager
@@ -171,24 +167,16 @@ class Dask(Backend):
     """
 
     name = "dask"
+    wraps = ("distributed", "Client")
 
     def __init__(self, client: Any = None, *, retries: int = 2, timeout: float | None = None) -> None:
         self._client, self.retries, self.timeout = client, retries, timeout
 
     @classmethod
-    def wrap(cls, given: Any) -> Self | None:
-        """Take a client."""
-        distributed = find_imported("distributed")
-        return cls(given) if distributed is not None and isinstance(given, distributed.Client) else None
-
-    @classmethod
     @contextmanager
     def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
         """Connect to a scheduler, or to a cluster of this machine, all of whose workers have this build."""
-        try:
-            distributed: Any = import_module("distributed")
-        except ModuleNotFoundError:
-            raise TableError("--backend dask needs dask: pip install 'hybridbn[scale]'") from None
+        distributed = import_library("distributed", "--backend dask needs dask: pip install 'hybridbn[scale]'")
         with ExitStack() as stack:
             if scheduler is None:
                 cluster = distributed.LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
@@ -202,12 +190,9 @@ class Dask(Backend):
     def client(self) -> Any:
         """The client."""
         if self._client is None:
+            distributed = import_library("distributed", "backend='dask' needs dask: pip install 'hybridbn[scale]'")
             try:
-                from distributed import get_client
-            except ModuleNotFoundError:
-                raise TableError("backend='dask' needs dask: pip install 'hybridbn[scale]'") from None
-            try:
-                self._client = get_client()
+                self._client = distributed.get_client()
             except ValueError:
                 raise TableError(
                     "backend='dask' needs a cluster: make a distributed.Client, and give it as backend="
@@ -324,25 +309,18 @@ class Spark(Backend):
     """
 
     name = "spark"
+    wraps = ("pyspark.sql", "SparkSession")
 
     def __init__(self, session: Any = None) -> None:
         self._session = session
 
     @classmethod
-    def wrap(cls, given: Any) -> Self | None:
-        """Take a session."""
-        spark = find_imported("pyspark.sql")
-        return cls(given) if spark is not None and isinstance(given, spark.SparkSession) else None
-
-    @classmethod
     @contextmanager
     def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
         """Start a session, which is that of spark-submit, or one of this machine with so many workers."""
-        try:
-            from pyspark.sql import SparkSession
-        except ModuleNotFoundError:
-            raise TableError("--backend spark needs Spark: pip install 'hybridbn[spark]'") from None
-        builder = SparkSession.builder if workers is None else SparkSession.builder.master(f"local[{workers}]")
+        spark = import_library("pyspark.sql", "--backend spark needs Spark: pip install 'hybridbn[spark]'")
+        builder = spark.SparkSession.builder
+        builder = builder if workers is None else builder.master(f"local[{workers}]")
         with builder.getOrCreate() as session:
             yield cls(session)
 
@@ -350,11 +328,8 @@ class Spark(Backend):
     def session(self) -> Any:
         """The session that runs the tasks."""
         if self._session is None:
-            try:
-                from pyspark.sql import SparkSession
-            except ModuleNotFoundError:
-                raise TableError("backend='spark' needs Spark: pip install 'hybridbn[spark]'") from None
-            self._session = SparkSession.getActiveSession()
+            spark = import_library("pyspark.sql", "backend='spark' needs Spark: pip install 'hybridbn[spark]'")
+            self._session = spark.SparkSession.getActiveSession()
             if self._session is None:
                 raise TableError("backend='spark' needs a session: make a SparkSession, and give it as backend=")
         return self._session
