@@ -66,6 +66,7 @@ class Registry(dict[str, Value]):
         self.kind, self.package, self.attribute = kind, package, attribute
         self.instances, self.reserved, self.others, self.error = instances, reserved, others, error
         self._origins: dict[str, tuple[str, str]] = {}
+        self._owners: dict[type, Value | None] = {}
         self._loaded = False
 
     def register(self, value: Value, *names: str, definition: Any = None) -> None:
@@ -89,6 +90,7 @@ class Registry(dict[str, Value]):
                 raise self.error(
                     f"there is a {self.kind} called {name!r} already, that of {module}; choose another name"
                 )
+        self._owners.clear()
         self.update(dict.fromkeys(names, value))
         self._origins.update(dict.fromkeys(names, origin))
 
@@ -118,6 +120,20 @@ class Registry(dict[str, Value]):
                 import_module(module)
             self._loaded = True
         return self
+
+    def find_owner(self, thing: Any) -> Value | None:
+        """Return the first value that `owns` a thing, as the type of the thing alone decides; None where none does.
+
+        Examples
+        --------
+        >>> from hybridbn.tables.columns import FrameAdapter
+        >>> FrameAdapter.registry.find_owner({"x": [1.5]}).kind
+        'dict'
+        """
+        if type(thing) not in self._owners:
+            values: Collection[Any] = self.load().values()
+            self._owners[type(thing)] = next((value for value in values if value.owns(thing)), None)
+        return self._owners[type(thing)]
 
     def _list_modules(self, first: str = "") -> list[str]:
         names = [module.name for module in iter_modules(import_module(self.package).__path__)]

@@ -13,15 +13,16 @@ import os
 import shutil
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
 import hybridbn
-from hybridbn.commands.column_profiles import TableProfile, read_block
+from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import (
     Location,
     locate,
@@ -33,19 +34,18 @@ from hybridbn.commands.output import Output
 from hybridbn.commands.report import add_counts, count_values, format_preview, list_variables, render_page
 from hybridbn.commands.table_input import (
     TableRequest,
+    answer_blocks,
     answer_inputs,
     choose_columns,
     forward_warnings,
     list_inputs,
     locate_output,
-    open_engine,
     read_profile,
     refuse_clashing_engines,
     refuse_unknown_states,
     rows_per_block,
     sample_inputs,
     seed_of_file,
-    share_blocks,
 )
 from hybridbn.commands.terminal import OutputTaken, RunMismatch, Terminal, UsageFault, keep_interrupts
 from hybridbn.commands.workspace import Workspace, lock_of, lock_output, parts_of
@@ -53,14 +53,13 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.completion import seed_of
 from hybridbn.exchange.hbn import load_network, save
 from hybridbn.fitting.base import check_spec
-from hybridbn.jobs import track
 from hybridbn.learning.imputation.data_augmentation import Filler, Settings, fit_imputation, use_network
 from hybridbn.learning.imputation.model import Model, has_metadata, read_columns
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions
 from hybridbn.tables import Table
 from hybridbn.tables.columns import open_frame
-from hybridbn.tables.formats.base import Fills, TableBlock, TableSource, name_file_in_errors
+from hybridbn.tables.formats.base import Fills, TableSource, name_file_in_errors
 from hybridbn.tables.formats.database_base import Database
 from hybridbn.tables.formats.files import refuse_special_file, remove_unfinished, resolve_links, write_atomically
 from hybridbn.variables import shorten
@@ -271,9 +270,6 @@ def _already_there(run: ImputationRun) -> bool:
     return False
 
 
-Rows: TypeAlias = tuple[Table, int]
-"""Rows, and the number of the first one."""
-
 _MOST_TOLD = 8
 """The most columns with numbers outside of the observed range that are named."""
 
@@ -429,23 +425,18 @@ def _make_output(run: ImputationRun) -> Output:
 def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     """Write the parts that do not exist yet; return all of them in the order of the output."""
     request, workspace, profile = run.request, run.workspace, run.profile
-    rows, draws = rows_per_block(run.source, run.request), request.draws or 1
-    source = run.source
-    count = -(-profile.rows // rows)
+    draws = request.draws or 1
+    count = -(-profile.rows // rows_per_block(run.source, request))
     # A block is complete when the part of its last draw exists, which is written last.
     first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
-    done = min(first * rows, profile.rows)
-    with open_engine(request) as engine, track("imputing", profile.rows, first=done, unit="rows") as report:
-        if first < count:
-            blocks = (_divide_block(run, block) for block in source.blocks(rows, first))
-            shared = share_blocks(engine, partial(_fill, run.filler, draws), blocks)
-            for number, ((block, table), fills) in enumerate(shared, start=first):
-                workspace.put_json(f"outside-{number}.json", _count_outside(profile, fills))
-                if request.report:
-                    workspace.put_json(f"tally-{number}.json", count_values(profile, table, fills))
-                for draw, part_fills in enumerate(fills):
-                    workspace.put(f"part-{draw}-{number}", output.make_part(block, part_fills, draw))
-                report(block.start + block.rows - source.span.start, "")
+    fill, variables = partial(_fill, run.filler, draws), list_variables(profile, run.filler)
+    with closing(answer_blocks(request, run.source, variables, fill, "imputing", profile.rows, first)) as answered:
+        for number, (block, table, fills) in enumerate(answered if first < count else (), start=first):
+            workspace.put_json(f"outside-{number}.json", _count_outside(profile, fills))
+            if request.report:
+                workspace.put_json(f"tally-{number}.json", count_values(profile, table, fills))
+            for draw, part_fills in enumerate(fills):
+                workspace.put(f"part-{draw}-{number}", output.make_part(block, part_fills, draw))
     if request.report:
         run.value_counts = add_counts(workspace.json(f"tally-{number}.json") for number in range(count))
     for number in range(count):
@@ -466,13 +457,7 @@ def _count_outside(profile: TableProfile, fills: list[Fills]) -> dict[str, int]:
     return counts
 
 
-def _divide_block(run: ImputationRun, block: TableBlock) -> tuple[tuple[TableBlock, Table], Rows]:
-    """Return a block with its cells, which stay here, and what is sent to whoever fills it."""
-    table = read_block(block, list_variables(run.profile, run.filler))
-    return (block, table), (table, block.start)
-
-
-def _fill(filler: Filler, draws: int, rows: Rows) -> list[Fills]:
+def _fill(filler: Filler, draws: int, rows: tuple[Table, int]) -> list[Fills]:
     return [filler.fill_table(draw, *rows) for draw in range(draws)]
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,27 +22,24 @@ from hybridbn.commands.model_options import find_node, kinds_of, read_model
 from hybridbn.commands.output import Output
 from hybridbn.commands.table_input import (
     TableRequest,
+    answer_blocks,
     forward_warnings,
     locate_output,
-    open_engine,
     open_input,
     read_profile,
     refuse_clashing_engines,
     refuse_unknown_states,
-    rows_per_block,
-    share_blocks,
 )
 from hybridbn.commands.terminal import RunMismatch, Terminal, UsageFault
 from hybridbn.commands.workspace import lock_output
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.inference.queries import allow_draws
-from hybridbn.jobs import track
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
-from hybridbn.tables.formats.base import Field, TableSource, fields_of, name_file_in_errors
+from hybridbn.tables.formats.base import Field, TableBlock, TableSource, fields_of, name_file_in_errors
 from hybridbn.variables import Continuous, Variable, shorten
 
 _MOST_TOLD = 5
@@ -83,14 +81,15 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             predictor = _Predictor(network, target.name, prefix, request.level)
             known = [name for name in profile.columns if name in network and name != target.name]
             variables = [network.variable(name) for name in known if profile.columns[name].variable is not None]
-            made, _ = predictor(read_block(next(source.blocks(1)), variables)[:0])
+            made, _ = predictor((read_block(next(source.blocks(1)), variables)[:0], 0))
             added = fields_of(made, destination.form.title)
             _refuse_present_columns(added, source)
             delimiter = {"delimiter": request.delimiter}
             output = Output(destination, source, profile, None, request.encoding, delimiter, added)
             output.try_to_create()
-            with name_file_in_errors(origin.shown), track("predicting", profile.rows, unit="rows") as report:
-                parts, impossible = _write_parts(request, source, variables, predictor, output, Path(folder), report)
+            with name_file_in_errors(origin.shown):
+                blocks = answer_blocks(request, source, variables, predictor, "predicting", profile.rows)
+                parts, impossible = _write_parts(blocks, output, Path(folder))
             if not source.is_unchanged():
                 raise RunMismatch(f"{origin.shown} was changed while it was read; run the command again")
             output.assemble(parts, not request.no_clobber, lambda status: None)
@@ -156,13 +155,14 @@ class _Predictor:
     prefix: str
     level: float
 
-    def __call__(self, table: Table) -> tuple[Table, NDArray[np.intp]]:
-        """Return the new columns, and the rows that are impossible."""
+    def __call__(self, rows: tuple[Table, int]) -> tuple[Table, list[int]]:
+        """Return the new columns for a table with the number of its first row, and the rows that are impossible."""
+        table, first = rows
         options = allow_draws(self.network, self.target, Options(impossible="nan"))
         posterior = self.network.posterior(self.target, table, options=options)
-        lost = np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
+        lost = first + np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
         cells = {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}
-        return Table.from_cells(cells, stateless=True), lost
+        return Table.from_cells(cells, stateless=True), lost.tolist()
 
     def _describe(self, posterior: Any) -> Iterator[tuple[str, Cells]]:
         if isinstance(posterior, DiscretePosterior):
@@ -188,24 +188,16 @@ def _is_impossible(posterior: Any) -> NDArray[np.bool_]:
 
 
 def _write_parts(
-    request: PredictionRequest,
-    source: TableSource,
-    variables: Sequence[Variable],
-    predictor: _Predictor,
-    output: Output,
-    folder: Path,
-    report: Callable[[int, str], None],
+    blocks: Generator[tuple[TableBlock, Table, tuple[Table, list[int]]]], output: Output, folder: Path
 ) -> tuple[list[Path], list[int]]:
     """Write the blocks with their predictions to files; return these, and the rows that are impossible."""
     parts: list[Path] = []
     impossible: list[int] = []
-    blocks = ((block, read_block(block, variables)) for block in source.blocks(rows_per_block(source, request)))
-    with open_engine(request) as engine:
-        for number, (block, (made, lost)) in enumerate(share_blocks(engine, predictor, blocks)):
-            impossible += (lost + block.start).tolist()
-            parts.append(folder / f"part-{number}")
+    with closing(blocks):
+        for block, _, (made, lost) in blocks:
+            impossible += lost
+            parts.append(folder / f"part-{len(parts)}")
             parts[-1].write_bytes(output.extend_part(block, made))
-            report(block.start + block.rows - source.span.start, "")
     return parts, impossible
 
 

@@ -13,22 +13,24 @@ import tempfile
 import threading
 import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from itertools import tee
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_columns
+from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_columns, read_block
 from hybridbn.commands.locations import Location, locate, open_source, refuse_folders
 from hybridbn.commands.terminal import Terminal, UsageFault
 from hybridbn.errors import TableError
+from hybridbn.jobs import track
 from hybridbn.network_description import find_similar_names
+from hybridbn.tables import Table
 from hybridbn.tables.backends import Backend, Scan, open_rows, scan
 from hybridbn.tables.columns import describe_left_alone
 from hybridbn.tables.formats import suffix_of
-from hybridbn.tables.formats.base import Kinds, TableSource, name_file_in_errors, names, suffixes
+from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource, name_file_in_errors, names, suffixes
 from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.variables import Variable, shorten
 
@@ -332,8 +334,6 @@ def refuse_unknown_states(
         terminal.warn(f"{text}; such cells stay as they are, and count as unknown for the others of their rows")
 
 
-Item = TypeVar("Item")
-Kept = TypeVar("Kept")
 Result = TypeVar("Result")
 
 
@@ -349,21 +349,42 @@ def open_engine(request: TableRequest) -> Iterator[Backend]:
         yield backend
 
 
-def share_blocks(
-    engine: Backend, function: Callable[[Item], Result], blocks: Iterable[tuple[Kept, Item]]
-) -> Iterator[tuple[Kept, Result]]:
-    """Yield what stays in this process of each block, and the result of a function of what is sent of it, in order.
+def answer_blocks(
+    request: TableRequest,
+    source: TableSource,
+    variables: Sequence[Variable],
+    function: Callable[[tuple[Table, int]], Result],
+    what: str,
+    rows: int,
+    first: int = 0,
+) -> Generator[tuple[TableBlock, Table, Result]]:
+    """Yield blocks of rows in their order, each as a table of variables, too, and with the result of a function.
 
-    Examples
-    --------
-    >>> list(share_blocks(Backend.registry["local"](), len, [(1, "a"), (2, "bc")]))
-    [(1, 1), (2, 2)]
+    Parameters
+    ----------
+    request : TableRequest
+        It names who calls the function.
+    function : callable
+        Of a table and the number of its first row, as a pair.
+    what : str
+        What is done, as the progress says.
+    rows : int
+        The number of all rows.
+    first : int
+        The number of the first block.
     """
-    here, there = tee(blocks)
-    run: Any = engine.map  # of anything that can be sent, as of fragments, and few of them at a time
-    results = run(function if engine.in_process else PackedFunction(function), (sent for _, sent in there))
-    for (kept, _), result in zip(here, results, strict=True):
-        yield kept, result
+    size = rows_per_block(source, request)
+    here, there = tee((block, read_block(block, variables)) for block in source.blocks(size, first))
+    with open_engine(request) as engine, track(what, rows, first=min(first * size, rows), unit="rows") as report:
+        run: Any = engine.map  # of anything that can be sent, as of fragments, and few of them at a time
+        called = function if engine.in_process else PackedFunction(function)
+        results = run(called, ((table, block.start) for block, table in there))
+        for (block, table), result in zip(here, results, strict=True):
+            yield block, table, result
+            report(block.start + block.rows - source.span.start, "")
+
+
+_UNPACKED = threading.local()
 
 
 class PackedFunction:
@@ -381,9 +402,6 @@ class PackedFunction:
         if known is None or known[0] != self._packed:
             known = _UNPACKED.known = self._packed, pickle.loads(self._packed)  # what the same call packed
         return known[1](item)
-
-
-_UNPACKED = threading.local()
 
 
 def open_scan(request: TableRequest, engine: Backend) -> Scan:
@@ -481,11 +499,8 @@ def list_inputs(text: str) -> list[tuple[str, str]] | None:
 @contextmanager
 def sample_inputs(request: TableRequest) -> Iterator[str]:
     """Write a sample of the rows of several files to a file, from which one model is learned for all of them."""
-    from hybridbn.tables.backends import scan
-
-    sample = scan([path for path, _ in list_inputs(request.input) or ()], request.discrete, request.continuous).sample(
-        max(request.sample, 2)
-    )
+    paths = [path for path, _ in list_inputs(request.input) or ()]
+    sample = scan(paths, request.discrete, request.continuous).sample(max(request.sample, 2))
     with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
         sample.write(f"{folder}/sample.parquet")
         yield f"{folder}/sample.parquet"

@@ -443,17 +443,10 @@ def find_imported(name: str) -> Any:
     return sys.modules.get(name)
 
 
-_KINDS: dict[tuple[type, int], str] = {}
-"""The kinds of columns by their type and the number of adapters: whose a column is depends on its type alone."""
-
-
 def column_kind(values: Any) -> str:
     """Return the name of the library of a column, and "numpy" for any other sequence."""
-    adapters = ColumnAdapter.registry.load()
-    key = type(values), len(adapters)
-    if key not in _KINDS:
-        _KINDS[key] = next((kind for kind, adapter in adapters.items() if adapter.owns(values)), "numpy")
-    return _KINDS[key]
+    owner = ColumnAdapter.registry.find_owner(values)
+    return "numpy" if owner is None else owner.kind
 
 
 def column_adapter(kind: str) -> ColumnAdapter:
@@ -549,14 +542,10 @@ class FrameAdapter(Registered, ABC):
     registry: ClassVar[Registry[FrameAdapter]] = Registry(
         "kind of frames", "hybridbn.tables.frames", "kind", instances=True
     )
-    by_type: ClassVar[bool] = True
-    """Whether the type of an object alone decides whether it is a frame of this kind."""
-    is_fallback: ClassVar[bool] = False
-    """Whether it is tried after all others, because it also accepts what may be a frame of another kind."""
 
     @abstractmethod
     def owns(self, data: Any) -> bool:
-        """Return whether an object is a frame of this kind."""
+        """Return whether an object is a frame of this kind, as its type alone decides."""
 
     @abstractmethod
     def open(self, data: Any) -> Frame:
@@ -584,30 +573,19 @@ def open_frame(data: Any) -> Frame:
     >>> open_frame({"x": [1, 2]}).rows, open_frame([{"x": 1}, {"y": "a"}]).columns["y"].tolist()
     (2, [None, 'a'])
     """
-    adapters = FrameAdapter.registry.load()
-    key = type(data), len(adapters)
-    owner = _OWNERS.get(key)
-    if owner is None:
-        owner = _find_owner(data, adapters.values())
-        if owner.by_type:
-            _OWNERS[key] = owner
-    return owner.open(data)
+    return (FrameAdapter.registry.find_owner(data) or _choose_adapter(data)).open(data)
 
 
-_OWNERS: dict[tuple[type, int], FrameAdapter] = {}
-"""The adapters of frames by their type and the number of adapters, where the type decides."""
-
-
-def _find_owner(data: Any, adapters: Iterable[FrameAdapter]) -> FrameAdapter:
-    """Return the adapter of a frame; raise `TableError` where there is none."""
-    for adapter in sorted(adapters, key=lambda adapter: adapter.is_fallback):
-        if adapter.owns(data):
-            return adapter
+def _choose_adapter(data: Any) -> FrameAdapter:
+    """Return the adapter for a frame of no known type, by what it offers; raise `TableError` where there is none."""
     for collect in ("collect", "compute"):
         if hasattr(data, collect):
             raise TableError(f"a {type(data).__name__} is lazy: {collect}() it first")
-    if hasattr(data, "__arrow_c_stream__") and hasattr(data, "columns"):
+    exports = hasattr(data, "__arrow_c_stream__")
+    if exports and hasattr(data, "columns"):
         return frame_adapter("arrow")
+    if isinstance(data, Iterable) and not (exports or hasattr(data, "dtype") or isinstance(data, str | bytes)):
+        return frame_adapter("records")
     raise TableError(
         f"a table can't be made of a {type(data).__name__}; give a DataFrame (pandas, polars), a pyarrow table, "
         "a mapping of columns, a list of records or a structured array"

@@ -34,6 +34,7 @@ from hybridbn.tables.columns import (
     check_column_names,
     column_adapter,
     column_kind,
+    frame_adapter,
     own_names,
 )
 from hybridbn.units import Unit
@@ -286,11 +287,9 @@ class Records(Mappings):
     """Iterables of mappings from names to values; a cell is missing where a record has no value of that name."""
 
     kind = "records"
-    is_fallback = True
 
     def owns(self, data: Any) -> bool:
-        is_frame = any(hasattr(data, name) for name in ("collect", "compute", "__arrow_c_stream__", "dtype"))
-        return isinstance(data, Iterable) and not is_frame and not isinstance(data, str | bytes | Mapping)
+        return False  # what is iterable may be a frame of another kind
 
     def open(self, data: Any) -> Frame:
         records = list(data)
@@ -320,12 +319,13 @@ class StructuredArrays(FrameAdapter):
     """Arrays whose type names their fields."""
 
     kind = "structured"
-    by_type = False
 
     def owns(self, data: Any) -> bool:
-        return isinstance(data, np.ndarray) and (data.ndim != 2 or data.dtype.names is not None)
+        return isinstance(data, np.ndarray)
 
     def open(self, data: Any) -> Frame:
+        if data.ndim == 2 and data.dtype.names is None:
+            return frame_adapter("matrix").open(data)
         if data.dtype.names is None or data.ndim != 1:
             raise TableError(
                 f"an array of shape {data.shape} and type {data.dtype} has no column names; "
@@ -355,10 +355,9 @@ class Matrices(FrameAdapter):
     """Arrays of two dimensions, whose columns get the names x0, x1, ..."""
 
     kind = "matrix"
-    by_type = False
 
     def owns(self, data: Any) -> bool:
-        return isinstance(data, np.ndarray) and data.ndim == 2 and data.dtype.names is None
+        return False  # their type is that of structured arrays
 
     def open(self, data: Any) -> Frame:
         columns = {f"x{number}": column_adapter("numpy").copy("", column) for number, column in enumerate(data.T)}
