@@ -41,13 +41,9 @@ class Style:
         except (UnicodeEncodeError, LookupError):
             self.blocks = False
 
-    def mark(self, text: str) -> str:
-        """Return a text in bold."""
-        return f"\x1b[1m{text}\x1b[0m" if self.colors else text
-
-    def fade(self, text: str) -> str:
-        """Return a text in a weaker color."""
-        return f"\x1b[2m{text}\x1b[0m" if self.colors else text
+    def mark(self, text: str, *, faint: bool = False) -> str:
+        """Return a text in bold, or in a weaker color."""
+        return f"\x1b[{2 if faint else 1}m{text}\x1b[0m" if self.colors else text
 
     def draw_bar(self, share: float) -> str:
         """Return a bar for a share of one."""
@@ -133,7 +129,7 @@ def draw_posterior(name: str, posterior: Any, level: float, style: Style) -> str
     days = " days" if "sd_unit" in tree else ""
     numbers = f"mean {texts['mean']}, sd {texts['sd']}{days}, {level:.0%} from {texts['low']} to {texts['high']}"
     curve = _draw_curve(posterior) if style.blocks else ""
-    return f"{style.mark(name)}  {numbers}" + (f"\n  {style.fade(curve)}" if curve else "")
+    return f"{style.mark(name)}  {numbers}" + (f"\n  {style.mark(curve, faint=True)}" if curve else "")
 
 
 def _draw_curve(posterior: Any) -> str:

@@ -24,7 +24,7 @@ from hybridbn.commands.terminal import (
     reword_for_command,
     say,
 )
-from hybridbn.commands.verb import CommandParser, make_parser, parse_words
+from hybridbn.commands.verb import make_parser, parse_words
 from hybridbn.errors import HybridBNError, mask_secrets
 
 BAD_INPUT, BROKEN, TAKEN, NOT_WRITTEN, CHANGED, INTERRUPTED, SIGNALED = 2, 70, 73, 74, 75, 130, 128
@@ -32,11 +32,6 @@ BAD_INPUT, BROKEN, TAKEN, NOT_WRITTEN, CHANGED, INTERRUPTED, SIGNALED = 2, 70, 7
 
 _DISK_ERRORS = {getattr(errno, name) for name in ("ENOSPC", "EFBIG", "EDQUOT", "EIO") if hasattr(errno, name)}
 """Errors of the system that mean a full or broken disk."""
-
-
-def parser() -> CommandParser:
-    """Return the parser of the command line."""
-    return make_parser()
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -49,7 +44,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
     """
     words = sys.argv[1:] if arguments is None else arguments
     if not words:
-        parser().print_help()
+        make_parser().print_help()
         return BAD_INPUT
     options = _parse(words)
     report = partial(_report, words)

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from hybridbn.commands.column_profiles import TableProfile, profile_columns
+from hybridbn.commands.model_options import hint_at_names
 from hybridbn.commands.table_input import (
     TableRequest,
     choose_columns,
     forward_warnings,
-    hint_at_names,
     is_shared,
     open_engine,
     open_input,

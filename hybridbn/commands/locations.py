@@ -174,21 +174,16 @@ def open_source(
     rows : (int, int), optional
         The number of the first row that is read, and that of the first one behind them; by default all are.
     """
-    source = _open_whole(location, folder, encoding, options)
+    form = location.form
+    if isinstance(form, Database):
+        source = form.source(location.url, folder, location.shown)
+    else:
+        path = _copy_if_needed(location, form, folder, encoding)
+        known = {name: value for name, value in options.items() if name in form.options}
+        source = form.source(path, location.shown, location.suffix, **known)
     if rows is not None:
         source.span = range(*rows)
     return source
-
-
-def _open_whole(location: Location, folder: Path, encoding: str, options: dict[str, Any]) -> TableSource:
-    form = location.form
-    if isinstance(form, Database):
-        return form.source(location.url, folder, location.shown)
-    path = _copy_if_needed(location, form, folder, encoding)
-    if path.is_dir():
-        raise UsageFault(f"{location.shown} is a folder; name a file")
-    known = {name: value for name, value in options.items() if name in form.options}
-    return form.source(path, location.shown, location.suffix, **known)
 
 
 def _copy_if_needed(location: Location, form: FileFormat, folder: Path, encoding: str) -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from hybridbn.commands.locations import refuse_replacement
@@ -64,6 +64,18 @@ def kinds_of(network: Network) -> dict[str, DeclaredKind]:
     return WantedColumns.of((), (), None, None, variables).kinds
 
 
+def hint_at_names(name: str, known: Iterable[Any], what: str = "the columns") -> str:
+    """Return the end of a message about a name that is not there; `what` are those that are known.
+
+    Examples
+    --------
+    >>> hint_at_names("agee", ["age", "sex"]), hint_at_names("z", ["age", "sex"])
+    ("did you mean 'age'?", "the columns are 'age', 'sex'")
+    """
+    near = find_similar_names(name, known)
+    return f"did you mean {near[0]!r}?" if near else f"{what} are {shorten(known)}"
+
+
 def find_node(network: Network, name: str) -> Variable:
     """Return the variable of a node; refuse a name that no node has.
 
@@ -78,9 +90,7 @@ def find_node(network: Network, name: str) -> Variable:
     """
     if name in network:
         return network.variable(name)
-    near = find_similar_names(name, network)
-    hint = f"did you mean {near[0]!r}?" if near else f"its nodes are {shorten(network)}"
-    raise TableError(f"the model has no node {name!r}; {hint}")
+    raise TableError(f"the model has no node {name!r}; {hint_at_names(name, network, 'its nodes')}")
 
 
 def parse_evidence(network: Network, words: Sequence[str]) -> dict[str, Any]:
@@ -108,7 +118,7 @@ def parse_evidence(network: Network, words: Sequence[str]) -> dict[str, Any]:
                 " states"
             )
         # a name may hold an equals sign, too
-        splits = [(word[: m.start()], word[m.end() :]) for m in re.finditer("=", word)]
+        splits = _split_at("=", word)
         name, text = next((split for split in splits if split[0] in network), splits[0])
         variable = find_node(network, name)
         if name in evidence:
@@ -151,36 +161,30 @@ def _find_state(variable: Any, known: dict[str, Any], text: str, word: str) -> A
 def _read_number(variable: Any, text: str, word: str) -> Any:
     from hybridbn.inference.evidence import Interval
 
-    if _is_end(variable, text):
-        return _count_end(variable, text)
-    for low, high in _split_at_colons(text):
-        if (low or high) and all(not end or _is_end(variable, end) for end in (low, high)):
-            ends = {name: _count_end(variable, end) for name, end in (("low", low), ("high", high)) if end}
+    number = _count_end(variable, text)
+    if number is not None:
+        return number
+    for low, high in _split_at(":", text):
+        ends = {name: _count_end(variable, end) for name, end in (("low", low), ("high", high)) if end}
+        if ends and None not in ends.values():
             return Interval(**ends)
     what = "a number" if variable.unit is None else f"a {variable.unit.kind}"
     raise TableError(f"{word}: {variable.name!r} takes {what}, or low:high (either end may be left out)")
 
 
-def _split_at_colons(text: str) -> Iterator[tuple[str, str]]:
-    for match in re.finditer(":", text):
-        yield text[: match.start()], text[match.end() :]
+def _split_at(sign: str, text: str) -> list[tuple[str, str]]:
+    """Return what stands before and behind each such sign of a text."""
+    return [(text[:place], text[place + 1 :]) for place, one in enumerate(text) if one == sign]
 
 
-def _count_end(variable: Any, text: str) -> float:
-    return float(text) if _is_number(text) else float(variable.unit.number(text))
-
-
-def _is_end(variable: Any, text: str) -> bool:
-    """Return whether a text is a number, or a date or time of the variable's unit."""
+def _count_end(variable: Any, text: str) -> float | None:
+    """Return a number, or a date or time as one of its variable's unit; None for any other text."""
     if _is_number(text):
-        return True
-    if variable.unit is None:
-        return False
+        return float(text)
     try:
-        variable.unit.number(text)
+        return None if variable.unit is None else float(variable.unit.number(text))
     except (ValueError, TypeError):
-        return False
-    return True
+        return None
 
 
 def _is_number(text: str) -> bool:

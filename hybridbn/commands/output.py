@@ -166,16 +166,13 @@ class Output:
     def _convert_texts(self, name: str, texts: Sequence[str | None]) -> list[Any]:
         """Convert the texts of a column to the numbers or states they stand for."""
         column, source = self.profile.columns[name], self.source
-        if column.unit is not None:
-            return [None if text is None or not text.strip() else text for text in texts]
         if column.kind == "number":
-            convert: Callable[[str], Any] = str if self._keeps_text else int if column.integer else float
-            if source.decimal == "," and not self._keeps_text:
+            stays = self._keeps_text or column.unit is not None
+            convert: Callable[[str], Any] = str if stays else int if column.integer else float
+            if source.decimal == "," and not stays:
                 texts = [text if text is None else replace_comma(text) for text in texts]
             return [None if text is None or not text.strip() else convert(text) for text in texts]
-        if self._keeps_text:
-            return list(texts)
-        if kind_of_states(column.states) == "text":
+        if self._keeps_text or kind_of_states(column.states) == "text":
             return list(texts)
         return [None if text is None else parse_states([text])[0] for text in texts]
 

@@ -77,17 +77,6 @@ class Verb(Registered, ABC):
         """Do it."""
 
 
-def find_verb(name: str) -> Verb | None:
-    """Return the verb of this name; None where there is none.
-
-    Examples
-    --------
-    >>> find_verb("fit").arguments, find_verb("fitt")
-    ('DATA MODEL', None)
-    """
-    return Verb.registry.find(name)
-
-
 def list_verbs() -> list[str]:
     """Return the names of all verbs, in the order in which a new user needs them.
 
@@ -159,7 +148,7 @@ def make_parser(only: str | None = None) -> CommandParser:
         title="commands", metavar="COMMAND", required=True, prog="hybridbn", parser_class=CommandParser
     )
     for name in list_verbs() if only is None else [only]:
-        verb = find_verb(name)
+        verb = Verb.registry.find(name)
         assert verb is not None
         parser = added.add_parser(
             name,
@@ -185,7 +174,7 @@ def _describe(verb: Verb) -> Iterator[str]:
 def parse_words(words: Sequence[str]) -> argparse.Namespace:
     """Return the options that the words of a command line say; a word that means nothing ends the process."""
     first = words[0]
-    verb = None if first.startswith("-") else find_verb(first)
+    verb = None if first.startswith("-") else Verb.registry.find(first)
     if verb is None:
         top = make_parser()
         if not first.startswith("-"):

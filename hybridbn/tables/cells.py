@@ -362,7 +362,7 @@ def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
     from pandas.api.types import infer_dtype
 
     inferred = infer_dtype(values, skipna=True)
-    if inferred in {"string", "boolean"}:
+    if inferred in {"string", "boolean"} or (inferred == "integer" and kind == "discrete"):
         codes, states = pandas.factorize(values)
         return label_codes(name, codes, states)
     if inferred == "empty":
@@ -370,9 +370,6 @@ def label_objects(name: str, values: NDArray[Any], kind: Kind | None) -> Cells:
             return check_numbers(name, np.full(len(values), np.nan))
         return label_codes(name, np.full(len(values), -1), ())
     if inferred in {"integer", "floating", "mixed-integer-float", "decimal"}:
-        if kind == "discrete" and inferred == "integer":
-            codes, states = pandas.factorize(values)
-            return label_codes(name, codes, states)
         try:
             floats = np.where(pandas.isna(values), math.nan, values).astype(np.float64)
         except OverflowError:

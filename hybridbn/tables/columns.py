@@ -362,9 +362,10 @@ class ColumnAdapter(Registered, ABC):
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         """Return some rows of a column."""
 
-    @abstractmethod
     def list_values(self, values: Any) -> Sequence[Any]:
         """Return the values of a column as Python objects."""
+        listed: list[Any] = values.tolist()
+        return listed
 
     def holds_objects(self, values: Any) -> bool:
         """Return whether the type of a column has room for objects other than values."""
@@ -438,9 +439,16 @@ class ColumnAdapter(Registered, ABC):
         return None
 
 
-def find_imported(name: str) -> Any:
-    """Return a library if it has been imported, else None; without it no object can be one of the library's."""
-    return sys.modules.get(name)
+def is_of_library(thing: Any, name: str, *kinds: str) -> bool:
+    """Return whether a thing is of one of some classes of a library, which is not imported for that.
+
+    Examples
+    --------
+    >>> is_of_library(np.zeros(2), "numpy", "ndarray"), is_of_library(1, "numpy", "ndarray", "generic")
+    (True, False)
+    """
+    library = sys.modules.get(name)
+    return library is not None and isinstance(thing, tuple(getattr(library, kind) for kind in kinds))
 
 
 def column_kind(values: Any) -> str:

@@ -19,9 +19,9 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
-from hybridbn.commands.cli import parser, run
+from hybridbn.commands.cli import run
 from hybridbn.commands.model_options import parse_evidence
-from hybridbn.commands.verb import find_verb, list_verbs
+from hybridbn.commands.verb import Verb, list_verbs, make_parser
 
 ROOT = Path(__file__).resolve().parents[2]
 VERBS = ("check", "fit", "show", "explore", "query", "predict", "impute", "convert", "completion")
@@ -85,8 +85,8 @@ def said_by(capsys: pytest.CaptureFixture[str], command: str, *words: str, code:
 
 def test_verbs_are_found_by_name() -> None:
     assert set(VERBS) <= set(list_verbs())
-    assert all(find_verb(name) is not None for name in VERBS)
-    assert find_verb("no such verb") is None
+    assert all(Verb.registry.find(name) is not None for name in VERBS)
+    assert Verb.registry.find("no such verb") is None
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -100,11 +100,11 @@ def test_help_has_examples_before_options_and_they_parse(verb: str, capsys: pyte
         words = words[words.index("hybridbn") + 1 :]
         for stop in ("|", ">"):
             words = words[: words.index(stop)] if stop in words else words
-        assert parser().parse_args(words).verb is find_verb(verb)
+        assert make_parser().parse_args(words).verb is Verb.registry.find(verb)
 
 
 def test_shared_options_mean_the_same_everywhere() -> None:
-    [commands] = [action for action in parser()._actions if hasattr(action, "choices") and action.choices]
+    [commands] = [action for action in make_parser()._actions if hasattr(action, "choices") and action.choices]
     options: dict[str, set[tuple[object, ...]]] = {}
     for command in commands.choices.values():
         for action in command._actions:
@@ -528,7 +528,7 @@ def test_a_failure_leaves_the_output_of_the_program_that_called_the_command_as_i
     def fail(*_: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(type(find_verb("show")), "run", fail)
+    monkeypatch.setattr(type(Verb.registry.find("show")), "run", fail)
     with open(tmp_path / "log.txt", "w", encoding="utf-8") as log, contextlib.redirect_stdout(log):
         assert run(["show", "model.hbn"]) == 74
         print("still here")

@@ -141,7 +141,7 @@ def test_only_whole_numbers_of_threads() -> None:
 
 def test_options_of_imputation_are_one_list() -> None:
     """The keywords of `impute`, the parameters of `Imputer` and the command's options are those of one class."""
-    from hybridbn.commands.cli import parser
+    from hybridbn.commands.verb import make_parser
     from hybridbn.learning.imputation.impute import LearningKeywords
     from hybridbn.options import ImputationOptions, PrecisionKeywords
 
@@ -161,7 +161,7 @@ def test_options_of_imputation_are_one_list() -> None:
     documented = str(hb.impute.__doc__)
     assert all(f"\n    {name} : " in documented for name in options)
 
-    [commands] = [action for action in parser()._actions if action.dest == "verb" or action.choices is not None]
+    [commands] = [action for action in make_parser()._actions if action.dest == "verb" or action.choices is not None]
     actions = {action.dest: action for action in commands.choices["impute"]._actions}
     for option in dataclasses.fields(ImputationOptions):
         if option.metadata:

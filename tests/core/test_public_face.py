@@ -207,9 +207,9 @@ def public_objects(names: dict[str, list[str]]) -> dict[str, Any]:
 
 def options_now() -> Face:
     """Return the options of each command, and the exit codes that its help tells."""
-    from hybridbn.commands.cli import parser
+    from hybridbn.commands.verb import make_parser
 
-    top = parser()
+    top = make_parser()
     [commands] = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
     face: Face = {"hybridbn": _options(top)}
     for name, command in commands.choices.items():

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
 from hybridbn.registry import Registered, Registry
-from hybridbn.tables.columns import find_imported
+from hybridbn.tables.columns import is_of_library
 from hybridbn.tables.formats.base import OtherKind, TableSource
 from hybridbn.tables.frames.arrow import number_rows
 from hybridbn.units import Unit
@@ -194,8 +194,7 @@ class Backend(Registered, ABC):
     def wrap(cls, given: Any) -> Self | None:
         """Return the backend that an object of a user stands for; None if it stands for none of this kind."""
         make: Any = cls
-        module = find_imported(cls.wraps[0])
-        return make(given) if module is not None and isinstance(given, getattr(module, cls.wraps[1])) else None
+        return make(given) if is_of_library(given, *cls.wraps) else None
 
     @classmethod
     @contextmanager

@@ -46,9 +46,7 @@ class BatchReader:
 
     @property
     def _coders(self) -> dict[str, StateCoder]:
-        coders: dict[str, StateCoder] | None = getattr(self._of_thread, "coders", None)
-        if coders is None:
-            coders = self._of_thread.coders = {}
+        coders: dict[str, StateCoder] = vars(self._of_thread)
         return coders
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -123,35 +121,29 @@ def _read_rest(variable: Discrete, column: Any) -> Codes:
 
 def can_be_coded(kind: Any) -> bool:
     """Tell whether a column of an Arrow type has states that are coded batch by batch: text and integers."""
-    types = pyarrow.types
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    elif types.is_uint64(kind):
-        return False
-    return bool(types.is_string(kind) or types.is_large_string(kind) or types.is_integer(kind))
+    return kind_of_type(kind) in ("text", "integer") and not pyarrow.types.is_uint64(kind)
 
 
 def _suits(states: Sequence[Any], kind: Any) -> bool:
     """Tell whether states are values of a type."""
-    types = pyarrow.types
-    held = kind.value_type if types.is_dictionary(kind) else kind
-    wanted = int if types.is_integer(held) else str
+    wanted = int if kind_of_type(kind) == "integer" else str
     return all(type(state) is wanted or state == REST for state in states)
 
 
 def read_moments(column: Any, variable: Continuous) -> Values | None:
     """Return an Arrow array of text as the dates or times of a variable; None where it is anything else."""
-    texts = pyarrow.types.is_dictionary(column.type) or is_text(column.type)
-    if not texts or variable.unit is None or variable.unit.pattern is None or variable.domain != (-np.inf, np.inf):
+    is_coded, unit = pyarrow.types.is_dictionary(column.type), variable.unit
+    is_written = unit is not None and unit.pattern is not None and variable.domain == (-np.inf, np.inf)
+    if not is_written or not (is_coded or is_text(column.type)):
         return None
-    encoded = column if pyarrow.types.is_dictionary(column.type) else column.dictionary_encode()
+    encoded = column if is_coded else column.dictionary_encode()
     codes, states = decode_dictionary(pyarrow.chunked_array([encoded]))
-    cells = count_texts(variable.name, codes, states, variable.unit, strict=True)
+    cells = count_texts(variable.name, codes, states, unit, strict=True)
     return np.full(len(codes), np.nan) if cells is None else cells.array
 
 
 def _is_number(kind: Any) -> bool:
-    return kind_of_type(pyarrow.types, kind) in ("integer", "float", "decimal")
+    return kind_of_type(kind) in ("integer", "float", "decimal")
 
 
 def read_numbers(name: str, column: Any) -> Values:

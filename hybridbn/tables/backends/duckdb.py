@@ -9,6 +9,7 @@ from contextlib import closing, contextmanager
 from typing import Any, NoReturn
 
 from hybridbn.errors import TableError
+from hybridbn.registry import LazyModule
 from hybridbn.tables.backends.base import (
     BATCH_ROWS,
     Backend,
@@ -21,8 +22,10 @@ from hybridbn.tables.backends.base import (
 )
 from hybridbn.tables.backends.sources import is_scannable
 from hybridbn.tables.backends.sql import SQLSource
-from hybridbn.tables.columns import find_imported
+from hybridbn.tables.columns import is_of_library
 from hybridbn.tables.formats.database_base import check_duckdb_query, quote_name
+
+duckdb = LazyModule("duckdb")
 
 _QUERY = re.compile(r"\s*(select|from|with|values|table|pivot|describe)\b", re.IGNORECASE)
 
@@ -75,8 +78,7 @@ class DuckDB(Local):
 
     def open(self, data: Any) -> Source | None:
         """Return a relation, a query, a table of the connection, or files."""
-        duckdb = find_imported("duckdb")
-        if duckdb is not None and isinstance(data, duckdb.DuckDBPyRelation):
+        if is_of_library(data, "duckdb", "DuckDBPyRelation"):
             return _Relation(data, "the relation")
         if isinstance(data, str) and _QUERY.match(data):
             return self._ask(data, "the query")
@@ -96,7 +98,7 @@ class DuckDB(Local):
         check_duckdb_query(query)
         try:
             return _Relation(connection.sql(query), shown)
-        except find_imported("duckdb").Error as error:
+        except duckdb.Error as error:
             raise TableError(f"{shown}: DuckDB can't read it: {error}") from error
 
 

@@ -428,7 +428,7 @@ class _Moments(_Numbers):
 
 
 def _open_column(name: str, kind: Any, declared: Any) -> _OpenColumn:
-    types, held = pyarrow.types, kind_of_type(pyarrow.types, kind)
+    types, held = pyarrow.types, kind_of_type(kind)
     if types.is_null(kind):
         return _OpenColumn(name)
     if types.is_dictionary(kind) or held == "text" or declared == "discrete":

@@ -34,7 +34,7 @@ from hybridbn.tables.backends.base import (
 from hybridbn.tables.backends.scans import Passes, Scan
 from hybridbn.tables.backends.sql import open_database
 from hybridbn.tables.cells import Cells, declare_kinds
-from hybridbn.tables.columns import find_imported, open_frame
+from hybridbn.tables.columns import is_of_library, open_frame
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
 from hybridbn.tables.formats.base import suffixes as list_suffixes
@@ -43,7 +43,7 @@ from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import type_column
-from hybridbn.tables.frames.arrow import import_pyarrow, report_damage, validate
+from hybridbn.tables.frames.arrow import decode_type, import_pyarrow, report_damage, validate
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
@@ -259,11 +259,6 @@ class FileTable(Source):
         if cells.missing.any():
             return False
         return cells.unit is not None or all(isinstance(state, str) for state in cells.states or (0,))
-
-
-def decode_type(kind: Any) -> Any:
-    """Return the Arrow type of the values of a dictionary, or the type itself."""
-    return kind.value_type if pyarrow.types.is_dictionary(kind) else kind
 
 
 def suffix_of(path: str) -> str:
@@ -566,8 +561,7 @@ class ArrowTable(Source):
 
 def open_memory(data: Any) -> ArrowTable | None:
     """Return a frame, or a dataset of pyarrow, as a source; None for anything else."""
-    datasets = find_imported("pyarrow.dataset")
-    if datasets is not None and isinstance(data, datasets.Dataset):
+    if is_of_library(data, "pyarrow.dataset", "Dataset"):
         pieces = [ArrowFragment(piece, number) for number, piece in enumerate(data.get_fragments())]
         return ArrowTable("dataset", data.schema, pieces)
     if isinstance(data, Table):

@@ -119,7 +119,7 @@ class SQLSource(Source):
         types = pyarrow.types
         states, numbers = [], []
         for one in task.schema:
-            held = kind_of_type(types, one.type)
+            held = kind_of_type(one.type)
             declared = task.kinds.get(one.name)
             if declared != "continuous" and (held == "text" or (declared == "discrete" and held == "integer")):
                 states.append(one.name)

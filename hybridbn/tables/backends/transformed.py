@@ -23,6 +23,7 @@ from hybridbn.tables.cells import Cells
 from hybridbn.tables.formats.base import FileFormat, TableSource, suffixes
 from hybridbn.tables.formats.database_base import OutputExists
 from hybridbn.tables.formats.files import NameTaken, replace_file, resolve_links
+from hybridbn.tables.frames.arrow import decode_type
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Discrete, Values, shorten
@@ -133,7 +134,8 @@ def write_batches(
     first = next(parts, None)
     if first is None:
         raise TableError("the scan has no rows to write")
-    schema = pyarrow.schema([_plain_field(one) for one in first.schema])
+    # dictionaries differ from batch to batch
+    schema = pyarrow.schema([one.with_type(decode_type(one.type)) for one in first.schema])
     splicer = None if origin is None or options else _find_splicer(origin, suffix)
     try:
         with replace_file(target, overwrite=overwrite) as file:
@@ -188,11 +190,6 @@ def _spell(texts: Mapping[str, Cells], name: str, value: Any) -> str:
         return str(int(value))
     spelled = str(value).lower() if isinstance(value, bool) else str(value)
     return next((text for text in known if isinstance(value, bool) and text.lower() == spelled), spelled)
-
-
-def _plain_field(one: Any) -> Any:
-    """Return a field without a dictionary, which differs from batch to batch."""
-    return one.with_type(one.type.value_type) if pyarrow.types.is_dictionary(one.type) else one
 
 
 def _open_writer(suffix: str, file: Any, schema: Any, options: dict[str, Any]) -> Any:

@@ -36,7 +36,7 @@ from hybridbn.tables.backends.base import (
     merge,
     number_batches,
 )
-from hybridbn.tables.columns import find_imported
+from hybridbn.tables.columns import is_of_library
 from hybridbn.tables.frames.arrow import validate
 
 pyarrow = LazyModule("pyarrow")
@@ -336,8 +336,7 @@ class Spark(Backend):
 
     def open(self, data: Any) -> Source | None:
         """Return a frame."""
-        spark = find_imported("pyspark.sql")
-        if spark is None or not isinstance(data, spark.DataFrame):
+        if not is_of_library(data, "pyspark.sql", "DataFrame"):
             return None
         self._session = self._session or data.sparkSession
         return _FrameSource(data)

@@ -373,9 +373,8 @@ class ArrowSource(FileSource):
         # pandas' index stands beside the data
         self.frame_index: frozenset[str] = frozenset(index_columns(self.schema.metadata))
         self.index: frozenset[str] = self.frame_index
-        types = pyarrow.types
         self.fields: Mapping[str, Field] = {
-            f.name: Field(f.name, kind_of_type(types, f.type), limits=limits_of_type(f.type)) for f in self.schema
+            f.name: Field(f.name, kind_of_type(f.type), limits=limits_of_type(f.type)) for f in self.schema
         }
 
     @contextlib.contextmanager

@@ -98,8 +98,7 @@ class ArrayColumns(ColumnAdapter):
     def list_values(self, values: Any) -> Sequence[Any]:
         if values.dtype.kind in "mM" and np.datetime_data(values.dtype)[0] == "ns":
             values = pandas.Series(values)  # of which numpy would make plain integers
-        listed: list[Any] = values.tolist()
-        return listed
+        return super().list_values(values)
 
     def holds_objects(self, values: Any) -> bool:
         return bool(values.dtype.kind == "O")

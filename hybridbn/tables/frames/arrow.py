@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,7 +32,7 @@ from hybridbn.tables.columns import (
     FrameAdapter,
     check_column_names,
     column_adapter,
-    find_imported,
+    is_of_library,
 )
 from hybridbn.units import Unit
 
@@ -47,7 +46,7 @@ class ArrowColumns(ColumnAdapter):
     kind = "arrow"
 
     def owns(self, values: Any) -> bool:
-        return find_imported("pyarrow") is not None and type(values).__module__ == "pyarrow.lib"
+        return type(values).__module__ == "pyarrow.lib"
 
     def copy(self, name: str, values: Any) -> Any:
         return values
@@ -214,18 +213,9 @@ def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = 
 
 def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
     """Return the codes of a dictionary-encoded pyarrow column, -1 where a cell is missing, and its distinct values."""
-    merged = _merge_chunks(column)
+    merged = column.chunk(0) if column.num_chunks == 1 else column.unify_dictionaries().combine_chunks()
     codes = compute.fill_null(merged.indices, -1) if merged.indices.null_count else merged.indices
     return codes.to_numpy(), merged.dictionary.to_pylist()
-
-
-def _merge_chunks(column: Any) -> Any:
-    """Return a dictionary-encoded column as one array with one dictionary."""
-    if column.num_chunks == 1:
-        return column.chunk(0)
-    if column.num_chunks == 0:
-        return pyarrow.array([], type=column.type)
-    return pyarrow.concat_arrays(column.unify_dictionaries().chunks)
 
 
 class ArrowFrames(FrameAdapter):
@@ -234,8 +224,7 @@ class ArrowFrames(FrameAdapter):
     kind = "arrow"
 
     def owns(self, data: Any) -> bool:
-        pyarrow = find_imported("pyarrow")
-        return pyarrow is not None and isinstance(data, pyarrow.Table)
+        return is_of_library(data, "pyarrow", "Table")
 
     def open(self, data: Any) -> Frame:
         try:
@@ -263,10 +252,14 @@ class ArrowFrames(FrameAdapter):
         return table
 
 
-def kind_of_type(types: Any, held: Any) -> str:
-    """Return what a type holds, in the words of `Field`."""
-    if types.is_dictionary(held):
-        held = held.value_type
+def decode_type(kind: Any) -> Any:
+    """Return the Arrow type of the values of a dictionary, or the type itself."""
+    return kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+
+
+def kind_of_type(kind: Any) -> str:
+    """Return what an Arrow type holds, in the words of `Field`."""
+    types, held = pyarrow.types, decode_type(kind)
     tests = {
         "integer": types.is_integer,
         "float": types.is_floating,
@@ -287,10 +280,8 @@ def kind_of_type(types: Any, held: Any) -> str:
 
 def limits_of_type(held: Any) -> tuple[float, float] | None:
     """Return the least and the greatest number that a type of integers holds."""
-    match = re.fullmatch(r"(u?)int(8|16|32|64)", str(held))
-    if match is None:
-        return None
-    return integer_limits(int(match[2]), signed=not match[1])
+    types = pyarrow.types
+    return integer_limits(held.bit_width, signed=types.is_signed_integer(held)) if types.is_integer(held) else None
 
 
 # -- checks ------------------------------------------------------------------------------------------------------------

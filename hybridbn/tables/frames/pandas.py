@@ -28,7 +28,7 @@ from hybridbn.tables.columns import (
     FrameAdapter,
     check_column_names,
     column_adapter,
-    find_imported,
+    is_of_library,
     own_names,
 )
 from hybridbn.tables.frames.arrays import insert_objects
@@ -43,10 +43,8 @@ class PandasColumns(ColumnAdapter):
     kind = "pandas"
 
     def owns(self, values: Any) -> bool:
-        pandas = find_imported("pandas")
-        if pandas is None:
-            return False
-        return isinstance(values, pandas.Series | pandas.Index) or type(values).__module__.partition(".")[0] == "pandas"
+        library = type(values).__module__.partition(".")[0]
+        return library == "pandas" or is_of_library(values, "pandas", "Series", "Index")
 
     def copy(self, name: str, values: Any) -> Any:
         return pandas.Series(values, copy=True)
@@ -61,21 +59,18 @@ class PandasColumns(ColumnAdapter):
             return label_codes(name, array.codes, list(dtype.categories), declared=True, ordered=bool(dtype.ordered))
         if isinstance(dtype, pandas.ArrowDtype):
             return column_adapter("arrow").read(name, values.array.__arrow_array__(), kind)
-        if isinstance(dtype, pandas.StringDtype):
-            codes, states = values.factorize()
-            return label_codes(name, codes, states.tolist())
         if isinstance(dtype, np.dtype):
             return column_adapter("numpy").read(name, values.to_numpy(), kind)
         if (moments := self.read_moments(values)) is not None:
             return count_moments(*moments)
         code = getattr(dtype, "kind", "O")
+        if isinstance(dtype, pandas.StringDtype) or (kind == "discrete" and code in "iu"):
+            codes, states = values.factorize()
+            return label_codes(name, codes, states.tolist())
         if code == "b":
             return label_codes(name, values.to_numpy(dtype=np.int8, na_value=-1), (False, True), declared=True)
         if code not in "iuf":
             raise make_type_error(name, dtype)
-        if kind == "discrete" and code != "f":
-            codes, states = values.factorize()
-            return label_codes(name, codes, states.tolist())
         return check_numbers(name, values.to_numpy(dtype=np.float64, na_value=np.nan), integer=code != "f")
 
     def encode(self, values: Any, states: Sequence[Any]) -> NDArray[np.intp] | None:
@@ -91,10 +86,6 @@ class PandasColumns(ColumnAdapter):
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
         return values.take(rows)
 
-    def list_values(self, values: Any) -> Sequence[Any]:
-        listed: list[Any] = values.tolist()
-        return listed
-
     def holds_objects(self, values: Any) -> bool:
         dtype = values.dtype
         if isinstance(dtype, pandas.CategoricalDtype):
@@ -102,7 +93,18 @@ class PandasColumns(ColumnAdapter):
         return not isinstance(dtype, pandas.StringDtype) and getattr(dtype, "kind", "O") == "O"
 
     def make(self, name: str, cells: Cells) -> Any:
-        return pandas.Series(_make_array(cells))
+        form, values, missing = as_plain(cells)
+        if form == "category":
+            states = pandas.Index(list(cells.states or ()))
+            return pandas.Series(pandas.Categorical.from_codes(cells.array, categories=states, ordered=cells.ordered))
+        if form == "text":
+            # pandas makes a Series of its own type for text of a list, but not of an array of objects
+            texts = pandas.Series(list(cells.states or ())).array
+            return pandas.Series(texts.take(values, allow_fill=True))
+        if missing.any() and form in {"integer", "bool"}:
+            kinds = {"integer": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
+            return pandas.Series(kinds[form](values, missing))
+        return pandas.Series(values.copy())
 
     def read_moments(self, values: Any) -> TimeValues | None:
         dtype = values.dtype
@@ -160,25 +162,7 @@ class PandasColumns(ColumnAdapter):
 
 
 def _as_stamp(value: Any) -> Any:
-
     return pandas.Timedelta(value) if isinstance(value, datetime.timedelta) else pandas.Timestamp(value)
-
-
-def _make_array(cells: Cells) -> Any:
-
-    form, values, missing = as_plain(cells)
-    if form == "category":
-        return pandas.Categorical.from_codes(
-            cells.array, categories=pandas.Index(list(cells.states or ())), ordered=cells.ordered
-        )
-    if form == "text":
-        # pandas makes a Series of its own type for text of a list, but not of an array of objects.
-        states = pandas.Series(list(cells.states or ())).array
-        return states.take(values, allow_fill=True)
-    if missing.any() and form in {"integer", "bool"}:
-        kinds = {"integer": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
-        return kinds[form](values, missing)
-    return values.copy()
 
 
 def _make_categorical(cells: Cells, dtype: Any) -> Any:
@@ -198,8 +182,7 @@ class PandasFrames(FrameAdapter):
     kind = "pandas"
 
     def owns(self, data: Any) -> bool:
-        pandas = find_imported("pandas")
-        return pandas is not None and isinstance(data, pandas.DataFrame)
+        return is_of_library(data, "pandas", "DataFrame")
 
     def open(self, data: Any) -> Frame:
         names = check_column_names(data.columns)

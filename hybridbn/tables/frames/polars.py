@@ -28,7 +28,7 @@ from hybridbn.tables.columns import (
     FrameAdapter,
     check_column_names,
     column_adapter,
-    find_imported,
+    is_of_library,
 )
 from hybridbn.units import Unit
 
@@ -41,8 +41,7 @@ class PolarsColumns(ColumnAdapter):
     kind = "polars"
 
     def owns(self, values: Any) -> bool:
-        polars = find_imported("polars")
-        return polars is not None and isinstance(values, polars.Series)
+        return is_of_library(values, "polars", "Series")
 
     def copy(self, name: str, values: Any) -> Any:
         return values.clone()
@@ -89,7 +88,7 @@ class PolarsColumns(ColumnAdapter):
         return listed
 
     def holds_objects(self, values: Any) -> bool:
-        return bool(values.dtype.is_nested() or values.dtype.is_(find_imported("polars").Object))
+        return bool(values.dtype.is_nested() or values.dtype.is_(polars.Object))
 
     def write(self, column: Column) -> Any:
         return super().write(column).alias(column.name)
@@ -170,8 +169,7 @@ class PolarsFrames(FrameAdapter):
     kind = "polars"
 
     def owns(self, data: Any) -> bool:
-        polars = find_imported("polars")
-        return polars is not None and isinstance(data, polars.DataFrame)
+        return is_of_library(data, "polars", "DataFrame")
 
     def open(self, data: Any) -> Frame:
         names = check_column_names(data.columns)
