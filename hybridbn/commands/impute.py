@@ -29,7 +29,7 @@ from hybridbn.commands.locations import (
     open_source,
     refuse_existing_output,
 )
-from hybridbn.commands.model_options import find_structure, kinds_of
+from hybridbn.commands.models import find_structure, kinds_of
 from hybridbn.commands.output import Output
 from hybridbn.commands.report import add_counts, count_values, format_preview, list_variables, render_page
 from hybridbn.commands.table_input import (

@@ -18,7 +18,7 @@ from hybridbn.commands.locations import (
     Location,
     refuse_existing_output,
 )
-from hybridbn.commands.model_options import find_node, kinds_of, read_model
+from hybridbn.commands.models import find_node, kinds_of, read_model
 from hybridbn.commands.output import Output
 from hybridbn.commands.table_input import (
     TableRequest,

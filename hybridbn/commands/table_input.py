@@ -22,10 +22,10 @@ from typing import Any, Self, TypeVar
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_columns, read_block
 from hybridbn.commands.locations import Location, locate, open_source, refuse_folders
-from hybridbn.commands.model_options import hint_at_names
 from hybridbn.commands.terminal import Terminal, UsageFault
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
+from hybridbn.network_description import find_similar_names
 from hybridbn.tables import Table
 from hybridbn.tables.backends import Backend, Scan, open_rows, scan
 from hybridbn.tables.columns import describe_left_alone
@@ -222,6 +222,18 @@ def refuse_unknown_columns(request: TableRequest, names: Sequence[str], bounds: 
     for name, option in asked.items():
         if name not in names:
             raise TableError(f"--{option} {name}: there is no such column; {hint_at_names(name, names)}")
+
+
+def hint_at_names(name: str, known: Iterable[Any], what: str = "the columns") -> str:
+    """Return the end of a message about a name that is not there; `what` are those that are known.
+
+    Examples
+    --------
+    >>> hint_at_names("agee", ["age", "sex"]), hint_at_names("z", ["age", "sex"])
+    ("did you mean 'age'?", "the columns are 'age', 'sex'")
+    """
+    near = find_similar_names(name, known)
+    return f"did you mean {near[0]!r}?" if near else f"{what} are {shorten(known)}"
 
 
 def choose_columns(

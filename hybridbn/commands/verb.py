@@ -1,4 +1,4 @@
-"""What a verb of the command line is, and the parser that all of them share.
+"""What a verb of the command line is, the options that several verbs have, and the parser that all of them share.
 
 A verb is a module of `hybridbn.commands.verbs` with a subclass of `Verb`, which declares its arguments and runs itself;
 its name is that of the module. Nothing else has to be changed.
@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import re
+import sys
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from typing import Any, ClassVar
+from dataclasses import fields
+from typing import Any, ClassVar, TypeAlias
 
 import hybridbn
 from hybridbn.commands.terminal import Terminal
@@ -187,3 +190,270 @@ def parse_words(words: Sequence[str]) -> argparse.Namespace:
     [commands] = [action for action in top._actions if isinstance(action, argparse._SubParsersAction)]
     commands.choices[first].check_words(words[1:])
     return top.parse_args(words)
+
+
+# -- options that several verbs have, declared once, and what their values mean ---------------------------------------
+
+
+Arguments: TypeAlias = "argparse.ArgumentParser | argparse._ArgumentGroup"
+
+
+class RegisteredNames:
+    """The names that an option knows, imported only when the user gives one or asks for help."""
+
+    def __init__(self, list_names: Callable[[], Iterable[str]]) -> None:
+        self._list_names = list_names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._list_names())
+
+    def __contains__(self, name: object) -> bool:
+        return any(name == known for known in self)
+
+    def __str__(self) -> str:
+        return ", ".join(self)
+
+
+def _list_formats() -> Iterable[str]:
+    from hybridbn.tables.formats.base import names
+
+    return names()
+
+
+def _list_fitters() -> Iterable[str]:
+    from hybridbn.fitting.base import list_fitter_names
+
+    return list_fitter_names()
+
+
+def _list_builders() -> Iterable[str]:
+    from hybridbn.structures.building import BUILDERS
+
+    return ["auto", *sorted(BUILDERS)]
+
+
+def _list_backends() -> Iterable[str]:
+    from hybridbn.tables.backends import Backend
+
+    return sorted(Backend.registry.load())
+
+
+def add_options(group: argparse._ArgumentGroup, kind: type, **parsers: Callable[[str], Any]) -> None:
+    """Add options for fields of a dataclass, whose metadata are their help.
+
+    Parameters
+    ----------
+    kind : dataclass
+    **parsers
+        The names of fields, and what reads the word that follows each; `bool` where none does.
+    """
+    for option in fields(kind):
+        parse = parsers.get(option.name)
+        flag = option.name.replace("_", "-")
+        settings: dict[str, Any] = dict(option.metadata)
+        if parse is bool:
+            prefix, action = ("--no-", "store_false") if option.default else ("--", "store_true")
+            group.add_argument(f"{prefix}{flag}", dest=option.name, action=action, **settings)
+        elif parse in (parse_names, parse_bounds):
+            action = "extend" if parse is parse_names else "append"
+            group.add_argument(f"--{flag}", type=parse, action=action, default=[], **settings)
+        elif parse is not None:
+            group.add_argument(f"--{flag}", type=parse, default=option.default, **settings)
+
+
+def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that say how an answer is printed."""
+    group = parser.add_argument_group("what is printed (by default text on a terminal, CSV into a pipe)")
+    form = group.add_mutually_exclusive_group()
+    for name, title in (("text", "text with bars"), ("csv", "CSV with a header"), ("json", "JSON")):
+        form.add_argument(f"--{name}", dest="form", action="store_const", const=name, help=f"print {title}")
+
+
+def parse_names(text: str) -> list[str]:
+    """Split names at commas; a name that contains a comma is quoted as in CSV."""
+    import csv
+
+    names = [name for row in csv.reader([text], strict=True) for name in row]
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: a name is empty")
+    return names
+
+
+def _parse_delimiter(text: str) -> str:
+    return "\t" if text in ("\\t", "tab") else text
+
+
+def parse_count(text: str) -> int:
+    """Return a whole number from 0 on."""
+    try:
+        number = int(text)
+    except ValueError:
+        number = -1
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 0 on")
+    return number
+
+
+def _parse_rows(text: str) -> tuple[int, int]:
+    """Return the number of the first of some rows, and that of the first one behind them.
+
+    Examples
+    --------
+    >>> _parse_rows("100:200"), _parse_rows(":5")
+    ((100, 200), (0, 5))
+    """
+    match = re.fullmatch(r"([0-9]*):([0-9]*)", text)
+    first, end = (0, 0) if match is None else (int(match[1] or 0), int(match[2] or sys.maxsize))
+    if first >= end:
+        raise argparse.ArgumentTypeError(f"{text!r}: write 100:200 for the rows from number 100 to before 200")
+    return first, end
+
+
+def parse_positive(text: str) -> int:
+    """Return a whole number from 1 on."""
+    number = parse_count(text)
+    if not number:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _parse_level(text: str) -> float:
+    """Return a probability between 0 and 1, as of an interval."""
+    try:
+        level = float(text)
+    except ValueError:
+        level = 0.0
+    if not 0 < level < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a probability between 0 and 1, such as 0.9")
+    return level
+
+
+def parse_bounds(text: str) -> tuple[str, tuple[float | str | None, float | str | None] | None]:
+    """Return a column and its limits; no name stands for the observed ranges of all columns."""
+    if text == "observed":
+        return "", None
+    name, equals, ends = text.rpartition("=")
+    low, colon, high = ends.partition(":")
+    try:
+        if not (name and equals and colon):
+            raise ValueError
+        return name, (_parse_end(low), _parse_end(high))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r}: write A=0:120, A=0:, A=:120, A=2024-01-01: or observed") from None
+
+
+def _parse_end(text: str) -> float | str | None:
+    """Return a number, or a date as it is written."""
+    if not text:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        from hybridbn.units import PatternFinder
+
+        if PatternFinder().add([text]):
+            return text
+        raise
+
+
+_NAMES = {"type": parse_names, "action": "extend", "default": [], "metavar": "A,B"}
+_FORMATS = {"choices": RegisteredNames(_list_formats), "metavar": "FORMAT"}
+_SHARED: Mapping[str, Mapping[str, Any]] = {
+    "--discrete": {**_NAMES, "help": "columns of numbers that are categories"},
+    "--continuous": {**_NAMES, "help": "columns that must be numbers"},
+    "--keep": {**_NAMES, "help": "columns to leave as they are; they are not even looked at"},
+    "--include": {**_NAMES, "help": "columns to learn from although they look like identifiers"},
+    "--delimiter": {"type": _parse_delimiter, "metavar": "C", "help": "of CSV and TSV"},
+    "--missing": {
+        "action": "append",
+        "default": [],
+        "metavar": "TEXT",
+        "help": (
+            "what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a"
+            " NaN nan NULL null #N/A)"
+        ),
+    },
+    "--decimal": {
+        "choices": (".", ","),
+        "default": ".",
+        "metavar": "SIGN",
+        "help": "what stands before the decimals in CSV and TSV (default a point)",
+    },
+    "--encoding": {"default": "utf-8", "help": "of text files (default utf-8)"},
+    "--format": {
+        **_FORMATS,
+        "help": "of pipes and files without a telling suffix: csv, tsv, arff, parquet, feather or jsonl",
+    },
+    "--from": {**_FORMATS, "dest": "from_format", "help": "the same, of the input only"},
+    "--to": {**_FORMATS, "dest": "to_format", "help": "the same, of the output only"},
+    "--rows": {
+        "type": _parse_rows,
+        "metavar": "FIRST:END",
+        "help": "only the rows from number FIRST, counted from 0, to before END (either may be left out)",
+    },
+    "--chunk": {
+        "type": parse_positive,
+        "metavar": "ROWS",
+        "help": "rows to hold in memory at a time; the result does not depend on it",
+    },
+    "--structure": {"metavar": "NAME", "known": RegisteredNames(_list_builders), "default": "auto"},
+    "--target": {"metavar": "A"},
+    "--potentials": {
+        "metavar": "NAME",
+        "known": RegisteredNames(_list_fitters),
+        "default": "auto",
+        "help": "auto is the default; one of %(known)s",
+    },
+    "--sample": {
+        "type": parse_positive,
+        "default": 100_000,
+        "metavar": "ROWS",
+        "help": "learn from so many rows, drawn at random, where the table has more (default 100,000)",
+    },
+    "--unknown": {"choices": ("error", "missing"), "default": "error"},
+    "--backend": {"metavar": "NAME", "choices": RegisteredNames(_list_backends)},
+    "--workers": {"type": parse_positive, "metavar": "N", "help": "processes of this machine that share the work"},
+    "--scheduler": {
+        "metavar": "ADDRESS",
+        "help": "of dask, such as tcp://host:8786, whose workers share the work; they need the same build of hybridbn",
+    },
+    "--bins": {
+        "type": parse_positive,
+        "metavar": "N",
+        "help": "cut continuous nodes into N bins, for formats that hold none",
+    },
+    "--level": {"type": _parse_level, "default": 0.9, "metavar": "P"},
+    "--no-clobber": {"action": "store_true", "help": "refuse to replace an existing file"},
+}
+"""What argparse is told of each option that several verbs have. The values of one with `known` names are checked by
+other code; its help may show them, as that of one with choices may.
+"""
+
+
+def add_shared_options(group: Arguments, *flags: str, **changes: Any) -> None:
+    """Add options that several verbs have, such as ``--keep``; `changes` are other keywords for them, such as a help.
+
+    Examples
+    --------
+    >>> parser = argparse.ArgumentParser()
+    >>> add_shared_options(parser, "--keep", "--level", help="...")
+    >>> parser.parse_args(["--keep", "a,b", "--keep", "c"])
+    Namespace(keep=['a', 'b', 'c'], level=0.9)
+    """
+    for flag in flags:
+        keywords = {**_SHARED[flag], **changes}
+        known = keywords.pop("known", keywords.get("choices"))
+        vars(group.add_argument(flag, **keywords))["known"] = known
+
+
+TEXT_OPTIONS = ("--delimiter", "--missing", "--decimal", "--encoding")
+"""The options of text files."""
+
+
+def list_reading(options: argparse.Namespace, *more: str) -> dict[str, Any]:
+    """Return the options of text files that were given, and `more`, under their names in `hybridbn.read_table`."""
+    names = (*more, "delimiter", "missing", "decimal", "encoding")
+    given = {name: value for name in names if (value := getattr(options, name)) and value not in ("utf-8", ".")}
+    if "missing" in given:
+        given["missing"] = ("", *given["missing"])
+    return given

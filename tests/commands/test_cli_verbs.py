@@ -20,7 +20,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
-from hybridbn.commands.model_options import parse_evidence
+from hybridbn.commands.models import parse_evidence
 from hybridbn.commands.verb import Verb, list_verbs, make_parser
 
 ROOT = Path(__file__).resolve().parents[2]

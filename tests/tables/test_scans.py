@@ -400,7 +400,7 @@ def test_blocks_of_text_keep_observed_cells_of_batches_of_any_size(
     (tmp_path / "t.csv").write_text("\n".join(lines) + "\n")
     completed = hb.impute(hb.scan(tmp_path / "t.csv"), random_state=0)
     completed.write(tmp_path / "whole.csv")
-    monkeypatch.setattr("hybridbn.tables.backends.transformed.BATCH_ROWS", 64)
+    monkeypatch.setattr("hybridbn.tables.backends.batches.BATCH_ROWS", 64)
     completed.write(tmp_path / "out.csv")
     written = (tmp_path / "out.csv").read_text()
     assert written == (tmp_path / "whole.csv").read_text()

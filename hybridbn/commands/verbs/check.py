@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import TEXT_OPTIONS, add_answer_arguments, add_shared_options
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.commands.verb import Verb
+from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_answer_arguments, add_shared_options
 
 
 class Check(Verb):
@@ -37,8 +36,8 @@ and numbers fit together. What can't be used at all, such as a damaged file, end
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Check."""
-        from hybridbn.commands.checks import check_model, check_table
         from hybridbn.commands.convert import names_network
+        from hybridbn.commands.printing import check_model, check_table
         from hybridbn.commands.table_input import TableRequest
 
         keep_interrupts()

@@ -6,9 +6,8 @@ import argparse
 import sys
 from typing import Any
 
-from hybridbn.commands.shared_options import TEXT_OPTIONS, add_shared_options, list_reading, parse_count
 from hybridbn.commands.terminal import Terminal, UsageFault
-from hybridbn.commands.verb import Verb
+from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_shared_options, list_reading, parse_count
 
 
 class Explore(Verb):
@@ -55,7 +54,7 @@ everything; of any other one it holds answers that were computed before, and say
         """Explore."""
         import os
 
-        from hybridbn.commands.model_options import parse_evidence, read_model
+        from hybridbn.commands.models import parse_evidence, read_model
         from hybridbn.commands.table_input import forward_warnings
         from hybridbn.explorer.page import make_page
         from hybridbn.explorer.responder import Responder

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import TEXT_OPTIONS, add_shared_options
 from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
-from hybridbn.commands.verb import Verb
+from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_shared_options
 
 
 class Fit(Verb):
@@ -67,7 +66,7 @@ whoever reads, densities of numbers but for rounding.
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Fit."""
-        from hybridbn.commands.model_options import find_structure, refuse_model_output
+        from hybridbn.commands.models import find_structure, refuse_model_output
         from hybridbn.commands.table_input import TableRequest
         from hybridbn.fitting.base import check_spec
 
@@ -82,6 +81,6 @@ whoever reads, densities of numbers but for rounding.
             raise UsageFault("--bins is for formats without continuous nodes, and .hbn holds them; leave it out")
         refuse_model_output(options.input, options.model, options.no_clobber)
         keep_interrupts()
-        from hybridbn.commands.learning import learn_model
+        from hybridbn.commands.models import learn_model
 
         learn_model(TableRequest.of(options), build, options.potentials, options.model, terminal, bins=options.bins)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from hybridbn.commands.shared_options import (
+from hybridbn.commands.terminal import Terminal, UsageFault
+from hybridbn.commands.verb import (
     TEXT_OPTIONS,
+    Verb,
     add_options,
     add_shared_options,
     parse_bounds,
@@ -14,8 +16,6 @@ from hybridbn.commands.shared_options import (
     parse_names,
     parse_positive,
 )
-from hybridbn.commands.terminal import Terminal, UsageFault
-from hybridbn.commands.verb import Verb
 from hybridbn.options import ImputationOptions
 
 

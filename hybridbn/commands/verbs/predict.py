@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import TEXT_OPTIONS, add_shared_options
 from hybridbn.commands.terminal import Terminal, keep_interrupts
-from hybridbn.commands.verb import Verb
+from hybridbn.commands.verb import TEXT_OPTIONS, Verb, add_shared_options
 
 
 class Predict(Verb):

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import add_answer_arguments, add_shared_options
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import Verb
+from hybridbn.commands.verb import Verb, add_answer_arguments, add_shared_options
 
 
 class Query(Verb):
@@ -39,7 +38,8 @@ A model is a network in .hbn .bif .elv .xmlbif .xdsl .net .uai.
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Query."""
-        from hybridbn.commands.answers import (
+        from hybridbn.commands.models import find_node, parse_evidence, read_model
+        from hybridbn.commands.printing import (
             HEADER,
             Style,
             choose_form,
@@ -48,7 +48,6 @@ A model is a network in .hbn .bif .elv .xmlbif .xdsl .net .uai.
             list_posterior,
             print_rows,
         )
-        from hybridbn.commands.model_options import find_node, parse_evidence, read_model
         from hybridbn.commands.table_input import forward_warnings
         from hybridbn.inference.queries import allow_draws
         from hybridbn.options import Options

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from hybridbn.commands.shared_options import add_answer_arguments, add_shared_options
 from hybridbn.commands.terminal import Terminal
-from hybridbn.commands.verb import Verb
+from hybridbn.commands.verb import Verb, add_answer_arguments, add_shared_options
 
 
 class Show(Verb):
@@ -33,7 +32,8 @@ known: the probabilities of states, and the mean, the standard deviation and an 
 
     def run(self, options: argparse.Namespace, terminal: Terminal) -> None:
         """Show."""
-        from hybridbn.commands.answers import (
+        from hybridbn.commands.models import read_model
+        from hybridbn.commands.printing import (
             HEADER,
             Style,
             choose_form,
@@ -42,7 +42,6 @@ known: the probabilities of states, and the mean, the standard deviation and an 
             list_posterior,
             print_rows,
         )
-        from hybridbn.commands.model_options import read_model
         from hybridbn.commands.table_input import forward_warnings
         from hybridbn.errors import TooWide
         from hybridbn.network_description import as_text

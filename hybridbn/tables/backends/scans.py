@@ -22,9 +22,8 @@ from hybridbn.options import list_items
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import FILE_BITS, Backend, Batch, Source, Task
-from hybridbn.tables.backends.batches import BatchReader
-from hybridbn.tables.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
-from hybridbn.tables.backends.transformed import (
+from hybridbn.tables.backends.batches import (
+    BatchReader,
     TransformedSource,
     call_at_place,
     expand_rows,
@@ -34,6 +33,7 @@ from hybridbn.tables.backends.transformed import (
     weigh_rows,
     write_batches,
 )
+from hybridbn.tables.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
 from hybridbn.tables.cells import REST
 from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
