@@ -63,15 +63,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except NotShown as error:
         discard_output()
         return report(f"the output is there, complete, but its rows can't be shown: {error}", NOT_WRITTEN)
-    except (HybridBNError, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
+    except (HybridBNError, OutputTaken, RunMismatch, FileNotFoundError, IsADirectoryError, NotADirectoryError) as error:
         return report(_describe_error(error), _exit_code(error))
     except OSError as error:
         if error.errno in _DISK_ERRORS:
             discard_output()
             return report(f"writing failed, and nothing is left of it: {_describe_error(error)}", NOT_WRITTEN)
         return report(_describe_error(error), TAKEN)
-    except (OutputTaken, RunMismatch) as error:
-        return report(str(error), TAKEN if isinstance(error, OutputTaken) else CHANGED)
     except MemoryError:
         return report("there is not enough memory; try a smaller --chunk or --sample", BAD_INPUT)
     except Exception as error:
@@ -104,7 +102,7 @@ def _exit_code(error: Exception) -> int:
 
     if isinstance(error, NotWritten):
         return NOT_WRITTEN if error.begun else TAKEN
-    return BAD_INPUT
+    return {OutputTaken: TAKEN, RunMismatch: CHANGED}.get(type(error), BAD_INPUT)
 
 
 def _describe_error(error: Exception) -> str:

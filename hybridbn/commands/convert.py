@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -44,8 +43,7 @@ def convert(
     database = "://" in target
     if not database:
         refuse_replacement(source, target, no_clobber)
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with terminal.forward_warnings():
         if networks:
             options: dict[str, Any] = {} if bins is None else {"bins": bins}
             write_network(read_network(source), target, **options)
@@ -57,8 +55,6 @@ def convert(
             if hint and "delimiter" not in (reading or {}) and isinstance(suffixes().get(suffix_of(source)), Delimited):
                 raise UsageFault(f"{source}: the only column is called {table.names[0]!r}{hint}")
             write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
-    for text in dict.fromkeys(str(warning.message) for warning in caught):
-        terminal.warn(text)
 
 
 def names_network(text: str) -> bool:

@@ -37,7 +37,6 @@ from hybridbn.commands.table_input import (
     answer_blocks,
     answer_inputs,
     choose_columns,
-    forward_warnings,
     list_inputs,
     locate_output,
     read_profile,
@@ -285,7 +284,7 @@ def complete(run: ImputationRun) -> None:
     output = _make_output(run)
     output.try_to_create()
     _learn(run, model)
-    with forward_warnings(run.terminal):
+    with run.terminal.forward_warnings():
         run.filler.models[0].columns.rules.tell()
     parts = _write_parts(run, output)
     if not run.source.is_unchanged():
@@ -314,7 +313,7 @@ def _profile(run: ImputationRun, model: Network | None) -> None:
 def _learn(run: ImputationRun, model: Network | None) -> None:
     """Learn models from the sample, or load those of an earlier run, or use the network of the user."""
     request, workspace, profile = run.request, run.workspace, run.profile
-    with forward_warnings(run.terminal):
+    with run.terminal.forward_warnings():
         _warn_about_strategy(run)
         with name_file_in_errors(run.origin.shown):
             names = _choose_columns(run, model)

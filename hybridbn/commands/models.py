@@ -13,7 +13,6 @@ from hybridbn.commands.locations import refuse_replacement
 from hybridbn.commands.table_input import (
     TableRequest,
     choose_columns,
-    forward_warnings,
     hint_at_names,
     is_shared,
     open_engine,
@@ -53,7 +52,7 @@ def learn_model(
     with (
         _open_profile(request, nodes, terminal) as profile,
         name_file_in_errors(request.input),
-        forward_warnings(terminal),
+        terminal.forward_warnings(),
     ):
         included = "learns from identifiers and texts, too"
         names = choose_columns(profile, request, terminal, included, nodes if shared else ())
@@ -68,7 +67,7 @@ def learn_model(
             terminal.warn(f"learned from {len(rows):,} of {profile.rows:,} rows; --sample takes more")
         terminal.show_step("learning")
         network = build.learn(rows.select(names), request.target, potentials)
-    with forward_warnings(terminal):
+    with terminal.forward_warnings():
         write_network(network, path, **({} if bins is None else {"bins": bins}))
     terminal.note(f"{path}: {as_line(network)}; {len(rows):,} rows ({time.monotonic() - began:.1f} s)")
 
@@ -84,7 +83,7 @@ def _open_profile(request: TableRequest, nodes: Sequence[str], terminal: Termina
             yield read_profile(source, location.shown, request, terminal, leave=leave)
         return
     with open_engine(request) as engine, name_file_in_errors(request.input):
-        with forward_warnings(terminal):
+        with terminal.forward_warnings():
             scan = open_scan(request, engine)
             _refuse_unknown_nodes(nodes, scan.names, request.input)
             scan.expect(request.target, count_columns)

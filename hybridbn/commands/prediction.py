@@ -23,7 +23,6 @@ from hybridbn.commands.output import Output
 from hybridbn.commands.table_input import (
     TableRequest,
     answer_blocks,
-    forward_warnings,
     locate_output,
     open_input,
     read_profile,
@@ -67,7 +66,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
     """
     began = time.monotonic()
     refuse_clashing_engines(request)
-    with forward_warnings(terminal):
+    with terminal.forward_warnings():
         network = read_model(request.model)
         target = find_node(network, str(request.target))
     with open_input(request) as (origin, source), tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:

@@ -16,7 +16,7 @@ import numpy as np
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
 from hybridbn.commands.models import read_model
-from hybridbn.commands.table_input import TableRequest, describe_remarks, forward_warnings, open_input, read_profile
+from hybridbn.commands.table_input import TableRequest, describe_remarks, open_input, read_profile
 from hybridbn.commands.terminal import Terminal, escape_controls
 from hybridbn.formatting import format_number
 from hybridbn.inference.posteriors import DiscretePosterior
@@ -170,7 +170,7 @@ _HEADER = ("column", "kind", "missing", "values", "remark")
 
 def check_model(path: str, form: str | None, terminal: Terminal) -> None:
     """Say that a model has no faults; one that has some is refused with a list of them."""
-    with forward_warnings(terminal):
+    with terminal.forward_warnings():
         network = read_model(path)
     line = f"{path}: {as_line(network)}; no faults"
     facts = {"nodes": len(network), "arcs": network.number_of_edges(), "faults": 0}
@@ -208,7 +208,7 @@ def _describe(profile: TableProfile, column: ColumnProfile, remark: str | None) 
     if column.kind == "states" and (alike := describe_look_alikes(column.name, column.states)):
         remarks.append(alike)
     if column.bulk is not None:
-        low, high = (_write(column, end) for end in column.bulk)
+        low, high = (_format_value(column, end) for end in column.bulk)
         remarks.append(f"nearly all values lie between {low} and {high}, a few far from these")
     if profile.rows > 1 and 2 * column.missing > profile.rows and column.observed:
         remarks.append(f"{column.missing / profile.rows:.0%} of the cells are missing")
@@ -233,11 +233,11 @@ def _summarize(column: ColumnProfile) -> str:
     if column.kind is None:
         return ""
     if column.kind == "number":
-        return f"{_write(column, column.low)} to {_write(column, column.high)}"
+        return f"{_format_value(column, column.low)} to {_format_value(column, column.high)}"
     if column.overflowing:
         return "very many"
     return f"{len(column.states):,}: {shorten(column.states, 4)}"
 
 
-def _write(column: ColumnProfile, value: float) -> str:
+def _format_value(column: ColumnProfile, value: float) -> str:
     return format_number(value) if column.unit is None else column.unit.text(value)

@@ -168,7 +168,7 @@ def read_profile(
     }
     keep = frozenset((*request.keep, *leave))
     declared = {name: kind for name, kind in declared.items() if name not in request.keep}
-    with forward_warnings(terminal), name_file_in_errors(shown):
+    with terminal.forward_warnings(), name_file_in_errors(shown):
         if next(source.blocks(1), None) is None:
             first = source.span.start
             absent = f"the table has no row {first:,}, where --rows begins"
@@ -187,16 +187,6 @@ def rows_per_block(source: TableSource, request: TableRequest) -> int:
     if request.chunk is not None:
         return request.chunk
     return max(min(_CELLS // max(len(source.names), 1), 65_536), 100)
-
-
-@contextmanager
-def forward_warnings(terminal: Terminal) -> Iterator[None]:
-    """Show the warnings of the library in the words of the command."""
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        yield
-    for text in dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, UserWarning)):
-        terminal.warn(text)
 
 
 def refuse_contradictions(request: TableRequest) -> None:

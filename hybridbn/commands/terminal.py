@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import sys
+import warnings
 from collections.abc import Iterable, Iterator
 
 from hybridbn.errors import FormatError, mask_secrets
@@ -139,6 +140,15 @@ class Terminal:
         self.warnings.append(text)
         if not self.quiet:
             self._print(f"warning: {text}")
+
+    @contextlib.contextmanager
+    def forward_warnings(self) -> Iterator[None]:
+        """Show the warnings that the library gives inside of the statement, in the words of the command."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for text in dict.fromkeys(str(item.message) for item in caught if issubclass(item.category, UserWarning)):
+            self.warn(text)
 
     def note(self, text: str) -> None:
         """Print a note if standard error is a terminal."""

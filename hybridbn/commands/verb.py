@@ -157,7 +157,7 @@ def make_parser(only: str | None = None) -> CommandParser:
             name,
             usage=f"hybridbn {name} {verb.arguments} [options]",
             help=verb.summary,
-            description="\n".join(_describe(verb)),
+            description=_describe(verb),
             epilog=verb.exit_codes,
             formatter_class=_HelpFormatter,
         )
@@ -167,11 +167,9 @@ def make_parser(only: str | None = None) -> CommandParser:
     return top
 
 
-def _describe(verb: Verb) -> Iterator[str]:
-    yield f"{verb.summary[0].upper()}{verb.summary[1:]}.\n\nexamples:"
-    for line in verb.examples.strip().splitlines():
-        yield f"  {line.strip()}"
-    yield f"\n{verb.description.strip()}"
+def _describe(verb: Verb) -> str:
+    examples = "\n".join(f"  {line.strip()}" for line in verb.examples.strip().splitlines())
+    return f"{verb.summary[0].upper()}{verb.summary[1:]}.\n\nexamples:\n{examples}\n\n{verb.description.strip()}"
 
 
 def parse_words(words: Sequence[str]) -> argparse.Namespace:

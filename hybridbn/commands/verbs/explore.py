@@ -55,14 +55,13 @@ everything; of any other one it holds answers that were computed before, and say
         import os
 
         from hybridbn.commands.models import parse_evidence, read_model
-        from hybridbn.commands.table_input import forward_warnings
         from hybridbn.explorer.page import make_page
         from hybridbn.explorer.responder import Responder
         from hybridbn.tables.formats.files import write_atomically
 
         if options.port > 65535:
             raise UsageFault(f"--port {options.port}: ports are numbers up to 65535")
-        with forward_warnings(terminal):
+        with terminal.forward_warnings():
             network = read_model(options.model)
             evidence = parse_evidence(network, options.evidence)
             data = None if options.data is None else _read_data(options, network)

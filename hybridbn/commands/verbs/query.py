@@ -48,11 +48,10 @@ A model is a network in .hbn .bif .elv .xmlbif .xdsl .net .uai.
             list_posterior,
             print_rows,
         )
-        from hybridbn.commands.table_input import forward_warnings
         from hybridbn.inference.queries import allow_draws
         from hybridbn.options import Options
 
-        with forward_warnings(terminal):
+        with terminal.forward_warnings():
             network = read_model(options.model)
             find_node(network, options.target)
             evidence = parse_evidence(network, options.evidence)

@@ -42,12 +42,11 @@ known: the probabilities of states, and the mean, the standard deviation and an 
             list_posterior,
             print_rows,
         )
-        from hybridbn.commands.table_input import forward_warnings
         from hybridbn.errors import TooWide
         from hybridbn.network_description import as_text
 
         form, level = choose_form(options.form), options.level
-        with forward_warnings(terminal):
+        with terminal.forward_warnings():
             network = read_model(options.model)
             try:
                 beliefs = network.posteriors()

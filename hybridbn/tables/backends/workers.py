@@ -15,7 +15,7 @@ import pickle
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
@@ -77,11 +77,9 @@ class Processes(Backend):
     def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
         """Yield the results in the order of the fragments."""
         try:
-            if self.executor is not None:
-                yield from run_in_executor(self.executor, function, items, "the task", self.workers)
-                return
-            with open_pool(min(self.workers, max(len(items), 1))) as pool:
-                yield from run_in_executor(pool, function, items, "the task", self.workers)
+            count = min(self.workers, max(len(items), 1))
+            with open_pool(count) if self.executor is None else nullcontext(self.executor) as executor:
+                yield from run_in_executor(executor, function, items, "the task", self.workers)
         except BrokenExecutor as error:
             raise TableError(
                 f"a worker process ended before its part of the table was read ({error}), perhaps for lack of memory;"
