@@ -224,9 +224,7 @@ def _describe(profile: TableProfile, column: ColumnProfile, remark: str | None) 
 def _name_kind(column: ColumnProfile) -> str:
     if column.kind is None:
         return "nothing" if column.unusable == "no value" else "unusable"
-    if column.unit is not None:
-        return column.unit.kind
-    return {"number": "number", "states": "states"}[column.kind]
+    return column.kind if column.unit is None else column.unit.kind
 
 
 def _summarize(column: ColumnProfile) -> str:

@@ -32,7 +32,7 @@ from hybridbn.tables.columns import describe_left_alone
 from hybridbn.tables.formats import suffix_of
 from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource, name_file_in_errors, names, suffixes
 from hybridbn.tables.formats.delimited import MISSING
-from hybridbn.variables import Variable, shorten
+from hybridbn.variables import Discrete, Variable, shorten
 
 _CELLS = 400_000
 """A block has at most this many cells, as one of them takes some hundred bytes of memory."""
@@ -266,14 +266,10 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
     """
     if column.kind != "states" or len(column.states) < _MANY_STATES:
         return None
-    units = set()
-    for state in column.states:
-        match = _UNIT.fullmatch(state) if isinstance(state, str) else None
-        if match is None or not (match[1] or match[2]):
-            return None
-        units.add((match[1], match[2]))
-        if len(units) > 1:
-            return None
+    texts = [state for state in column.states if isinstance(state, str)]
+    units = [match.groups() for match in map(_UNIT.fullmatch, texts) if match is not None]
+    if len(units) < len(column.states) or len({*units}) > 1 or not any(units[0]):
+        return None
     return (
         f"column {column.name!r} holds numbers with a sign or unit, such as {column.states[0]!r}, which makes them"
         " states; write plain numbers if they are to be numbers"
@@ -309,19 +305,14 @@ def refuse_unknown_states(
     profile: TableProfile, variables: Mapping[str, Variable], choice: str, terminal: Terminal
 ) -> None:
     """Refuse states that the user's model does not have or, if the choice is "missing", warn about them."""
-    unknown_states: dict[str, list[Any]] = {}
     for name, variable in variables.items():
-        column = profile.columns.get(name)
-        known = getattr(variable, "states", None)
-        if column is not None and column.kind == "states" and known is not None:
-            unknown = [state for state in column.states if state not in known]
-            if unknown:
-                unknown_states[name] = unknown
-    for name, unknown in unknown_states.items():
+        states = profile.columns[name].states if name in profile.columns else ()
+        unknown = [state for state in states if isinstance(variable, Discrete) and state not in variable.states]
         text = f"column {name!r} holds {shorten(unknown)}, which the model has never seen"
-        if choice == "error":
+        if unknown and choice == "error":
             raise TableError(f"{text}; --unknown missing leaves such cells as they are and lets them tell nothing")
-        terminal.warn(f"{text}; such cells stay as they are, and count as unknown for the others of their rows")
+        if unknown:
+            terminal.warn(f"{text}; such cells stay as they are, and count as unknown for the others of their rows")
 
 
 Result = TypeVar("Result")

@@ -551,9 +551,9 @@ class FrameAdapter(Registered, ABC):
         "kind of frames", "hybridbn.tables.frames", "kind", instances=True
     )
 
-    @abstractmethod
     def owns(self, data: Any) -> bool:
-        """Return whether an object is a frame of this kind, as its type alone decides."""
+        """Return whether an object is a frame of this kind, as its type alone decides; by default none is."""
+        return False
 
     @abstractmethod
     def open(self, data: Any) -> Frame:

@@ -77,8 +77,11 @@ class Processes(Backend):
     def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
         """Yield the results in the order of the fragments."""
         try:
-            count = min(self.workers, max(len(items), 1))
-            with open_pool(count) if self.executor is None else nullcontext(self.executor) as executor:
+            with (
+                nullcontext(self.executor)
+                if self.executor is not None
+                else open_pool(min(self.workers, max(len(items), 1))) as executor
+            ):
                 yield from run_in_executor(executor, function, items, "the task", self.workers)
         except BrokenExecutor as error:
             raise TableError(

@@ -351,12 +351,9 @@ class StructuredArrays(FrameAdapter):
 
 
 class Matrices(FrameAdapter):
-    """Arrays of two dimensions, whose columns get the names x0, x1, ..."""
+    """Arrays of two dimensions, whose columns get the names x0, x1, ...; `StructuredArrays` opens them."""
 
     kind = "matrix"
-
-    def owns(self, data: Any) -> bool:
-        return False  # their type is that of structured arrays
 
     def open(self, data: Any) -> Frame:
         columns = {f"x{number}": column_adapter("numpy").copy("", column) for number, column in enumerate(data.T)}
