@@ -13,6 +13,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, TooWide
@@ -93,9 +94,7 @@ def _multiply(
     rows = len(codes)
     ones, starts = _constants(ROWS)
     if (size, rows) not in matrices:
-        from scipy import sparse
-
-        matrices[size, rows] = sparse.csc_array((ones[:rows], codes, starts[: rows + 1]), shape=(size, rows))
+        matrices[size, rows] = scipy.sparse.csc_array((ones[:rows], codes, starts[: rows + 1]), shape=(size, rows))
     matrix = matrices[size, rows]
     matrix.indices = codes
     counts: Values = matrix @ (ones[:rows] if weights is None else weights)

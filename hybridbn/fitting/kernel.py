@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
@@ -623,8 +624,6 @@ def sum_logs_of_nearest(
     """Yield rows and the logarithms of the sums of the others' kernels there, over so many nearest points as it
     takes.
     """
-    from scipy.spatial import cKDTree
-
     if not len(rows):
         return
     largest = np.array([h[-1] for h in widths])
@@ -632,7 +631,7 @@ def sum_logs_of_nearest(
     narrower = np.min(np.meshgrid(*[(h[-1] / h) ** 2 for h in widths], indexing="ij"), axis=0)
     scaled = points / largest
     # sliding midpoints: many equal points would make the balanced kind slow
-    tree = cKDTree(scaled, balanced_tree=False, compact_nodes=False)
+    tree = scipy.spatial.cKDTree(scaled, balanced_tree=False, compact_nodes=False)
     logs = np.log(weights)
     # no sum of kernels leaves out more than all the weight at the distance of the farthest neighbor
     everything = math.log(len(points)) + DIGITS

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import NamedTuple, Protocol
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
@@ -509,9 +510,7 @@ def regress_classes(
     problem = _ClassRegression(design, targets, start, ridge)
     if tolerance is None and start.size <= _NEWTON:
         return _minimize_by_newton(problem, first, enough)
-    from scipy.optimize import minimize
-
-    minimum = minimize(
+    minimum = scipy.optimize.minimize(
         lambda flat: problem.evaluate(flat)[:2],
         (start if first is None else first).ravel(),
         jac=True,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
+import scipy
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import (
@@ -136,8 +137,6 @@ class SoftmaxFitter(Fitter):
         return self._regress(statistics, _NEARLY)
 
     def _regress(self, statistics: Any, enough: float) -> Softmax:
-        from scipy.special import softmax
-
         refuse_empty(statistics)
         discrete, continuous = split_by_kind(statistics.parents)
         shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
@@ -157,7 +156,7 @@ class SoftmaxFitter(Fitter):
         if discrete:
             center = np.zeros((len(design), 1))
             center[0] = 1.0
-            prior = self.m * softmax(common[:, 0])[:, None]
+            prior = self.m * scipy.special.softmax(common[:, 0])[:, None]
             for cell, rows in enumerate(statistics.split_rows()):
                 if len(rows):
                     solved[cell] = regress_classes(

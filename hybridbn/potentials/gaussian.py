@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
@@ -134,13 +135,11 @@ class LinearGaussian(Potential):
 
     def ppf(self, uniforms: Values, given: Axes) -> Values:
         """Return the quantiles; infinite at 0 and 1."""
-        from scipy.special import ndtri
-
         codes = tuple(given[parent.name] for parent in self._discrete)
         mean = linear_predictor(
             self.intercept, self.coefficients, codes, [given[parent.name] for parent in self._continuous]
         )
-        return np.asarray(mean + np.sqrt(self.variance)[codes] * ndtri(uniforms))
+        return np.asarray(mean + np.sqrt(self.variance)[codes] * scipy.special.ndtri(uniforms))
 
     def _standardized(self, axes: Axes, factor: float = 1.0, *, clipped: bool = True) -> tuple[Values, Values]:
         """Return factor * (child - mean) / sd over the axes, as an array of its own, and the standard deviation."""
@@ -180,15 +179,15 @@ class LinearGaussian(Potential):
 
         For a parent that is where the likelihood is above `tail` times its peak.
         """
-        from scipy.special import ndtri
-
         variable = self.variable(name)
         if isinstance(variable, Discrete):
             return super().support(name, tail, within)
         if tail <= 0:
             return variable.domain
         # a little wider than exact, so that less than the tail is outside after rounding too
-        reach = 1e-9 + (-float(ndtri(tail / 2)) if name == self.child.name else math.sqrt(max(-2 * math.log(tail), 0)))
+        reach = 1e-9 + (
+            -float(scipy.special.ndtri(tail / 2)) if name == self.child.name else math.sqrt(max(-2 * math.log(tail), 0))
+        )
         low: Any = math.inf
         high: Any = -math.inf
         for first, last, width in self.locate_peaks(name, within):
@@ -358,8 +357,6 @@ def log_normal_interval(low: Values, high: Values) -> Values:
     >>> log_normal_interval(np.array([-np.inf, 40.0, 0.0]), np.array([np.inf, 41.0, 1e-20]))
     array([  -0.        , -804.60844201,  -46.97064039])
     """
-    from scipy.special import ndtr
-
     low, high = np.broadcast_arrays(low, high)
     result = np.full(low.shape, -np.inf)
     # mirrored so that the middle is not negative; written so that -inf and inf may meet
@@ -374,7 +371,7 @@ def log_normal_interval(low: Values, high: Values) -> Values:
     if narrow.any():
         result[narrow] = _log_narrow(lower[narrow], width[narrow])
     if crossing.any():
-        result[crossing] = np.log1p(-(ndtr(lower[crossing]) + ndtr(-upper[crossing])))
+        result[crossing] = np.log1p(-(scipy.special.ndtr(lower[crossing]) + scipy.special.ndtr(-upper[crossing])))
     if tail.any():
         result[tail] = _log_tail(lower[tail], upper[tail])
     return result
@@ -407,8 +404,6 @@ def invert_normals(
     >>> abs(invert_normals(np.array([0.5]), means, np.ones((2, 1)), shares, -end, end, end)).round(9)
     array([0.])
     """
-    from scipy.special import ndtr
-
     from hybridbn.potentials.cell_quadrature import solve
 
     lower = uniforms <= 0.5
@@ -425,7 +420,7 @@ def invert_normals(
             z = side * (points - centers) / scales
             bells = np.exp(-0.5 * z * z) / scales
             if domain == (-math.inf, math.inf):
-                masses = ndtr(z)
+                masses = scipy.special.ndtr(z)
             else:
                 masses = np.exp(log_normal_interval(side * (np.where(side > 0, *domain) - centers) / scales, z))
             mass = np.maximum((factors * masses).sum(axis=0), np.finfo(float).tiny)
@@ -447,12 +442,10 @@ def _log_narrow(low: Values, width: Values) -> Values:
 
 
 def _log_tail(low: Values, high: Values) -> Values:
-    from scipy.special import erfcx
-
     root = math.sqrt(0.5)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore", under="ignore"):
-        rest = np.exp(-0.5 * (high - low) * (high + low)) * erfcx(high * root)
-        return np.asarray(np.log(0.5 * (erfcx(low * root) - rest)) - 0.5 * low * low)
+        rest = np.exp(-0.5 * (high - low) * (high + low)) * scipy.special.erfcx(high * root)
+        return np.asarray(np.log(0.5 * (scipy.special.erfcx(low * root) - rest)) - 0.5 * low * low)
 
 
 # -- mixtures ---------------------------------------------------------------------------------------------------------
@@ -580,8 +573,6 @@ class LinearGaussianMixture(Potential):
 
     def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
         """Invert the cdf in the logarithm of the nearer tail; infinite at 0 and 1."""
-        from scipy.special import ndtri
-
         discrete, continuous = split(self.child, self.parents)
         codes = tuple(np.asarray(given[parent.name]) for parent in discrete)
         numbers = [np.asarray(given[parent.name]) for parent in continuous]
@@ -598,7 +589,7 @@ class LinearGaussianMixture(Potential):
             )
         )
         # the quantile of a mixture lies between those of its components
-        quantiles = means + widths * ndtri(uniforms)
+        quantiles = means + widths * scipy.special.ndtri(uniforms)
         low = np.where(shares > 0, quantiles, np.inf).min(axis=0)
         high = np.where(shares > 0, quantiles, -np.inf).max(axis=0)
         return invert_normals(uniforms, means, widths, shares, low, high, 0.5 * low + 0.5 * high)

@@ -33,6 +33,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.potentials.base import freeze
@@ -300,8 +301,6 @@ def _normalize_and_score(
 
 def _solve_bands(system: Values, right: Values) -> Values:
     """Solve the rows' banded systems as one, after scaling its diagonal to one."""
-    from scipy.linalg.lapack import dpbsv
-
     _, rows, size = system.shape
     unit = 1.0 / np.sqrt(system[0])
     for k in range(min(4, size)):
@@ -310,7 +309,7 @@ def _solve_bands(system: Values, right: Values) -> Values:
     for ridge in _RIDGES:
         system[0] += ridge
         # (what scipy's solveh_banded calls, whose checks take as long as the solution)
-        _, solution, failed = dpbsv(system.reshape(4, rows * size), wanted, lower=1)
+        _, solution, failed = scipy.linalg.lapack.dpbsv(system.reshape(4, rows * size), wanted, lower=1)
         if not failed:
             steps = np.asarray(solution.reshape(rows, size) * unit)
             # rows that floats can't solve stay where they are
@@ -504,9 +503,7 @@ def place_knots(values: Values, weights: Values, size: float) -> Values:
 
 def normal_scores(weights: Values) -> Values:
     """Return the normal quantiles of the middles of the values' steps of the distribution function."""
-    from scipy.special import ndtri
-
-    return np.asarray(ndtri((np.cumsum(weights) - 0.5 * weights) / weights.sum()))
+    return np.asarray(scipy.special.ndtri((np.cumsum(weights) - 0.5 * weights) / weights.sum()))
 
 
 def refine_knots(knots: Knots, heights: Values, low: Values, high: Values, steps: Values) -> tuple[Knots, Values]:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
@@ -295,13 +296,11 @@ class Kernel(Potential):
         """Return the range of the child's kernels, or a parent's whole domain, because its likelihood never
         vanishes.
         """
-        from scipy.special import ndtri
-
         variable = self.variable(name)
         if name != self.child.name or not isinstance(variable, Continuous) or tail <= 0:
             return super().support(name, tail, within)
         # each kernel leaves half the tail on either side; truncation at most doubles that
-        reach = -float(ndtri(tail / 4)) * float(self._bandwidths_along(name).max())
+        reach = -float(scipy.special.ndtri(tail / 4)) * float(self._bandwidths_along(name).max())
         low, high = float(self.points[:, 0].min()) - reach, float(self.points[:, 0].max()) + reach
         return max(low, variable.domain[0]), min(high, variable.domain[1])
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
@@ -516,8 +517,6 @@ def _sum_jointly(
 
 def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArray[Any]) -> Values:
     """Return the logarithm of the conditional, by one sum of kernels per target."""
-    from scipy.special import logsumexp
-
     rows, grid, nodes = _shape(parents, child)
     parent_values = [values.reshape(-1) for values in parents]
     combinations = np.stack(parent_values, axis=1) if parent_values else np.empty((1, 0))
@@ -527,7 +526,7 @@ def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArr
     child_index = np.broadcast_to(np.arange(child.size).reshape(-1, 1, nodes), (rows, grid, nodes)).reshape(-1)
     if not group.first:
         by_state = _log_sums_by_state(group, combinations, weights, tops, int(child.max(initial=0)) + 1)
-        total = logsumexp(by_state, axis=0)
+        total = scipy.special.logsumexp(by_state, axis=0)
         return np.asarray(
             by_state[child.reshape(-1).astype(np.intp)[child_index], parent_index] - total[parent_index]
         ).reshape(rows, grid, nodes)
@@ -536,7 +535,7 @@ def sum_per_target(group: KernelMixture, parents: Sequence[Values], child: NDArr
             group.points[:, 1:], group.widths[0, 1:], group.log_weights, combinations, weights, tops
         )
     else:
-        total = logsumexp(group.log_weights, keepdims=True)
+        total = scipy.special.logsumexp(group.log_weights, keepdims=True)
     values = child.reshape(-1)
     kernels, child_tops = evaluate_child(group, values)
     result = np.full(len(parent_index), -np.inf)
@@ -581,8 +580,6 @@ def log_factors_without_self(group: KernelMixture) -> Values:
     >>> log_factors_without_self(one)
     array([0., 0.])
     """
-    from scipy.special import logsumexp
-
     if group.first:
         own = group.log_weights - group.log_inside
         numerator = _log_sums_at(group.points, group.widths[0], own, group.points)
@@ -595,16 +592,14 @@ def log_factors_without_self(group: KernelMixture) -> Values:
         ]
     )
     numerator = np.take_along_axis(by_state, np.unique(group.labels, return_inverse=True)[1].reshape(1, -1), axis=0)[0]
-    denominator = np.asarray(logsumexp(by_state, axis=0))
+    denominator = np.asarray(scipy.special.logsumexp(by_state, axis=0))
     return _log_rest(group.log_weights - numerator) - _log_rest(group.log_weights - denominator)
 
 
 def _log_sums_at(points: Values, widths: Values, log_weights: Values, targets: Values) -> Values:
     """Return the logarithm of the sum of all kernels at each target, or of all weights if there are no variables."""
-    from scipy.special import logsumexp
-
     if not points.shape[1]:
-        return np.full(len(targets), float(logsumexp(log_weights)))
+        return np.full(len(targets), float(scipy.special.logsumexp(log_weights)))
 
     def exponents(some: Any, chosen: Any) -> Values:
         total = log_weights[some] if np.ndim(log_weights[some]) == 2 else log_weights[some][:, None]

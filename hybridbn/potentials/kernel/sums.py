@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, invert_normals, log_normal_interval
@@ -346,8 +347,6 @@ def log_kernel_sums(
     >>> log_kernel_sums(points, np.ones(1), weights, targets, exponents, np.zeros(2)).round(4)
     array([ 4.74100000e-01, -4.99900005e+07])
     """
-    from scipy.special import logsumexp
-
     result = np.full(len(targets), np.nan)
     low, high = points.min(axis=0), points.max(axis=0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -378,7 +377,7 @@ def log_kernel_sums(
     at_once = max(1, CELLS // len(points))
     for start in range(0, len(far), at_once):
         some = far[start : start + at_once]
-        result[some] = logsumexp(exponents(slice(None), some), axis=0)
+        result[some] = scipy.special.logsumexp(exponents(slice(None), some), axis=0)
     return result
 
 
@@ -396,12 +395,9 @@ def _sum_nearest(
 
     `scaled` are the points and `wanted` the targets in units of the bandwidths.
     """
-    from scipy.spatial import cKDTree
-    from scipy.special import logsumexp
-
     # unbalanced, because many equal points make a balanced tree slow
-    tree = cKDTree(scaled, balanced_tree=False, compact_nodes=False)
-    total_weight = float(logsumexp(log_weights))
+    tree = scipy.spatial.cKDTree(scaled, balanced_tree=False, compact_nodes=False)
+    total_weight = float(scipy.special.logsumexp(log_weights))
     count = min(FIRST_NEIGHBORS, len(scaled))
     while len(rows):
         unsettled = []
@@ -417,7 +413,7 @@ def _sum_nearest(
             slack = 1e-14 * squares[:, -1]
             settled = (best > missing + slack) | (count == len(scaled))
             done = some[settled]
-            result[done] = logsumexp(exponents(neighbors[settled].T, done), axis=0)
+            result[done] = scipy.special.logsumexp(exponents(neighbors[settled].T, done), axis=0)
             unsettled.append(some[~settled])
         rows = np.concatenate(unsettled)
         count = min(4 * count, len(scaled))
@@ -712,8 +708,6 @@ def lay_breaks(points: Values, h: float, between: bool) -> Values:
 
 def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
     """Invert the cdf of mixtures, weights (kernels, rows), in the logarithm of the nearer tail."""
-    from scipy.special import ndtri
-
     points, h = group.points[:, :1], float(group.widths[0, 0])
     low, high = group.domain
     order = np.argsort(points[:, 0])
@@ -727,8 +721,8 @@ def invert(group: KernelMixture, weights: Values, uniforms: Values) -> Values:
     start = component_quantile(group, order[component], np.clip(share, 0, 1))
     if math.isinf(low) or math.isinf(high):
         # at least half of every kernel lies inside the domain; a little wider, for rounding
-        bottom = np.maximum(low, points.min() + h * (ndtri(0.5 * uniforms) - 1e-6))
-        top = np.minimum(high, points.max() - h * (ndtri(0.5 * (1 - uniforms)) - 1e-6))
+        bottom = np.maximum(low, points.min() + h * (scipy.special.ndtri(0.5 * uniforms) - 1e-6))
+        top = np.minimum(high, points.max() - h * (scipy.special.ndtri(0.5 * (1 - uniforms)) - 1e-6))
     else:
         bottom, top = np.full(len(uniforms), low), np.full(len(uniforms), high)
     scaled = weights * np.exp(-group.log_inside)[:, None]
@@ -739,8 +733,6 @@ def component_quantile(group: KernelMixture, chosen: Codes, uniforms: Values) ->
     """Return quantiles of single kernels; points lie inside the domain, so their cdfs there are not in the far
     tails.
     """
-    from scipy.special import ndtr, ndtri
-
     points, h = group.points[chosen, 0], group.widths[chosen, 0]
-    low, high = (ndtr((end - points) / h) for end in group.domain)
-    return np.asarray(np.clip(points + h * ndtri(low + uniforms * (high - low)), *group.domain))
+    low, high = (scipy.special.ndtr((end - points) / h) for end in group.domain)
+    return np.asarray(np.clip(points + h * scipy.special.ndtri(low + uniforms * (high - low)), *group.domain))

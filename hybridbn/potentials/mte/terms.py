@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import scipy
 
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials.base import freeze
@@ -51,8 +52,6 @@ def integrate_powers(rate: Values, width: Values, order: int) -> Values:
     -------
     ndarray (order + 1, ...)
     """
-    from scipy.special import gammainc
-
     rate, width = np.broadcast_arrays(rate, width)
     result = np.empty((order + 1, *rate.shape))
     result[0] = integrate_decay(rate, width)
@@ -63,7 +62,7 @@ def integrate_powers(rate: Values, width: Values, order: int) -> Values:
             series = np.zeros(rate.shape)
             for n in range(_SERIES, -1, -1):
                 series = series * (-small / (n + 1)) + 1.0 / (n + k + 1)
-            closed = gammainc(k + 1, product) * math.factorial(k) / rate ** (k + 1)
+            closed = scipy.special.gammainc(k + 1, product) * math.factorial(k) / rate ** (k + 1)
             result[k] = np.where(product < 1.0, width ** (k + 1) * series, closed)
     return result
 
@@ -153,8 +152,6 @@ def _stationary_points(coefficients: Values, rates: Values, low: float, high: fl
 
 def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> list[float]:
     """Return the zeros of ``sum signs exp(logs + rates t)`` in (0, width), rates increasing."""
-    from scipy.optimize import brentq
-
     if len(signs) < 2:
         return []
 
@@ -172,14 +169,12 @@ def _find_zeros(signs: Values, logs: Values, rates: Values, width: float) -> lis
             if va == 0.0 and a > 0:
                 zeros.append(a)
             elif va * vb < 0 and b > a:
-                zeros.append(float(brentq(evaluate_scaled, a, b, xtol=1e-15 * width, rtol=1e-14)))
+                zeros.append(float(scipy.optimize.brentq(evaluate_scaled, a, b, xtol=1e-15 * width, rtol=1e-14)))
     return zeros
 
 
 def _search_grid(coefficients: Values, rates: Values, anchors: Values, low: Values, high: Values) -> Values:
     """Return points of a grid over the box, and the ends of local searches from the lowest of them."""
-    from scipy.optimize import minimize
-
     dimensions = len(low)
     per_axis = {1: 513, 2: 65, 3: 17, 4: 9}.get(dimensions, 5 if dimensions < 8 else 2)
     # cosine spacing: exponential sums change fastest near the faces
@@ -196,7 +191,9 @@ def _search_grid(coefficients: Values, rates: Values, anchors: Values, low: Valu
         ends = [grid]
         for start in np.argsort(values)[:6]:
             fraction = (grid[start] - low) / (high - low)
-            search = minimize(value_and_slope, fraction, jac=True, method="L-BFGS-B", bounds=[(0, 1)] * dimensions)
+            search = scipy.optimize.minimize(
+                value_and_slope, fraction, jac=True, method="L-BFGS-B", bounds=[(0, 1)] * dimensions
+            )
             ends.append((low + np.clip(search.x, 0, 1) * (high - low))[None])
     return np.concatenate(ends)
 
