@@ -20,6 +20,7 @@ from hybridbn.potentials.base import (
     check_parents,
     freeze,
     join_breaks,
+    make_again,
     spread,
 )
 from hybridbn.potentials.multinomial import Multinomial, as_number_array
@@ -129,6 +130,11 @@ class Atoms(Potential):
             raise NetworkError(f"{child.name!r}: the unit must be a positive number, not {unit!r}")
         self._set(child=child, parents=checked, points=values, component=component, density=density, unit=float(length))
 
+    @property
+    def parts(self) -> tuple[Potential, ...]:
+        """The probabilities and the density."""
+        return self.component, self.density
+
     @cached_property
     def point_cells(self) -> PointCells:
         """The points and their cells: each begins next to its point, or ends there, if the domain does."""
@@ -152,31 +158,19 @@ class Atoms(Potential):
         at_point, lengths = (spread({**axes, name: array}, self.scope)[-1] for array in (exact | inside, lengths))
         return np.where(at_point, component - lengths, component + self.density.log_on(axes))
 
-    @property
-    def exact_mass(self) -> bool:
-        """Whether the density has exact masses."""
-        return self.density.exact_mass
-
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells, which are closed below, the last one above too."""
         values, scale = self.density.mass(axes, edges)
         probabilities = np.exp(self.component.log_on({**axes, self.child.name: np.arange(len(self.points) + 1)}))
-        per_row = values.ndim > len(self.scope), probabilities.ndim > len(self.scope)
-        along = len(self.scope) - 1
-        if per_row[0] and not per_row[1]:
-            probabilities = probabilities[..., None]
-        result = values * np.exp(scale)
-        if per_row[1] and not per_row[0]:
-            result = result[..., None]
-        result = result * probabilities.take([len(self.points)], axis=along)
+        along, dimensions = len(self.scope) - 1, max(values.ndim, probabilities.ndim)
+        masses, probabilities = (
+            array[..., None] if array.ndim < dimensions else array for array in (values * np.exp(scale), probabilities)
+        )
+        result = masses * probabilities.take([len(self.points)], axis=along)
         for number, point in enumerate(self.points.tolist()):
-            below = (edges[1:] > point) | (np.arange(1, len(edges)) == len(edges) - 1).reshape(
-                -1, *[1] * (edges.ndim - 1)
-            ) & (edges[1:] == point)
-            inside = (edges[:-1] <= point) & below
-            if result.ndim > len(self.scope) and inside.ndim == 1:
-                inside = inside[:, None]
-            result = result + probabilities.take([number], axis=along) * inside
+            inside = _hold(edges, point)
+            rows = () if result.ndim == along + 1 else inside.shape[1:] or (1,)
+            result = result + probabilities.take([number], axis=along) * inside.reshape(-1, *rows)
         return result, 0.0
 
     # -- what quadrature needs to know ----------------------------------------------------------------------------
@@ -195,30 +189,10 @@ class Atoms(Potential):
             return low, high
         return np.minimum(low, self.point_cells.low[0]), np.maximum(high, self.point_cells.high[-1])
 
-    def scale(self, name: str) -> float:
-        """Return the smaller scale of the two parts; the points are breaks."""
-        if name == self.child.name:
-            return self.density.scale(name)
-        return min(self.density.scale(name), self.component.scale(name))
-
     @property
     def opaque(self) -> bool:
         """Whether a part is."""
         return self.density.opaque or (self.component.opaque and self.component.probabilities() is None)
-
-    @property
-    def normalized(self) -> bool:
-        """Whether both parts are."""
-        return self.density.normalized and self.component.normalized
-
-    @property
-    def has_zeros(self) -> bool:
-        """Whether a part has zeros."""
-        return self.density.has_zeros or self.component.has_zeros
-
-    def cellwise(self, name: str) -> bool:
-        """Tell whether both parts depend on this parent through its cell."""
-        return self.density.cellwise(name) and self.component.cellwise(name)
 
     # -- simulation and learning ----------------------------------------------------------------------------------
 
@@ -250,14 +224,6 @@ class Atoms(Potential):
             mine = {name: np.asarray(column)[others] for name, column in given.items()}
             result[others] = self.density.ppf(np.clip(levels, 0.0, 1.0), mine)
         return result
-
-    def free_parameters(self) -> int:
-        """Return the sum of both parts."""
-        return self.component.free_parameters() + self.density.free_parameters()
-
-    def optimism(self) -> float:
-        """Return the sum of both parts."""
-        return self.component.optimism() + self.density.optimism()
 
     def smooth(self, share: float) -> Self:
         """Return the potential with both parts positive everywhere."""
@@ -292,25 +258,18 @@ class Atoms(Potential):
         if not isinstance(child, Continuous):
             raise NetworkError(f"{child.name!r} is discrete; Atoms are continuous")
         points = np.asarray(state["points"], dtype=np.float64)
-        parts = {}
-        for name, own in (("component", Atoms.component_of(child, points.tolist())), ("density", child)):
-            packed = state[name]
-            family = Potential.families.find(packed["family"])
-            if family is None:
-                raise NetworkError(f"there is no family of potentials {packed['family']!r}")
-            parts[name] = family.from_dict(own, parents, packed["parameters"])
-        return cls(
-            child,
-            parents,
-            points=points,
-            probabilities=parts["component"],
-            density=parts["density"],
-            unit=float(state["unit"]),
-        )
+        component = make_again(state["component"], Atoms.component_of(child, points.tolist()), parents)
+        density = make_again(state["density"], child, parents)
+        return cls(child, parents, points=points, probabilities=component, density=density, unit=float(state["unit"]))
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{point:g}" for point in self.points[:3].tolist())
         return f"{super().__repr__()[:-1]}: {shown}{', ...' * (len(self.points) > 3)} and {self.density!r}>"
+
+
+def _hold(edges: Values, point: float) -> NDArray[np.bool_]:
+    """Tell which cells hold a point: they are closed below, the last one above too."""
+    return np.asarray((edges[:-1] <= point) & np.concatenate([edges[1:-1] > point, edges[-1:] >= point]))
 
 
 # -- points alone -----------------------------------------------------------------------------------------------------
@@ -377,9 +336,7 @@ class PointMass(Potential):
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Return one for the cell that holds the value, and zero for the others; cells are closed above at the end."""
-        last = np.arange(1, len(edges)) == len(edges) - 1
-        below = (self.value < edges[1:]) | (last.reshape(-1, *[1] * (edges.ndim - 1)) & (self.value == edges[1:]))
-        return np.where((edges[:-1] <= self.value) & below, 1.0, 0.0), 0.0
+        return np.where(_hold(edges, self.value), 1.0, 0.0), 0.0
 
     def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
         """Return the value for every uniform."""

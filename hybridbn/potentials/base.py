@@ -154,6 +154,13 @@ class Potential(Registered, ABC):
                 return variable
         raise NetworkError(f"the potential of {self.child.name!r} has no variable {name!r}, only {shorten(self.scope)}")
 
+    @property
+    def parts(self) -> tuple[Potential, ...]:
+        """The potentials that it consists of, from which the defaults say what it is like; none where it is of one
+        piece.
+        """
+        return ()
+
     # -- values ---------------------------------------------------------------------------------------------------
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
@@ -242,8 +249,13 @@ class Potential(Registered, ABC):
     def scale(self, name: str) -> float:
         """Return the length along a continuous variable below which the density has no features; 0 if that is unknown.
 
-        By default it is found from the values, at the peaks for some values of the parents.
+        By default it is the smallest one of the parts, or is found from the values, at the peaks for some values of the
+        parents.
         """
+        if self.parts:
+            parts = [part for part in self.parts if name in part.scope]
+            numbers = [part.scale(name) for part in parts if isinstance(part.variable(name), Continuous)]
+            return min(numbers, default=math.inf)
         from hybridbn.potentials.cell_quadrature import find_scale
 
         return find_scale(self, name)
@@ -255,27 +267,34 @@ class Potential(Registered, ABC):
 
     @property
     def opaque(self) -> bool:
-        """Whether nothing is known of its scale, so that its peaks have to be looked for."""
-        return type(self).scale is Potential.scale
+        """Whether nothing is known of its scale, or that of a part, so that its peaks have to be looked for."""
+        return any(part.opaque for part in self.parts) if self.parts else type(self).scale is Potential.scale
 
     @property
     def normalized(self) -> bool:
-        """Whether the mass is one for every configuration of the parents."""
-        return True
+        """Whether the mass is one for every configuration of the parents; by default if that of all parts is."""
+        return all(part.normalized for part in self.parts)
 
     @property
     def has_zeros(self) -> bool:
-        """Whether the density may be zero inside the variables' domains, so that evidence can contradict it."""
-        return False
+        """Whether the density may be zero inside the variables' domains, so that evidence can contradict it; by default
+        if that of a part may.
+        """
+        return any(part.has_zeros for part in self.parts)
 
     def cellwise(self, name: str) -> bool:
-        """Tell whether the density depends on this continuous *parent* only through its cell between `breaks`."""
-        return False
+        """Tell whether the density depends on this continuous *parent* only through its cell between `breaks`.
+
+        By default it does if all parts do.
+        """
+        return bool(self.parts) and all(part.cellwise(name) for part in self.parts if name in part.scope)
 
     @property
     def exact_mass(self) -> bool:
-        """Whether `mass` is implemented; it is for a continuous child only."""
-        return isinstance(self.child, Continuous) and type(self).mass is not Potential.mass
+        """Whether `mass` is implemented, by all parts, too; it is for a continuous child only."""
+        if not isinstance(self.child, Continuous) or type(self).mass is Potential.mass:
+            return False
+        return all(part.exact_mass for part in self.parts if part.child == self.child)
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
         """Integrate over cells of the continuous child.
@@ -385,9 +404,11 @@ class Potential(Registered, ABC):
     def free_parameters(self) -> int:
         """Return how many numbers were learned: the k of the Bayesian information criterion.
 
-        By default all the numbers that `to_dict` returns. A family of which some are not free, because they add up to
-        one or are fixed, implements this.
+        By default those of the parts, or all the numbers that `to_dict` returns. A family of which some are not free,
+        because they add up to one or are fixed, implements this.
         """
+        if self.parts:
+            return sum(part.free_parameters() for part in self.parts)
         try:
             return _count_numbers(self.to_dict())
         except NetworkError:
@@ -399,9 +420,9 @@ class Potential(Registered, ABC):
         """Return by how much the log-likelihood of the rows that it was learned from is too high, in nats.
 
         That is the log-likelihood less the cross-validated one. It is zero where `free_parameters` tells the price of
-        learning, and positive for families that keep the rows themselves.
+        learning, and positive for families that keep the rows themselves. By default it is that of the parts.
         """
-        return 0.0
+        return sum((part.optimism() for part in self.parts), 0.0)
 
     def smooth(self, share: float) -> Self:
         """Return the potential with positive density everywhere, for algorithms that can't leave a zero again.
@@ -449,6 +470,14 @@ class Potential(Registered, ABC):
 
 
 # -- helpers for the families -------------------------------------------------------------------------------------
+
+
+def make_again(packed: Mapping[str, Any], child: Variable, parents: Sequence[Variable]) -> Potential:
+    """Make a part of a potential again from the name of its family and what its `to_dict` returned."""
+    family = Potential.families.find(packed["family"])
+    if family is None:
+        raise NetworkError(f"there is no family of potentials {packed['family']!r}")
+    return family.from_dict(child, parents, packed["parameters"])
 
 
 def freeze(array: ArrayLike, dtype: Any = None) -> NDArray[Any]:
@@ -526,6 +555,28 @@ def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:
             shape[-1] = axis.shape[1]
         spread_axes.append(axis.reshape(shape))
     return spread_axes
+
+
+def spread_states(axes: Axes, scope: Sequence[str], states: int) -> list[NDArray[Any]]:
+    """Spread axes with all states of the child, the last of the scope, in the place of its own points."""
+    child = np.arange(states)
+    return spread({**axes, scope[-1]: child[:, None] if has_rows(axes, scope) else child}, scope)
+
+
+def select_states(values: Values, axes: Axes, scope: Sequence[str]) -> Values:
+    """Return what values over all states of the child are at its own points.
+
+    Examples
+    --------
+    >>> select_states(np.array([[0.2, 0.8], [0.7, 0.3]]), {"x": np.zeros(2), "c": np.array([1])}, ("x", "c"))
+    array([[0.8],
+           [0.3]])
+    """
+    points = axes[scope[-1]]
+    along = values.ndim - 1 - has_rows(axes, scope)
+    if points.ndim == 1:
+        return np.asarray(np.take(values, points, axis=along))
+    return np.asarray(np.take_along_axis(values, spread(axes, scope)[-1], axis=along))
 
 
 def join_breaks(parts: Sequence[Values]) -> Values:

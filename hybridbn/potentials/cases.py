@@ -21,7 +21,10 @@ from hybridbn.potentials.base import (
     check_parents,
     freeze,
     join_breaks,
+    make_again,
+    select_states,
     spread,
+    spread_states,
 )
 from hybridbn.potentials.multinomial import as_number_array, as_parameter_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -112,7 +115,7 @@ class Boxes(Potential):
                 ends = np.unique(side[np.isfinite(side)])
                 cells = np.append(ends, np.nextafter(ends[:1], -np.inf)) if len(ends) else np.zeros(1)
                 points = rng.choice(cells, _CHECKED)
-            inside &= _is_inside(parent, side, points)
+            inside &= _is_inside(parent, side, points[None], 0)
         counts = inside.sum(axis=0)
         if (counts != overlap).any():
             wrong = int(counts[np.argmax(counts != overlap)])
@@ -121,37 +124,15 @@ class Boxes(Potential):
 
     def on(self, axes: Axes) -> tuple[Values, Values | float]:
         """Evaluate: the boxes' weights where all parents are inside, divided by their sum."""
-        along, wanted = len(self.parents), axes[self.child.name]
-        values = self._shares(axes)
-        if wanted.ndim == 1:
-            return np.take(values, wanted, axis=along), 0.0
-        if values.ndim == along + 1:
-            values = values[..., None]
-        index = wanted.reshape((1,) * along + wanted.shape)
-        shape = np.broadcast_shapes((*values.shape[:along], 1, values.shape[-1]), index.shape)
-        wide = np.broadcast_to(values, (*shape[:along], values.shape[along], shape[-1]))
-        return np.take_along_axis(wide, np.broadcast_to(index, shape), axis=along), 0.0
-
-    def _shares(self, axes: Axes) -> Values:
-        """Return the probabilities of all boxes over the parents' axes: (*parents, boxes) or (*parents, boxes,
-        rows).
-        """
-        along = len(self.parents)
-        rows = any(np.ndim(axes[parent.name]) == 2 for parent in self.parents)
-        inside: NDArray[np.bool_] = np.ones((1,) * along + (len(self.child),) + (1,) * rows, dtype=bool)
-        for place, (parent, side) in enumerate(zip(self.parents, self.sides, strict=True)):
-            points = np.asarray(axes[parent.name])
-            found = _is_inside(parent, side, points)  # (boxes, nodes) or (boxes, nodes, rows)
-            shape = [1] * inside.ndim
-            shape[place], shape[along] = points.shape[0], len(side)
-            moved = np.swapaxes(found, 0, 1)
-            if points.ndim == 2:
-                shape[-1] = points.shape[1]
-            inside = inside & moved.reshape(shape)
-        weights = self.weights.reshape((-1,) + (1,) * rows)
+        *given, boxes = spread_states(axes, self.scope, len(self.child))
+        along, weights = len(given), self.weights[boxes]
+        inside: NDArray[np.bool_] = np.ones(boxes.shape, dtype=bool)
+        for parent, side, points in zip(self.parents, self.sides, given, strict=True):
+            inside = inside & _is_inside(parent, side, points, along)
         values = np.where(inside, weights, 0.0)
         total = values.sum(axis=along, keepdims=True)
-        return np.where(total > 0, values / np.where(total > 0, total, 1.0), weights)
+        shares = np.where(total > 0, values / np.where(total > 0, total, 1.0), weights)
+        return select_states(shares, axes, self.scope), 0.0
 
     def as_boxes(self) -> Self:
         """Return the potential itself."""
@@ -209,10 +190,11 @@ class Boxes(Potential):
         return f"{super().__repr__()[:-1]}: {len(self.child)}>"
 
 
-def _is_inside(parent: Variable, side: NDArray[Any], points: NDArray[Any]) -> NDArray[np.bool_]:
+def _is_inside(parent: Variable, side: NDArray[Any], points: NDArray[Any], along: int) -> NDArray[np.bool_]:
+    """Tell whether points of a parent, an array with one place along the dimension of the boxes, are in each."""
     if isinstance(parent, Discrete):
-        return np.asarray(side[:, points], dtype=bool)
-    low, high = (side[:, end].reshape((-1,) + (1,) * points.ndim) for end in (0, 1))
+        return np.asarray(np.swapaxes(side[:, points], 0, along + 1)[0])
+    low, high = (side[:, end].reshape(-1, *[1] * (points.ndim - 1 - along)) for end in (0, 1))
     return np.asarray((points >= low) & (points < high))
 
 
@@ -298,6 +280,11 @@ class Cases(Potential):
             _check_case(child, checked[1:], case, f"{checked[0].name}={state!r}")
         self._set(child=child, parents=checked, cases=made)
 
+    @property
+    def parts(self) -> tuple[Potential, ...]:
+        """The potentials of the cases; one that several cases share counts once."""
+        return tuple({id(case.potential): case.potential for case in self.cases}.values())
+
     # -- values ---------------------------------------------------------------------------------------------------
 
     def log_on(self, axes: Axes) -> Values:
@@ -310,7 +297,7 @@ class Cases(Potential):
         def masses(case: Case, axes: Axes) -> Values:
             inside = np.clip(edges, case.low, case.high)
             logs = _log_masses(case, axes, inside)
-            return _divide_by_mass(logs, _align_log_mass(case, axes, logs.ndim)) if case.cut else logs
+            return _divide_by_mass(logs, case, axes) if case.cut else logs
 
         cells = np.empty(edges.shape)[1:]
         logs = self._chosen({**axes, self.child.name: cells}, masses)
@@ -322,7 +309,7 @@ class Cases(Potential):
             return logs
         child = spread({n: axes[n] for n in case.potential.scope}, case.potential.scope)[-1]
         inside = (child >= case.low) & (child < case.high)
-        return np.where(inside, _divide_by_mass(logs, _align_log_mass(case, axes, logs.ndim)), -np.inf)
+        return np.where(inside, _divide_by_mass(logs, case, axes), -np.inf)
 
     def _chosen(self, axes: Axes, logs_of: Any) -> Values:
         """Put the logs of each case where its state is."""
@@ -379,12 +366,6 @@ class Cases(Potential):
             highs.append(high)
         return np.minimum.reduce(np.broadcast_arrays(*lows)), np.maximum.reduce(np.broadcast_arrays(*highs))
 
-    def scale(self, name: str) -> float:
-        """Return the smallest scale of all cases."""
-        return min(
-            (case.potential.scale(name) for case in self.cases if name in case.potential.scope), default=math.inf
-        )
-
     @property
     def point_cells(self) -> PointCells:
         """Those of all cases."""
@@ -394,35 +375,16 @@ class Cases(Potential):
         return PointCells(*(part[first] for part in together))
 
     @property
-    def opaque(self) -> bool:
-        """Whether a case is."""
-        return any(case.potential.opaque for case in self.cases)
-
-    @property
-    def normalized(self) -> bool:
-        """Whether all cases are."""
-        return all(case.potential.normalized for case in self.cases)
-
-    @property
     def has_zeros(self) -> bool:
         """Whether a case is cut or has zeros of its own."""
-        return any(case.cut or case.potential.has_zeros for case in self.cases)
-
-    def cellwise(self, name: str) -> bool:
-        """Tell whether all cases depend on this parent through its cell, or not at all."""
-        return all(name not in case.potential.scope or case.potential.cellwise(name) for case in self.cases)
-
-    @property
-    def exact_mass(self) -> bool:
-        """Whether all cases have exact masses."""
-        return all(case.potential.exact_mass for case in self.cases)
+        return any(case.cut for case in self.cases) or super().has_zeros
 
     # -- simulation and files -------------------------------------------------------------------------------------
 
     def ppf(self, uniforms: Values, given: Axes) -> NDArray[Any]:
         """Invert the cdf of each row's case."""
         codes = np.asarray(given[self.parents[0].name])
-        result: NDArray[Any] | None = None
+        result = np.empty(len(codes), dtype=np.intp if isinstance(self.child, Discrete) else np.float64)
         for state in np.unique(codes):
             case = self.cases[int(state)]
             rows = np.flatnonzero(codes == state)
@@ -434,28 +396,16 @@ class Cases(Potential):
                     np.exp(_log_masses(case, axes, np.array(ends))).reshape(-1)
                     for ends in ((-math.inf, case.low), (case.low, case.high))
                 )
-                found = case.potential.ppf(np.clip(before + levels * inside, 0.0, 1.0), mine)
-                found = np.clip(found, case.low, np.nextafter(case.high, -math.inf))
-            else:
-                found = case.potential.ppf(levels, mine)
-            if result is None:
-                result = np.empty(len(codes), dtype=found.dtype)
-            result[rows] = found
-        return np.empty(0) if result is None else result
+                levels = np.clip(before + levels * inside, 0.0, 1.0)
+            values = case.potential.ppf(levels, mine)
+            result[rows] = np.clip(values, case.low, np.nextafter(case.high, -math.inf)) if case.cut else values
+        return result
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """Return the same potential with variables renamed, also in its cases."""
         clone = super().renamed(names)
         clone._set(cases=tuple(Case(case.potential.renamed(names), case.low, case.high) for case in self.cases))
         return clone
-
-    def free_parameters(self) -> int:
-        """Return the sum of those of the cases; a potential that several cases share counts once."""
-        return sum({id(case.potential): case.potential.free_parameters() for case in self.cases}.values())
-
-    def optimism(self) -> float:
-        """Return the sum of those of the cases; a potential that several cases share counts once."""
-        return sum({id(case.potential): case.potential.optimism() for case in self.cases}.values())
 
     def to_dict(self) -> dict[str, Any]:
         """Return the families, parents, parameters and intervals of the cases."""
@@ -477,12 +427,9 @@ class Cases(Potential):
         known = {parent.name: parent for parent in parents}
         cases = []
         for packed, (low, high) in zip(state["cases"], state["ends"].tolist(), strict=True):
-            family = Potential.families.find(packed["family"])
-            if family is None:
-                raise NetworkError(f"there is no family of potentials {packed['family']!r}")
             if not packed.keys() == {"family", "parents", "parameters"}:
                 raise NetworkError(f"a case has the fields {shorten(packed)}")
-            inner = family.from_dict(child, tuple(known[name] for name in packed["parents"]), packed["parameters"])
+            inner = make_again(packed, child, tuple(known[name] for name in packed["parents"]))
             cases.append(Case(inner, low, high))
         return cls(child, parents, cases)
 
@@ -534,14 +481,8 @@ def _log_masses(case: Case, axes: Axes, edges: Values) -> Values:
     )
 
 
-def _divide_by_mass(logs: Values, mass: Values) -> Values:
-    """Return logs less the log mass inside; nothing lies inside where that is zero."""
-    return np.where(mass > -np.inf, logs - np.where(mass > -np.inf, mass, 0.0), -np.inf)
-
-
-def _align_log_mass(case: Case, axes: Axes, ndim: int) -> Values:
-    """Return the log mass inside a case's interval over its parents' axes, with the child's dimension of size one, and
-    one of rows at the end where the values that are divided by it have that.
-    """
+def _divide_by_mass(logs: Values, case: Case, axes: Axes) -> Values:
+    """Return logs less the log mass inside a case's interval; nothing lies inside where that is zero."""
     mass = _log_masses(case, axes, np.array([case.low, case.high]))
-    return mass[..., None] if mass.ndim < ndim else mass
+    mass = mass[..., None] if mass.ndim < logs.ndim else mass
+    return np.where(mass > -np.inf, logs - np.where(mass > -np.inf, mass, 0.0), -np.inf)

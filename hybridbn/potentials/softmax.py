@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, has_rows, spread
+from hybridbn.potentials.base import Axes, Interval, Potential, has_rows, select_states, spread_states
 from hybridbn.potentials.gaussian import count_rows, linear_predictor, tidy_breaks
 from hybridbn.potentials.multinomial import as_parameter_array, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
@@ -90,20 +90,15 @@ class Softmax(Potential):
                     for part in parts
                 ]
                 return np.concatenate([self.log_on(some) for some in own], axis=-1)
-        arrays = dict(zip(self.scope, spread(axes, self.scope), strict=True))
-        wanted = axes[self.child.name]
         # all states take part in the denominator, whichever of them are asked for
-        states = spread({**axes, self.child.name: np.arange(len(self.child))}, self.scope)[-1]
-        along = arrays[self.child.name].ndim - 1 - has_rows(axes, self.scope)
-        states = states.reshape(states.shape + (1,) * (arrays[self.child.name].ndim - states.ndim))
-        codes = (*(arrays[p.name] for p in self.parents if isinstance(p, Discrete)), states)
-        values = [arrays[p.name] for p in self.parents if isinstance(p, Continuous)]
+        *given, states = spread_states(axes, self.scope, len(self.child))
+        along = states.ndim - 1 - has_rows(axes, self.scope)
+        codes = (*(a for p, a in zip(self.parents, given, strict=True) if isinstance(p, Discrete)), states)
+        values = [a for p, a in zip(self.parents, given, strict=True) if isinstance(p, Continuous)]
         logits = linear_predictor(self.intercept, self.coefficients, codes, values)
         logits = logits - logits.max(axis=along, keepdims=True)
         logits -= np.log(np.exp(logits).sum(axis=along, keepdims=True))
-        if wanted.ndim == 1:
-            return np.asarray(np.take(logits, wanted, axis=along))
-        return np.asarray(np.take_along_axis(logits, arrays[self.child.name], axis=along))
+        return select_states(logits, axes, self.scope)
 
     # -- what quadrature needs to know ----------------------------------------------------------------------------
 
