@@ -23,7 +23,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from hybridbn.potentials.softmax import Softmax
 
 Axes: TypeAlias = Mapping[str, NDArray[Any]]
+Name = TypeVar("Name")
 Interval: TypeAlias = tuple[float | Values, float | Values]
 """A range (low, high); the ends are numbers, or arrays with one number a row."""
 
@@ -512,7 +513,7 @@ def all_states(states: int) -> Codes:
     return codes
 
 
-def list_dimensions(axes: Axes, scope: Sequence[str]) -> list[str]:
+def list_dimensions(axes: Mapping[Name, NDArray[Any]], scope: Sequence[Name]) -> list[Name]:
     """Return the names that have a dimension each in arrays over the axes: all, but of a scope that is too wide for
     arrays those of several points, and the last one.
     """
@@ -521,7 +522,7 @@ def list_dimensions(axes: Axes, scope: Sequence[str]) -> list[str]:
     return [name for name in scope if name == scope[-1] or len(axes[name]) > 1]
 
 
-def has_rows(axes: Axes, scope: Iterable[str]) -> bool:
+def has_rows(axes: Mapping[Name, NDArray[Any]], scope: Iterable[Name]) -> bool:
     """Return whether an axis differs between rows."""
     return any(np.ndim(axes[name]) == 2 for name in scope)
 
@@ -539,7 +540,7 @@ def exponentiate(logs: Values, dimensions: int) -> tuple[Values, Values | float]
     return np.exp(logs - scale), scale if scale.ndim else float(scale)
 
 
-def spread(axes: Axes, scope: Sequence[str]) -> list[NDArray[Any]]:
+def spread(axes: Mapping[Name, NDArray[Any]], scope: Sequence[Name]) -> list[NDArray[Any]]:
     """Reshape axes so that they broadcast against each other, one dimension a name, the rows last where there are
     any.
     """

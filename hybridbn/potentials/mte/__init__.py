@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, check_parents
+from hybridbn.potentials.base import Axes, Interval, Potential, check_parents, spread
 from hybridbn.potentials.mte import algebra
 from hybridbn.potentials.mte.algebra import integrate_all, integrate_product_cells, multiply_out
 from hybridbn.potentials.mte.evaluation import evaluate, evaluate_log, integrate_cells, inverse_cdf
@@ -328,9 +328,7 @@ class MTE(Potential):
         return logs
 
     def _shape(self, axes: Axes) -> tuple[int, ...]:
-        rows = next((axes[name].shape[1] for name in self.scope if axes[name].ndim == 2), None)
-        shape = tuple(axes[name].shape[0] for name in self.scope)
-        return shape if rows is None else (*shape, rows)
+        return np.broadcast_shapes(*(array.shape for array in spread(axes, self.scope)))
 
     # -- protocol: support and breaks -----------------------------------------------------------------------------
 

@@ -81,7 +81,7 @@ def eliminate(blocks: Sequence[Terms], column: int) -> list[Terms]:
     """Sum or integrate a column out (discrete columns come first); the blocks that mention it become one."""
     discrete = len(blocks[0].sizes)
     mention = [block for block in blocks if block.mentions(column)]
-    others = [_drop_column(block, column) for block in blocks if not block.mentions(column)]
+    others = [block.drop_column(column) for block in blocks if not block.mentions(column)]
     if column < discrete:
         if not mention:
             times = float(blocks[0].sizes[column])
@@ -112,18 +112,6 @@ def integrate_all(blocks: Sequence[Terms]) -> tuple[float, float]:
         columns = range(len(blocks[0].sizes))
         blocks = eliminate(blocks, min(columns, key=lambda c: sum(b.mentions(c) for b in blocks)))
     return multiply_out(blocks).total()
-
-
-def _drop_column(terms: Terms, column: int) -> Terms:
-    n = len(terms.sizes)
-    discrete: list[int | None] = [j for j in range(n) if j != column]
-    continuous: list[int | None] = [j for j in range(len(terms.limits)) if j + n != column]
-    return terms.move_columns(
-        discrete,
-        continuous,
-        [terms.sizes[j] for j in discrete if j is not None],
-        [terms.limits[j] for j in continuous if j is not None],
-    )
 
 
 # -- quadrature ---------------------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.potentials.base import spread
 from hybridbn.potentials.mte.terms import Terms, integrate_decay, integrate_segments
 from hybridbn.variables import Codes, Values
 
@@ -60,15 +61,7 @@ def evaluate_log(terms: Terms, axes: Sequence[NDArray[Any]]) -> Values:
 
 
 def _broadcast_axes(axes: Sequence[NDArray[Any]]) -> list[NDArray[Any]]:
-    rows = any(axis.ndim == 2 for axis in axes)
-    spread = []
-    for position, axis in enumerate(axes):
-        shape = [1] * (len(axes) + rows)
-        shape[position] = axis.shape[0]
-        if axis.ndim == 2:
-            shape[-1] = axis.shape[1]
-        spread.append(axis.reshape(shape))
-    return spread
+    return spread(dict(enumerate(axes)), range(len(axes)))
 
 
 def cells_of(terms: Terms, column: int, axis: NDArray[Any]) -> Codes:
@@ -293,8 +286,8 @@ def integrate_cells(terms: Terms, parents: Sequence[NDArray[Any]], edges: Values
         return _integrate_row_cells(terms, parents, edges, order, center)
     low, high, rate, anchor = _piece_ends(terms, column)
     lower, upper = edges[:-1, None], edges[1:, None]
-    spread = center[:, None] if center.ndim else center
-    side = integrate_segments(rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, spread)
+    about = center[:, None] if center.ndim else center
+    side = integrate_segments(rate, anchor, np.maximum(lower, low), np.minimum(upper, high), order, about)
     cells = side.shape[1]
     result = evaluate_by_products(terms, [*parents, edges], {last: side.reshape(-1, len(rate))})
     return np.moveaxis(result.reshape(*result.shape[:last], order + 1, cells, *result.shape[last + 1 :]), last, 0)
@@ -333,8 +326,7 @@ def _integrate_row_cells(
             )
             factor = terms.coefficient[chosen, None] * _evaluate_parents_side(terms, chosen, flat, chunk)
             result[:, :, chunk] = np.einsum("ktcm,tm->kcm", integrals, factor)
-    spread = result.reshape(order + 1, count, *shape)
-    return np.moveaxis(spread, 1, -2)
+    return np.moveaxis(result.reshape(order + 1, count, *shape), 1, -2)
 
 
 def _evaluate_parents_side(terms: Terms, chosen: Codes, flat: Sequence[NDArray[Any]], chunk: Any) -> Values:

@@ -319,8 +319,8 @@ class Terms:
         bounded = np.isfinite(self.low[:, j]) | np.isfinite(self.high[:, j])
         return bool(bounded.any() or (self.rates[:, j] != 0).any()) or not len(self.codes)
 
-    def multiply_by(self, factor: float) -> Terms:
-        """Return the function times a number >= 0."""
+    def multiply_by(self, factor: float | Values) -> Terms:
+        """Return the function times a number >= 0, or its terms times one each."""
         return replace(self, coefficient=self.coefficient * factor, magnitude=self.magnitude * factor)
 
     def move_columns(self, discrete: list[int | None], continuous: list[int | None], sizes: Any, limits: Any) -> Terms:
@@ -346,6 +346,30 @@ class Terms:
             self.coefficient,
             self.magnitude,
             take_columns(self.rates, continuous, 0.0),
+        )
+
+    def drop_column(self, column: int) -> Terms:
+        """Return the terms without a column (discrete ones first), on which their values depend no more."""
+        j = column - len(self.sizes)
+        if j < 0:
+            return replace(self, sizes=_drop_item(self.sizes, column), codes=np.delete(self.codes, column, axis=1))
+        low, high, rates = (np.delete(array, j, axis=1) for array in (self.low, self.high, self.rates))
+        return replace(self, limits=_drop_item(self.limits, j), low=low, high=high, rates=rates)
+
+    def select_pieces(self, pieces: Codes) -> Terms:
+        """Return the function on some of its pieces."""
+        owner, number = _repeat_items(np.diff(self.starts)[pieces])
+        chosen = self.starts[pieces[owner]] + number
+        return Terms(
+            self.sizes,
+            self.limits,
+            self.codes[pieces],
+            self.low[pieces],
+            self.high[pieces],
+            owner,
+            self.coefficient[chosen],
+            self.magnitude[chosen],
+            self.rates[chosen],
         )
 
     def coefficient_at_zero(self, term: int) -> Decimal:
@@ -478,32 +502,14 @@ def shift_factor(rates: Values, point: Values, anchors: Values) -> Values:
 
 def integrate_out(terms: Terms, column: int) -> Terms:
     """Integrate a continuous column out."""
-    widths = _integrate_terms(terms, column)
-    result = Terms(
-        terms.sizes,
-        _drop_item(terms.limits, column),
-        terms.codes,
-        np.delete(terms.low, column, axis=1),
-        np.delete(terms.high, column, axis=1),
-        terms.owner,
-        terms.coefficient * widths,
-        terms.magnitude * widths,
-        np.delete(terms.rates, column, axis=1),
-    )
-    return make_disjoint(result)
+    integrated = terms.multiply_by(_integrate_terms(terms, column))
+    return make_disjoint(integrated.drop_column(len(terms.sizes) + column))
 
 
 def sum_out(terms: Terms, column: int) -> Terms:
     """Sum a discrete column out."""
     times = np.where(terms.codes[terms.owner, column] == ANY, terms.sizes[column], 1)
-    result = replace(
-        terms,
-        sizes=_drop_item(terms.sizes, column),
-        codes=np.delete(terms.codes, column, axis=1),
-        coefficient=terms.coefficient * times,
-        magnitude=terms.magnitude * times,
-    )
-    return make_disjoint(result)
+    return make_disjoint(terms.multiply_by(times).drop_column(column))
 
 
 def _drop_item(items: tuple[Any, ...], position: int) -> tuple[Any, ...]:
@@ -548,66 +554,29 @@ def make_disjoint(terms: Terms) -> Terms:
     return Terms(terms.sizes, terms.limits, codes, low, high, *merge_terms(owner, numbers))
 
 
-def _select_terms(terms: Terms, pieces: Codes) -> tuple[Codes, Codes]:
-    """Return the terms of some pieces, and the position of their piece among these."""
-    owner, number = _repeat_items(np.diff(terms.starts)[pieces])
-    return terms.starts[pieces[owner]] + number, owner
-
-
 def fix_column(terms: Terms, column: int, value: float) -> Terms:
     """Fix a column at a value, or a discrete one (these come first) at a code; the column is dropped."""
     first, last = terms.spans
     j = column - len(terms.sizes)
     cell = int(value) if j < 0 else int(terms.find_cells(j, np.array([value]))[0])
     pieces = np.flatnonzero((first[:, column] <= cell) & (cell < last[:, column])) if cell >= 0 else first[:0, 0]
-    chosen, owner = _select_terms(terms, pieces)
+    held = terms.select_pieces(pieces)
     if j < 0:
-        return Terms(
-            _drop_item(terms.sizes, column),
-            terms.limits,
-            np.delete(terms.codes[pieces], column, axis=1),
-            terms.low[pieces],
-            terms.high[pieces],
-            owner,
-            terms.coefficient[chosen],
-            terms.magnitude[chosen],
-            terms.rates[chosen],
-        )
-    factor = shift_factor(
-        terms.rates[chosen, j : j + 1], np.full((len(chosen), 1), value), terms.anchors[chosen, j : j + 1]
-    )
-    numbers = (
-        terms.coefficient[chosen] * factor,
-        terms.magnitude[chosen] * factor,
-        np.delete(terms.rates[chosen], j, axis=1),
-    )
-    return Terms(
-        terms.sizes,
-        _drop_item(terms.limits, j),
-        terms.codes[pieces],
-        np.delete(terms.low[pieces], j, axis=1),
-        np.delete(terms.high[pieces], j, axis=1),
-        *merge_terms(owner, numbers),
-    )
+        return held.drop_column(column)
+    along = slice(j, j + 1)
+    factor = shift_factor(held.rates[:, along], np.full((len(held.owner), 1), value), held.anchors[:, along])
+    fixed = held.multiply_by(factor).drop_column(column)
+    summary = merge_terms(fixed.owner, (fixed.coefficient, fixed.magnitude, fixed.rates))
+    return Terms(fixed.sizes, fixed.limits, fixed.codes, fixed.low, fixed.high, *summary)
 
 
 def clip_column(terms: Terms, column: int, low: float, high: float) -> Terms:
     """Clip pieces to [low, high] along a continuous column; the column stays."""
-    lower, upper = terms.low.copy(), terms.high.copy()
-    lower[:, column], upper[:, column] = np.maximum(lower[:, column], low), np.minimum(upper[:, column], high)
-    pieces = np.flatnonzero(lower[:, column] < upper[:, column])
-    chosen, owner = _select_terms(terms, pieces)
-    lower, upper, rates = lower[pieces], upper[pieces], terms.rates[chosen]
-    factor = shift_factor(rates, corner(rates, lower[owner], upper[owner]), terms.anchors[chosen])
-    limits = tuple(min(limit, high) if j == column else limit for j, limit in enumerate(terms.limits))
-    return Terms(
-        terms.sizes,
-        limits,
-        terms.codes[pieces],
-        lower,
-        upper,
-        owner,
-        terms.coefficient[chosen] * factor,
-        terms.magnitude[chosen] * factor,
-        rates,
+    held = terms.select_pieces(
+        np.flatnonzero(np.maximum(terms.low[:, column], low) < np.minimum(terms.high[:, column], high))
     )
+    lower, upper = held.low.copy(), held.high.copy()
+    lower[:, column], upper[:, column] = np.maximum(lower[:, column], low), np.minimum(upper[:, column], high)
+    factor = shift_factor(held.rates, corner(held.rates, lower[held.owner], upper[held.owner]), held.anchors)
+    limits = tuple(min(limit, high) if j == column else limit for j, limit in enumerate(terms.limits))
+    return replace(held.multiply_by(factor), limits=limits, low=lower, high=upper)
