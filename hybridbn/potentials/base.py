@@ -20,7 +20,7 @@ import math
 import warnings
 from abc import ABC
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, cast
@@ -587,6 +587,74 @@ def join_breaks(parts: Sequence[Values]) -> Values:
         return np.unique(np.concatenate([np.empty(0), *parts]))
     wide = [a if a.ndim == 2 else np.broadcast_to(a[:, None], (len(a), rows)) for a in parts]
     return np.sort(np.concatenate(wide), axis=0)
+
+
+def search_states(cumulative: Values, starts: Codes, states: int, uniforms: Values) -> Codes:
+    """Find for every row the first state whose cumulative probability reaches ``uniforms * total``.
+
+    Binary search in ``cumulative[start : start + states]``, all rows at once. States of probability zero are never
+    found: at 0 the first possible state is, and a total that rounding leaves below 1 is reached by the last one.
+
+    Examples
+    --------
+    >>> search_states(np.array([0.0, 0.25, 0.25, 1.0]), np.zeros(4, int), 4, np.array([0.0, 0.25, 0.26, 1.0]))
+    array([1, 1, 3, 3])
+    """
+    wanted = np.maximum(uniforms * cumulative[starts + states - 1], np.nextafter(0.0, 1.0))
+    low = np.zeros(len(uniforms), dtype=np.intp)
+    high = np.full(len(uniforms), states - 1, dtype=np.intp)
+    for _ in range(max(states - 1, 1).bit_length()):
+        middle = (low + high) // 2
+        below = cumulative[starts + middle] < wanted
+        low = np.where(below, np.minimum(middle + 1, high), low)
+        high = np.where(below, high, middle)
+    return low
+
+
+def solve_increasing(
+    evaluate: Callable[[Values, Codes], tuple[Values, Values]],
+    target: Values,
+    low: Values,
+    high: Values,
+    start: Values,
+    tolerance: float = 1e-14,
+) -> Values:
+    """Solve ``f(x) = target`` for increasing functions by Newton steps kept inside a shrinking bracket.
+
+    Parameters
+    ----------
+    evaluate : callable
+        Takes points and the numbers of the problems they belong to; returns values and slopes.
+    target, low, high, start : ndarray (problems,)
+
+    Examples
+    --------
+    >>> low, high, start = np.zeros(2), np.full(2, 5.0), np.ones(2)
+    >>> solve_increasing(lambda x, _: (x**3, 3 * x**2), np.array([8.0, 27.0]), low, high, start).round(9)
+    array([2., 3.])
+    """
+    x, low, high = np.clip(start, low, high), low.copy(), high.copy()
+    with np.errstate(over="ignore"):
+        step = high - low
+    active = np.arange(len(x))
+    for _ in range(200):
+        at = x[active]
+        value, slope = evaluate(at, active)
+        gap = value - target[active]
+        low[active] = bottom = np.where(gap <= 0, at, low[active])
+        high[active] = top = np.where(gap >= 0, at, high[active])
+        with np.errstate(all="ignore"):
+            newton = at - gap / slope
+            # a Newton step that leaves the bracket, or does not halve the step before last, gives way to bisection
+            good = (newton > bottom) & (newton < top) & (np.abs(2 * gap) <= np.abs(step[active] * slope))
+        ahead = np.where(good, newton, 0.5 * bottom + 0.5 * top)
+        ahead = np.where(np.abs(gap) <= tolerance, at, ahead)
+        step[active], x[active] = ahead - at, ahead
+        going = (np.abs(gap) > tolerance) & (np.abs(ahead - at) > 1e-16 * np.abs(at)) & (top > bottom)
+        active = active[going]
+        if not len(active):
+            break
+    return x
 
 
 def _count_numbers(parameters: Any) -> int:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, freeze
+from hybridbn.potentials.base import Axes, Interval, Potential, freeze, search_states, solve_increasing
 from hybridbn.potentials.mode_search import (
     REACHES,
     describe_point,
@@ -292,73 +292,6 @@ def find_row_supports(potential: Potential, given: Axes, tail: float) -> tuple[V
     return low, high
 
 
-def search(cumulative: Values, starts: Codes, states: int, uniforms: Values) -> Codes:
-    """Find for every row the first state whose cumulative probability reaches ``uniforms * total``.
-
-    Binary search in ``cumulative[start : start + states]``, all rows at once. States of probability zero are never
-    found: at 0 the first possible state is, and a total that rounding leaves below 1 is reached by the last one.
-
-    Examples
-    --------
-    >>> search(np.array([0.0, 0.25, 0.25, 1.0]), np.zeros(4, int), 4, np.array([0.0, 0.25, 0.26, 1.0]))
-    array([1, 1, 3, 3])
-    """
-    wanted = np.maximum(uniforms * cumulative[starts + states - 1], np.nextafter(0.0, 1.0))
-    low = np.zeros(len(uniforms), dtype=np.intp)
-    high = np.full(len(uniforms), states - 1, dtype=np.intp)
-    for _ in range(max(states - 1, 1).bit_length()):
-        middle = (low + high) // 2
-        below = cumulative[starts + middle] < wanted
-        low = np.where(below, np.minimum(middle + 1, high), low)
-        high = np.where(below, high, middle)
-    return low
-
-
-def solve(
-    evaluate: Callable[[Values, Codes], tuple[Values, Values]],
-    target: Values,
-    low: Values,
-    high: Values,
-    start: Values,
-    tolerance: float = 1e-14,
-) -> Values:
-    """Solve ``f(x) = target`` for increasing functions by Newton steps kept inside a shrinking bracket.
-
-    Parameters
-    ----------
-    evaluate : callable
-        Takes points and the numbers of the problems they belong to; returns values and slopes.
-    target, low, high, start : ndarray (problems,)
-
-    Examples
-    --------
-    >>> solve(lambda x, _: (x**3, 3 * x**2), np.array([8.0, 27.0]), np.zeros(2), np.full(2, 5.0), np.ones(2)).round(9)
-    array([2., 3.])
-    """
-    x, low, high = np.clip(start, low, high), low.copy(), high.copy()
-    with np.errstate(over="ignore"):
-        step = high - low
-    active = np.arange(len(x))
-    for _ in range(200):
-        at = x[active]
-        value, slope = evaluate(at, active)
-        gap = value - target[active]
-        low[active] = bottom = np.where(gap <= 0, at, low[active])
-        high[active] = top = np.where(gap >= 0, at, high[active])
-        with np.errstate(all="ignore"):
-            newton = at - gap / slope
-            # a Newton step that leaves the bracket, or does not halve the step before last, gives way to bisection
-            good = (newton > bottom) & (newton < top) & (np.abs(2 * gap) <= np.abs(step[active] * slope))
-        ahead = np.where(good, newton, 0.5 * bottom + 0.5 * top)
-        ahead = np.where(np.abs(gap) <= tolerance, at, ahead)
-        step[active], x[active] = ahead - at, ahead
-        going = (np.abs(gap) > tolerance) & (np.abs(ahead - at) > 1e-16 * np.abs(at)) & (top > bottom)
-        active = active[going]
-        if not len(active):
-            break
-    return x
-
-
 def _invert_states(potential: Potential, states: int, uniforms: Values, given: Axes) -> Codes:
     result = np.empty(len(uniforms), dtype=np.intp)
     step = max(1, (1 << 20) // states)
@@ -370,7 +303,7 @@ def _invert_states(potential: Potential, states: int, uniforms: Values, given: A
         table = np.broadcast_to(values.reshape(states, -1), (states, rows))
         # the scale of a row cancels, because only shares of its total count
         cumulative = np.cumsum(table, axis=0).T.reshape(-1)
-        result[block] = search(cumulative, np.arange(rows) * states, states, uniforms[block])
+        result[block] = search_states(cumulative, np.arange(rows) * states, states, uniforms[block])
     return result
 
 
@@ -448,7 +381,7 @@ def _invert(potential: Potential, given: Axes, cells: IntegrationCells, owner: C
             return half * (WEIGHTS @ density[:-1]), density[-1]
 
         share = np.divide(inside, mass, out=np.zeros_like(mass), where=mass > 0)
-        result[block] = solve(partly, inside, low, high, low + share * (high - low))
+        result[block] = solve_increasing(partly, inside, low, high, low + share * (high - low))
     return result
 
 

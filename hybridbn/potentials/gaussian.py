@@ -13,7 +13,17 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.potentials.base import Axes, Interval, Potential, all_states, exponentiate, freeze, has_rows, spread
+from hybridbn.potentials.base import (
+    Axes,
+    Interval,
+    Potential,
+    all_states,
+    exponentiate,
+    freeze,
+    has_rows,
+    solve_increasing,
+    spread,
+)
 from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, cell_name, split
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -404,8 +414,6 @@ def invert_normals(
     >>> abs(invert_normals(np.array([0.5]), means, np.ones((2, 1)), shares, -end, end, end)).round(9)
     array([0.])
     """
-    from hybridbn.potentials.cell_quadrature import solve
-
     lower = uniforms <= 0.5
     sign = np.where(lower, 1.0, -1.0)
     with np.errstate(divide="ignore"):
@@ -427,7 +435,7 @@ def invert_normals(
         return side * np.log(mass), (factors * bells).sum(axis=0) / math.sqrt(2 * math.pi) / mass
 
     result = np.where(uniforms <= 0, *domain)
-    result[chosen] = solve(find_tail, target[chosen], low[chosen], high[chosen], start[chosen])
+    result[chosen] = solve_increasing(find_tail, target[chosen], low[chosen], high[chosen], start[chosen])
     return result
 
 

@@ -13,8 +13,7 @@ import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.potentials.base import Axes, Interval, Potential, exponentiate, freeze
-from hybridbn.potentials.cell_quadrature import search
+from hybridbn.potentials.base import Axes, Interval, Potential, exponentiate, freeze, search_states
 from hybridbn.potentials.kernel.evaluation import ScaledConditional, evaluate_conditional, log_factors_without_self
 from hybridbn.potentials.kernel.sums import (
     CELLS,
@@ -264,7 +263,7 @@ class Kernel(Potential):
         for group, some, weights in self._conditional_weights(given, rows):
             count = len(weights)
             cumulative = np.cumsum(weights, axis=0).T.reshape(-1)
-            chosen = search(cumulative, np.arange(weights.shape[1]) * count, count, first[some])
+            chosen = search_states(cumulative, np.arange(weights.shape[1]) * count, count, first[some])
             result[some] = component_quantile(group, chosen, second[some])
         return result
 
