@@ -12,7 +12,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
@@ -34,7 +33,7 @@ from hybridbn.fitting.gaussian import LinearGaussianMixtureFitter
 from hybridbn.options import check_count
 from hybridbn.potentials import Kernel
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.kernel.sums import sum_on_lattice
+from hybridbn.potentials.kernel.sums import CELLS, DIGITS, sum_on_lattice, visit_nearest
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations
 
 if TYPE_CHECKING:
@@ -514,14 +513,12 @@ def _search_windows(entropy: Callable[[Windows], Values], lowest: Sequence[int],
     return tuple(float(list_constants(k)[position]) for k, position in zip(window, place, strict=True))
 
 
-NUMBERS = 1 << 20
-"""Temporary arrays hold about this many numbers."""
 REACH = 9.0
 """How far kernels are summed at first, in bandwidths of the largest."""
 FEW_POINTS = 200
 """For fewer points than this, sums over pairs are faster than a lattice."""
-DIGITS = 25.0
-"""What is left out of a sum is less than exp(-DIGITS), 1e-11, of it."""
+FIRST_NEIGHBORS = 64
+"""The number of nearest points whose kernels are summed first."""
 OWN = 0.01
 """A sum that is less than this share of the point's own kernel has lost digits to the latter's subtraction."""
 
@@ -573,8 +570,7 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
         kept = rows[fine]
         total += np.tensordot(weights[kept], np.log(others[fine]), 1)
         lonely[kept] = False
-    for rows, logs in sum_logs_of_nearest(points, weights, widths, np.flatnonzero(lonely)):
-        total += np.tensordot(weights[rows], logs, 1)
+    total += np.tensordot(weights[lonely], sum_logs_of_nearest(points, weights, widths, np.flatnonzero(lonely)), 1)
     entropy = (float(weights @ np.log(rest)) - total) / len(points) + len(widths) * math.log(2 * math.pi) / 2
     for j, h in enumerate(widths):
         entropy += np.log(h).reshape(-1, *(1,) * (len(widths) - 1 - j))
@@ -595,10 +591,10 @@ def sum_pairs(
     start = 0
     while start < len(points):
         # as many rows as fit with their window; which grows with the rows, so the estimate is corrected once
-        rows = max(1, min(len(points) - start, NUMBERS // (len(points) * outer)))
+        rows = max(1, min(len(points) - start, CELLS // (len(points) * outer)))
         for _ in range(2):
             low, high = _find_window(ordered[:, 0], start, start + rows, reach)
-            rows = max(1, min(len(points) - start, NUMBERS // ((high - low) * outer)))
+            rows = max(1, min(len(points) - start, CELLS // ((high - low) * outer)))
         low, high = _find_window(ordered[:, 0], start, start + rows, reach)
         left = np.ones((rows, 1, high - low))
         for j, h in enumerate(widths):
@@ -618,38 +614,26 @@ def _find_window(ordered: Values, start: int, stop: int, reach: float) -> tuple[
     return low, high
 
 
-def sum_logs_of_nearest(
-    points: Values, weights: Values, widths: Sequence[Values], rows: Codes
-) -> Iterator[tuple[Codes, Values]]:
-    """Yield rows and the logarithms of the sums of the others' kernels there, over so many nearest points as it
+def sum_logs_of_nearest(points: Values, weights: Values, widths: Sequence[Values], rows: Codes) -> Values:
+    """Return the logarithms of the sums of the others' kernels at some rows, over so many nearest points as it
     takes.
     """
-    if not len(rows):
-        return
     largest = np.array([h[-1] for h in widths])
     # how much narrower than the largest a combination's kernels are, at the least
     narrower = np.min(np.meshgrid(*[(h[-1] / h) ** 2 for h in widths], indexing="ij"), axis=0)
     scaled = points / largest
-    # sliding midpoints: many equal points would make the balanced kind slow
-    tree = scipy.spatial.cKDTree(scaled, balanced_tree=False, compact_nodes=False)
     logs = np.log(weights)
     # no sum of kernels leaves out more than all the weight at the distance of the farthest neighbor
     everything = math.log(len(points)) + DIGITS
-    count = min(64, len(points))
-    while len(rows):
-        unsettled = []
-        at_once = max(1, NUMBERS // (count * narrower.size))
-        for start in range(0, len(rows), at_once):
-            some = rows[start : start + at_once]
-            distances, neighbors = tree.query(scaled[some], k=count)
-            distances, neighbors = distances.reshape(len(some), -1), neighbors.reshape(len(some), -1)
-            sums = _sum_logs(points, logs, widths, some, neighbors)
-            missing = everything - 0.5 * distances[:, -1].reshape(-1, *(1,) * len(widths)) ** 2 * narrower
-            settled = (sums >= missing).reshape(len(some), -1).all(axis=1) | (count == len(points))
-            yield some[settled], sums[settled]
-            unsettled.append(some[~settled])
-        rows = np.concatenate(unsettled)
-        count = min(4 * count, len(points))
+    result = np.empty((len(rows), *narrower.shape))
+
+    def add_up(some: Codes, distances: Values, neighbors: Codes) -> NDArray[np.bool_]:
+        result[some] = sums = _sum_logs(points, logs, widths, rows[some], neighbors)
+        missing = everything - 0.5 * distances[:, -1].reshape(-1, *(1,) * len(widths)) ** 2 * narrower
+        return np.asarray((sums >= missing).reshape(len(some), -1).all(axis=1) | (neighbors.shape[1] == len(points)))
+
+    visit_nearest(scaled, scaled[rows], add_up, FIRST_NEIGHBORS, narrower.size)
+    return result
 
 
 def _sum_logs(points: Values, logs: Values, widths: Sequence[Values], rows: Codes, neighbors: Codes) -> Values:

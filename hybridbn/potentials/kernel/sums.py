@@ -371,8 +371,7 @@ def log_kernel_sums(
                 chosen = reachable[rows[accurate]]
                 result[chosen] = np.log(sums[accurate]) + (top - tops[chosen])
         remaining = remaining[np.isnan(result[remaining])]
-    if len(remaining):
-        _sum_nearest(scaled, log_weights, wanted, exponents, remaining, result)
+    _sum_nearest(scaled, log_weights, wanted, exponents, remaining, result)
     far = np.flatnonzero(~near)
     at_once = max(1, CELLS // len(points))
     for start in range(0, len(far), at_once):
@@ -395,28 +394,56 @@ def _sum_nearest(
 
     `scaled` are the points and `wanted` the targets in units of the bandwidths.
     """
-    # unbalanced, because many equal points make a balanced tree slow
-    tree = scipy.spatial.cKDTree(scaled, balanced_tree=False, compact_nodes=False)
     total_weight = float(scipy.special.logsumexp(log_weights))
-    count = min(FIRST_NEIGHBORS, len(scaled))
-    while len(rows):
+
+    def add_up(some: Codes, distances: Values, neighbors: Codes) -> NDArray[np.bool_]:
+        squares = distances**2
+        best = (log_weights[neighbors] - 0.5 * squares).max(axis=1)
+        # all other points together add at most all the weight at the distance of the last neighbor
+        missing = total_weight - 0.5 * squares[:, -1] + DIGITS
+        settled = (best > missing + 1e-14 * squares[:, -1]) | (neighbors.shape[1] == len(scaled))
+        done = rows[some[settled]]
+        result[done] = scipy.special.logsumexp(exponents(neighbors[settled].T, done), axis=0)
+        return np.asarray(settled)
+
+    visit_nearest(scaled, wanted[rows], add_up, FIRST_NEIGHBORS)
+
+
+def visit_nearest(
+    points: Values,
+    targets: Values,
+    visit: Callable[[Codes, Values, Codes], NDArray[np.bool_]],
+    first: int,
+    numbers: int = 1,
+) -> None:
+    """Visit targets with their nearest points, and again with four times as many until they are settled.
+
+    Parameters
+    ----------
+    points, targets : ndarray (points, variables), ndarray (targets, variables)
+    visit : callable
+        Called with some targets, and the distances and numbers of their nearest points (targets, neighbors); returns
+        which of the targets are settled, as all are by all points.
+    first : int
+        So many points are nearest at first.
+    numbers : int
+        What `visit` computes for each neighbor, which bounds how many targets it is called with.
+    """
+    if not len(targets):
+        return
+    # unbalanced, because many equal points make a balanced tree slow
+    tree = scipy.spatial.cKDTree(points, balanced_tree=False, compact_nodes=False)
+    count, left = min(first, len(points)), np.arange(len(targets))
+    while len(left):
         unsettled = []
-        at_once = max(1, CELLS // count)
-        for start in range(0, len(rows), at_once):
-            some = rows[start : start + at_once]
-            distances, neighbors = tree.query(wanted[some], k=count)
-            squares = distances.reshape(len(some), -1) ** 2
-            neighbors = neighbors.reshape(len(some), -1)
-            best = (log_weights[neighbors] - 0.5 * squares).max(axis=1)
-            # all other points together add at most all the weight at the distance of the last neighbor
-            missing = total_weight - 0.5 * squares[:, -1] + DIGITS
-            slack = 1e-14 * squares[:, -1]
-            settled = (best > missing + slack) | (count == len(scaled))
-            done = some[settled]
-            result[done] = scipy.special.logsumexp(exponents(neighbors[settled].T, done), axis=0)
+        at_once = max(1, CELLS // (count * numbers))
+        for start in range(0, len(left), at_once):
+            some = left[start : start + at_once]
+            nearest = tree.query(targets[some], k=count)
+            settled = visit(some, *(array.reshape(len(some), -1) for array in nearest))
             unsettled.append(some[~settled])
-        rows = np.concatenate(unsettled)
-        count = min(4 * count, len(scaled))
+        left = np.concatenate(unsettled)
+        count = min(4 * count, len(points))
 
 
 CELLS = 1 << 20
