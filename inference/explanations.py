@@ -8,11 +8,11 @@ posterior gives the slopes of all of these functions (Darwiche 2003).
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -186,10 +186,10 @@ def rank_by_information(
         raise TableError(f"{target!r} has one value, so nothing can be learned about it")
     names = [name for name in network if name != target and status_of(read.finding(name)) != "hard"]
     prices = _check_costs(network, costs)
-    case = _Case(snapshot, read, options)
-    related = [name for name in names if case.matters(name, target)]
-    inform = case.inform_about_states if isinstance(present, DiscretePosterior) else case.inform_about_number
-    values = dict.fromkeys(names, (0.0, 0.0)) | (inform(present, related) if related else {})
+    related = [name for name in names if _matters(snapshot, read, name, target)]
+    inform: Any = _inform_about_states if isinstance(present, DiscretePosterior) else _inform_about_number
+    infer = partial(_infer_supposed, snapshot, read, options)
+    values = dict.fromkeys(names, (0.0, 0.0)) | (inform(snapshot, infer, present, related) if related else {})
     frame = pandas.DataFrame(
         [values[name] for name in names],
         columns=["information", "gain"],
@@ -223,58 +223,63 @@ def _check_costs(network: Network, costs: Mapping[str, float] | None) -> dict[st
     return prices
 
 
-class _Case:
-    """One case of evidence, of which more is supposed to be known, in as many rows as there are suppositions."""
+_Infer: TypeAlias = Callable[[Mapping[str, NDArray[Any]], Sequence[str]], list[DiscretePosterior | ContinuousPosterior]]
+"""From values (rows,) that are supposed of some variables to the posteriors of targets in every row."""
 
-    def __init__(self, network: Snapshot, read: Evidence, options: Options) -> None:
-        self.network, self.read, self.options = network, read, options
 
-    def suppose(
-        self, supposed: Mapping[str, NDArray[Any]], targets: Sequence[str]
-    ) -> list[DiscretePosterior | ContinuousPosterior]:
-        """Return the posteriors of targets in every row of supposed values (rows,)."""
-        rows = np.zeros(max(map(len, supposed.values()), default=1), dtype=np.intp)
-        return infer_posteriors(self.network, targets, suppose(self.network, self.read, supposed, rows), self.options)
+def _infer_supposed(
+    network: Snapshot, read: Evidence, options: Options, supposed: Mapping[str, NDArray[Any]], targets: Sequence[str]
+) -> list[DiscretePosterior | ContinuousPosterior]:
+    """Return the posteriors of targets in one case of which more is supposed, in every row of values (rows,)."""
+    rows = np.zeros(max(map(len, supposed.values()), default=1), dtype=np.intp)
+    return infer_posteriors(network, targets, suppose(network, read, supposed, rows), options)
 
-    def inform_about_states(self, present: DiscretePosterior, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Return information and gain of each variable, from its posteriors given each state of the target."""
-        states = np.flatnonzero(present.probabilities > NOTHING)
-        shares = present.probabilities[states] / present.probabilities[states].sum()
-        answers = self.suppose({present.variable.name: states}, names)
-        best = float(shares.max())
-        values = {}
-        for name, answer in zip(names, answers, strict=True):
-            densities, weights = _tabulate(answer, self.network.potential(name).point_cells)
-            joint = shares[:, None] * densities
-            gain = float(joint.max(axis=0) @ weights) - best
-            values[name] = _measure_information(shares, densities, weights), max(gain, 0.0)
-        return values
 
-    def inform_about_number(self, present: ContinuousPosterior, names: Sequence[str]) -> dict[str, tuple[float, float]]:
-        """Return information and gain of each variable, from the target's posteriors given each of its values."""
-        target, values = present.variable.name, {}
-        masses = self.network.potential(target).point_cells
-        spread, entropy = float(present.var()), float(present.entropy())
-        for name, answer in zip(names, self.suppose({}, names), strict=True):
-            if isinstance(answer, DiscretePosterior):
-                probabilities = answer.probabilities[0]
-                points: NDArray[Any] = np.flatnonzero(probabilities > NOTHING)
-                shares = probabilities[points]
-            else:
-                points, shares = _choose_points(answer[0], self.network.potential(name).point_cells)
-            shares = shares / shares.sum()
-            (given,) = self.suppose({name: points}, [target])
-            gain = max(spread - float(shares @ given.var()), 0.0)
-            if isinstance(answer, DiscretePosterior):
-                values[name] = _measure_information(shares, *_tabulate(given, masses)), gain
-            else:
-                values[name] = max(entropy - float(shares @ given.entropy()), 0.0), gain
-        return values
+def _inform_about_states(
+    network: Snapshot, infer: _Infer, present: DiscretePosterior, names: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Return information and gain of each variable, from its posteriors given each state of the target."""
+    states = np.flatnonzero(present.probabilities > NOTHING)
+    shares = present.probabilities[states] / present.probabilities[states].sum()
+    answers = infer({present.variable.name: states}, names)
+    best = float(shares.max())
+    values = {}
+    for name, answer in zip(names, answers, strict=True):
+        densities, weights = _tabulate(answer, network.potential(name).point_cells)
+        joint = shares[:, None] * densities
+        gain = float(joint.max(axis=0) @ weights) - best
+        values[name] = _measure_information(shares, densities, weights), max(gain, 0.0)
+    return values
 
-    def matters(self, name: str, target: str) -> bool:
-        """Return whether the structure lets the target depend on a variable given the evidence."""
-        supposed = suppose(self.network, self.read, {name: np.zeros(1)})
-        return name in read_relevant_evidence(self.network, supposed, [target]).findings
+
+def _inform_about_number(
+    network: Snapshot, infer: _Infer, present: ContinuousPosterior, names: Sequence[str]
+) -> dict[str, tuple[float, float]]:
+    """Return information and gain of each variable, from the target's posteriors given each of its values."""
+    target, values = present.variable.name, {}
+    masses = network.potential(target).point_cells
+    spread, entropy = float(present.var()), float(present.entropy())
+    for name, answer in zip(names, infer({}, names), strict=True):
+        if isinstance(answer, DiscretePosterior):
+            probabilities = answer.probabilities[0]
+            points: NDArray[Any] = np.flatnonzero(probabilities > NOTHING)
+            shares = probabilities[points]
+        else:
+            points, shares = _choose_points(answer[0], network.potential(name).point_cells)
+        shares = shares / shares.sum()
+        (given,) = infer({name: points}, [target])
+        gain = max(spread - float(shares @ given.var()), 0.0)
+        if isinstance(answer, DiscretePosterior):
+            values[name] = _measure_information(shares, *_tabulate(given, masses)), gain
+        else:
+            values[name] = max(entropy - float(shares @ given.entropy()), 0.0), gain
+    return values
+
+
+def _matters(network: Snapshot, read: Evidence, name: str, target: str) -> bool:
+    """Return whether the structure lets the target depend on a variable given the evidence."""
+    supposed = suppose(network, read, {name: np.zeros(1)})
+    return name in read_relevant_evidence(network, supposed, [target]).findings
 
 
 def _tabulate(answer: DiscretePosterior | ContinuousPosterior, masses: PointCells) -> tuple[Values, Values]:

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -223,16 +223,12 @@ def _maximize_targets(
     return result
 
 
-class _BestPoints(NamedTuple):
-    """Some rows, their evidence and axes, and in the table over each scope the best place and whether it is one of
-    several.
-    """
-
-    rows: NDArray[np.intp]
-    part: Evidence
-    axes: dict[str, Any]
-    best: list[NDArray[np.intp]]
-    tied: list[NDArray[np.bool_]]
+_BestPoints: TypeAlias = tuple[
+    NDArray[np.intp], Evidence, dict[str, Any], list[NDArray[np.intp]], list[NDArray[np.bool_]]
+]
+"""Some rows, their evidence and axes, and for the table over each scope the best places and whether these are some of
+several.
+"""
 
 
 def _search(
@@ -248,7 +244,7 @@ def _search(
     def search_part(chunk: tuple[NDArray[np.intp], Evidence]) -> _BestPoints:
         rows, part = chunk
         best, tied = _find_best(problem, problem.axes, part, rows, maximized)
-        return _BestPoints(rows, part, dict(problem.axes), best, tied)
+        return rows, part, dict(problem.axes), best, tied
 
     if problem.nodes:
         for rows, part in split_rows(problem, evidence):
@@ -299,7 +295,7 @@ def _search_around(
                 open_rows |= spread[name] > CONVERGED * (1 + np.abs(fresh[name]))
             if not open_rows.any():
                 break
-        yield _BestPoints(rows, part, axes, best, tied)
+        yield rows, part, axes, best, tied
 
 
 def _settle_ties(

@@ -390,11 +390,6 @@ class ConditionalGaussian:
         means = np.linalg.solve(regressions.matrix[regressions.kind], -regressions.offset[..., None])
         return np.asarray(means[..., 0], dtype=np.float64)
 
-    @property
-    def names(self) -> list[str]:
-        """The numbers, and the discrete columns that they depend on."""
-        return [*self.numbers, *(variable.name for variable in self.given)]
-
     def draw(self, evidence: Evidence, levels: dict[str, Values], options: Options) -> dict[str, NDArray[np.generic]]:
         """Fill every row: codes or values of all variables, observed ones as they are.
 

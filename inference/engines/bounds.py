@@ -333,7 +333,7 @@ class SampleSums(WeightedSums):
             log_norm = self.log_scale + math.log(self.total / self.draws)
         bounds.append(np.array(certain.bound_log_mean(self.log_scale, self.log_bound))[:, None])
         error = np.array([self.error / self.total if self.total > 0 else 0.0])
-        densities = {} if impossible else self.densities.posteriors(self.effective)
+        densities = {} if impossible else self.densities(self.effective)
         rows = np.array([row])
         return Solution(problem, rows, case, dict(problem.axes), tables, np.array([log_norm]), error, bounds, densities)
 

@@ -429,16 +429,26 @@ class WeightedSums:
     tables : for each scope of the problem, by its number, the sum of weight times table
     total, error : the sums of the weights, and of weight times error
     log_scale : the logarithm of the largest weight, by which the sums are divided
-    densities : those of the targets that have no table
     """
 
     def __init__(self, problem: Problem, names: Collection[str], sizes: Mapping[str, int], *, sampled: bool) -> None:
         self.problem = problem
-        self.densities = DensitySums(problem, names, sampled=sampled)
+        question = problem.question
+        self._drawn, self._numbers = frozenset(names), dict[int, str]()
+        if not question.joint and not question.over:
+            self._numbers = {
+                number: name
+                for number, name in enumerate(question.targets)
+                if name in problem.component_of or (sampled and name in problem.nodes)
+            }
+        self._mixtures = {
+            number: WeightedMixture(problem.continuous_variable(name), sampled=sampled)
+            for number, name in self._numbers.items()
+        }
         self.tables: dict[int, Values] = {
             number: np.zeros([sizes[name] for name in scope])
             for number, scope in enumerate(problem.scopes)
-            if number not in self.densities.numbers
+            if number not in self._numbers
         }
         self.scaled: list[tuple[int, Values]] = [(1, table) for table in self.tables.values()]
         """What is multiplied where all weights are, with the power of the weights that it is made of."""
@@ -468,7 +478,7 @@ class WeightedSums:
             self.log_scale = top
         weights = np.exp(logs - self.log_scale) if self.log_scale > -math.inf else np.zeros(len(logs))
         linear = counts * weights
-        self.densities.add(part, values, linear, self.log_scale)
+        self._add_densities(part, values, linear)
         possible = np.flatnonzero(weights)
         weights, linear = weights[possible], linear[possible]
         self.total += float(linear.sum())
@@ -504,6 +514,23 @@ class WeightedSums:
         self.error *= factor
         for power, table in self.scaled:
             table *= factor**power
+
+    def _add_densities(self, part: Solution, values: Mapping[str, NDArray[Any]], weights: Values) -> None:
+        """Add the densities of the slices in a solution, with a weight for each of its rows."""
+        for number, name in self._numbers.items():
+            if name in values:
+                own = values[name][part.rows]
+                self._mixtures[number].add(weights, own, np.zeros(len(own)), self.log_scale)
+        inner = {number: name for number, name in self._numbers.items() if name not in values}
+        for number, table, mean, variance in compute_mixtures(part, inner):
+            self._mixtures[number].add((table * weights).ravel(), mean.ravel(), variance.ravel(), self.log_scale)
+
+    def densities(self, effective: float | None = None) -> dict[int, Density]:
+        """Return the densities; of variables that were drawn, with the size of the effective sample."""
+        return {
+            number: self._mixtures[number].posterior(effective if name in self._drawn else None)
+            for number, name in self._numbers.items()
+        }
 
 
 class SliceSum(WeightedSums):
@@ -548,7 +575,7 @@ class SliceSum(WeightedSums):
         log_norm = np.array([self.log_scale + math.log(self.total) if possible else -math.inf])
         errors = np.array([error + self.error / self.total if possible else 0.0])
         axes = {**problem.axes, **{name: self.axes[name] for name in self.marginals}}
-        densities = self.densities.posteriors() or None
+        densities = self.densities() or None
         return Solution(problem, np.array([row]), case, axes, tables, log_norm, errors, densities=densities)
 
 
@@ -562,43 +589,3 @@ def index_cells(problem: Problem, values: Mapping[str, NDArray[Any]]) -> dict[st
         elif isinstance(axis, CellAxis):
             codes[name] = np.searchsorted(axis.edges[1:-1], own, side="right")
     return codes
-
-
-class DensitySums:
-    """The densities of the targets that have no table: sums of weighted parts.
-
-    Attributes
-    ----------
-    numbers : of these targets
-    """
-
-    def __init__(self, problem: Problem, cut: Collection[str], *, sampled: bool) -> None:
-        question = problem.question
-        self.numbers: dict[int, str] = {}
-        if not question.joint and not question.over:
-            self.numbers = {
-                number: name
-                for number, name in enumerate(question.targets)
-                if name in problem.component_of or (sampled and name in problem.nodes)
-            }
-        self._drawn = frozenset(cut)
-        self._sums = {}
-        for number, name in self.numbers.items():
-            self._sums[number] = WeightedMixture(problem.continuous_variable(name), sampled=sampled)
-
-    def add(self, part: Solution, values: Mapping[str, NDArray[Any]], weights: Values, log_scale: float) -> None:
-        """Add the slices in a solution, with a weight for each of its rows."""
-        for number, name in self.numbers.items():
-            if name in values:
-                own = values[name][part.rows]
-                self._sums[number].add(weights, own, np.zeros(len(own)), log_scale)
-        inner = {number: name for number, name in self.numbers.items() if name not in values}
-        for number, table, mean, variance in compute_mixtures(part, inner):
-            self._sums[number].add((table * weights).ravel(), mean.ravel(), variance.ravel(), log_scale)
-
-    def posteriors(self, effective: float | None = None) -> dict[int, Density]:
-        """Return the densities; of variables that were drawn, with the size of the effective sample."""
-        return {
-            number: self._sums[number].posterior(effective if name in self._drawn else None)
-            for number, name in self.numbers.items()
-        }
