@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.potentials.base import Potential, freeze
+from hybridbn.potentials.base import Potential
 from hybridbn.variables import Codes, Discrete, Values
 
 BLOCK_NUMBERS = 1 << 20
@@ -35,7 +35,6 @@ MOST_INFLATION = 1e3
 
 LARGE_TRIANGLE = 64
 """Triangles of more rows are inverted by LAPACK."""
-_ZERO = freeze(np.zeros(1, dtype=np.intp))
 
 
 @dataclass(frozen=True, eq=False)
@@ -323,8 +322,6 @@ def number_patterns(flags: NDArray[np.bool_]) -> Codes:
     array([1, 0, 1])
     """
     number: Codes = np.zeros(len(flags), dtype=np.intp)
-    if len(flags) < 2:
-        return number
     for start in range(0, flags.shape[1], 32):
         word = flags[:, start : start + 32]
         code = number * (1 << word.shape[1]) + word @ (1 << np.arange(word.shape[1]))
@@ -406,8 +403,6 @@ def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Cod
 
 def _find_runs(keys: Codes) -> tuple[Codes, Codes]:
     """Return where runs of equal keys begin, and the number of each key's run."""
-    if len(keys) == 1:
-        return _ZERO, _ZERO
     fresh = np.empty(len(keys), dtype=bool)
     fresh[:1], fresh[1:] = True, keys[1:] != keys[:-1]
     return np.flatnonzero(fresh), np.cumsum(fresh) - 1

@@ -123,7 +123,11 @@ def place_nodes(
         fresh = []
         for rows, cells in work:
             part = evidence.take(rows, len(rows))
-            axes = _make_axes(problem, part, cells)
+            findings = {name: part.finding(name) for name in problem.nodes}
+            axes = {
+                name: node_axis(*cells[name], None if finding is None else finding.values)
+                for name, finding in findings.items()
+            }
             arrays: dict[int, Values] = {}
             if pointwise is None:
                 arrays = evaluate_factors(problem, {**problem.axes, **axes}, part)
@@ -135,7 +139,7 @@ def place_nodes(
             del arrays
             assessments = {}
             for name, own in zip(problem.nodes, logs, strict=True):
-                finding = part.finding(name)
+                finding = findings[name]
                 observed = None if finding is None else finding.observed
                 assessments[name] = assess_cells(own, axes[name], stricter, observed)
                 assessments[name].check_ends(axes[name], bounds[name], rows)
@@ -243,14 +247,6 @@ def _rows_at_once(problem: Problem, cells: Mapping[str, int], budget: float) -> 
             " features. Observe some of these variables, ask for fewer targets at once, or raise max_bytes"
         )
     return max(int(TOO_WIDE * budget / size), 1)
-
-
-def _make_axes(problem: Problem, evidence: Evidence, cells: Mapping[str, tuple[Values, Values]]) -> dict[str, NodeAxis]:
-    axes = {}
-    for name in problem.nodes:
-        finding = evidence.findings.get(name)
-        axes[name] = node_axis(*cells[name], None if finding is None else finding.values)
-    return axes
 
 
 def assess_cells(

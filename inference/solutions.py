@@ -229,8 +229,9 @@ def _make_posterior(answer: Answer, number: int, variable: Variable) -> Discrete
     """Return the posterior of the target with that number."""
     collector = answer.collected[number]
     if isinstance(variable, Continuous) and variable.name in answer.problem.hard:
-        return _make_point_posterior(answer, variable)
-    if isinstance(collector, TableCollector):
+        values = answer.evidence.findings[variable.name].values[None]
+        density: Density = GaussianPosterior.of(variable, np.ones(values.shape), values, np.zeros(values.shape))
+    elif isinstance(collector, TableCollector):
         table = answer.arrange_rows(collector.table)
         if isinstance(variable, Discrete):
             bounds = None if answer.bounds is None else answer.arrange_rows(answer.bounds[number])
@@ -239,22 +240,15 @@ def _make_posterior(answer: Answer, number: int, variable: Variable) -> Discrete
         axis = problem.axes[name]
         assert isinstance(axis, CellAxis)
         return cell_posterior(problem, name, axis, table, answer.evidence, answer.error)
-    assert isinstance(collector, DensityCollector)
-    assert isinstance(variable, Continuous)
-    density = collector.density
-    # where equal rows are repeated, the density of all rows takes more than that of the distinct ones
-    repeated = 0 if answer.distinct_rows is None else len(answer.distinct_rows)
-    if density is None or 8.0 * density.numbers * repeated > KEPT_BYTES:
-        return _RepeatedPosterior.of(answer, number, variable)
-    if answer.distinct_rows is not None:
-        density = density.select_rows(answer.distinct_rows)
-    return density.with_answer(answer.evidence.single, answer.error, answer.marked, None)
-
-
-def _make_point_posterior(answer: Answer, variable: Continuous) -> ContinuousPosterior:
-    """Return the posterior of a target that has one value in every row."""
-    values = answer.evidence.findings[variable.name].values[None]
-    density = GaussianPosterior.of(variable, np.ones(values.shape), values, np.zeros(values.shape))
+    else:
+        assert isinstance(collector, DensityCollector)
+        assert isinstance(variable, Continuous)
+        kept = collector.density
+        # where equal rows are repeated, the density of all rows takes more than that of the distinct ones
+        repeated = 0 if answer.distinct_rows is None else len(answer.distinct_rows)
+        if kept is None or 8.0 * kept.numbers * repeated > KEPT_BYTES:
+            return _RepeatedPosterior.of(answer, number, variable)
+        density = kept if answer.distinct_rows is None else kept.select_rows(answer.distinct_rows)
     return density.with_answer(answer.evidence.single, answer.error, answer.marked, None)
 
 

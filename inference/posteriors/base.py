@@ -313,10 +313,6 @@ class DiscretePosterior(Posterior):
             raise TableError(f"the states of {self.variable.name!r} are not numbers; ask for probabilities or the mode")
         return np.array(self.states, dtype=float)
 
-    def mean(self) -> Any:
-        """Return the expected state, where the states are numbers."""
-        return self._rows_first(self._numbers() @ self._table)
-
     def _moments(self) -> tuple[Values, Values]:
         numbers = self._numbers()
         mean = numbers @ self._table

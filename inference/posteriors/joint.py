@@ -73,8 +73,8 @@ class JointPosterior(Batch):
         sizes = [len(variable) for variable in variables if isinstance(variable, Discrete)]
         self._table: Values | None = None if numbers else np.empty([*sizes, 0])
         self._error = np.empty(0)
-        self._mean: Values = np.empty((numbers, 0))
-        self._covariance: Values = np.empty((numbers, numbers, 0))
+        self._mean: Values = np.empty((numbers, evidence.rows))
+        self._covariance: Values = np.empty((numbers, numbers, evidence.rows))
 
     @classmethod
     def join(cls, parts: Sequence[JointPosterior]) -> JointPosterior:
@@ -89,10 +89,9 @@ class JointPosterior(Batch):
 
     def _store_answer(self, answer: Answer) -> None:
         (collector,) = answer.collected
-        self._error, rows = answer.error, self._evidence.rows
+        self._error = answer.error
         if isinstance(collector, TableCollector):
             self._table = answer.arrange_rows(collector.table)
-            self._mean, self._covariance = np.empty((0, rows)), np.empty((0, 0, rows))
         elif isinstance(collector, _MomentCollector):
             self._mean, self._covariance = map(answer.arrange_rows, (collector.mean, collector.covariance))
 
