@@ -22,7 +22,7 @@ from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.estimation.em import expectation_maximization
 from hybridbn.estimators.sklearn_bases import BaseEstimator
-from hybridbn.fitting import Fitter, Statistics, fitter_of, roles
+from hybridbn.fitting import Statistics, fitter_of, roles
 from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import allow_draws
 from hybridbn.learning.imputation.model import reason_alone
@@ -45,7 +45,6 @@ class Stream:
     target : str
     roles : mapping from column to Role
         Fixed by the first rows: states, cut points and heavy points of later ones are read against these variables.
-    fitters : mapping from column to Fitter
     statistics : mapping from column to Statistics
         Of the target, then of each column given the target.
     ranges : mapping from column to (low, high)
@@ -63,7 +62,6 @@ class Stream:
 
     target: str
     roles: Mapping[str, Any]
-    fitters: Mapping[str, Fitter]
     statistics: Mapping[str, Statistics]
     ranges: Mapping[str, tuple[float, float]]
 
@@ -72,24 +70,18 @@ class Stream:
         """Return the stream that begins with these rows."""
         found = roles(table, target, potentials)
         # the target first, as the builder has it
-        ordered = {target: found[target], **found}
-        given = (found[target].variable,)
-        fitters = {
-            name: fitter_of(role.fitter, role.variable, () if name == target else given)
-            for name, role in ordered.items()
-        }
-        return cls(target, ordered, fitters, {}, {}).plus(table)
+        return cls(target, {target: found[target], **found}, {}, {}).plus(table)
 
     def plus(self, table: Table) -> Self:
         """Return the stream with more rows, which must have been read against `variables`."""
-        parents = {name: () if name == self.target else (self.target,) for name in self.fitters}
+        parents = {name: () if name == self.target else (self.target,) for name in self.roles}
         more: Mapping[str, Statistics] = table.learn(partial(collect_statistics, roles=self.roles, parents=parents))
         known, ranges = self.statistics, dict(self.ranges)
         for name in self.roles:
             if name != self.target and not table.is_discrete(name):
                 (low, high), (least, most) = table.value_range(name), ranges.get(name, (np.inf, -np.inf))
                 ranges[name] = min(low, least), max(high, most)
-        added = {name: known[name] + more[name] if name in known else more[name] for name in self.fitters}
+        added = {name: known[name] + more[name] if name in known else more[name] for name in self.roles}
         return replace(self, statistics=added, ranges=ranges)
 
     @property
@@ -115,7 +107,12 @@ class Stream:
         """Return naive Bayes as the builder would make it of all rows together, without the constant columns."""
         constant = set(self.constant)
         kept = {name: statistics for name, statistics in self.statistics.items() if name not in constant}
-        return Network([self.fitters[name].potential(statistics) for name, statistics in kept.items()])
+        return Network(
+            [
+                fitter_of(self.roles[name].fitter, statistics.child, statistics.parents).potential(statistics)
+                for name, statistics in kept.items()
+            ]
+        )
 
 
 Builder: TypeAlias = "Callable[..., Network] | nx.DiGraph[Any] | Iterable[tuple[str, str]] | str"

@@ -258,7 +258,9 @@ def impute(
         settings=settings,
         network=network,
         draws=draws,
-        reading=(discrete, continuous, skip),
+        discrete=discrete,
+        continuous=continuous,
+        skip=skip,
         indicators=indicators,
         details=details,
         keys=keys,
@@ -277,14 +279,15 @@ def _impute_frame(
     settings: Settings,
     network: Network | None,
     draws: int | None,
-    reading: tuple[Any, Any, Any],
+    discrete: str | Iterable[str],
+    continuous: str | Iterable[str],
+    skip: str | Iterable[str],
     indicators: bool,
     details: bool,
     keys: Any,
     unknown: str,
 ) -> Any:
     """Return a frame without holes, several of them, or all that is known of them."""
-    discrete, continuous, skip = reading
     whole = open_frame(data)
     settings = _name_columns(settings, whole)
     frame = leave_out(whole, skip)

@@ -45,7 +45,7 @@ from hybridbn.learning.imputation.column_matching import (
     fit_stacked_regression,
     match_numbers,
 )
-from hybridbn.learning.imputation.rules import Rules, has_spikes
+from hybridbn.learning.imputation.rules import Holes, Rules, has_spikes
 from hybridbn.tables import Table
 from hybridbn.variables import Codes, Discrete, Values
 
@@ -77,7 +77,6 @@ _LEAST_VARIANCE = 1e-6
 """The least variance of a state's indicator: a surer probability counts as if it weren't."""
 
 Cells: TypeAlias = Mapping[str, NDArray[Any]]
-Holes: TypeAlias = Mapping[str, NDArray[np.bool_]]
 Limits: TypeAlias = Callable[[str, Cells], tuple[Values, Values]]
 """From a column and the cells of complete rows to the least and the greatest number of the column in each row."""
 
