@@ -275,14 +275,13 @@ class Continuous:
                 number = self.unit.number(value)
             except ValueError as error:
                 raise TableError(f"{self.name!r}: {error}") from None
-            self._refuse(np.asarray(number))
-            return number
-        if isinstance(value, str | bytes | bool | np.bool_ | complex | np.datetime64 | np.timedelta64):
-            raise TableError(f"{self.name!r} is continuous; {value!r} is not a number")
-        try:
-            number = float(value)
-        except (TypeError, ValueError, OverflowError):
-            raise TableError(f"{self.name!r} is continuous; {value!r} is not a number") from None
+        else:
+            if isinstance(value, str | bytes | bool | np.bool_ | complex | np.datetime64 | np.timedelta64):
+                raise TableError(f"{self.name!r} is continuous; {value!r} is not a number")
+            try:
+                number = float(value)
+            except (TypeError, ValueError, OverflowError):
+                raise TableError(f"{self.name!r} is continuous; {value!r} is not a number") from None
         self._refuse(np.asarray(number))
         return number
 

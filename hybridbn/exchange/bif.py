@@ -154,8 +154,6 @@ class _BifParser:
         if '"' in text or "/" in text:
             self.source = SourceText(_MASKED.sub(self._mask, text), name)
         headers = self._parse_blocks()
-        if not self.variables:
-            raise FormatError(f"{name}: there is no `variable` block; is this a BIF file?")
         for scope, body, start, position in headers:
             check_scope(scope, self.variables, self.potentials, "probability block", partial(self.source.fail, start))
             self.potentials[scope[0]] = self._make_potential(scope, body, position)

@@ -19,7 +19,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NoReturn, TypeAlias, TypeVar
 from urllib.parse import quote, unquote
@@ -264,6 +264,41 @@ def restore_name(name: str, properties: Mapping[str, str]) -> str:
     return unquote(properties.get("hybridbn_name", "")) or name
 
 
+@dataclass(frozen=True)
+class LinearValue:
+    """A linear function with normal noise: ``constant + sum of slopes * variables + N(0, variance)``.
+
+    `square` is the square of a constant that was written as ``Sqrt(v)``, so that a variance keeps its digits.
+    """
+
+    constant: float
+    slopes: Mapping[str, float] = field(default_factory=dict)
+    variance: float = 0.0
+    square: float | None = None
+
+    @property
+    def plain(self) -> bool:
+        """Whether this is a number."""
+        return not self.slopes and self.variance == 0
+
+
+def make_regression(
+    child: Continuous, parents: Sequence[Variable], names: Sequence[str], normals: Sequence[LinearValue]
+) -> LinearGaussian:
+    """Return the potential that is normal in each configuration of the discrete parents; `names` are those of the
+    continuous parents in the file.
+    """
+    sizes = [len(parent) for parent in parents if isinstance(parent, Discrete)]
+    slopes = [normal.slopes.get(name, 0.0) for normal in normals for name in names]
+    return LinearGaussian(
+        child,
+        parents=parents,
+        intercept=np.array([normal.constant for normal in normals]).reshape(sizes),
+        coefficients=np.array(slopes).reshape([*sizes, len(names)]),
+        variance=np.array([normal.variance for normal in normals]).reshape(sizes),
+    )
+
+
 def parse_states(text: str, count: int) -> list[Any]:
     """Return states from JSON; raise `ValueError` unless they are a list of `count` texts or numbers."""
     try:
@@ -294,7 +329,9 @@ def build_network(
     potential and cycles; warn where rows were normalized.
     """
     if not variables:
-        raise FormatError(f"{rows.source}: there are no variables; is the file complete?")
+        raise FormatError(
+            f"{rows.source}: there are no variables; is the file complete, and of the format that its suffix says?"
+        )
     missing = [name for name in variables if name not in potentials]
     if missing:
         raise FormatError(f"{rows.source}: no probabilities for {shorten(missing)}; is the file complete?")

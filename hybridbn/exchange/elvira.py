@@ -36,7 +36,6 @@ from hybridbn.exchange.elvira_syntax import (
     ElviraDensity,
     ElviraNode,
     ElviraRelation,
-    ElviraSyntax,
     ElviraTree,
     parse_syntax,
 )
@@ -160,7 +159,7 @@ class _ElviraReader:
         self.rows = RowNormalizer(source.name, normalize)
         self.repairs: list[str] = []
         self.bare: tuple[str, int] | None = None
-        self.syntax: ElviraSyntax = parse_syntax(source)
+        self.syntax = parse_syntax(source)
         self.variables: dict[str, Variable] = {}
         self.labels: dict[str, dict[str, int]] = {}
 

@@ -140,9 +140,6 @@ class _ElviraParser:
             self.source.fail(token.at, f"a number of {len(token.text)} characters")
         return sign + token.text
 
-    def take_signed_number(self, what: str) -> str:
-        return self.take_number(what, self.take_sign())
-
     def take_value(self) -> str:
         """Take everything up to the next ``;``, and return it as text."""
         start = end = self.tokens.now.at
@@ -309,9 +306,9 @@ class _ElviraParser:
         name = self.take_name("a variable after `case`").text
         cuts: list[str] | None = None
         if self.tokens.skip("("):
-            cuts = [self.take_signed_number("a cut point")]
+            cuts = [self.take_number("a cut point", self.take_sign())]
             while self.tokens.skip(","):
-                cuts.append(self.take_signed_number("a cut point"))
+                cuts.append(self.take_number("a cut point", self.take_sign()))
             self.tokens.expect(")", ",")
         self.tokens.expect("{", after="after the variable of a case")
         branches: list[tuple[str, ElviraTree]] = []

@@ -27,11 +27,13 @@ from hybridbn.errors import FormatError, NetworkError
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
+    LinearValue,
     build_network,
     convert_potentials,
     encode_properties,
     format_mean,
     format_states,
+    make_regression,
     name_nodes,
     restore_name,
     restore_variable,
@@ -50,7 +52,7 @@ from hybridbn.exchange.parsing import (
 from hybridbn.network import Network
 from hybridbn.potentials import LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.variables import Continuous, Discrete, Values, Variable
+from hybridbn.variables import Continuous, Discrete, Variable
 
 _BETWEEN = r"(?:\s++|%[^\n]*+|//[^\n]*+|/\*[\s\S]*?\*/)*+"
 _TOKEN = re.compile(
@@ -68,17 +70,11 @@ _DEEPEST = 60
 """Parentheses that are nested deeper are refused, before Python's own limit of recursion is reached."""
 
 
-class _NetNormal(NamedTuple):
-    mean: float
-    slopes: dict[str, float]
-    variance: float
-
-
 class _NetPotential(NamedTuple):
     scope: list[str]
     at: int
     table: tuple[str, int] | None
-    normals: list[_NetNormal]
+    normals: list[LinearValue]
 
 
 def read_net(path: str | os.PathLike[str], *, normalize: bool = True, encoding: str | None = None) -> Network:
@@ -184,7 +180,7 @@ class _NetParser:
             self.tokens.skip(",")
         self.tokens.expect("{")
         table: tuple[str, int] | None = None
-        normals: list[_NetNormal] | None = None
+        normals: list[LinearValue] | None = None
         while not self.tokens.skip("}"):
             key = self.take_word("an attribute of the potential, or `}`")
             start = self.tokens.expect("=", after=f"after {key.text[:40]!r}").at + 1
@@ -204,11 +200,11 @@ class _NetParser:
             self.source.fail(at, f"the potential of {scope[0][:60]!r} has no `data`")
         self.potentials.append(_NetPotential(scope, at, table, normals or []))
 
-    def parse_normals(self, depth: int) -> list[_NetNormal]:
+    def parse_normals(self, depth: int) -> list[LinearValue]:
         """Take normal distributions, nested in parentheses to any depth."""
         if depth > _DEEPEST:
             self.source.fail(self.tokens.now.at, f"more than {_DEEPEST} parentheses inside each other")
-        normals: list[_NetNormal] = []
+        normals: list[LinearValue] = []
         if self.tokens.skip("("):
             while not self.tokens.skip(")"):
                 normals += self.parse_normals(depth + 1)
@@ -222,7 +218,7 @@ class _NetParser:
         self.tokens.expect(")", after="after the variance")
         if others:
             self.source.fail(at, "a variance that depends on a variable; it must be a number")
-        return [_NetNormal(mean, slopes, variance)]
+        return [LinearValue(mean, slopes, variance)]
 
     def parse_linear(self) -> tuple[float, dict[str, float]]:
         constant, slopes, first = 0.0, dict[str, float](), True
@@ -281,28 +277,18 @@ class _NetParser:
         self, potential: _NetPotential, child: Continuous, parents: Sequence[Variable], sizes: list[int]
     ) -> LinearGaussian:
         count = math.prod(sizes)
-        names = {potential.scope[i + 1]: v for i, v in enumerate(parents) if isinstance(v, Continuous)}
+        names = [name for name in potential.scope[1:] if isinstance(self.variables[name], Continuous)]
         if len(potential.normals) != count:
             self.source.fail(
                 potential.at,
                 f"{len(potential.normals)} normal distributions where {count} are wanted for {child.name!r}",
             )
-        slopes: Values = np.zeros((count, len(names)))
-        for row, normal in enumerate(potential.normals):
-            for name, slope in normal.slopes.items():
-                if name not in names:
-                    self.source.fail(
-                        potential.at, f"the mean of {child.name!r} mentions {name[:60]!r}, no continuous parent of it"
-                    )
-                slopes[row, list(names).index(name)] = slope
-        try:
-            return LinearGaussian(
-                child,
-                parents=parents,
-                intercept=np.array([normal.mean for normal in potential.normals]).reshape(sizes),
-                coefficients=slopes.reshape([*sizes, len(names)]),
-                variance=np.array([normal.variance for normal in potential.normals]).reshape(sizes),
+        for name in (name for normal in potential.normals for name in normal.slopes if name not in names):
+            self.source.fail(
+                potential.at, f"the mean of {child.name!r} mentions {name[:60]!r}, no continuous parent of it"
             )
+        try:
+            return make_regression(child, parents, names, potential.normals)
         except NetworkError as error:
             self.source.fail(potential.at, str(error))
 

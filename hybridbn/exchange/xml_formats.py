@@ -13,7 +13,7 @@ import math
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NoReturn
 from xml.sax.saxutils import escape, quoteattr
 
@@ -24,6 +24,7 @@ from hybridbn.errors import FormatError, NetworkError, warn_user
 from hybridbn.exchange import register_format
 from hybridbn.exchange.discrete_networks import (
     Bins,
+    LinearValue,
     build_network,
     collect_tables,
     convert_potentials,
@@ -31,6 +32,7 @@ from hybridbn.exchange.discrete_networks import (
     encode_properties,
     format_mean,
     format_states,
+    make_regression,
     make_words,
     name_nodes,
     restore_name,
@@ -263,11 +265,11 @@ class _XdslReader:
         parent_names = element.first("parents")
         parents = parent_names.text.split() if parent_names is not None else []
         check_scope([name, *parents], self.variables, (), "definition", element.fail)
-        if element.tag.lower() == "equation":
-            return self._parse_equation(name, element, parents)
         child = self.variables[name]
+        if isinstance(child, Continuous):
+            return self._parse_equation(name, child, element, parents)
         discrete = [v for v in (self.variables[parent] for parent in parents) if isinstance(v, Discrete)]
-        if len(discrete) < len(parents) or not isinstance(child, Discrete):
+        if len(discrete) < len(parents):
             other = next(parent for parent in parents if isinstance(self.variables[parent], Continuous))
             element.fail(f"{name!r} has states, but its parent {other!r} is continuous; such tables can't be read")
         sizes = [*map(len, discrete), len(child)]
@@ -289,48 +291,34 @@ class _XdslReader:
         count = math.prod(sizes[:-1])
         if len(words) != count:
             element.fail(f"{len(words)} resulting states where {count} are wanted for {name!r}")
-        table = np.zeros((count, sizes[-1]))
         codes = {label: code for code, label in enumerate(self.labels[name])}
-        for row, word in enumerate(words):
+        for word in words:
             if word not in codes:
                 element.fail(f"{name!r} has no state {word[:40]!r}")
-            table[row, codes[word]] = 1.0
+        table = np.equal.outer([codes[word] for word in words], np.arange(sizes[-1])).astype(np.float64)
         return (reverse_parents(table.ravel(), sizes) if self.backwards else table).reshape(sizes)
 
-    def _parse_equation(self, name: str, element: Element, parents: Sequence[str]) -> LinearGaussian:
+    def _parse_equation(self, name: str, child: Continuous, element: Element, parents: Sequence[str]) -> LinearGaussian:
         definition = element.first("definition")
         if definition is None or not definition.text:
             element.fail(f"{name!r} has no <definition>")
-        discrete = [parent for parent in parents if isinstance(self.variables[parent], Discrete)]
-        others = [parent for parent in parents if parent not in discrete]
+        discrete = [parent for parent in parents if parent in self.labels]
+        others = [parent for parent in parents if parent not in self.labels]
         sizes = [len(self.labels[parent]) for parent in discrete]
         if math.prod(sizes) > _CONFIGURATIONS:
             element.fail(f"the discrete parents of {name!r} have more than {_CONFIGURATIONS:,} configurations")
         values: dict[str, LinearValue | ParentState] = {parent: LinearValue(0.0, {parent: 1.0}) for parent in others}
-        intercept, variance = np.empty(sizes), np.empty(sizes)
-        slopes = np.zeros([*sizes, len(others)])
+        normals = []
         try:
             rule = LinearRule(definition.text)
             if rule.name != name:
                 raise ValueError(f"the equation defines {rule.name!r}")
             for cell in np.ndindex(*sizes):
                 states = {p: ParentState(code, self.labels[p][code]) for p, code in zip(discrete, cell, strict=True)}
-                value = rule({**values, **states})
-                intercept[cell], variance[cell] = value.constant, value.variance
-                for column, parent in enumerate(others):
-                    slopes[(*cell, column)] = value.slopes.get(parent, 0.0)
-            child = self.variables[name]
-            if not (variance > 0).all():
-                raise NetworkError("the equation has no normal noise; deterministic equations can't be read")
-            if not isinstance(child, Continuous):
-                raise NetworkError("an equation defines it, but it has states")
-            return LinearGaussian(
-                child,
-                parents=[self.variables[parent] for parent in parents],
-                intercept=intercept,
-                coefficients=slopes,
-                variance=variance,
-            )
+                normals.append(rule({**values, **states}))
+                if not normals[-1].variance > 0:
+                    raise NetworkError("the equation has no normal noise; deterministic equations can't be read")
+            return make_regression(child, [self.variables[parent] for parent in parents], others, normals)
         except (ValueError, ArithmeticError, TypeError, RecursionError) as error:
             definition.fail(describe_fault(name, error))
 
@@ -482,24 +470,6 @@ class ParentState:
 
     code: int
     name: str
-
-
-@dataclass(frozen=True)
-class LinearValue:
-    """A linear function with normal noise: ``constant + sum of slopes * variables + N(0, variance)``.
-
-    `square` is the square of a constant that was written as ``Sqrt(v)``, so that a variance keeps its digits.
-    """
-
-    constant: float
-    slopes: Mapping[str, float] = field(default_factory=dict)
-    variance: float = 0.0
-    square: float | None = None
-
-    @property
-    def plain(self) -> bool:
-        """Whether this is a number."""
-        return not self.slopes and self.variance == 0
 
 
 def _refuse_equation(position: int, reason: str) -> NoReturn:

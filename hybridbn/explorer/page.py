@@ -20,7 +20,7 @@ import hashlib
 import json
 import secrets
 import socketserver
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from hmac import compare_digest
 from html import escape
 from http import HTTPStatus
@@ -48,7 +48,7 @@ from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.jobs import track
 from hybridbn.network import Network
 from hybridbn.pictures.html import draw_network
-from hybridbn.variables import Discrete, Values
+from hybridbn.variables import Discrete, Values, Variable
 
 PAGE_STYLE = """html,body{height:100%;margin:0;background:#f5f6f8}#hybridbn-explorer{height:100%}
 #hybridbn-explorer>.hbx{border-radius:0;height:100%}@media(prefers-color-scheme:dark){html,body{background:#161a20}}
@@ -191,7 +191,7 @@ def _add_lookups(responder: Responder, content: Plain, room: float, cells: float
         held = [] if belief is None else _list_values(node, belief)
         values.append(None if belief is None or "p" in belief else [finding["value"] for finding in held])
         findings += held
-    width = 1 + sum(len(node["states"]) if "states" in node else 2 + len(LEVELS) for node in content["nodes"])
+    width = 1 + sum(map(_count_numbers, responder.network.variables))
     most = int(min(MOST_ANSWERS, room / (width * _NUMBER_BYTES + 14), MOST_WORK / cells))
     cases = [[], *([i] for i in range(len(findings)))]
     if len(cases) > most:
@@ -206,7 +206,7 @@ def _add_lookups(responder: Responder, content: Plain, room: float, cells: float
     nodes = len({finding["node"] for finding in findings})
     cases += pairs
     plain = [[findings[i] for i in case] for case in cases] + content["rowFindings"]
-    numbers = _answer_all(responder, [read_case(responder.network, case) for case in plain], width)
+    numbers = _answer_all(responder, [read_case(responder.network, case) for case in plain])
     no = dict.fromkeys(("between", "soft", "not", "set", "next", "probable"), False)
     total = nodes * (nodes - 1) // 2
     which = (
@@ -248,33 +248,35 @@ def _list_pairs(responder: Responder, findings: Sequence[Plain], most: int) -> l
     return pairs
 
 
-def _answer_all(responder: Responder, cases: Sequence[Case], width: int) -> Values:
+def _answer_all(responder: Responder, cases: Sequence[Case]) -> Values:
     """Return a row for each case: its log probability, and all probabilities, moments and quantiles."""
-    numbers = np.full((len(cases), width), np.nan)
+    blocks = []
     with track("answering", len(cases), unit="cases") as report:
         for start in range(0, len(cases), BLOCK):
-            block = cases[start : start + BLOCK]
-            part = numbers[start : start + len(block)]
-            for column, values in _answer_block(responder, block):
-                part[:, column : column + values.shape[1]] = values
-            report(start + len(block), "")
-    return numbers
+            blocks.append(_answer_block(responder.network, cases[start : start + BLOCK]))
+            report(min(start + BLOCK, len(cases)), "")
+    return np.concatenate(blocks)
 
 
-def _answer_block(responder: Responder, cases: Sequence[Case]) -> Iterator[tuple[int, Values]]:
-    network = responder.network
+def _answer_block(network: Network, cases: Sequence[Case]) -> Values:
     evidence = tabulate_cases(cases)
-    yield 0, network.log_evidence(evidence, tolerance=OPTIONS.tolerance)[:, None]
+    columns = [network.log_evidence(evidence, tolerance=OPTIONS.tolerance)[:, None]]
     # targets that are named would not count as evidence in any row
     posteriors = network.posteriors(evidence, options=OPTIONS, impossible="nan")
-    column = 1
     for variable in network.variables:
         posterior = posteriors.get(variable.name)
-        if posterior is not None:
-            is_known = np.array([variable.name in case.fixed for case in cases])
-            values = posterior.probabilities if isinstance(posterior, DiscretePosterior) else summarize(posterior)
-            yield column, np.where(is_known[:, None], np.nan, values)
-        column += len(variable) if isinstance(variable, Discrete) else 2 + len(LEVELS)
+        if posterior is None:
+            columns.append(np.full((len(cases), _count_numbers(variable)), np.nan))
+            continue
+        values = posterior.probabilities if isinstance(posterior, DiscretePosterior) else summarize(posterior)
+        is_known = np.array([variable.name in case.fixed for case in cases])
+        columns.append(np.where(is_known[:, None], np.nan, values))
+    return np.hstack(columns)
+
+
+def _count_numbers(variable: Variable) -> int:
+    """Return how many numbers tell the belief of a variable."""
+    return len(variable) if isinstance(variable, Discrete) else 2 + len(LEVELS)
 
 
 # -- the server -------------------------------------------------------------------------------------------------------

@@ -480,11 +480,10 @@ class Responder:
         others = [parent for child in children for parent in network.predecessors(child)]
         beyond = [far for parent in network.predecessors(name) for far in network.predecessors(parent)]
         near = dict.fromkeys([name, *network.predecessors(name), *children, *others, *beyond])
-        chosen = nx.DiGraph(network.subgraph(list(near)[: MOST_NEIGHBORS + 1]).edges)
-        chosen.add_nodes_from(list(near)[: MOST_NEIGHBORS + 1])
+        chosen = set(list(near)[: MOST_NEIGHBORS + 1])
         ordered: nx.DiGraph[str] = nx.DiGraph()
         ordered.add_nodes_from(other for other in self.names if other in chosen)
-        ordered.add_edges_from(arc for arc in network.edges if chosen.has_edge(*arc))
+        ordered.add_edges_from(arc for arc in network.edges if chosen.issuperset(arc))
         return self._describe_layout(lay_out(ordered, self.box, GAP))
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -555,9 +554,6 @@ class Responder:
             else:
                 yield {"beliefs": beliefs, "log_evidence": as_plain(likelihoods[row])}
 
-    def _read(self, question: Plain) -> Case:
-        return read_case(self.network, question.get("case"))
-
     def _find(self, question: Plain) -> Variable:
         node = as_index(question.get("node"), len(self.names), "the question names node", "the nodes")
         return self.network.variable(self.names[node])
@@ -570,7 +566,7 @@ class Responder:
 
     def _answer_why(self, question: Plain) -> Plain:
         """Answer with the weights of evidence of the findings, or with the mean of a number after each of them."""
-        case, variable = self._read(question), self._find(question)
+        case, variable = read_case(self.network, question.get("case")), self._find(question)
         # what is known of the variable itself explains nothing
         evidence = {
             name: value for name, value in case.evidence.items() if name != variable.name or name not in case.fixed
@@ -607,7 +603,7 @@ class Responder:
 
     def _answer_next(self, question: Plain) -> Plain:
         """Answer with what observing each node would tell about one."""
-        case, variable = self._read(question), self._find(question)
+        case, variable = read_case(self.network, question.get("case")), self._find(question)
         ranks = case.intervene(self.network).value_of_information(variable.name, case.evidence, options=OPTIONS)
         rows = zip(ranks.index, ranks["information"], ranks["gain"], strict=True)
         return {
@@ -619,7 +615,7 @@ class Responder:
         }
 
     def _answer_probable(self, question: Plain) -> Plain:
-        case = self._read(question)
+        case = read_case(self.network, question.get("case"))
         values = case.intervene(self.network).most_probable(case.evidence)
         return {"values": list_findings(self.network, {n: v for n, v in values.items() if n not in case.fixed})}
 

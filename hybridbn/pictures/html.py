@@ -88,7 +88,7 @@ def show_posterior(posterior: Posterior) -> str:
     )
     spread = format_number(posterior.std()) + ("" if unit is None else " days")
     facts = [("mean", mean), ("sd", spread), ("median", median), ("90 % interval", f"{low} to {high}")]
-    cells = "".join(f"<tr>{_cell(fact)}{_number(text)}</tr>" for fact, text in facts)
+    cells = "".join(f'<tr><td style="{_CELL}">{escape(fact)}</td>{_number(text)}</tr>' for fact, text in facts)
     picture = _draw_posterior(posterior)
     return f"<div><p>posterior density of {name}</p>{picture}<table><tbody>{cells}</tbody></table></div>"
 
@@ -151,10 +151,6 @@ def show_ensemble(ensemble: Ensemble) -> str:
     bars = Rectangles(at - 0.45, at + 0.45, 0.0, votes, tips=tips)
     chart = Chart([bars], "", words, Axis("round", 0.4, len(votes) + 0.6), Axis("vote", 0.0), (5.0, 1.6))
     return f"<div><p>{escape(repr(ensemble))}</p>{chart.to_svg()}</div>"
-
-
-def _cell(text: str) -> str:
-    return f'<td style="{_CELL}">{escape(text)}</td>'
 
 
 def _number(text: str) -> str:

@@ -121,10 +121,15 @@ def _lay_out_component(
 ) -> Layout:
     """Lay out a connected graph, with layers of that width with which it fits best into the wanted shape."""
     layouts: list[Layout] = []
-    width = _choose_width(len(graph), box, gap, aspect)
+    # with so many boxes in a layer, the picture has about the wanted aspect
+    width = max(4, math.ceil(math.sqrt(len(graph) * aspect * (box[1] + gap[1]) / (box[0] + gap[0]))))
     for most in sorted({max(1, round(width * share)) for share in _WIDTHS}, reverse=True):
         layer_of = _assign_layers(graph, most)
-        chains = {arc: _make_chain(arc, layer_of) for arc in graph.edges}
+        # the ends of each arc, with a bend in each layer between
+        chains = {
+            (start, end): [start, *(_Bend() for _ in range(layer_of[end] - layer_of[start] - 1)), end]
+            for start, end in graph.edges
+        }
         layers = _reduce_crossings(_order_first(graph, layer_of, chains), chains.values())
         sizes = [np.array([box[0] if not isinstance(v, _Bend) else 0.0 for v in layer]) for layer in layers]
         positions = _align(layers, sizes, gap[0], chains.values())
@@ -141,11 +146,6 @@ class _Bend:
 
 
 # -- layers -----------------------------------------------------------------------------------------------------------
-
-
-def _choose_width(count: int, box: tuple[float, float], gap: tuple[float, float], aspect: float) -> int:
-    """Return how many boxes a layer may hold, so that a picture of this many boxes has about the wanted aspect."""
-    return max(4, math.ceil(math.sqrt(count * aspect * (box[1] + gap[1]) / (box[0] + gap[0]))))
 
 
 def _assign_layers(graph: nx.DiGraph[Any], width: int) -> dict[Node, int]:
@@ -173,12 +173,6 @@ def _assign_layers(graph: nx.DiGraph[Any], width: int) -> dict[Node, int]:
     used = sorted(set(layer_of.values()))
     renumbered = {layer: i for i, layer in enumerate(used)}
     return {node: renumbered[layer] for node, layer in layer_of.items()}
-
-
-def _make_chain(arc: tuple[Node, Node], layer_of: Mapping[Node, int]) -> list[Any]:
-    """Return the ends of an arc with a bend in each layer between."""
-    start, end = arc
-    return [start, *(_Bend() for _ in range(layer_of[end] - layer_of[start] - 1)), end]
 
 
 def _order_first(

@@ -101,9 +101,8 @@ def plot_boosting(ensemble: Ensemble, data: Any = None, test: Any = None, ax: An
         for label, table in (("training", data), ("test", test))
         if table is not None
     ]
-    own = ensemble.errors is not None and not curves
-    if own:
-        assert ensemble.errors is not None
+    own = not curves
+    if own and ensemble.errors is not None:
         curves = [("single networks, on weighted rows", np.asarray(ensemble.errors))]
     if not curves:
         raise TableError("the errors of this ensemble are not known; give a table with the target to count them in")

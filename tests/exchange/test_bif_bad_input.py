@@ -23,7 +23,7 @@ GOOD = A + B + P_A + P_B
 BAD = {
     "empty": ("", "the file is empty"),
     "blank": (" \n\n", "the file is empty"),
-    "no variables": ("network x {\n}\n", "there is no `variable` block"),
+    "no variables": ("network x {\n}\n", "there are no variables; is the file complete"),
     "another format": ('<?xml version="1.0"?>\n<BIF/>', "line 1: expected network, variable or probability"),
     "rubbish behind": (GOOD + "}\n", "line 14: expected network, variable or probability .* found '}'"),
     "truncated in a row": (GOOD[:-20], "line 10: the probability block .* is the file truncated"),

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import hybridbn as hb
+from hybridbn.exchange.discrete_networks import LinearValue
 from hybridbn.exchange.net import parse_net
 from hybridbn.exchange.uai import parse_uai
-from hybridbn.exchange.xml_formats import LinearRule, LinearValue, ParentState, parse_xdsl, parse_xmlbif
+from hybridbn.exchange.xml_formats import LinearRule, ParentState, parse_xdsl, parse_xmlbif
 
 SUFFIXES = (".xmlbif", ".bifxml", ".xml", ".xdsl", ".net", ".uai")
 

@@ -531,7 +531,7 @@ def test_damaged_files_are_read_or_refused(suffix, edits, tmp_path):
     )
 )
 def test_equations_are_read_or_refused(parts):
-    from hybridbn.exchange.xml_formats import LinearValue
+    from hybridbn.exchange.discrete_networks import LinearValue
 
     try:
         LinearRule("x=" + "".join(parts))({"y": LinearValue(0.0, {"y": 1.0})})
