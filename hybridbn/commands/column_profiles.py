@@ -192,7 +192,7 @@ def profile_columns(rows: Rows, names: Iterable[str], unusable: Mapping[str, str
         The most rows of the sample.
     """
     columns: dict[str, ColumnProfile] = {}
-    profile = TableProfile(rows, columns, most)
+    profile = TableProfile(rows.require_rows(), columns, most)
     for name in names:
         if name in unusable:
             missing = len(rows) if unusable[name] == "no value" else 0
@@ -221,7 +221,7 @@ def read_block(block: TableBlock, variables: Sequence[Variable]) -> Table:
         cells = block.cells([variable.name for variable in variables], wanted.kinds)
         read = {one.name: _recode(cells.get(one.name, blank), one) for one in variables}
         # the number of rows is all that there is of a table without columns
-        return Table.from_cells(read or {"": blank}, stateless=True)
+        return Table.from_cells(read or {"": blank})
 
 
 def _recode(cells: Cells, variable: Variable) -> Cells:

@@ -161,7 +161,7 @@ class _Predictor:
         posterior = self.network.posterior(self.target, table, options=options)
         lost = first + np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
         cells = {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}
-        return Table.from_cells(cells, stateless=True), lost.tolist()
+        return Table.from_cells(cells), lost.tolist()
 
     def _describe(self, posterior: Any) -> Iterator[tuple[str, Cells]]:
         if isinstance(posterior, DiscretePosterior):

@@ -172,7 +172,7 @@ def read_profile(
         if next(source.blocks(1), None) is None:
             first = source.span.start
             absent = f"the table has no row {first:,}, where --rows begins"
-            raise TableError(absent if first else "the table has no rows")
+            raise TableError(absent if first else "the table has no rows; at least 1 are needed")
         # columns of too many states are left alone
         warnings.filterwarnings("ignore", message=r"columns of more than .* states keep the most frequent ones")
         rows, unusable = open_rows(source, declared, keep, block=rows_per_block(source, request))

@@ -24,9 +24,10 @@ import numpy as np
 
 from hybridbn.errors import FormatError
 from hybridbn.exchange.parsing import NUMBER, SourceText, Token, Tokens, decode_source
+from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, check_numbers, label_codes
 from hybridbn.tables.formats.base import FileFormat
-from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns
+from hybridbn.tables.formats.typed_columns import WantedColumns
 from hybridbn.variables import shorten
 
 ENDLESS = 1.7976931348623157e308
@@ -416,9 +417,7 @@ class ElviraCases(FileFormat):
     text = True
     unwritable = "tables are not written as .dbc; write .csv, which Elvira imports, or .arff"
 
-    def read(
-        self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str, *, encoding: str | None = None
-    ) -> ReadColumns:
+    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str, *, encoding: str | None = None) -> Table:
         """Read a data base; ``?`` is a missing value, and the values of discrete variables are states or their
         indices.
         """
@@ -441,7 +440,7 @@ class ElviraCases(FileFormat):
             for node, column in zip(nodes, columns, strict=True)
             if node.name in names
         }
-        return ReadColumns({name: cells[name] for name in names}, {})
+        return Table.from_cells({name: cells[name] for name in names})
 
 
 def _read_column(

@@ -6,17 +6,18 @@ where one is missing). All functions are vectorized over the rows and loop over 
 
 from __future__ import annotations
 
+import copy
 import datetime
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from numbers import Number
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError, warn_user
+from hybridbn.errors import HybridBNError, TableError, warn_user
 from hybridbn.options import list_items
 from hybridbn.registry import LazyModule
 from hybridbn.units import (
@@ -399,6 +400,22 @@ class UnsupportedType(TableError):
         self.reason = reason
 
 
+Refusal = TypeVar("Refusal", bound=HybridBNError)
+
+
+def reword_error(error: Refusal, text: str) -> Refusal:
+    """Return an error with another text.
+
+    Examples
+    --------
+    >>> reword_error(UnsupportedType("a list", "of type list"), "x: a list").reason
+    'of type list'
+    """
+    reworded = copy.copy(error)
+    reworded.args = (text,)
+    return reworded
+
+
 def _refuse_objects(name: str, values: NDArray[Any]) -> TableError:
     """Return why an object column can't be used; a loop over the rows, which runs only before an error."""
     first: dict[str, tuple[int, Any]] = {}
@@ -423,7 +440,7 @@ def suggest_remedy(kind: str) -> str:
     if "complex" in lowered:
         return "split a complex number into two real columns"
     if any(word in lowered for word in ("bytes", "binary")):
-        return "decode bytes to text first"
+        return "decode bytes to text first, or cast them in a query of the database"
     if any(word in lowered for word in ("list", "dict", "struct", "map", "array", "tuple", "set")):
         return "nested values are no cells: leave out this column, or make columns of what they hold"
     return "columns must hold text, numbers or truth values: convert or leave out this one"

@@ -58,10 +58,11 @@ class Column:
     """A column of a table: its cells, the variable whose codes or values these are (or None), and the user's column.
 
     Without `cells` it is lazy: the first access reads them from `base`, a column that was read before without the
-    variable, or from `source`.
+    variable, or from `source`. Where nothing can be computed with the user's column, `fault` says why: it is kept, and
+    asking for its cells raises that error.
     """
 
-    __slots__ = ("_base", "_cells", "_holes", "_unknown_missing", "name", "source", "variable")
+    __slots__ = ("_base", "_cells", "_holes", "_unknown_missing", "fault", "name", "source", "variable")
 
     def __init__(
         self,
@@ -72,8 +73,10 @@ class Column:
         *,
         base: Column | None = None,
         unknown_missing: bool = False,
+        fault: UnsupportedType | None = None,
     ) -> None:
         self.name: str = name
+        self.fault = fault
         self.variable: Variable | None = variable
         self.source: ColumnSource | None = source
         self._cells = cells
@@ -86,6 +89,19 @@ class Column:
         """Whether the cells have been read."""
         return self._cells is not None
 
+    def __len__(self) -> int:
+        source = self.source
+        if self._cells is None and source is not None:
+            return len(source.values if source.rows is None else source.rows)
+        return len(self.cells.array)
+
+    @property
+    def reason_unusable(self) -> str | None:
+        """Why nothing can be computed with the column, in a few words; None where something can."""
+        if self.fault is not None:
+            return self.fault.reason
+        return "no value" if len(self) and self.holes == len(self) else None
+
     @property
     def cells(self) -> Cells:
         """The cells, as numbers or codes of states; those of a file may have compact codes."""
@@ -95,7 +111,9 @@ class Column:
 
     @property
     def holes(self) -> int:
-        """The number of missing cells, which are counted once."""
+        """The number of missing cells, which are counted once; those of a column of no usable type count as none."""
+        if self.fault is not None:
+            return 0
         if self._holes is None:
             cells = self.cells
             complete = cells.states is not None and cells.array.min(initial=0) >= 0
@@ -104,6 +122,8 @@ class Column:
 
     def _read(self) -> Cells:
         variable, source = self.variable, self.source
+        if self.fault is not None:
+            raise self.fault
         assert variable is not None
         if self._base is not None:
             cells = self._base.cells
@@ -134,7 +154,8 @@ class Column:
             source = source._replace(
                 rows=source_rows, unchanged=None if source.unchanged is None else source.unchanged[rows]
             )
-        return Column(self.name, self.cells.take(rows), self.variable, source)
+        cells = None if self.fault is not None else self.cells.take(rows)
+        return Column(self.name, cells, self.variable, source, fault=self.fault)
 
     def replace(
         self, cells: Cells, variable: Variable | None = None, unchanged: NDArray[np.bool_] | None = None
@@ -241,41 +262,22 @@ def read_cells(name: str, values: Any, kind: Kind | None = None, unit: Unit | No
 
 
 def read_column(name: str, values: Any, kind: Kind | None = None, unit: Unit | None = None) -> Column:
-    """Return a column of any library, or one that was read before, as a column of a kind; by default of its type's."""
+    """Return a column of any library, or one that was read before, as a column of a kind; by default of its type's.
+
+    One of a type with which nothing can be computed is kept as it is.
+    """
     if not isinstance(values, Column):
-        return Column(name, read_cells(name, values, kind, unit), None, ColumnSource(column_kind(values), values))
+        given = ColumnSource(column_kind(values), values)
+        try:
+            return Column(name, read_cells(name, values, kind, unit), None, given)
+        except UnsupportedType as error:
+            return Column(name, None, None, given, fault=error)
     if kind is None or (kind == "discrete") == (values.cells.states is not None):
         return values
     source = values.source
     if source is not None and source.current and source.rows is None:
         return Column(name, read_cells(name, source.values, kind), None, source)
     return Column(name, convert_cells(name, values.cells, kind), None, source)
-
-
-def read_usable_columns(
-    columns: Mapping[str, Any], kinds: Mapping[str, Kind]
-) -> tuple[dict[str, Column], dict[str, str]]:
-    """Return those columns that something can be computed with, and for the others the reason in a few words.
-
-    Examples
-    --------
-    >>> columns, reasons = read_usable_columns({"x": np.array([1.5]), "l": [[1]], "e": [None]}, {})
-    >>> list(columns), reasons
-    (['x'], {'l': 'of type list', 'e': 'no value'})
-    """
-    usable: dict[str, Column] = {}
-    reasons: dict[str, str] = {}
-    for name, values in columns.items():
-        try:
-            column = read_column(name, values, kinds.get(name))
-        except UnsupportedType as error:
-            reasons[name] = error.reason
-            continue
-        if len(column.cells.array) and column.holes == len(column.cells.array):
-            reasons[name] = "no value"
-        else:
-            usable[name] = column
-    return usable, reasons
 
 
 def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool = False) -> Column:
@@ -291,19 +293,9 @@ def read_as_variable(values: Any, variable: Variable, *, unknown_missing: bool =
     return Column(variable.name, None, variable, source, unknown_missing=unknown_missing)
 
 
-def check_states(columns: Iterable[Column], *, stateless: bool = False) -> None:
-    """Warn of states that look alike; raise `TableError` for a discrete column without any unless `stateless`.
-
-    Columns whose cells have not been read are left out.
-    """
-    read = [column for column in columns if column.is_read]
-    for column in read:
-        if not stateless and column.cells.states == () and len(column.cells.array):
-            raise TableError(
-                f"column {column.name!r} holds no value in {len(column.cells.array)} rows, so nothing tells what it is:"
-                f" leave it out, or declare it with continuous=[{column.name!r}] or as a category with named levels"
-            )
-    warn_of_look_alikes((column.name, column.cells.states) for column in read if column.cells.states)
+def check_states(columns: Iterable[Column]) -> None:
+    """Warn of states that look alike, in columns whose cells have been read."""
+    warn_of_look_alikes((one.name, one.cells.states) for one in columns if one.is_read and one.cells.states)
 
 
 def warn_of_look_alikes(columns: Iterable[tuple[str, Iterable[Hashable]]]) -> None:

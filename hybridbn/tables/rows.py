@@ -302,7 +302,7 @@ class Rows(ABC):
     def require_rows(self, least: int = 1) -> Self:
         """Return the rows, or raise `TableError` where there are fewer than a computation needs."""
         if len(self) < least:
-            raise TableError(f"the table has {len(self)} rows; at least {least} are needed")
+            raise TableError(f"the table has {len(self) or 'no'} rows; at least {least} are needed")
         return self
 
     def require_values(self, names: Iterable[str] | None = None) -> Self:
@@ -332,7 +332,11 @@ class Rows(ABC):
 
     def _summarize(self, name: str) -> tuple[str, str, str]:
         """Return a column's numbers of states and of missing cells, and its first states or its unit."""
-        variable, missing = self.variable(name), self._describe_missing(name)
+        missing = self._describe_missing(name)
+        try:
+            variable = self.variable(name)
+        except TableError:
+            return "", missing, "can't be used"
         if isinstance(variable, Discrete):
             return f"{len(variable):,} states", missing, shorten(variable.states, most=4)
         return "", missing, "" if variable.unit is None else variable.unit.describe()
@@ -367,6 +371,14 @@ class _Kept:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _Kept, ()
+
+
+def refuse_no_value(name: str) -> TableError:
+    """Return the error of a column of which nothing tells what it is."""
+    return TableError(
+        f"column {name!r} has no value, so nothing tells what it is; leave it out, declare it with"
+        f" continuous=[{name!r}], or give its states: Table(data, variables=[Discrete({name!r}, states=...), ...])"
+    )
 
 
 def find_rows(table: Table, variable: Variable, code: int | None) -> NDArray[np.bool_]:

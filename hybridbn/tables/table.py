@@ -23,9 +23,8 @@ from hybridbn.tables.columns import (
     open_frame,
     read_as_variable,
     read_column,
-    read_usable_columns,
 )
-from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, RowSample, find_rows
+from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, RowSample, find_rows, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 Unknown = Literal["error", "missing"]
@@ -63,7 +62,9 @@ class Table(Rows):
     None, NaN and pandas' NA are missing; text such as "NA" or "" is an ordinary state. Nullable numbers are read as the
     plain ones, decimals as floats, sparse columns are densified. Dates, points in time, times of day and durations are
     numbers of days with a unit, and so are texts that all follow one pattern of these; they go back out as they came.
-    Complex numbers, infinite values, columns that mix types and repeated names are refused.
+    Infinite values, columns that mix text and numbers, and repeated names are refused. A column without any value, or
+    of a type of which no variable is, such as lists, bytes and complex numbers, is kept, and goes back out as it came:
+    asking for its variable or its cells raises `TableError`, and learners leave it alone with a warning.
     Continuous integers of 2**53 or more are rounded for computing; they go back out as they came in.
 
     Examples
@@ -138,30 +139,32 @@ class Table(Rows):
         *,
         weights: Any = None,
         sources: Mapping[str, ColumnSource] | None = None,
-        stateless: bool = False,
+        stateless: bool = True,
     ) -> Table:
-        """Return a table of columns that a reader has already typed; `to_native` makes a pandas frame of it.
+        """Return a table of cells that are typed already; `to_native` makes a pandas frame of it.
 
-        `sources` are columns as they were read from a file, where the cells have lost something of them. `stateless`
-        accepts discrete columns without any value, which get their states from variables later.
+        `sources` are columns as they were read from a file, where the cells have lost something of them. `stateless` is
+        without effect: discrete columns without any value are taken anyway.
 
         Examples
         --------
         >>> Table.from_cells({"c": Cells(np.array([1, 0]), ("n", "y"))}).variables
         (Discrete(name='c', states=('n', 'y'), cuts=None),)
         """
-        sources = sources or {}
-        columns = [Column(name, column_cells, None, sources.get(name)) for name, column_cells in cells.items()]
+        columns = [Column(name, one, None, (sources or {}).get(name)) for name, one in cells.items()]
         if not columns:
             raise TableError("the table has no columns")
-        check_states(columns, stateless=stateless)
-        rows = len(columns[0].cells.array)
-        return cls._of(columns, Frame("pandas", {}, rows), check_weights(weights, rows))
+        check_states(columns)
+        return cls.from_columns(columns, weights=weights)
 
     @classmethod
-    def from_columns(cls, columns: Iterable[Column], frame: Frame) -> Table:
-        """Return a table of columns that were read from a frame; `to_native` makes a frame of the same kind of it."""
-        return cls._of(columns, frame.without_columns(), None)
+    def from_columns(cls, columns: Sequence[Column], frame: Frame | None = None, weights: Any = None) -> Table:
+        """Return a table of columns that were read from a frame or a file; `to_native` makes a frame of the same kind,
+        or a pandas frame, of it.
+        """
+        rows = len(columns[0]) if columns else 0
+        given = Frame("pandas", {}, rows) if frame is None else frame.without_columns()
+        return cls._of(columns, given, check_weights(weights, rows))
 
     @classmethod
     def from_arrays(
@@ -218,10 +221,7 @@ class Table(Rows):
         if column.cells.states is None:
             return Continuous(name, unit=column.cells.unit)
         if not column.cells.states:
-            raise TableError(
-                f"column {name!r} has no value, so its states are unknown; leave it out, or give its states: "
-                f"Table(data, variables=[Discrete({name!r}, states=...), ...])"
-            )
+            raise refuse_no_value(name)
         variable = Discrete(name, states=column.cells.states)
         column.variable = variable
         return variable
@@ -490,9 +490,11 @@ class Table(Rows):
         self, discrete: Any = (), continuous: Any = (), weights: Any = None
     ) -> tuple[Table, dict[str, str]]:
         """Return a table of those columns that something can be computed with, and why the others are left out."""
-        table, reasons = read_usable_frame(open_frame(self), discrete, continuous, weights)
-        is_same = not reasons and not discrete and not continuous and weights is None
-        return (self if is_same else table), reasons
+        if discrete or continuous or weights is not None:
+            return Table(self, discrete, continuous, weights).read_usable()
+        columns = self._columns.values()
+        reasons = {one.name: reason for one in columns if (reason := one.reason_unusable) is not None}
+        return (self.drop(reasons) if reasons else self), reasons
 
     # --- other tables -------------------------------------------------------------------------------------------------
 
@@ -649,12 +651,6 @@ class Table(Rows):
     def _describe_missing(self, name: str) -> str:
         return super()._describe_missing(name) if self._columns[name].is_read else "not read"
 
-    def _summarize(self, name: str) -> tuple[str, str, str]:
-        column = self._columns[name]
-        if column.is_read and column.variable is None and column.cells.states == ():
-            return "0 states", self._describe_missing(name), ""  # which variable it is, is known later
-        return super()._summarize(name)
-
 
 def read_rows(data: Any, discrete: Any = (), continuous: Any = (), weights: Any = None) -> tuple[Rows, dict[str, str]]:
     """Return the rows of a frame, a table or a scan with those columns that something can be computed with, and why the
@@ -681,9 +677,7 @@ def read_usable_frame(
     >>> read_usable_frame(open_frame({"x": [1.5], "l": [[1]]}))[1]
     {'l': 'of type list'}
     """
-    kinds = _check_kinds(discrete, continuous, frame)
-    columns, reasons = read_usable_columns(frame.columns, kinds)
-    return Table(replace(frame, columns=columns), weights=weights), reasons
+    return Table(frame, discrete, continuous, weights).read_usable()
 
 
 def _check_kinds(discrete: str | Iterable[str], continuous: str | Iterable[str], frame: Frame) -> dict[str, Kind]:

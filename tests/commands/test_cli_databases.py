@@ -269,7 +269,7 @@ def test_a_column_of_bytes_is_left_alone(capsys: pytest.CaptureFixture[str]) -> 
     connection.close()
     for options in ((), ("--keep", "raw")):
         assert run(["impute", "sqlite:///t.db?table=t", "out.csv", *options]) == 0
-        assert ("'raw' (binary data)" in capsys.readouterr().err) == (not options)
+        assert ("'raw' (of type bytes)" in capsys.readouterr().err) == (not options)
         assert Path("out.csv").read_text().splitlines()[1] == "0.0,00"
 
 

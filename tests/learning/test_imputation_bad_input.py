@@ -30,7 +30,7 @@ ERRORS: dict[str, tuple[Any, str]] = {
     "infinite": (lambda: base().assign(y=[0.0] * 29 + [np.inf]), "'y', row 29: inf is infinite"),
     "two columns of one name": (lambda: base().set_axis(["x", "x", "c"], axis=1), "several columns are called 'x'"),
     "mixed types": (lambda: base().assign(c=["a", 1] * 15), "mixes values of several types"),
-    "no rows": (lambda: base()[:0], "0 rows"),
+    "no rows": (lambda: base()[:0], "no rows"),
     "no columns": (lambda: pd.DataFrame(index=range(3)), "no columns"),
     "too large": (lambda: base().assign(y=[1e308, -1e308] * 15), "'y' holds numbers as large as 1e.308"),
     "too close": (lambda: base().assign(y=np.arange(30) * 1e-308), "'y' holds numbers that differ by"),

@@ -427,8 +427,8 @@ def test_binary_data_is_refused(base, alchemy):
     with opened(alchemy, base) as connection:
         connection.exec_driver_sql("CREATE TABLE t (b BLOB)")
         connection.exec_driver_sql("INSERT INTO t VALUES (NULL), (x'00ff')")
-    with pytest.raises(hb.TableError, match="column 'b', row 1: binary data"):
-        hb.read_table(f"{base}?table=t")
+    with pytest.raises(hb.TableError, match=r"column 'b', row 1: .* is a bytes; .* cast them in a query"):
+        hb.read_table(f"{base}?table=t").variable("b")
 
 
 def test_databases_that_create_tables_outside_of_transactions(base, alchemy, monkeypatch):

@@ -1,7 +1,6 @@
 """The same table through every door: `read_table`, `scan`, the command and frames read the same columns.
 
-`read_table` is the reference for files, and `Table` of Python's lists for frames. What another door reads otherwise
-today is an expected failure; whoever mends it removes the mark.
+`read_table` is the reference for files, and `Table` of Python's lists for frames.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ import json
 import re
 import sqlite3
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from functools import partial
@@ -25,7 +24,9 @@ import hybridbn as hb
 from hybridbn.commands.cli import run
 from hybridbn.commands.table_input import TableRequest, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
+from hybridbn.tables import read_rows
 from hybridbn.tables.backends import sources
+from hybridbn.tables.formats.base import name_file_in_errors
 
 pa = pytest.importorskip("pyarrow")
 csv = pytest.importorskip("pyarrow.csv")
@@ -231,17 +232,21 @@ COLUMNS: dict[str, list[Any]] = {
 def describe(table: Any) -> Reading:
     """Describe the columns of a table or a scan."""
     rows = table.sample() if isinstance(table, hb.Scan) else table
-    return describe_columns(table.names, table.variable, table.missing, rows.column)
+    return describe_columns(table.names, read_rows(table)[1], table.variable, table.missing, rows.column)
 
 
 def describe_columns(
     names: Iterable[str],
+    reasons: Mapping[str, str | None],
     find: Callable[[str], hb.Discrete | hb.Continuous],
     missing: Any,
     read_values: Callable[[str], Any],
 ) -> Reading:
     described: list[tuple[Any, ...]] = []
     for name in names:
+        if reasons.get(name) is not None:
+            described.append((name, reasons[name], missing[name]))
+            continue
         try:
             variable = find(name)
         except hb.HybridBNError as error:
@@ -264,11 +269,10 @@ def read_by_command(path: Any, chunk: int | None = None) -> Reading:
         sample = profile.sample
     for text in terminal.warnings:
         warnings.warn(text, UserWarning, stacklevel=1)
-    if not profile.rows:
-        raise hb.TableError(f"{path}: the table has no rows")
+    reasons = {name: column.unusable for name, column in profile.columns.items()}
     missing = {name: column.missing for name, column in profile.columns.items()}
 
-    return describe_columns(profile.columns, sample.variable, missing, sample.column)
+    return describe_columns(profile.columns, reasons, sample.variable, missing, sample.column)
 
 
 @contextmanager
@@ -369,38 +373,6 @@ FRAME_DOORS: dict[str, Callable[[Any], Reading]] = {
     **{f"{library} scanned": partial(scan_frame, library) for library in LIBRARIES},
 }
 
-SCANS = ("scan", "scan in small batches")
-COMMANDS = ("command", "command in small blocks")
-DIFFERENCES: tuple[tuple[str, tuple[str, ...], str], ...] = (
-    (
-        "a table without rows is refused",
-        (*SCANS, *COMMANDS),
-        "only a header.csv; no rows.arff",
-    ),
-    (
-        "a column that is refused is left aside",
-        ("arrow scanned",),
-        "nothing",
-    ),
-    (
-        "a column that is refused is left aside",
-        COMMANDS,
-        "lists.jsonl",
-    ),
-    (
-        "a column that is refused is left aside",
-        (*SCANS, *COMMANDS),
-        "an empty column.csv; marks alone.csv; bytes.parquet; bytes.feather; bytes.db; nothing.parquet; "
-        "nothing.feather; nothing.db",
-    ),
-    (
-        "the message is another one",
-        COMMANDS,
-        "an empty file.jsonl",
-    ),
-)
-"""What differs from the reference, through which doors and in which inputs."""
-REASONS = {(name, door): reason for reason, doors, names in DIFFERENCES for door in doors for name in names.split("; ")}
 TYPED = [
     f"{name}.{suffix}"
     for name in COLUMNS
@@ -413,22 +385,27 @@ FRAMES = [name for name in COLUMNS if name not in ("hours", "bytes")]
 
 
 def pair(names: Iterable[str], doors: Iterable[str]) -> list[Any]:
-    """Return all pairs of an input and a door, those that differ today as expected failures."""
+    """Return all pairs of an input and a door."""
     return [
-        pytest.param(name, door, id=f"{name}, {door}", marks=list(mark(name, door))) for name in names for door in doors
+        pytest.param(name, door, id=f"{name}, {door}", marks=pytest.mark.slow if is_slow(name, door) else ())
+        for name in names
+        for door in doors
     ]
 
 
-def mark(name: str, door: str) -> Iterator[pytest.MarkDecorator]:
-    if (name, door) in REASONS:
-        yield pytest.mark.xfail(reason=REASONS[name, door], strict=True)
+def is_slow(name: str, door: str) -> bool:
     # Feather files hold what Parquet files hold
-    if name.endswith(".feather") or (name in TYPED and "small" in door):
-        yield pytest.mark.slow
+    return name.endswith(".feather") or (name in TYPED and "small" in door)
 
 
 def read_file(path: Any) -> Reading:
     return describe(hb.read_table(path))
+
+
+def read_file_to_learn(path: Any) -> Reading:
+    """Describe a file as a command reads it, which refuses one without rows."""
+    with name_file_in_errors(str(path)):
+        return describe(hb.read_table(path).require_rows())
 
 
 @pytest.fixture(scope="module")
@@ -442,9 +419,11 @@ def test_text_files_are_read_as_read_table_reads_them(
     name: str, door: str, tmp_path: Path, references: dict[str, Reading]
 ) -> None:
     path = write_text(tmp_path, name)
-    if name not in references:
-        references[name] = read_through(read_file, path)
-    assert read_through(FILE_DOORS[door], path) == references[name]
+    is_command = door.startswith("command")
+    key = f"{name}, {is_command}"
+    if key not in references:
+        references[key] = read_through(read_file_to_learn if is_command else read_file, path)
+    assert read_through(FILE_DOORS[door], path) == references[key]
 
 
 @pytest.mark.parametrize(("name", "door"), pair(TYPED, FILE_DOORS))
@@ -465,10 +444,49 @@ def test_frames_are_read_as_lists_are(name: str, door: str, references: dict[str
     assert read_through(FRAME_DOORS[door], data) == references[name]
 
 
-def test_every_difference_is_one_of_an_input_and_a_door() -> None:
-    tested = {parameters.values for parameters in pair([*TEXTS, *TYPED], FILE_DOORS) + pair(FRAMES, FRAME_DOORS)}
-    assert set(REASONS) <= tested
-    assert len(REASONS) == sum(len(doors) * len(names.split("; ")) for _, doors, names in DIFFERENCES)
+def refuse_to_describe(table: hb.Table | hb.Scan) -> list[str]:
+    """Return what is said of the variables of all columns."""
+    said = []
+    for name in table.names:
+        try:
+            said.append(repr(table.variable(name)))
+        except hb.TableError as error:
+            said.append(str(error))
+    return said
+
+
+UNUSABLE = ("an empty column.csv", "marks alone.csv", "only a header.csv", "no rows.arff", "lists.jsonl")
+
+
+@pytest.mark.parametrize("name", [*UNUSABLE, "bytes.parquet", "bytes.db", "nothing.parquet", "nothing.db"])
+def test_columns_that_cannot_be_used_are_kept_and_refused_when_they_are_asked_for(name: str, tmp_path: Path) -> None:
+    path = write_text(tmp_path, name) if name in TEXTS else write_typed(tmp_path, *name.rsplit(".", 1))
+    table, scan = hb.read_table(path), hb.scan(path)
+    assert table.names == scan.names
+    assert len(table) == len(scan)
+    assert refuse_to_describe(table) == refuse_to_describe(scan)
+    for rows in (table, scan) if len(table) else ():
+        # learners say once what they leave out
+        with pytest.warns(UserWarning, match=f"columns left alone: '{'b' if 'empty' in name else 'a'}'") as caught:
+            hb.structures.chow_liu(rows)
+        assert len([one for one in caught if "left alone" in str(one.message)]) == 1
+
+
+@pytest.mark.parametrize("options", [(), ("--backend", "local")])
+@pytest.mark.parametrize("name", ["only a header.csv", "no rows.arff"])
+def test_tables_without_rows_are_read_and_refused_by_learners(
+    name: str, options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = write_text(tmp_path, name)
+    message = "the table has no rows; at least 1 are needed"
+    for rows in (hb.read_table(path), hb.scan(path)):
+        assert len(rows) == len(rows.sample()) == 0
+        assert rows.missing == {"a": 0, "c": 0}
+        with pytest.raises(hb.TableError, match=message):
+            hb.structures.naive_bayes(rows, "c")
+    words = ["fit", str(path), str(tmp_path / "m.hbn"), "--structure", "naive_bayes", "--target", "c"]
+    assert run([*words, *options]) == 2
+    assert message in capsys.readouterr().err
 
 
 WRITTEN: dict[str, str] = {

@@ -14,7 +14,7 @@ from test_scans import make_data, names_of, same
 
 import hybridbn as hb
 from hybridbn.structures import naive_bayes, tan
-from hybridbn.tables.backends import sql
+from hybridbn.tables.backends.sources import FileFragment
 
 pytest.importorskip("pyarrow")
 
@@ -46,7 +46,7 @@ def test_counts_of_a_database_are_made_there(tmp_path: Path, monkeypatch: pytest
     def refuse(*arguments: Any) -> Iterator[Any]:
         raise AssertionError("rows are fetched")
 
-    monkeypatch.setattr(sql._DatabaseFragment, "batches", refuse)
+    monkeypatch.setattr(FileFragment, "batches", refuse)
     known = naive_bayes(names_of(data, "y", "a"), "y")
     assert same(naive_bayes(hb.scan(url, columns=["y", "a"]), "y"), known)
     query = f"sqlite:///{tmp_path}/a b.db?query=SELECT * FROM \"my t\" WHERE y <> 'no' AND a LIKE '%25'"
@@ -71,9 +71,21 @@ def test_values_of_other_types_than_the_first_are_told(tmp_path: Path) -> None:
         connection.executemany("INSERT INTO t VALUES (?, 'a')", [(float(i),) for i in range(20_000)])
         connection.execute("INSERT INTO t VALUES ('much', 'b')")
         connection.commit()
-    scan = hb.scan(f"sqlite:///{tmp_path}/t.db?table=t")
-    with pytest.raises(hb.TableError, match="column 'x' begins with values of type double and goes on with others"):
+    with pytest.raises(
+        hb.TableError, match=r"column 'x' mixes .*: float \(0.0 in row 0\), str \('much' in row 20000\)"
+    ):
+        hb.scan(f"sqlite:///{tmp_path}/t.db?table=t", backend="local").sample()
+    query = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 140001)"
+    query += " SELECT CASE WHEN i > 140000 THEN 'far' ELSE i + 0.5 END AS x FROM n"
+    scan = hb.scan(f"sqlite:///{tmp_path}/t.db?query={query}")
+    with pytest.raises(hb.TableError, match="column 'x', row 140000: 'far' is not a number"):
         scan.sample()
+    with closing(sqlite3.connect(tmp_path / "u.db")) as connection:
+        connection.execute("CREATE TABLE t (k INTEGER)")
+        connection.execute(f"INSERT INTO t {query.replace('i + 0.5', 'i').replace(chr(39) + 'far' + chr(39), '0.5')}")
+        connection.commit()
+    with pytest.raises(hb.TableError, match="column 'k' begins with values of one kind and goes on with others"):
+        hb.scan(f"sqlite:///{tmp_path}/u.db?table=t").sample()
 
 
 def test_dates_and_empty_beginnings_of_a_database(tmp_path: Path) -> None:

@@ -37,6 +37,32 @@ REFUSED = {
     "nothing": ({}, "no columns"),
     "no records": ([], "no columns"),
     "repeated names": (pd.concat([frame(), frame()[["x"]]], axis=1), "several columns are called 'x'"),
+    "mixed": (frame(c=["a", 1, 2.5, True]), "'c' mixes values of several types: str .*int .*float .*bool"),
+    "text and number": (frame(c=["1", 1, "1", 1]), r"'c' mixes .*str \('1' in row 0\), int \(1 in row 1\)"),
+    "bool and number": (frame(c=[True, 1, 2, 3]), "'c' mixes"),
+    "mixed categories": (frame(c=pd.Categorical(["a", 1, "a", 1])), "'c' mixes"),
+    "polars objects": (pl.DataFrame({"c": pl.Series(["a", 1], dtype=pl.Object)}), "'c' mixes"),
+    "repeated numbers as names": (frame().set_axis([0, 0], axis=1), "several columns are called '0'"),
+    "ragged": ({"x": [1, 2], "c": ["a"]}, "'c' has 1 values, but 'x' has 2"),
+    "two dimensions": ({"x": np.ones((2, 2))}, "'x' has 2 dimensions"),
+    "array of one dimension": (np.ones(2), "no column names"),
+    "scalar column": ({"x": 3}, "'x' must be an array"),
+    "text": ("x", "can't be made of a str"),
+    "number": (3, "can't be made of a int"),
+    "rows of numbers": ([[1, 2], [3, 4]], "row 0 is a list, not a record"),
+    "lazy": (pl.DataFrame({"x": [1]}).lazy(), "lazy: collect"),
+    "huge integer": ({"x": [10**400]}, "'x' holds an integer too large"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_frames(name: str) -> None:
+    data, message = REFUSED[name]
+    with pytest.raises(TableError, match=message):
+        Table(data)
+
+
+UNUSABLE = {
     "period": (frame(x=pd.period_range("2020", periods=4)), "'x'"),
     "dates and times": (frame(x=[datetime.date(2020, 1, 1), datetime.time(1), None, None]), "'x' mixes values"),
     "dates and text": (frame(x=[datetime.date(2020, 1, 1), "a", None, None]), "'x' mixes values"),
@@ -49,32 +75,23 @@ REFUSED = {
     "complex": (frame(x=np.arange(4) + 1j), "'x'.*split a complex number"),
     "bytes": (frame(x=[b"a"] * 4), "'x'.*decode"),
     "fixed bytes": ({"x": np.array([b"a"])}, "'x'.*decode"),
-    "mixed": (frame(c=["a", 1, 2.5, True]), "'c' mixes values of several types: str .*int .*float .*bool"),
-    "text and number": (frame(c=["1", 1, "1", 1]), r"'c' mixes .*str \('1' in row 0\), int \(1 in row 1\)"),
-    "bool and number": (frame(c=[True, 1, 2, 3]), "'c' mixes"),
-    "mixed categories": (frame(c=pd.Categorical(["a", 1, "a", 1])), "'c' mixes"),
-    "polars objects": (pl.DataFrame({"c": pl.Series(["a", 1], dtype=pl.Object)}), "'c' mixes"),
     "tuples": (frame(c=[(1,), (2,), (1,), (2,)]), "'c', row 0"),
-    "repeated numbers as names": (frame().set_axis([0, 0], axis=1), "several columns are called '0'"),
-    "no value at all": (frame(c=[None] * 4), "column 'c' holds no value in 4 rows"),
-    "ragged": ({"x": [1, 2], "c": ["a"]}, "'c' has 1 values, but 'x' has 2"),
-    "two dimensions": ({"x": np.ones((2, 2))}, "'x' has 2 dimensions"),
-    "array of one dimension": (np.ones(2), "no column names"),
-    "scalar column": ({"x": 3}, "'x' must be an array"),
-    "text": ("x", "can't be made of a str"),
-    "number": (3, "can't be made of a int"),
-    "rows of numbers": ([[1, 2], [3, 4]], "row 0 is a list, not a record"),
-    "lazy": (pl.DataFrame({"x": [1]}).lazy(), "lazy: collect"),
-    "huge integer": ({"x": [10**400]}, "'x' holds an integer too large"),
+    "no value at all": (frame(c=[None] * 4), "column 'c' has no value, so nothing tells what it is"),
     "unhashable category": (pd.DataFrame({"x": pd.Series([["a"]])}), "'x', row 0"),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused_frames(name: str) -> None:
-    data, message = REFUSED[name]
-    with pytest.raises(TableError, match=message):
-        Table(data)
+@pytest.mark.parametrize("name", UNUSABLE)
+def test_columns_of_no_use_are_kept_and_refused_when_they_are_asked_for(name: str) -> None:
+    data, message = UNUSABLE[name]
+    table = Table(data)
+    assert "can't be used" in repr(table)
+    for part in (table, table[:1]):
+        with pytest.raises(TableError, match=message):
+            _ = part.variables
+    if not isinstance(data, dict):
+        assert type(table.to_native()) is type(data)
+        assert len(table.take([0]).to_native()) == 1
 
 
 def test_declarations_that_dont_fit() -> None:
@@ -112,12 +129,21 @@ def test_access_that_fails() -> None:
         table.with_array("x", np.array([0, 1, np.inf, 0]))
 
 
+@pytest.mark.parametrize("engine", [None, "scanner"])
+def test_a_csv_column_without_any_value(engine: str | None, tmp_path: Path) -> None:
+    (tmp_path / "d.csv").write_bytes(b"a,b\n1,\n2,NA\n")
+    table = read_table(tmp_path / "d.csv", engine=engine)
+    assert table.missing == {"a": 0, "b": 2}
+    with pytest.raises(TableError, match="column 'b' has no value, so nothing tells what it is; leave it out"):
+        table.variable("b")
+
+
 def test_learners_can_ask_for_rows_and_values() -> None:
     empty = Table(frame().iloc[:0])
     assert len(empty) == 0
-    with pytest.raises(TableError, match="0 rows; at least 1"):
+    with pytest.raises(TableError, match="no rows; at least 1"):
         empty.require_rows()
-    with pytest.raises(TableError, match="column 'c' has no value, so its states are unknown"):
+    with pytest.raises(TableError, match="column 'c' has no value, so nothing tells what it is"):
         empty.variable("c")
     with pytest.raises(TableError, match="column 'x' has no observed value in 4 rows"):
         Table(frame(x=[np.nan] * 4)).require_values()
@@ -190,7 +216,6 @@ CSV = {
     "empty": (b"", "the file is empty"),
     "only a mark": (b"\xef\xbb\xbf", "the file is empty"),
     "blank lines": (b"\n\n\n", "the file is empty"),
-    "no value": (b"a,b\n1,\n2,NA\n", "column 'b' holds no value in 2 rows"),
     "gzip by another name": (b"\x1f\x8b\x08 not text", "line 1: the file is compressed"),
 }
 
@@ -209,7 +234,15 @@ def test_refused_csv_files(name: str, engine: str | None, tmp_path: Path) -> Non
 
 
 # What the catalog of bad inputs says of cases that a table accepts and a learner has to judge.
-LEARNERS = {"empty frame", "one row", "constant column", "all missing column", "huge cardinality", "CPT too large"}
+LEARNERS = {
+    "empty frame",
+    "one row",
+    "constant column",
+    "all missing column",
+    "all missing object",
+    "huge cardinality",
+    "CPT too large",
+}
 
 
 ACCEPTED = {"datetime", "tz datetime", "timedelta", "NaT", "multiindex columns"}

@@ -18,7 +18,7 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.formats.base import FileFormat, TableSource, cell_values, fields_of, suffixes
 from hybridbn.tables.formats.database_base import Database, database_of
-from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns, type_objects
+from hybridbn.tables.formats.typed_columns import WantedColumns, type_objects
 
 pytest.importorskip("pyarrow")
 
@@ -234,7 +234,7 @@ def archives(monkeypatch: pytest.MonkeyPatch) -> type[FileFormat]:
         suffixes = (".npz",)
         names = ("npz",)
 
-        def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
+        def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> hb.Table:
             with np.load(file, allow_pickle=False) as arrays:
                 columns = {name: arrays[name].tolist() for name in wanted.names(arrays.files)}
             return type_objects(
@@ -285,7 +285,7 @@ def test_a_format_that_is_only_read(archives: type[FileFormat], tmp_path: Path) 
         title = "constants"
         suffixes = (".one",)
 
-        def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
+        def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> hb.Table:
             return type_objects({name: [1.0] for name in wanted.names(["x"])}, wanted)
 
     (tmp_path / "t.one").write_bytes(b"")
@@ -316,4 +316,4 @@ def test_bytes_are_enough_to_read(tmp_path: Path) -> None:
     for suffix in (".csv", ".jsonl", ".arff"):
         data = written(suffix, tmp_path).read_bytes()
         read = suffixes()[suffix].read(io.BytesIO(data), WantedColumns(), suffix)
-        assert list(read.cells) == list(TABLE.names)
+        assert read.names == TABLE.names

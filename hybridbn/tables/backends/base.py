@@ -19,6 +19,8 @@ from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
 from hybridbn.registry import Registered, Registry
+from hybridbn.tables import Table
+from hybridbn.tables.cells import UnsupportedType
 from hybridbn.tables.columns import is_of_library
 from hybridbn.tables.formats.base import OtherKind, TableSource
 from hybridbn.tables.frames.arrow import number_rows
@@ -81,6 +83,8 @@ class Source(ABC):
     schema : pyarrow.Schema
     notes : mapping from column to mapping
         What hybridbn noted about columns when it wrote the table: "kind", "states", "declared", "ordered".
+    faults : mapping from column to UnsupportedType
+        Columns that are not read, as nothing can be computed with them.
     open : callable, optional
         Opens the only file, whose cells are those of the table but for missing ones.
     """
@@ -89,6 +93,7 @@ class Source(ABC):
     schema: Any
     open: Callable[[], TableSource] | None = None
     notes: Mapping[str, Mapping[str, Any]] = {}
+    faults: Mapping[str, UnsupportedType] = {}
 
     @abstractmethod
     def fragments(self) -> Sequence[Fragment]:
@@ -103,8 +108,14 @@ class Source(ABC):
         """Find out, before the first pass, what those of these columns are whose texts are too many for it."""
         return
 
-    def settle(self, names: Iterable[str]) -> None:
-        """Find out what columns are whose cells are not all of the kind of the first ones."""
+    def read(self) -> Table:
+        """Return a table without rows, which has no batches."""
+        return Table(self.schema.empty_table())
+
+    def settle(self, names: Iterable[str], fault: UnsupportedType | None = None) -> None:
+        """Find out what columns are whose cells are not all of the kind of the first ones, or leave alone one with
+        which nothing can be computed.
+        """
         raise OtherKind(next(iter(names)))
 
     def settle_texts(self, texts: Mapping[str, Sequence[str] | None]) -> bool:

@@ -19,12 +19,12 @@ from hybridbn.errors import FormatError, TableError
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
-from hybridbn.tables.cells import REST, Cells, check_numbers, count_texts
+from hybridbn.tables.cells import REST, Cells, UnsupportedType, check_numbers, count_texts
 from hybridbn.tables.columns import check_weights, read_as_variable
+from hybridbn.tables.formats import open_output
 from hybridbn.tables.formats.base import FileFormat, TableSource, decode_column, suffixes
 from hybridbn.tables.formats.columnar import is_text
-from hybridbn.tables.formats.database_base import OutputExists
-from hybridbn.tables.formats.files import NameTaken, replace_file, resolve_links
+from hybridbn.tables.formats.files import resolve_links
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.frames.arrow import StateCoder, decode_dictionary, decode_type, kind_of_type
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
@@ -224,6 +224,7 @@ class TransformedSource(Source):
         self, real: Source, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), keep_observed: bool = False
     ) -> None:
         self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes
+        self.faults = real.faults
         self.open = real.open if keep_observed else None
         self._fields = tuple(fields)
 
@@ -237,9 +238,9 @@ class TransformedSource(Source):
         """The units of columns of text that are dates or times."""
         return self.real.units
 
-    def settle(self, names: Iterable[str]) -> None:
+    def settle(self, names: Iterable[str], fault: UnsupportedType | None = None) -> None:
         """Find out what columns are of which the first cells told otherwise."""
-        self.real.settle(names)
+        self.real.settle(names, fault)
 
     def fragments(self) -> Sequence[Fragment]:
         """Return the fragments of the real source, with what their batches become."""
@@ -269,33 +270,26 @@ def write_batches(
     ...     Path(folder, "t.csv").read_text()
     '"x"\n1\n2\n'
     """
-    target = resolve_links(Path(path))
-    suffix = target.suffix.lower()
+    suffix = resolve_links(Path(path)).suffix.lower()
     if suffix not in _MADE:
         known = shorten(_MADE, 9)
         hint = "; write it as one of these, and convert it" if suffix in suffixes() else ""
         raise FormatError(f"{path}: a scan is written to files of the formats {known}{hint}")
-    taken = OutputExists(f"{path} exists already; overwrite=True would replace it")
-    if target.exists() and not overwrite:
-        raise taken
-    parts = iter(batches)
-    first = next(parts, None)
-    if first is None:
-        raise TableError("the scan has no rows to write")
-    # dictionaries differ from batch to batch
-    schema = pyarrow.schema([one.with_type(decode_type(one.type)) for one in first.schema])
-    splicer = None if origin is None or options else _find_splicer(origin, suffix)
-    try:
-        with replace_file(target, overwrite=overwrite) as file:
-            tables = (pyarrow.Table.from_batches([batch]).cast(schema) for batch in chain([first], parts))
-            if splicer is not None:
-                splicer[1].join(_splice_blocks(*splicer, tables), file)
-                return
-            with _open_writer(suffix, file, schema, options) as writer:
-                for table in tables:
-                    writer.write_table(table)
-    except NameTaken:
-        raise taken from None
+    with open_output(Path(path), overwrite) as file:
+        parts = iter(batches)
+        first = next(parts, None)
+        if first is None:
+            raise TableError("the scan has no rows to write")
+        # dictionaries differ from batch to batch
+        schema = pyarrow.schema([one.with_type(decode_type(one.type)) for one in first.schema])
+        tables = (pyarrow.Table.from_batches([batch]).cast(schema) for batch in chain([first], parts))
+        splicer = None if origin is None or options else _find_splicer(origin, suffix)
+        if splicer is not None:
+            splicer[1].join(_splice_blocks(*splicer, tables), file)
+            return
+        with _open_writer(suffix, file, schema, options) as writer:
+            for table in tables:
+                writer.write_table(table)
 
 
 def _find_splicer(origin: Callable[[], TableSource], suffix: str) -> tuple[TableSource, Any] | None:
@@ -313,7 +307,8 @@ def _splice_blocks(source: TableSource, writer: Any, tables: Iterator[Any]) -> I
     for block in source.blocks(BATCH_ROWS):
         while pending.num_rows < block.rows:
             pending = pyarrow.concat_tables([pending, next(tables)])
-        texts = block.cells(source.names, dict.fromkeys(source.names, "text"))
+        names = [one.name for one in pending.schema if not pyarrow.types.is_null(one.type)]
+        texts = block.cells(names, dict.fromkeys(names, "text"))
         fills = {}
         for name, cells in texts.items():
             values = pending.column(name).slice(0, block.rows).filter(pyarrow.array(cells.missing)).to_pylist()

@@ -14,7 +14,6 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
 from hybridbn.registry import LazyModule
 from hybridbn.tables.backends.base import FILE_BITS, Batch, Fragment, Task
 from hybridbn.tables.backends.batches import can_be_coded, read_moments, read_numbers
@@ -53,8 +52,8 @@ class ColumnTally:
     integer : bool
         Whether the type is one of whole numbers, or all are written as whole numbers.
     unit : Unit, optional
-    unusable : str, optional
-        Why nothing can be computed with the column.
+    fault : UnsupportedType, optional
+        Why nothing can be computed with the column, whose missing cells are not counted then.
     """
 
     missing: int = 0
@@ -64,7 +63,7 @@ class ColumnTally:
     high: float = -math.inf
     integer: bool = True
     unit: Unit | None = None
-    unusable: str | None = None
+    fault: UnsupportedType | None = None
 
     def __add__(self, other: ColumnTally) -> ColumnTally:
         counts, lost = self.counts, self.lost + other.lost
@@ -85,7 +84,7 @@ class ColumnTally:
             max(self.high, other.high),
             self.integer and other.integer,
             unit,
-            self.unusable,
+            self.fault,
         )
 
 
@@ -199,17 +198,17 @@ class ProfileTask(Task):
 
     def learn(self, batch: Batch) -> Profile | None:
         """Return the profile of a batch."""
-        return self._learn([batch])
+        return self.learn_rows([batch]) if batch.data.num_rows else None
 
     def learn_fragment(self, fragment: Fragment) -> Profile | None:
         """Return the profile of a fragment, with codes that are the same in all of its batches."""
-        return self._learn(fragment.batches(self.columns))
+        profile = self.learn_rows(fragment.batches(self.columns))
+        return profile if profile.rows else None
 
-    def _learn(self, batches: Iterable[Batch]) -> Profile | None:
+    def learn_rows(self, batches: Iterable[Batch]) -> Profile:
+        """Return the profile of all rows of some batches."""
         columns = {
-            one.name: _Moments(one.name, self.units[one.name])
-            if one.name in self.units
-            else _open_column(one.name, one.type, self.kinds.get(one.name))
+            one.name: _open_column(one.name, one.type, self.kinds.get(one.name), self.units.get(one.name))
             for one in self.schema
         }
         tables: dict[Names, Values] = {}
@@ -231,8 +230,6 @@ class ProfileTask(Task):
                     # the counts of states are margins of tables that count every row
                     table = counted.get(name) if whole else None
                     columns[name].count(own, None if table is None else table.sum(axis=0))
-        if not rows:
-            return None
         tallies = {name: column.tally() for name, column in columns.items()}
         return Profile(rows, weight, tallies, tables, weights is not None, ends)
 
@@ -273,8 +270,8 @@ class ProfileTask(Task):
 class _OpenColumn:
     """What the batches so far tell of a column."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, fault: UnsupportedType | None = None) -> None:
+        self.name, self.fault = name, fault
         self.missing = self.lost = 0
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
 
@@ -304,18 +301,7 @@ class _OpenColumn:
 
     def tally(self) -> ColumnTally:
         """Return what is known."""
-        return ColumnTally(self.missing, unusable="no value")
-
-
-class _Unusable(_OpenColumn):
-    """A column of a type with which nothing can be computed."""
-
-    def __init__(self, name: str, reason: str) -> None:
-        super().__init__(name)
-        self.reason = reason
-
-    def tally(self) -> ColumnTally:
-        return ColumnTally(self.missing, unusable=self.reason)
+        return ColumnTally(self.missing if self.fault is None else 0, fault=self.fault)
 
 
 class _CodedStates(_OpenColumn):
@@ -350,40 +336,25 @@ class _CodedStates(_OpenColumn):
         return ColumnTally(self.missing, counts, self.lost + taken)
 
 
-class _OtherStates(_OpenColumn):
+class _OtherStates(_CodedStates):
     """States of any other type, such as truth values."""
 
     def __init__(self, name: str, kind: Any) -> None:
         super().__init__(name)
-        self.states: dict[Hashable, int] = {}
         self.kind = kind
-
-    @property
-    def size(self) -> int:
-        """The number of states so far."""
-        return len(self.states)
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
         cells = read_cells(self.name, pyarrow.chunked_array([batch.data.column(self.name)]), self.kind)
-        numbers = [self.states.setdefault(state, len(self.states)) for state in cells.states or ()]
-        codes = np.array([*numbers, -1])[cells.array]
-        self.counts = np.pad(self.counts, (0, len(self.states) - len(self.counts)))
-        return np.asarray(codes)
-
-    def tally(self) -> ColumnTally:
-        counts = dict(zip(self.states, self.counts.tolist(), strict=True))
-        counts, taken = keep_frequent(counts)
-        return ColumnTally(self.missing, counts, taken)
+        return np.asarray(np.array([*self.coder.number(cells.states or ()), -1])[cells.array])
 
 
 class _Numbers(_OpenColumn):
-    """Numbers, dates and times."""
+    """Numbers, dates and times, also those in text, whose unit is known."""
 
-    def __init__(self, name: str, kind: Any, declared: Any) -> None:
+    def __init__(self, name: str, kind: Any, declared: Any, unit: Unit | None = None) -> None:
         super().__init__(name)
-        self.kind, self.declared = kind, declared
+        self.kind, self.declared, self.unit = kind, declared, unit
         self.low, self.high = math.inf, -math.inf
-        self.unit: Unit | None = None
         self.integer = True
 
     def add(self, batch: Batch, weights: Values | None) -> NDArray[Any] | None:
@@ -405,6 +376,9 @@ class _Numbers(_OpenColumn):
     def _read(self, column: Any) -> Values:
         if self.kind in _NUMBERS:
             return read_numbers(self.name, column)
+        moments = read_moments(column, Continuous(self.name, unit=self.unit))
+        if moments is not None:
+            return moments
         cells = read_cells(self.name, pyarrow.chunked_array([column]), self.declared)
         if cells.unit is not None:
             self.unit = replace(cells.unit, step=min(cells.unit.step, (self.unit or cells.unit).step))
@@ -414,20 +388,9 @@ class _Numbers(_OpenColumn):
         return ColumnTally(self.missing, None, 0, self.low, self.high, integer=self.integer, unit=self.unit)
 
 
-class _Moments(_Numbers):
-    """Dates or times in text, of a unit that is known."""
-
-    def __init__(self, name: str, unit: Unit) -> None:
-        super().__init__(name, "text", None)
-        self.unit = unit
-
-    def _read(self, column: Any) -> Values:
-        values = read_moments(column, Continuous(self.name, unit=self.unit))
-        assert values is not None
-        return values
-
-
-def _open_column(name: str, kind: Any, declared: Any) -> _OpenColumn:
+def _open_column(name: str, kind: Any, declared: Any, unit: Unit | None) -> _OpenColumn:
+    if unit is not None:
+        return _Numbers(name, "text", None, unit)
     types, held = pyarrow.types, kind_of_type(kind)
     if types.is_null(kind):
         return _OpenColumn(name)
@@ -440,7 +403,7 @@ def _open_column(name: str, kind: Any, declared: Any) -> _OpenColumn:
     try:
         read_cells(name, pyarrow.chunked_array([], kind), declared)
     except UnsupportedType as error:
-        return _Unusable(name, error.reason)
+        return _OpenColumn(name, error)
     return _Numbers(name, held, declared)
 
 
@@ -489,10 +452,3 @@ def is_all_different(tally: ColumnTally) -> bool:
 
 def _sort_states(name: str, states: Sequence[Hashable], declared: bool) -> Cells:
     return label_codes(name, np.arange(len(states)), states, declared=declared)
-
-
-def refuse_no_rows(profile: Any, shown: str) -> Profile:
-    """Return a profile, or raise `TableError` where there were no rows."""
-    if profile is None:
-        raise TableError(f"{shown}: the table has no rows; at least 1 are needed")
-    return profile  # type: ignore[no-any-return]

@@ -33,12 +33,12 @@ from hybridbn.tables.backends.batches import (
     weigh_rows,
     write_batches,
 )
-from hybridbn.tables.backends.profiles import Profile, ProfileTask, is_all_different, make_variable, refuse_no_rows
+from hybridbn.tables.backends.profiles import ColumnTally, Profile, ProfileTask, is_all_different, make_variable
 from hybridbn.tables.cells import REST
 from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.columnar import is_text
-from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers
+from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 pyarrow = LazyModule("pyarrow")
@@ -78,13 +78,16 @@ class Passes:
         self.source.prepare(self.names)
         while True:
             try:
-                profile = refuse_no_rows(self.learn(self._make_profile_task()), self.source.shown)
+                task = self._make_profile_task()
+                profile: Profile = self.learn(task) or task.learn_rows([])
             except OtherKind as error:
-                self.source.settle([error.name])
+                self.source.settle([error.name], error.fault)
                 continue
             if not self.source.settle_texts(self._list_texts(profile)):
                 break
-        if self.weights is not None and not 0 < profile.weight < np.inf:
+        faults = {name: ColumnTally(fault=fault) for name, fault in self.source.faults.items()}
+        profile = replace(profile, columns={**profile.columns, **faults})
+        if self.weights is not None and profile.rows and not 0 < profile.weight < np.inf:
             raise TableError(f"the weights sum to {profile.weight}; at least one must be positive, and the sum finite")
         return profile
 
@@ -116,9 +119,12 @@ class Passes:
     def variables(self) -> dict[str, Variable]:
         """The variable of each column that can be used."""
         variables: dict[str, Variable] = {}
+        if not self.profile.rows:
+            read = self.source.read().drop(self.source.faults)
+            return {name: read.variable(name) for name in read.names if read.cells(name).states != ()}
         for name in self.names:
             tally = self.profile.columns[name]
-            if tally.unusable is None and tally.missing < self.profile.rows:
+            if tally.fault is None and (tally.missing < self.profile.rows or self.kinds.get(name) == "continuous"):
                 note = {} if name in self.declared else self.source.notes.get(name, {})
                 kind = self.source.schema.field(name).type
                 declared = self.kinds.get(name) if name in self.declared else None
@@ -137,6 +143,8 @@ class Passes:
     def sample(self) -> Table:
         """A sample of the rows, all of them where these are few."""
         variables = list(self.variables.values())
+        if not self.profile.rows:
+            return Table.from_arrays(variables, {one.name: np.zeros(0) for one in variables})
         task = SampleTask(BatchReader(variables, self.weights), self.sample_rows, self.profile.rows, self.offsets)
         rows = self.learn(task).finish(self.sample_rows)
         table = Table.from_arrays(variables, rows.columns)
@@ -188,7 +196,7 @@ class Scan(Rows):
         self._require_column(name)
         variable = self._given.get(name) or self.passes.variables.get(name)
         if variable is None:
-            raise TableError(f"column {name!r} can't be used ({self._unusable()[name]}); leave it out")
+            raise self.passes.profile.columns[name].fault or refuse_no_value(name)
         return variable
 
     # -- all rows together ------------------------------------------------------------------------------------------
@@ -248,20 +256,16 @@ class Scan(Rows):
         """What was computed of these rows before."""
         return self.passes.remembered
 
-    def _unusable(self) -> dict[str, str]:
-        profile = self.passes.profile
-        reasons = {name: profile.columns[name].unusable for name in self._chosen}
-        return {
-            name: reason or "no value"
-            for name, reason in reasons.items()
-            if reason is not None or profile.columns[name].missing == profile.rows
-        }
-
     def read_usable(self, discrete: Any = (), continuous: Any = (), weights: Any = None) -> tuple[Scan, dict[str, str]]:
         """Return the scan with those columns that something can be computed with, and why others are left out."""
         if list_items(discrete, "names") or list_items(continuous, "names"):
             raise TableError("say what the columns are where the scan is made: hb.scan(data, discrete=[...])")
-        reasons = {name: reason for name, reason in self._unusable().items() if name not in self._given}
+        rows, tallies = len(self), self.passes.profile.columns
+        reasons = {
+            name: "no value" if (fault := tallies[name].fault) is None else fault.reason
+            for name in self._chosen
+            if name not in self._given and (tallies[name].fault is not None or 0 < tallies[name].missing == rows)
+        }
         scan = self if weights is None else self.with_weights(weights)
         return (scan.drop(reasons) if reasons else scan), reasons
 
@@ -438,6 +442,8 @@ class Scan(Rows):
         [2]
         """
         columns = [*self._chosen, *([] if self.passes.weights is None else [self.passes.weights])]
+        for name in self.passes.source.faults.keys() & columns:
+            raise self.passes.source.faults[name]
         _ = self.passes.profile  # which refuses what is wrong before any row is given
         yield from self.passes.backend.answer(_ReadTask(columns), self.passes.source)
 
@@ -466,11 +472,6 @@ class Scan(Rows):
             self.passes.count = count
             self.passes.families |= {(target,): None}
             self.passes.families |= {(target, name): None for name in self._chosen if name != target}
-
-    def _summarize(self, name: str) -> tuple[str, str, str]:
-        if self._given.get(name) or self.passes.variables.get(name):
-            return super()._summarize(name)
-        return "", self._describe_missing(name), "can't be used"
 
 
 @dataclass(frozen=True)

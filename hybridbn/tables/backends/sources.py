@@ -5,15 +5,19 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import re
 import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeAlias, cast
+from urllib.parse import quote
 
 import numpy as np
 
@@ -28,21 +32,23 @@ from hybridbn.tables.backends.base import (
     Batch,
     Fragment,
     Source,
+    Task,
     find_backend,
     number_batches,
 )
 from hybridbn.tables.backends.scans import Passes, Scan
-from hybridbn.tables.backends.sql import open_database
-from hybridbn.tables.cells import Cells, declare_kinds
-from hybridbn.tables.columns import is_of_library, open_frame
+from hybridbn.tables.backends.sql import SQLSource
+from hybridbn.tables.cells import UnsupportedType, declare_kinds
+from hybridbn.tables.columns import Frame, check_states, is_of_library, open_frame
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
 from hybridbn.tables.formats.base import suffixes as list_suffixes
 from hybridbn.tables.formats.columnar import is_text, read_notes
+from hybridbn.tables.formats.database_base import QuerySource, database_of, quote_name
 from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.formats.typed_columns import type_column
+from hybridbn.tables.formats.typed_columns import WantedColumns, type_column
 from hybridbn.tables.frames.arrow import decode_type, import_pyarrow, report_damage, validate
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
@@ -152,7 +158,8 @@ class FileTable(Source):
         Open the files.
     kinds : mapping from column to its declared kind
     read : callable
-        Reads the first file as a whole, which says what is wrong with it, and where.
+        Reads the first file as a whole, which says what is wrong with it, and where; of a table without rows, what its
+        columns are.
     constants : sequence of mapping
         The columns that the folders of each file name.
     """
@@ -162,24 +169,34 @@ class FileTable(Source):
         shown: str,
         sources: Sequence[OpenSource],
         kinds: Kinds,
-        read: Callable[[], object],
+        read: Callable[[], Table],
         constants: Sequence[Mapping[str, Any]] = (),
     ) -> None:
         self.shown, self._sources, self._kinds = shown, sources, dict(kinds)
         self._constants = constants or [{}] * len(sources)
         self.open = sources[0] if len(sources) == 1 and not self._constants[0] else None
+        self.faults: dict[str, UnsupportedType] = {}
+        self._read = read
         self._settled: set[str] = set()
         source = self._source = sources[0]()
         with name_file_in_errors(source.shown), report_damage(source.shown):
             self._spelled = source.spelled
             self.notes = source.notes
-            try:
-                self._types = source.types(self._kinds)
-            except OtherKind:
-                self._types = {}
-            if not self._types:
-                read()
+            self._types = self._find_types(source) or {one.name: one.type for one in read().to_arrow().schema}
         self._fragments: list[Fragment] | None = None
+
+    def _find_types(self, source: TableSource) -> dict[str, Any]:
+        """Return the types of the columns, without reading those with which nothing can be computed; none where the
+        first cells do not tell them.
+        """
+        while True:
+            try:
+                return source.types(self._kinds)
+            except OtherKind as error:
+                if error.fault is None:
+                    return {}
+                self.faults[error.name] = error.fault
+                source.leave = {*source.leave, error.name}
 
     @property
     def schema(self) -> Any:
@@ -196,6 +213,10 @@ class FileTable(Source):
             for name, kind in self._kinds.items()
             if isinstance(kind, Unit) and name in self._types and is_text(decode_type(self._types[name]))
         }
+
+    def read(self) -> Table:
+        """Return the first file as a whole, of which one without rows tells what its columns are."""
+        return self._read()
 
     def fragments(self) -> Sequence[Fragment]:
         """Return files, and parts of large ones."""
@@ -220,8 +241,13 @@ class FileTable(Source):
         if doubtful:
             self.settle(doubtful)
 
-    def settle(self, names: Iterable[str]) -> None:
-        """Read all texts of columns, and find out what they are."""
+    def settle(self, names: Iterable[str], fault: UnsupportedType | None = None) -> None:
+        """Read all texts of columns, and find out what they are; leave one alone with which nothing can be computed."""
+        if fault is not None:
+            self.faults |= dict.fromkeys(names, fault)
+            self._types |= dict.fromkeys(names, pyarrow.null())
+            self._fragments = None
+            return
         unsettled = [name for name in names if name not in self._settled]
         if not unsettled or not self._spelled:
             raise OtherKind(next(iter(names)))
@@ -241,19 +267,19 @@ class FileTable(Source):
         ----------
         texts : mapping from column to its texts, None where they are too many
         """
-        odd = [name for name, found in texts.items() if name not in self._settled and not self._are_plain(name, found)]
+        odd = [name for name, found in texts.items() if name not in self._settled and not self._is_plain(name, found)]
         before = {name: (self._types[name], self._kinds.get(name)) for name in odd} if self._spelled else {}
         if before:
             self.settle(odd)
         return any((self._types[name], self._kinds.get(name)) != kind for name, kind in before.items())
 
-    def _are_plain(self, name: str, texts: Sequence[str] | None) -> bool:
+    def _is_plain(self, name: str, texts: Sequence[str] | None) -> bool:
         if texts is None:
             return False
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                cells, _ = type_column(name, np.arange(len(texts)), texts, self._kinds.get(name))
+                cells = type_column(name, np.arange(len(texts)), texts, self._kinds.get(name)).cells
         except TableError:
             return False
         if cells.missing.any():
@@ -477,41 +503,35 @@ def open_rows(
     block : int
         The most rows of a block.
     """
-    source.unusable = dict.fromkeys(leave, "")
+    source.leave = leave
     if find_spec("pyarrow") is None or len(list(islice(source.blocks(block), 2))) < 2:
-        cells = _read_whole(source, kinds)
-        reasons = {name: "no value" for name, one in cells.items() if one.missing.all()}
-        usable = {name: one for name, one in cells.items() if name not in reasons}
-        rows: Rows = Table.from_cells(usable).select([name for name in usable if name])
-    else:
-        table = FileTable(source.shown, [lambda: source], kinds, partial(_read_whole, source, kinds))
-        names = tuple(name for name in table.schema.names if name not in leave)
-        columns: dict[str, str] = {name: str(note["kind"]) for name, note in source.notes.items()}
-        for name, kind in kinds.items():
-            columns[name] = "continuous" if isinstance(kind, Unit) else "discrete" if kind == "text" else kind
-        passes = Passes(table, find_backend(None), columns, frozenset(kinds), None, names, MOST_STATES, SAMPLE)
-        rows, reasons = Scan(passes, names).read_usable()
-    return rows, reasons | {name: reason for name, reason in source.unusable.items() if name not in leave}
+        return _read_whole(source, kinds).read_usable()
+    table = FileTable(source.shown, [lambda: source], kinds, partial(_read_whole, source, kinds))
+    names = tuple(name for name in table.schema.names if name not in leave)
+    columns: dict[str, str] = {name: str(note["kind"]) for name, note in source.notes.items()}
+    for name, kind in kinds.items():
+        columns[name] = "continuous" if isinstance(kind, Unit) else "discrete" if kind == "text" else kind
+    passes = Passes(table, find_backend(None), columns, frozenset(kinds), None, names, MOST_STATES, SAMPLE)
+    return Scan(passes, names).read_usable()
 
 
-def _read_whole(source: TableSource, kinds: Kinds) -> dict[str, Cells]:
-    """Return all rows at once, as typed cells, and a column without a name, as their number may be all that there is;
-    what is wrong with them is said then.
-    """
-    cells: dict[str, Cells] = {}
-    for block in source.blocks(sys.maxsize):
-        declared = {name: kind for name, kind in kinds.items() if name in source.names}
-        cells = {"": Cells(np.zeros(block.rows)), **source.read_usable(block, source.names, declared)}
-    return cells
+def _read_whole(source: TableSource, kinds: Kinds) -> Table:
+    """Return all rows at once; what is wrong with them is said then."""
+    (block,) = source.blocks(sys.maxsize)
+    columns = list(source.read_block(block, kinds)._columns.values())
+    check_states(columns)
+    # their number may be all that there is
+    return Table.from_columns(columns, Frame("pandas", {}, block.rows))
 
 
 def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, Source]:
+    source: Source | None
     engine = None if backend is None else find_backend(backend)
     if engine is not None:
         source = engine.open(data)
         if source is not None:
             return engine, source
-    source = open_database(data, kinds) or open_files(data, kinds)
+    source = open_database(data, cast(Kinds, kinds)) or open_files(data, kinds)
     if source is not None:
         return engine or find_backend(None), source
     for kind in Backend.registry.load().values():
@@ -526,6 +546,68 @@ def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, S
         f"a scan can't be made of a {type(data).__name__}; give paths of files, a frame, a dataset of pyarrow or a"
         " relation of DuckDB"
     )
+
+
+# -- databases ---------------------------------------------------------------------------------------------------------
+
+
+_ADDRESS = re.compile(r"[a-zA-Z][\w+.-]*:.*[?&](table|query)=", re.DOTALL)
+
+
+def open_database(given: Any, kinds: Kinds) -> DatabaseTable | None:
+    """Return the table or query that an address names, such as ``"sqlite:///f.db?table=t"``; None for anything else.
+
+    Examples
+    --------
+    >>> import sqlite3, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     connection = sqlite3.connect(f"{folder}/f.db")
+    ...     _ = connection.executescript("CREATE TABLE t (c TEXT, x REAL); INSERT INTO t VALUES ('a', 1.5)")
+    ...     connection.close()
+    ...     open_database(f"sqlite:///{folder}/f.db?table=t", {}).schema.names
+    ['c', 'x']
+    """
+    text = os.fspath(given) if isinstance(given, str | os.PathLike) else None
+    return DatabaseTable(text, kinds) if isinstance(text, str) and _ADDRESS.match(text) else None
+
+
+class DatabaseTable(FileTable, SQLSource):
+    """A table of a database, or the result of a query, which is asked again in every pass."""
+
+    groups_sets = False
+
+    def __init__(self, url: str, kinds: Kinds) -> None:
+        self._form = database_of(url)
+        self._select = self._form.select_statement(url)
+        source = QuerySource(url)
+        super().__init__(source.shown, [partial(copy, source)], kinds, partial(read_table, url))
+        self.open = None
+
+    def learn(self, task: Task) -> Any:
+        """Return profiles and counts of few families from SQL, where its groups are those of exact values."""
+        return None if self._select is None else super().learn(task)
+
+    def rows(self, query: str) -> Iterable[Sequence[Any]]:
+        """Run a query."""
+        assert self._select is not None
+        base, select, _ = self._select
+        asked = quote(f"WITH scanned AS ({select}) {query}", safe="")
+        with self._form.open_result(f"{base}?query={asked}", WantedColumns()) as result:
+            for batch in result.batches:
+                yield from batch
+
+    def key(self, name: str) -> str:
+        """Group by exact values, whatever the column's collation is."""
+        assert self._select is not None
+        return f"{quote_name(name)} COLLATE BINARY" if self._select[2] == "sqlite" else quote_name(name)
+
+    def is_nan(self, cell: str) -> str:
+        """NaN is equal to itself in PostgreSQL, and NULL in SQLite."""
+        in_postgresql = self._select is not None and self._select[2] == "postgresql"
+        return f"(CAST({cell} AS double precision) = 'NaN')" if in_postgresql else "(1 = 0)"
+
+
+# -- memory ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -550,8 +632,14 @@ class ArrowFragment(Fragment):
 class ArrowTable(Source):
     """A frame in memory, or a dataset of pyarrow."""
 
-    def __init__(self, shown: str, schema: Any, fragments: Sequence[Fragment]) -> None:
-        self.shown, self.schema, self._fragments = shown, schema, fragments
+    def __init__(
+        self,
+        shown: str,
+        schema: Any,
+        fragments: Sequence[Fragment],
+        faults: Mapping[str, UnsupportedType] = MappingProxyType({}),
+    ) -> None:
+        self.shown, self.schema, self._fragments, self.faults = shown, schema, fragments, faults
         self.notes: Mapping[str, Mapping[str, Any]] = read_notes(schema.metadata)
 
     def fragments(self) -> Sequence[Fragment]:
@@ -567,11 +655,16 @@ def open_memory(data: Any) -> ArrowTable | None:
     if isinstance(data, Table):
         if data.weighted:
             raise TableError("a scan takes weights as a column: put them into one, and give its name as weights=")
-        table = data.to_arrow()
     else:
         try:
             frame = open_frame(data)
         except TableError:
             return None
-        table = data if isinstance(data, pyarrow.Table) else Table(frame).to_arrow()
-    return ArrowTable(type(data).__name__, table.schema, [ArrowFragment(table, rows=table.num_rows)])
+    faults: dict[str, UnsupportedType] = {}
+    table = data
+    if not isinstance(data, pyarrow.Table):
+        read = data if isinstance(data, Table) else Table(frame)
+        faults |= {name: one.fault for name, one in read._columns.items() if one.fault is not None}
+        usable, empty = read.drop(faults).to_arrow(), pyarrow.nulls(len(read))
+        table = pyarrow.table({name: empty if name in faults else usable[name] for name in read.names})
+    return ArrowTable(type(data).__name__, table.schema, [ArrowFragment(table, rows=table.num_rows)], faults)

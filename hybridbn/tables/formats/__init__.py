@@ -33,6 +33,7 @@ from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError, hide_secrets, mask_secrets
 from hybridbn.tables import Table
+from hybridbn.tables.columns import check_states
 from hybridbn.tables.formats.base import FileFormat, name_file_in_errors, suffixes
 from hybridbn.tables.formats.database_base import OutputExists, database_of
 from hybridbn.tables.formats.files import (
@@ -109,14 +110,12 @@ def read_table(
         location = _locate(path, options)
         with name_file_in_errors(describe_location(location)):
             if isinstance(location, str):
-                read = database_of(location).read(location, wanted, **options)
+                table = database_of(location).read(location, wanted, **options)
             else:
                 form, suffix = format_of(location)
                 file = open_unpacked(location) if is_packed(location) else location
-                read = form.read(file, wanted, suffix, **options)
-            table = Table.from_cells(
-                read.cells, weights=read.weights, sources=read.sources, stateless=listed is not None
-            )
+                table = form.read(file, wanted, suffix, **options)
+            check_states(table._columns.values())
         if weights is not None:
             held = table.select([weights])
             table = table.drop(weights)
@@ -164,7 +163,7 @@ def write_table(
             database_of(location).write(table, location, overwrite=overwrite, **options)
             return
         form, suffix = format_of(location)
-        with _replace_file(location, overwrite) as file:
+        with open_output(location, overwrite) as file:
             form.write(table, file, suffix, **options)
 
 
@@ -222,7 +221,7 @@ def format_of(path: Path) -> tuple[FileFormat, str]:
 
 
 @contextlib.contextmanager
-def _replace_file(location: Path, overwrite: bool) -> Iterator[IO[bytes]]:
+def open_output(location: Path, overwrite: bool) -> Iterator[IO[bytes]]:
     """Open a file that takes its name in the end, or refuse to replace the one that has it."""
     target = resolve_links(location)
     taken = OutputExists(f"{location} exists already; overwrite=True would replace it")

@@ -12,7 +12,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -21,8 +21,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
+from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, as_objects, check_numbers, convert_cells, count_texts, label_codes
-from hybridbn.tables.columns import ColumnSource
+from hybridbn.tables.columns import Column, ColumnSource
 from hybridbn.tables.formats.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.tables.formats.files import StoredFile, check_encoding
 from hybridbn.tables.formats.text_blocks import (
@@ -35,7 +36,7 @@ from hybridbn.tables.formats.text_blocks import (
     plain_text,
     shift_lines_in_errors,
 )
-from hybridbn.tables.formats.typed_columns import NUMBER, ReadColumns, WantedColumns, name_lines_for_rows, type_texts
+from hybridbn.tables.formats.typed_columns import NUMBER, WantedColumns, name_lines_in_errors, type_texts
 from hybridbn.units import Unit, unit_of_pattern
 from hybridbn.variables import shorten
 
@@ -107,9 +108,7 @@ class Arff(FileFormat):
     text = True
     mixed = False
 
-    def read(
-        self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str, *, encoding: str = "utf-8"
-    ) -> ReadColumns:
+    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str, *, encoding: str = "utf-8") -> Table:
         """Read a file."""
         raw = file.read_bytes() if isinstance(file, Path) else file.read()
         name = codecs.lookup(check_encoding(encoding)).name
@@ -126,15 +125,13 @@ class Arff(FileFormat):
         names = wanted.names([attribute.name for attribute in header.attributes])
         rows, where, weights = _parse_rows(split, header)
         columns = list(zip(*rows, strict=True)) if rows else [()] * len(header.attributes)
-        try:
+        with name_lines_in_errors(where.__getitem__):
             typed = {
                 one.name: _type_column(one, column, header.types.get(one.name), wanted)
                 for one, column in zip(header.attributes, columns, strict=True)
                 if one.name in names
             }
-        except TableError as error:
-            raise name_lines_for_rows(error, lambda row: where[row]) from None
-        return ReadColumns.of({name: typed[name] for name in names}, weights)
+        return Table.from_columns([typed[name] for name in names], weights=weights)
 
     def source(self, file: Path | StoredFile, shown: str, suffix: str) -> ArffSource:  # type: ignore[override]
         """Open a file that is read in blocks."""
@@ -370,21 +367,21 @@ def _match_pairs(line: str, width: int, number: int) -> Iterator[tuple[int, re.M
 
 def _type_column(
     attribute: _Attribute, column: Sequence[str | None], noted: str | None, wanted: WantedColumns
-) -> tuple[Cells, ColumnSource | None]:
+) -> Column:
     name = attribute.name
     declared = len(attribute.values or ())
     texts = [value for value in dict.fromkeys([*(attribute.values or ()), *column]) if value is not None]
     known: dict[str | None, int] = {None: -1, **{value: code for code, value in enumerate(texts)}}
     codes = np.array([known[value] for value in column], dtype=np.intp)
+    spelled = ColumnSource("numpy", as_objects([*texts, None])[codes])
     if attribute.unit is not None and wanted.kind(name) != "discrete":
         moments = count_texts(name, codes, texts, attribute.unit, strict=True) or Cells(np.full(len(codes), math.nan))
-        source = ColumnSource("numpy", as_objects([*texts, None])[codes])
-        return replace(moments, unit=attribute.unit), source
+        return Column(name, replace(moments, unit=attribute.unit), None, spelled)
     if attribute.values is None:
         kind = wanted.kinds.get(name, "continuous")
         if attribute.unit is not None or (attribute.textual and kind == "continuous"):
             dates = count_texts(name, codes, texts, wanted.unit(name)) if attribute.textual else None
-            return dates or label_codes(name, codes, texts), ColumnSource("numpy", as_objects([*texts, None])[codes])
+            return Column(name, dates or label_codes(name, codes, texts), None, spelled)
         return type_texts(name, codes, texts, kind, "write ? for a missing value")
     if len(texts) > declared:
         row = int(np.argmax(codes == declared))
@@ -397,23 +394,22 @@ def _type_column(
         if not all(NUMBER.fullmatch(text) for text in texts):
             raise TableError(f"column {name!r} is nominal with values {shorten(texts)}, which are not numbers")
         values = np.array([*map(float, texts), math.nan])
-        return check_numbers(name, values[codes]), None
-    return convert_cells(name, cells, wanted.kind(name)), None
+        return Column(name, check_numbers(name, values[codes]))
+    return Column(name, convert_cells(name, cells, wanted.kind(name)))
 
 
 def _type_states(name: str, texts: list[str], noted: str | None) -> list[Any]:
+    parsers: dict[str | None, Callable[[str], Any]] = {
+        "integer": int,
+        "float": float,
+        "bool": {"False": False, "True": True}.__getitem__,
+    }
     try:
-        if noted == "integer":
-            return [int(text) for text in texts]
-        if noted == "float":
-            return [float(text) for text in texts]
-        if noted == "bool":
-            return [{"False": False, "True": True}[text] for text in texts]
+        return list(map(parsers.get(noted, str), texts))
     except (ValueError, KeyError):
         raise FormatError(
             f"the states {shorten(texts)} of attribute {name!r} are not of the type noted, {noted}"
         ) from None
-    return list(texts)
 
 
 # --- blocks -----------------------------------------------------------------------------------------------------------
@@ -457,15 +453,15 @@ class ArffBlock(TextBlock):
 
     source: ArffSource
 
-    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
-        """Return columns as typed cells."""
+    def read(self, names: Sequence[str], kinds: Kinds) -> Table:
+        """Return columns as typed ones."""
         source = self.source
         wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
             read = Arff().read(io.BytesIO(source.header + self.piece.data), wanted, "")
-            if read.weights is not None:
+            if read.weighted:
                 raise TableError("rows have weights, which the command does not know; hybridbn.impute in Python does")
-            return read.cells
+            return read
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as their texts."""

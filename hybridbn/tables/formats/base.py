@@ -13,22 +13,21 @@ import hashlib
 import importlib.util
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError, TableError
+from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.registry import LazyModule, Registered, Registry
 from hybridbn.tables import Table
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType
+from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, reword_error
 from hybridbn.tables.formats.files import StoredFile, is_packed, open_unpacked
-from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows
-from hybridbn.tables.formats.typed_columns import DeclaredKind, ReadColumns, WantedColumns, type_objects
+from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
+from hybridbn.tables.formats.typed_columns import DeclaredKind, WantedColumns, type_objects
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
@@ -100,8 +99,13 @@ class TableBlock(ABC):
     rows: int
 
     @abstractmethod
+    def read(self, names: Sequence[str], kinds: Kinds) -> Table:
+        """Return columns as typed ones; one that the block doesn't have is left out."""
+
     def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
         """Return columns as typed cells; one that the block doesn't have is left out."""
+        table = self.read(names, kinds)
+        return {name: table.cells(name) for name in table.names}
 
     @abstractmethod
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -135,8 +139,8 @@ class TableSource(ABC):
         Columns of so many texts that these are not listed while they are counted; known after `types`.
     span : range
         The numbers of the rows that are read, some consecutive ones; all, unless some were asked for.
-    unusable : dict of str to str, optional
-        Columns of cells that nothing can be computed with, and why, as far as was read; without it they are refused.
+    leave : collection of str
+        Columns that are not read.
     """
 
     shown: str
@@ -150,19 +154,21 @@ class TableSource(ABC):
     spelled: bool = False
     decimal: str = "."
     doubtful: Sequence[str] = ()
-    unusable: dict[str, str] | None = None
+    leave: Collection[str] = ()
+    first_rows: int = 1 << 17
+    """The types of columns are told by so many rows at a time."""
 
     @abstractmethod
     def blocks(self, rows: int, first: int = 0) -> Iterator[TableBlock]:
         """Give blocks of so many rows of the span, from the block of this number on."""
 
-    @abstractmethod
     def digest(self) -> str:
-        """Return a fingerprint of the content."""
+        """Return a fingerprint of the content; nothing where there is none."""
+        return ""
 
-    @abstractmethod
     def is_unchanged(self) -> bool:
-        """Tell whether the content is still that of the beginning."""
+        """Tell whether the content is still that of the beginning, as far as that can be told."""
+        return True
 
     def state(self) -> tuple[Any, ...] | None:
         """Return what the content was known by in the beginning, which changes with it; None where that is nothing."""
@@ -175,19 +181,31 @@ class TableSource(ABC):
 
     def types(self, kinds: Kinds) -> dict[str, Any]:
         """Return the Arrow types of the columns: as the first rows tell, or all rows where any may have more columns.
+        Columns with which nothing can be computed raise `OtherKind`; those that are not read are of the type null.
 
         Parameters
         ----------
         kinds : mapping from column to its declared kind
         """
         types: dict[str, Any] = {}
-        for block in self.blocks(ROWS_OF_BATCH):
-            declared = {name: kind for name, kind in kinds.items() if name in self.names}
-            for name, column in _as_arrow(self.read_usable(block, self.names, declared)).items():
-                types[name] = _join_types(name, types.get(name), _open_type(column.type, kinds.get(name)))
+        for block in self.blocks(self.first_rows):
+            for name, column in _as_arrow(refuse_faults(self.read_block(block, kinds))).items():
+                types[name] = _join_types(name, types.get(name), self.open_type(name, column.type, kinds.get(name)))
             if self.knows_names:
                 break
-        return {name: pyarrow.float64() if kind is None else kind for name, kind in types.items()}
+        types |= dict.fromkeys(self.leave, pyarrow.null()) if types else {}
+        return {name: types[name] or pyarrow.float64() for name in self.names if name in types}
+
+    def open_type(self, name: str, kind: Any, declared: Any) -> Any:
+        """Return the type of a column that begins with cells of a type, None where these are missing: whole numbers may
+        go on with others.
+        """
+        types = pyarrow.types
+        if types.is_null(kind):
+            return None
+        if types.is_integer(kind) or types.is_floating(kind):
+            return pyarrow.int64() if declared == "discrete" else pyarrow.float64()
+        return kind
 
     def divide(self, rows: int) -> Iterator[tuple[int, int | None, Any]]:
         """Give parts of about so many rows that can be read by themselves: the first row, the number of rows, and what
@@ -214,30 +232,18 @@ class TableSource(ABC):
             for name, kind in types.items()
             if not pyarrow.types.is_temporal(kind)
         }
+        read = [name for name, kind in types.items() if not pyarrow.types.is_null(kind)]
         for block in self.blocks(rows):
-            columns = _as_arrow(self.read_usable(block, list(types), declared))
+            columns = _as_arrow(refuse_faults(block.read(read, declared)))
             empty = {name: pyarrow.nulls(block.rows, kind) for name, kind in types.items() if name not in columns}
-            held = {name: cast_column(column, types[name]) for name, column in columns.items()} | empty
+            held = {name: cast_column(name, column, types[name]) for name, column in columns.items()} | empty
             table = pyarrow.table({name: held[name] for name in types}).combine_chunks()
             yield from ((block.start, batch) for batch in table.to_batches())
 
-    def read_usable(self, block: TableBlock, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
-        """Return the columns of a block as typed cells, without those that nothing can be computed with where these are
-        noted.
-        """
-        if self.unusable is None:
-            return block.cells(names, kinds)
-        try:
-            return block.cells([name for name in names if name not in self.unusable], kinds)
-        except UnsupportedType:
-            pass
-        cells: dict[str, Cells] = {}
-        for name in names:
-            try:
-                cells |= block.cells([name], {name: kinds[name]} if name in kinds else {})
-            except UnsupportedType as error:
-                self.unusable[name] = error.reason
-        return cells
+    def read_block(self, block: TableBlock, kinds: Kinds) -> Table:
+        """Return the columns of a block as typed ones, without those that are not read."""
+        names = [name for name in self.names if name not in self.leave]
+        return block.read(names, {name: kind for name, kind in kinds.items() if name in names})
 
     def line_of(self, row: int) -> str:
         """Return where a row stands, in words."""
@@ -253,30 +259,46 @@ def name_file_in_errors(shown: str) -> Iterator[None]:
     """Put the name of a file or another input in front of errors that come from reading it."""
     try:
         yield
-    except (TableError, FormatError) as error:
+    except HybridBNError as error:
         if type(error) not in (TableError, FormatError, UnsupportedType) or shown in str(error):
             raise
-        text = f"{shown}: {error}"
-        named = UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else type(error)(text)
-        raise named from error.__cause__
+        raise reword_error(error, f"{shown}: {error}") from error.__cause__
 
 
 class OtherKind(TableError):
-    """A column holds cells of another kind than its first ones told; all of its cells tell of which."""
+    """A column holds cells of another kind than its first ones told; all of its cells tell of which.
 
-    def __init__(self, name: str) -> None:
-        super().__init__(name)
-        self.name = name
+    Attributes
+    ----------
+    name : str
+    fault : UnsupportedType, optional
+        Why nothing can be computed with the column.
+    """
+
+    def __init__(self, name: str, fault: UnsupportedType | None = None) -> None:
+        super().__init__(name, fault)
+        self.name, self.fault = name, fault
 
     def __str__(self) -> str:
-        return f"column {self.name!r} begins with values of one kind and goes on with others; scan the file again"
+        return (
+            f"column {self.name!r} begins with values of one kind and goes on with others; convert them all to one,"
+            " those of a database in a query: ?query=SELECT ..."
+        )
 
 
-def _as_arrow(cells: Mapping[str, Cells]) -> dict[str, Any]:
+def refuse_faults(table: Table) -> Table:
+    """Return a table, or raise `OtherKind` where nothing can be computed with a column."""
+    for column in table._columns.values():
+        if column.fault is not None:
+            raise OtherKind(column.name, column.fault)
+    return table
+
+
+def _as_arrow(table: Table) -> dict[str, Any]:
     """Return columns of Arrow; only states that a type declares make dictionaries."""
-    table = Table.from_cells(dict(cells), stateless=True).to_arrow()
-    columns = dict(zip(table.column_names, table.columns, strict=True))
-    return {name: columns[name] if cells[name].declared else decode_column(columns[name]) for name in columns}
+    columns = Table.from_cells({name: table.cells(name) for name in table.names}).to_arrow()
+    pairs = zip(columns.column_names, columns.columns, strict=True)
+    return {name: one if table.lists_states(name) else decode_column(one) for name, one in pairs}
 
 
 def decode_column(column: Any) -> Any:
@@ -284,24 +306,17 @@ def decode_column(column: Any) -> Any:
     return column.cast(column.type.value_type) if pyarrow.types.is_dictionary(column.type) else column
 
 
-def cast_column(column: Any, kind: Any) -> Any:
+def cast_column(name: str, column: Any, kind: Any) -> Any:
     """Return an Arrow column of another type; whole numbers stay so in place of floats."""
     types = pyarrow.types
     if column.type == kind or (types.is_integer(column.type) and types.is_floating(kind)):
         return column
-    if pyarrow.types.is_dictionary(kind):
-        return decode_column(column).cast(kind.value_type).dictionary_encode().cast(kind)
-    return decode_column(column).cast(kind)
-
-
-def _open_type(kind: Any, declared: Any) -> Any:
-    """Return the type of a column that begins with cells of a type: whole numbers may go on with others."""
-    types = pyarrow.types
-    if types.is_null(kind):
-        return None
-    if types.is_integer(kind) or types.is_floating(kind):
-        return pyarrow.int64() if declared == "discrete" else pyarrow.float64()
-    return kind
+    try:
+        if types.is_dictionary(kind):
+            return decode_column(column).cast(kind.value_type).dictionary_encode().cast(kind)
+        return decode_column(column).cast(kind)
+    except pyarrow.ArrowException:
+        raise OtherKind(name) from None
 
 
 def _join_types(name: str, before: Any, then: Any) -> Any:
@@ -350,8 +365,7 @@ class WholeSource(FileSource):
 
     def _read(self, wanted: WantedColumns) -> Table:
         path = Path(self.file.path)
-        read = self.form.read(open_unpacked(path) if is_packed(path) else path, wanted, self.suffix, **self.options)
-        return Table.from_cells(read.cells, sources=read.sources, stateless=True)
+        return self.form.read(open_unpacked(path) if is_packed(path) else path, wanted, self.suffix, **self.options)
 
     def read_as(self, kinds: Kinds) -> Table:
         """Return the table with some columns read as what they are declared to be."""
@@ -373,12 +387,10 @@ class WholeBlock(TableBlock):
     def __init__(self, source: WholeSource, start: int, rows: int) -> None:
         self.source, self.start, self.rows = source, start, rows
 
-    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
-        """Return columns as typed cells."""
+    def read(self, names: Sequence[str], kinds: Kinds) -> Table:
+        """Return columns as typed ones."""
         table = self.source.read_as({name: kind for name, kind in kinds.items() if name in self.source.names})
-        part = slice(self.start, self.start + self.rows)
-        whole = {name: table.cells(name) for name in names}
-        return {name: replace(cells, array=cells.array[part]) for name, cells in whole.items()}
+        return table.select(names).take(slice(self.start, self.start + self.rows))
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as Python values."""
@@ -448,8 +460,7 @@ class WholeWriter(FileWriter):
             for field in self.fields
             if field.states is not None or field.kind in ("integer", "float", "decimal")
         }
-        read = type_objects(columns, WantedColumns(wanted))
-        self.form.write(Table.from_cells(read.cells, sources=read.sources, stateless=True), file, self.suffix)
+        self.form.write(type_objects(columns, WantedColumns(wanted)), file, self.suffix)
 
 
 def fields_of(table: Table, holder: str, *, mixed: bool = True) -> list[Field]:
@@ -463,16 +474,6 @@ def fields_of(table: Table, holder: str, *, mixed: bool = True) -> list[Field]:
     return [_make_field(name, table.cells(name), holder, mixed) for name in table.names]
 
 
-_KINDS: Mapping[frozenset[type], str] = {
-    frozenset(): "text",
-    frozenset({str}): "text",
-    frozenset({bool}): "bool",
-    frozenset({int}): "integer",
-    frozenset({float}): "float",
-    frozenset({int, float}): "float",
-}
-
-
 def kind_of_states(states: Sequence[Hashable]) -> str:
     """Return what all states are, in the words of `Field`.
 
@@ -481,7 +482,7 @@ def kind_of_states(states: Sequence[Hashable]) -> str:
     >>> kind_of_states((1, 2.5)), kind_of_states((True,)), kind_of_states(("a", 1))
     ('float', 'bool', 'other')
     """
-    return _KINDS.get(frozenset(map(type, states)), "other")
+    return kind_of_types(map(type, states)) if states else "text"
 
 
 def _make_field(name: str, cells: Cells, holder: str, mixed: bool) -> Field:
@@ -611,7 +612,7 @@ class FileFormat(TableFormat, Registered, ABC):
     )
 
     @abstractmethod
-    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
+    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> Table:
         """Read the wanted columns of a whole file; formats may have options of their own."""
 
     def source(self, file: Path | StoredFile, shown: str, suffix: str, **options: Any) -> TableSource:

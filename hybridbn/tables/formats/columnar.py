@@ -20,7 +20,7 @@ from hybridbn.errors import FormatError, NetworkError, TableError
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, convert_cells, count_texts, recode_cells
-from hybridbn.tables.columns import ColumnSource, read_cells
+from hybridbn.tables.columns import Column, ColumnSource, read_cells, read_column
 from hybridbn.tables.formats.base import (
     Field,
     FileFormat,
@@ -35,7 +35,7 @@ from hybridbn.tables.formats.base import (
 )
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import plain_text, shift_lines_in_errors
-from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns
+from hybridbn.tables.formats.typed_columns import WantedColumns, drop_source
 from hybridbn.tables.frames.arrow import (
     NEEDS,
     import_pyarrow,
@@ -69,7 +69,7 @@ class _Columnar(FileFormat):
     mixed = False
     needs: ClassVar[tuple[str, str] | None] = NEEDS
 
-    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
+    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> Table:
         """Read a file. pandas' index columns are left out unless they are asked for by name."""
         import_pyarrow()
         # a missing file is reported as one, before pyarrow wraps it
@@ -80,11 +80,11 @@ class _Columnar(FileFormat):
             table, original = self._read_table(data, wanted)
             notes = read_notes(original.metadata)
             columns = zip(table.column_names, validate(table).columns, strict=True)
-            return ReadColumns.of(
-                {
-                    name: _type_column(name, column, original.field(name).type, wanted, notes.get(name), whole=True)
+            return Table.from_columns(
+                [
+                    _type_column(name, column, original.field(name).type, wanted, notes.get(name), whole=True)
                     for name, column in columns
-                }
+                ]
             )
 
     @abstractmethod
@@ -273,8 +273,8 @@ def _type_column(
     noted: Mapping[str, Any] | None,
     *,
     whole: bool = False,
-) -> tuple[Cells, ColumnSource | None]:
-    """Return a column of Arrow as typed cells, and what keeps integers that no float holds.
+) -> Column:
+    """Return a column of Arrow as a typed one.
 
     Parameters
     ----------
@@ -295,16 +295,18 @@ def _type_column(
     elif whole and pyarrow.types.is_dictionary(column.type) and _is_coded(pyarrow.types, column.type, name, wanted, {}):
         typed = convert_cells(name, label_dictionary(name, column, declared=True, compact=True), kind)
     else:
-        typed = read_cells(name, column, kind, wanted.unit(name))
+        read = read_column(name, column, kind, wanted.unit(name))
+        if read.fault is not None:
+            return read
+        typed = read.cells
     if note is not None and "states" in note:
         try:
             variable = Discrete(name, states=tuple(note["states"]))
             typed = recode_cells(name, typed, variable)
         except (NetworkError, TableError) as error:
             raise FormatError(f"the states noted for column {name!r} don't fit it: {error}") from None
-        return Cells(typed.array, typed.states, bool(note.get("declared")), bool(note.get("ordered"))), None
-    kept = (typed.integer and typed.states is None) or typed.unit is not None
-    return typed, ColumnSource("arrow", column) if kept and not pyarrow.types.is_null(column.type) else None
+        return Column(name, Cells(typed.array, typed.states, bool(note.get("declared")), bool(note.get("ordered"))))
+    return drop_source(Column(name, typed, None, ColumnSource("arrow", column)))
 
 
 def _is_coded(types: Any, kind: Any, name: str, wanted: WantedColumns, notes: Mapping[str, Mapping[str, Any]]) -> bool:
@@ -314,7 +316,7 @@ def _is_coded(types: Any, kind: Any, name: str, wanted: WantedColumns, notes: Ma
     if types.is_integer(kind):
         declared = wanted.kind(name) or notes.get(name, {}).get("kind")
         return bool(declared == "discrete" and not types.is_uint64(kind))
-    return bool(types.is_string(kind) or types.is_large_string(kind))
+    return is_text(kind)
 
 
 def read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:
@@ -448,15 +450,15 @@ class ArrowBlock(TableBlock):
         self.table, self.start, self.noted = table, start, noted or {}
         self.rows: int = int(table.num_rows)
 
-    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
-        """Return columns as typed cells."""
-        cells, wanted = {}, WantedColumns(dict(kinds))
+    def read(self, names: Sequence[str], kinds: Kinds) -> Table:
+        """Return columns as typed ones."""
+        columns, wanted = [], WantedColumns(dict(kinds))
         with shift_lines_in_errors(-1, self.start, "row"):
             for name in names:
                 column = self.table.column(name)
                 note = self.noted.get(name) if name not in kinds else None
-                cells[name], _ = _type_column(name, column, column.type, wanted, note)
-        return cells
+                columns.append(_type_column(name, column, column.type, wanted, note))
+        return Table.from_columns(columns)
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as Python values."""

@@ -6,21 +6,22 @@ import contextlib
 import datetime
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
+from copy import copy
 from dataclasses import dataclass, field
 from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from hybridbn.errors import FormatError, TableError
-from hybridbn.registry import Registered, Registry
+from hybridbn.registry import LazyModule, Registered, Registry
 from hybridbn.tables import Table
-from hybridbn.tables.cells import Cells, UnsupportedType
 from hybridbn.tables.formats.base import (
     DatabaseType,
     Field,
     Kinds,
+    TableBlock,
     TableFormat,
     TableSource,
     Writer,
@@ -30,14 +31,15 @@ from hybridbn.tables.formats.base import (
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
 from hybridbn.tables.formats.text_blocks import (
     RecordChunk,
-    TextBlock,
     TextSource,
     make_line_splitter,
     shift_lines_in_errors,
     spell_duration,
 )
-from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns, type_objects
+from hybridbn.tables.formats.typed_columns import WantedColumns, type_objects
 from hybridbn.variables import shorten
+
+pyarrow = LazyModule("pyarrow")
 
 BATCH = 10_000
 """Rows that are fetched, or sent, at a time."""
@@ -88,16 +90,19 @@ class QueryResult:
     key: tuple[str, ...] = ()
 
 
+_TEXTS = ("CHAR", "TEXT", "CLOB", "STRING", "ENUM")
+
 Insert: TypeAlias = Callable[[list[Sequence[Any]]], None]
 """Sends rows to a new table."""
 
 
 class DatabaseLocation(NamedTuple):
-    """Where an address leads: what messages call it, the file if it is one, and the table; a query has no table."""
+    """Where an address leads: what messages call it, the file if it is one, and the table or the query."""
 
     shown: str
     file: Path | None
     table: str
+    query: str = ""
 
 
 class Database(TableFormat, Registered, ABC):
@@ -146,10 +151,12 @@ class Database(TableFormat, Registered, ABC):
                 part = table[start : start + BATCH]
                 insert(list(zip(*(cell_values(part, name) for name in part.names), strict=True)))
 
-    def read(self, url: str, wanted: WantedColumns) -> ReadColumns:
+    def read(self, url: str, wanted: WantedColumns) -> Table:
         """Read a table or the result of one query; NULL is a missing cell."""
         with self.open_result(url, wanted) as relation:
-            return _gather(relation, wanted)
+            rows = [row for batch in relation.batches for row in batch]
+            chosen = wanted.names(relation.names)
+            return type_objects(gather_columns(rows, relation.names, relation.truths, chosen), wanted)
 
     def source(self, url: str, folder: Path, shown: str) -> TableSource:
         """Open a table or the result of a query that is read in blocks, from a copy in a folder."""
@@ -176,29 +183,21 @@ def database_of(url: str) -> Database:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _gather(relation: QueryResult, wanted: WantedColumns) -> ReadColumns:
-    """Return the wanted columns of a result as typed cells."""
-    columns: list[list[Any]] = [[] for _ in relation.names]
-    for batch in relation.batches:
-        for column, part in zip(columns, zip(*batch, strict=True), strict=True):
-            column.extend(part)
-    values = {name: columns[relation.names.index(name)] for name in wanted.names(relation.names)}
-    for name, column in values.items():
-        _refuse_binary(name, column)
-        if name in relation.truths:
-            values[name] = _as_truths(column)
-    return type_objects(values, wanted)
-
-
-def _as_truths(column: Sequence[Any]) -> list[Any]:
-    """Return 0 and 1 as truth values.
+def gather_columns(
+    rows: Sequence[Sequence[Any]], names: Sequence[str], truths: Set[str], chosen: Iterable[str]
+) -> dict[str, list[Any]]:
+    """Return some columns of rows, truth values that are held as 0 and 1 as such.
 
     Examples
     --------
-    >>> _as_truths([1, 0, None])
-    [True, False, None]
+    >>> gather_columns([(1, "a"), (0, None)], ["b", "c"], {"b"}, ["c", "b"])
+    {'c': ['a', None], 'b': [True, False]}
     """
-    return [bool(value) if value in (0, 1) else value for value in column]
+    places = {name: names.index(name) for name in chosen}
+    columns = {name: [row[place] for row in rows] for name, place in places.items()}
+    for name in columns.keys() & truths:
+        columns[name] = [bool(value) if value in (0, 1) else value for value in columns[name]]
+    return columns
 
 
 def convert_for_database(value: Any, own: tuple[type, ...]) -> Any:
@@ -265,15 +264,6 @@ def absent_table_error(name: str, present: Sequence[str]) -> TableError:
     return TableError(f"there is no table {name!r}; {there}")
 
 
-def _refuse_binary(name: str, column: Sequence[Any], first: int = 0) -> None:
-    """Refuse a column that holds binary data; `first` is the number of its first row."""
-    blob = next((row for row, value in enumerate(column) if isinstance(value, bytes | memoryview)), None)
-    if blob is not None:
-        raise UnsupportedType(
-            f"column {name!r}, row {first + blob}: binary data; cast it to text in a query first", "binary data"
-        )
-
-
 # -- blocks -----------------------------------------------------------------------------------------------------------
 
 
@@ -301,7 +291,7 @@ class RowSource(TextSource):
             name: kind for name, kind in kinds.items() if kind == "instant"
         }
         kinds |= dict.fromkeys(relation.truths, "bool")
-        super().__init__(path, shown, make_line_splitter(), RowBlock)
+        super().__init__(path, shown, make_line_splitter(), _decode_block)
         self.names, self.header_lines = names, 1
         with self.file.open() as stream:
             self.header: bytes = stream.readline()
@@ -313,33 +303,67 @@ class RowSource(TextSource):
         # a primary key says nothing about the others
         self.index: frozenset[str] = frozenset(relation.key if len(relation.key) == 1 else ())
 
-    def line_of(self, row: int) -> str:
-        """Return the row."""
-        return f"row {row}"
+    line_of = TableSource.line_of
 
 
-class RowBlock(TextBlock):
-    """Some rows of a table of a database."""
+def _decode_block(source: RowSource, start: int, piece: RecordChunk) -> RowBlock:
+    return RowBlock(source, start, decode_rows(piece.data))
 
-    def __init__(self, source: RowSource, start: int, piece: RecordChunk) -> None:
-        super().__init__(source, start, piece)
-        columns = zip(*decode_rows(piece.data), strict=True)
-        self._columns = {
-            name: _as_truths(column) if name in source.truths else list(column)
-            for name, column in zip(source.names, columns, strict=True)
-        }
 
-    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
-        """Return columns as typed cells."""
-        chosen = {name: self._columns[name] for name in names}
-        for name, column in chosen.items():
-            _refuse_binary(name, column, self.start)
+class RowBlock(TableBlock):
+    """Some rows of a table of a database, as they are there."""
+
+    def __init__(self, source: RowSource | QuerySource, start: int, held: Sequence[Sequence[Any]]) -> None:
+        self.source, self.start, self.held, self.rows = source, start, held, len(held)
+
+    def read(self, names: Sequence[str], kinds: Kinds) -> Table:
+        """Return columns as typed ones."""
+        wanted = WantedColumns({name: kind for name, kind in kinds.items() if name in names})
         with shift_lines_in_errors(-1, self.start, "row"):
-            return type_objects(chosen, WantedColumns({n: kind for n, kind in kinds.items() if n in chosen})).cells
+            return type_objects(self.values(names), wanted)
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as they are in the database."""
-        return {name: list(self._columns[name]) for name in names}
+        return gather_columns(self.held, self.source.names, self.source.truths, names)
+
+
+class QuerySource(TableSource):
+    """A table of a database, or the result of a query, which is asked again whenever it is read."""
+
+    first_rows = BATCH
+
+    def __init__(self, url: str) -> None:
+        self.url, self.shown = url, database_of(url).locate(url).shown
+        with database_of(url).open_result(url, WantedColumns()) as relation:
+            self.names: list[str] = WantedColumns().names(relation.names)
+            self.truths: frozenset[str] = relation.truths
+            self._told = {name: str(declared.type).upper() for name, declared in relation.declared.items()}
+
+    def blocks(self, rows: int, first: int = 0) -> Iterator[RowBlock]:
+        """Give all rows, in blocks of so many or a few more."""
+        with database_of(self.url).open_result(self.url, WantedColumns(columns=tuple(self.names))) as relation:
+            self.names = relation.names
+            start, held = 0, list[Sequence[Any]]()
+            for batch in relation.batches:
+                held += batch
+                if len(held) >= rows:
+                    yield RowBlock(self, start, held)
+                    start, held = start + len(held), []
+            if held:
+                yield RowBlock(self, start, held)
+
+    def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
+        """Give columns as Arrow record batches, and ask for no others."""
+        asked = copy(self)
+        asked.names = list(types)
+        yield from TableSource.batches(asked, types, kinds, rows)
+
+    def open_type(self, name: str, kind: Any, declared: Any) -> Any:
+        """Return the type of a column that begins with cells of a type, which its type in the database may tell."""
+        told = self._told.get(name, "")
+        if pyarrow.types.is_null(kind) and any(text in told for text in _TEXTS):
+            return pyarrow.string()
+        return kind if pyarrow.types.is_integer(kind) and "INT" in told else super().open_type(name, kind, declared)
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

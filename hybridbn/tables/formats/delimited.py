@@ -10,15 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import IO, Any, ClassVar, NamedTuple, cast
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import FormatError, TableError
 from hybridbn.registry import LazyModule
-from hybridbn.tables.cells import EXACT_INTEGERS, Cells
-from hybridbn.tables.columns import ColumnSource, read_cells
+from hybridbn.tables import Table
+from hybridbn.tables.cells import EXACT_INTEGERS
+from hybridbn.tables.columns import Column, ColumnSource, read_cells
 from hybridbn.tables.formats.base import (
     ROWS_OF_BATCH,
     Field,
@@ -44,11 +45,10 @@ from hybridbn.tables.formats.text_blocks import (
 from hybridbn.tables.formats.typed_columns import (
     NUMBER,
     DeclaredKind,
-    ReadColumns,
     TextKind,
     WantedColumns,
     guess_type,
-    name_lines_for_rows,
+    name_lines_in_errors,
     replace_comma,
     text_type,
     type_column,
@@ -96,7 +96,7 @@ class Delimited(FileFormat):
         encoding: str = "utf-8",
         decimal: str = ".",
         engine: str | None = None,
-    ) -> ReadColumns:
+    ) -> Table:
         """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does."""
         separator = _check_delimiter(delimiter, suffix)
         if decimal not in (".", ","):
@@ -108,13 +108,11 @@ class Delimited(FileFormat):
         names = _choose_names(wanted, header, separator, delimiter is None)
         rules = _Rules(wanted, markers, decimal)
         by_scanner = engine is not None or (whole and not sample) or find_spec("pyarrow") is None
-        try:
+        # Rows are counted over records; only the way to an error looks for their lines.
+        with name_lines_in_errors(scanner.line_of):
             if by_scanner:
                 return _read_with_scanner(scanner, header, names, rules)
             return _read_with_pyarrow(scanner, header, names, rules, sample)
-        except TableError as error:
-            # Rows are counted over records; only the way to an error looks for their lines.
-            raise name_lines_for_rows(error, scanner.line_of) from None
 
     def source(  # type: ignore[override]
         self,
@@ -196,10 +194,10 @@ def suggest_delimiter(header: Sequence[str], separator: str) -> str:
 # --- our own scanner --------------------------------------------------------------------------------------------------
 
 
-def _read_with_scanner(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> ReadColumns:
+def _read_with_scanner(scanner: Scanner, header: Sequence[str], names: Sequence[str], rules: _Rules) -> Table:
     columns = encode_columns(scanner, len(header), [header.index(name) for name in names])
     coded = {name: _drop_markers(*column, rules.markers) for name, column in zip(names, columns, strict=True)}
-    return ReadColumns.of({name: _type_texts(name, *column, rules) for name, column in coded.items()})
+    return Table.from_columns([_type_texts(name, *column, rules) for name, column in coded.items()])
 
 
 def _drop_markers(
@@ -215,9 +213,7 @@ def _drop_markers(
     return new_codes[codes], list(texts)
 
 
-def _type_texts(
-    name: str, codes: NDArray[Any], texts: Sequence[str], rules: _Rules
-) -> tuple[Cells, ColumnSource | None]:
+def _type_texts(name: str, codes: NDArray[Any], texts: Sequence[str], rules: _Rules) -> Column:
     return type_column(name, codes, texts, rules.wanted.kinds.get(name), rules.decimal)
 
 
@@ -230,8 +226,7 @@ def _read_with_pyarrow(
     names: Sequence[str],
     rules: _Rules,
     sample: Sequence[Sequence[str]],
-) -> ReadColumns:
-
+) -> Table:
     types = dict.fromkeys(names, text_type())
     for name in names:
         index = header.index(name)
@@ -240,17 +235,17 @@ def _read_with_pyarrow(
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
     table = _convert(scanner, header, names, types, rules.markers)
     columns = zip(table.column_names, table.columns, strict=True)
-    return ReadColumns.of({name: _type_arrow_column(name, column, rules) for name, column in columns})
+    return Table.from_columns([_type_arrow_column(name, column, rules) for name, column in columns])
 
 
-def _type_arrow_column(name: str, column: Any, rules: _Rules) -> tuple[Cells, ColumnSource | None]:
+def _type_arrow_column(name: str, column: Any, rules: _Rules) -> Column:
     if not pyarrow.types.is_integer(column.type) and not pyarrow.types.is_floating(column.type):
         coded = column if pyarrow.types.is_dictionary(column.type) else column.cast("string").dictionary_encode()
         return _type_texts(name, *decode_dictionary(coded), rules)
     typed = read_cells(name, column)
     ends = compute.min_max(column).as_py().values() if typed.integer else ()
     rounded = any(end is not None and abs(end) >= EXACT_INTEGERS for end in ends)
-    return typed, ColumnSource("arrow", column) if rounded else None
+    return Column(name, typed, None, ColumnSource("arrow", column) if rounded else None)
 
 
 def _are_numbers(texts: Iterable[str], markers: frozenset[str]) -> bool:
@@ -372,10 +367,6 @@ class DelimitedSource(TextSource):
         texts = [text for cell in cells if cell not in self.missing and (text := cell.removeprefix("\0"))]
         return list(map(replace_comma, texts)) if self.decimal == "," else texts
 
-    def blocks(self, rows: int, first: int = 0) -> Iterator[DelimitedBlock]:
-        """Give blocks of so many records."""
-        yield from cast(Iterator[DelimitedBlock], super().blocks(rows, first))
-
     def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
         """Give columns as Arrow record batches, each with the number of its first row."""
         for block in self.blocks(min(rows, max(_BLOCK // self._width, 1))):
@@ -419,7 +410,7 @@ class DelimitedBlock(TextBlock):
             parsed = {name: text for name, kind in types.items() if not number(kind)}
             markers = frozenset(source.missing)
             table = _convert(scanner, source.names, list(types), parsed, markers, _BLOCK >> 1)
-            try:
+            with name_lines_in_errors(scanner.line_of):
                 for place, (name, kind) in enumerate(types.items()):
                     column = table.column(place)
                     if pyarrow.types.is_floating(column.type):
@@ -430,8 +421,6 @@ class DelimitedBlock(TextBlock):
                         kind != text or isinstance(kinds.get(name), Unit)
                     ):
                         table = table.set_column(place, name, self._type_column(name, column, kind, kinds.get(name)))
-            except TableError as error:
-                raise error if isinstance(error, OtherKind) else name_lines_for_rows(error, scanner.line_of) from None
         return table
 
     def _type_column(self, name: str, column: Any, kind: Any, declared: DeclaredKind | None) -> Any:
@@ -444,7 +433,7 @@ class DelimitedBlock(TextBlock):
         number = pyarrow.types.is_floating(kind) and declared != "discrete"
         wanted: DeclaredKind = "continuous" if number else "discrete"
         try:
-            cells, _ = type_column(name, codes, texts, wanted, self.source.decimal)
+            cells = type_column(name, codes, texts, wanted, self.source.decimal).cells
         except TableError as error:
             if " is infinite" in str(error):
                 raise
@@ -459,16 +448,15 @@ class DelimitedBlock(TextBlock):
         except pyarrow.ArrowException:
             raise OtherKind(name) from None
 
-    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
-        """Return columns as typed cells."""
+    def read(self, names: Sequence[str], kinds: Kinds) -> Table:
+        """Return columns as typed ones."""
         source = self.source
         wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
         data = io.BytesIO(source.header_with_line_end() + self.piece.data)
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
-            read = Delimited().read(
+            return Delimited().read(
                 data, wanted, "", delimiter=source.delimiter, missing=source.missing, decimal=source.decimal
             )
-            return read.cells
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as their texts; markers of missing cells without quotes are None."""
@@ -516,7 +504,6 @@ class DelimitedBlock(TextBlock):
 
 
 def _mask_codes(codes: NDArray[Any]) -> Any:
-
     return pyarrow.array(codes, mask=codes < 0)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 from hybridbn.errors import TableError
-from hybridbn.tables.cells import Cells
+from hybridbn.tables import Table
 from hybridbn.tables.formats.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import (
@@ -24,7 +24,9 @@ from hybridbn.tables.formats.text_blocks import (
     plain_text,
     shift_lines_in_errors,
 )
-from hybridbn.tables.formats.typed_columns import ReadColumns, WantedColumns, name_lines_for_rows, type_objects
+from hybridbn.tables.formats.typed_columns import WantedColumns, name_lines_for_rows, name_lines_in_errors, type_objects
+
+_EMPTY = 'the file is empty; at least one line with an object such as {"x": 1.5} is needed'
 
 
 class JsonLines(FileFormat):
@@ -37,12 +39,12 @@ class JsonLines(FileFormat):
     part_form = "jsonlines"
     packable = True
 
-    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> ReadColumns:
+    def read(self, file: Path | IO[bytes], wanted: WantedColumns, suffix: str) -> Table:
         """Read JSON lines; blank lines are skipped."""
         with open(file, "rb") if isinstance(file, Path) else contextlib.nullcontext(file) as opened:
             columns, lines = _gather(opened)
         if not lines:
-            raise TableError('the file is empty; at least one line with an object such as {"x": 1.5} is needed')
+            raise TableError(_EMPTY)
         return _type({name: columns[name] for name in wanted.names(list(columns))}, wanted, lines)
 
     def source(self, file: Path | StoredFile, shown: str, suffix: str) -> JsonSource:  # type: ignore[override]
@@ -59,12 +61,14 @@ class JsonLines(FileFormat):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _type(columns: dict[str, list[Any]], wanted: WantedColumns, lines: Sequence[int], before: int = 0) -> ReadColumns:
-    """Return columns as typed cells; errors name the lines of rows, before which there are others of the file."""
-    try:
-        return type_objects(columns, wanted)
-    except TableError as error:
-        raise name_lines_for_rows(error, lambda row: before + lines[row]) from error.__cause__
+def _type(columns: dict[str, list[Any]], wanted: WantedColumns, lines: Sequence[int], before: int = 0) -> Table:
+    """Return columns as typed ones; errors name the lines of rows, before which there are others of the file."""
+    with name_lines_in_errors(lambda row: before + lines[row]):
+        table = type_objects(columns, wanted)
+    for column in table._columns.values():
+        if column.fault is not None:
+            column.fault = name_lines_for_rows(column.fault, lambda row: before + lines[row])
+    return table
 
 
 def _gather(file: IO[bytes]) -> tuple[dict[str, list[Any]], list[int]]:
@@ -123,6 +127,8 @@ class JsonSource(TextSource):
     def __init__(self, file: Path | StoredFile, shown: str) -> None:
         # a CR within a line is white space of JSON
         super().__init__(file, shown, make_line_splitter(returns=False), JsonBlock)
+        if next(self.blocks(1), None) is None:
+            raise TableError(_EMPTY)
 
 
 class JsonBlock(TextBlock):
@@ -134,11 +140,11 @@ class JsonBlock(TextBlock):
             self._columns, self._lines = _gather(io.BytesIO(piece.data))
         source.names += [name for name in self._columns if name not in source.names]
 
-    def cells(self, names: Sequence[str], kinds: Kinds) -> dict[str, Cells]:
-        """Return columns as typed cells."""
+    def read(self, names: Sequence[str], kinds: Kinds) -> Table:
+        """Return columns as typed ones."""
         chosen = {name: self._columns[name] for name in names if name in self._columns}
         wanted = WantedColumns({name: kind for name, kind in kinds.items() if name in chosen})
-        return _type(chosen, wanted, self._lines, self.piece.line - 1).cells
+        return _type(chosen, wanted, self._lines, self.piece.line - 1)
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as JSON's values."""

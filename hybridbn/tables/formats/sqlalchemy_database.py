@@ -303,8 +303,7 @@ def _fetch_from_cursor(connection: Any, result: Any) -> Iterator[list[Sequence[A
 
 
 def _fetch_batches(result: Any) -> Iterator[list[Sequence[Any]]]:
-    while rows := result.fetchmany(BATCH):
-        yield rows
+    return iter(lambda: result.fetchmany(BATCH), [])
 
 
 def _key_of(connection: Any, address: DatabaseAddress) -> tuple[str, ...]:

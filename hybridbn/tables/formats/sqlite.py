@@ -7,7 +7,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar
 from urllib.parse import quote, unquote
 
 from hybridbn.errors import FormatError, TableError
@@ -58,14 +58,28 @@ class Sqlite(Database):
     title = "SQLite"
 
     def locate(self, url: str) -> DatabaseLocation:
-        """Take an address apart."""
-        address = _address_of(url)
-        return DatabaseLocation(url, address.file, address.text if address.what == "table" else "")
+        """Take an address apart.
+
+        Examples
+        --------
+        >>> Sqlite().locate("sqlite:///f.db?table=my%20t").table
+        'my t'
+        """
+        location, _, rest = url.removeprefix("sqlite:").partition("?")
+        what, _, text = rest.partition("=")
+        path = unquote(location.removeprefix("///"))
+        if not location.startswith("///") or not path or what not in ("table", "query") or not text:
+            raise FormatError(
+                f"{url!r} is no address of an SQLite table; write sqlite:///file.db?table=name or"
+                " sqlite:///file.db?query=SELECT ... (sqlite:////folder/file.db for an absolute path)"
+            )
+        # Everything after "table=" or "query=" belongs to it, so that a query may hold & and +.
+        return DatabaseLocation(url, Path(path), **{what: unquote(text)})
 
     def select_statement(self, url: str) -> tuple[str, str, str]:
         """Return the address of the file, and the statement that gives the rows."""
-        address = _address_of(url)
-        select = address.text if address.what == "query" else f"SELECT * FROM {quote_name(address.text)}"
+        address = self.locate(url)
+        select = address.query or f"SELECT * FROM {quote_name(address.table)}"
         return url.partition("?")[0], select, "sqlite"
 
     @contextlib.contextmanager
@@ -75,19 +89,19 @@ class Sqlite(Database):
         A column of a table that is declared BOOLEAN holds truth values. In one statement SQLite shows one state of the
         database, whatever others write meanwhile.
         """
-        address = _address_of(url)
-        with open(address.file, "rb"):  # a missing file is reported as one
+        address = self.locate(url)
+        with open(address.file or "", "rb"):  # a missing file is reported as one
             pass
         with _connect(address.file, "ro") as connection:
-            statement, declared, key = address.text, dict[str, DatabaseType](), tuple[str, ...]()
-            if address.what == "table":
-                described = connection.execute(f"PRAGMA table_info({quote_name(address.text)})").fetchall()
+            statement, declared, key = address.query, dict[str, DatabaseType](), tuple[str, ...]()
+            if address.table:
+                described = connection.execute(f"PRAGMA table_info({quote_name(address.table)})").fetchall()
                 if not described:
-                    raise absent_table_error(address.text, _list_tables(connection))
+                    raise absent_table_error(address.table, _list_tables(connection))
                 declared = {name: DatabaseType("sqlite", text) for _, name, text, *_ in described}
                 key = tuple(name for _, name, *_, position in sorted(described, key=lambda row: row[-1]) if position)
                 chosen = wanted.names(list(declared))
-                statement = f"SELECT {', '.join(map(quote_name, chosen))} FROM {quote_name(address.text)}"
+                statement = f"SELECT {', '.join(map(quote_name, chosen))} FROM {quote_name(address.table)}"
             allow_only_reading(connection)
             cursor = _execute(connection, statement)
             truths = frozenset(n for n, held in declared.items() if held.type.upper() in ("BOOLEAN", "BOOL"))
@@ -96,26 +110,26 @@ class Sqlite(Database):
 
     def refuse_present(self, url: str) -> None:
         """Refuse an address where a table or view is already, and a file that is no database."""
-        address = _target_of(url)
-        if address.file.exists():
-            with _connect(address.file, "ro") as connection:
-                _make_room(connection, address.text, overwrite=False)
+        file, table = _target_of(self.locate(url))
+        if file.exists():
+            with _connect(file, "ro") as connection:
+                _make_room(connection, table, overwrite=False)
 
     @contextlib.contextmanager
     def create_table(self, url: str, columns: Sequence[Field], *, overwrite: bool = False) -> Iterator[Insert]:
         """Make a table whose rows are sent inside of the context, in one transaction."""
-        address = _target_of(url)
+        file, table = _target_of(self.locate(url))
         _refuse_equal_names([column.name for column in columns])
-        is_new_file = not address.file.exists()
+        is_new_file = not file.exists()
         try:
-            with _connect(address.file, "rwc") as connection:
+            with _connect(file, "rwc") as connection:
                 with _translate_errors(begun=False):
                     connection.execute("BEGIN IMMEDIATE")
                 try:
                     with _translate_errors(begun=False):
-                        _create(connection, address.text, columns, overwrite)
+                        _create(connection, table, columns, overwrite)
                     with _translate_errors(begun=True):
-                        yield _make_inserter(connection, address.text, columns)
+                        yield _make_inserter(connection, table, columns)
                         connection.execute("COMMIT")
                 except BaseException:
                     with contextlib.suppress(sqlite3.Error):
@@ -124,36 +138,8 @@ class Sqlite(Database):
         except BaseException:
             if is_new_file:
                 with contextlib.suppress(OSError):
-                    os.unlink(address.file)
+                    os.unlink(file)
             raise
-
-
-class _SqliteAddress(NamedTuple):
-    """A file, and a table's name or a query."""
-
-    file: Path
-    what: Literal["table", "query"]
-    text: str
-
-
-def _address_of(url: str) -> _SqliteAddress:
-    """Take an address apart.
-
-    Examples
-    --------
-    >>> _address_of("sqlite:///f.db?table=my%20t")[1:]
-    ('table', 'my t')
-    """
-    location, _, rest = url.removeprefix("sqlite:").partition("?")
-    what, _, text = rest.partition("=")
-    path = unquote(location.removeprefix("///"))
-    if not location.startswith("///") or not path or what not in ("table", "query") or not text:
-        raise FormatError(
-            f"{url!r} is no address of an SQLite table; write sqlite:///file.db?table=name or"
-            " sqlite:///file.db?query=SELECT ... (sqlite:////folder/file.db for an absolute path)"
-        )
-    # Everything after "table=" or "query=" belongs to it, so that a query may hold & and +.
-    return _SqliteAddress(Path(path), "table" if what == "table" else "query", unquote(text))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -186,7 +172,7 @@ def _execute(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
 
 
 @contextlib.contextmanager
-def _connect(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
+def _connect(file: Path | None, mode: str) -> Iterator[sqlite3.Connection]:
     """Open a database; transactions are begun and ended by hand."""
     try:
         name = f"file:{quote(str(file))}?mode={mode}"
@@ -202,12 +188,12 @@ def _connect(file: Path, mode: str) -> Iterator[sqlite3.Connection]:
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def _target_of(url: str) -> _SqliteAddress:
-    address = _address_of(url)
-    if address.what != "table":
-        raise FormatError(f"{url!r}: a table is written to sqlite:///file.db?table=name")
+def _target_of(address: DatabaseLocation) -> tuple[Path, str]:
+    """Return the file and the name of a table that is to be written."""
+    if address.file is None or not address.table:
+        raise FormatError(f"{address.shown!r}: a table is written to sqlite:///file.db?table=name")
     refuse_special_file(resolve_links(address.file))
-    return address
+    return address.file, address.table
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.cells import UnsupportedType
+from hybridbn.tables.cells import UnsupportedType, reword_error
 from hybridbn.tables.formats.base import Field, FileSource, FileWriter, TableBlock
 from hybridbn.tables.formats.files import StoredFile, check_encoding, report_damaged_gzip
 
@@ -211,7 +211,7 @@ class TextSource(FileSource):
         file: Path | StoredFile,
         shown: str,
         split: Splitter,
-        block: Callable[[Any, int, RecordChunk], TextBlock],
+        block: Callable[[Any, int, RecordChunk], TableBlock],
     ) -> None:
         super().__init__(file, shown)
         self.split, self._block = split, block
@@ -219,7 +219,7 @@ class TextSource(FileSource):
         self.header, self.header_lines = b"", 0
         self._starts: dict[int, list[tuple[int, int]]] = {}
 
-    def blocks(self, rows: int, first: int = 0) -> Iterator[TextBlock]:
+    def blocks(self, rows: int, first: int = 0) -> Iterator[Any]:
         """Give blocks of so many records."""
         starts = self._starts.setdefault(rows, [])
         known = min(first, max(len(starts) - 1, 0))
@@ -317,9 +317,7 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[
     except TableError as error:
         if type(error) not in (TableError, UnsupportedType) or not by:
             raise
-        text = re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))
-        shifted = UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else TableError(text)
-        raise shifted from error.__cause__
+        raise reword_error(error, re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------

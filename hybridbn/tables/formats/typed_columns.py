@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.registry import LazyModule
+from hybridbn.tables import Table
 from hybridbn.tables.cells import (
     EXACT_INTEGERS,
-    Cells,
+    Refusal,
     UnsupportedType,
     as_objects,
     check_numbers,
     count_texts,
     declare_kinds,
     label_codes,
+    reword_error,
 )
-from hybridbn.tables.columns import ColumnSource, read_cells
+from hybridbn.tables.columns import Column, ColumnSource, read_column
 from hybridbn.tables.frames.arrow import decode_dictionary
 from hybridbn.units import PatternFinder, Unit, unit_of_pattern
 from hybridbn.variables import Continuous, Values, Variable, shorten
@@ -128,30 +131,25 @@ def _check_header(names: Sequence[str]) -> None:
         raise TableError(f"line 1: several columns are called {shorten(twice)}; column names must differ: rename them")
 
 
-@dataclass(frozen=True)
-class ReadColumns:
-    """What a reader has read."""
-
-    cells: dict[str, Cells]
-    sources: dict[str, ColumnSource] = field(default_factory=dict)
-    weights: NDArray[Any] | None = None
-
-    @classmethod
-    def of(cls, columns: Mapping[str, tuple[Cells, ColumnSource | None]], weights: NDArray[Any] | None = None) -> Self:
-        """Return columns that were read together with what holds more of them than their cells, or None."""
-        sources = {name: source for name, (_, source) in columns.items() if source is not None}
-        return cls({name: cells for name, (cells, _) in columns.items()}, sources, weights)
-
-
-def name_lines_for_rows(error: TableError, line_of: Callable[[int], int]) -> TableError:
+def name_lines_for_rows(error: Refusal, line_of: Callable[[int], int]) -> Refusal:
     """Return an error that names lines of the file instead of rows of the table."""
-    text = re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match.group(1)))}", str(error))
-    return UnsupportedType(text, error.reason) if isinstance(error, UnsupportedType) else TableError(text)
+    return reword_error(error, re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match[1]))}", str(error)))
+
+
+@contextmanager
+def name_lines_in_errors(line_of: Callable[[int], int]) -> Iterator[None]:
+    """Name lines of a file instead of rows of the table in errors that come from typing its columns."""
+    try:
+        yield
+    except TableError as error:
+        if type(error) not in (TableError, UnsupportedType):
+            raise
+        raise name_lines_for_rows(error, line_of) from error.__cause__
 
 
 def type_texts(
     name: str, codes: NDArray[Any], distinct: Sequence[str], declared_kind: DeclaredKind | None, remedy: str
-) -> tuple[Cells, ColumnSource | None]:
+) -> Column:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
     Numbers if every text is one, dates or times if all texts follow one pattern of them, truth values, else text; a
@@ -159,21 +157,21 @@ def type_texts(
 
     Examples
     --------
-    >>> type_texts("x", np.array([0, 1, -1]), ["1.5", "2"], None, "")[0].array
+    >>> type_texts("x", np.array([0, 1, -1]), ["1.5", "2"], None, "").cells.array
     array([1.5, 2. , nan])
     """
     if declared_kind == "text":
-        return label_codes(name, codes, distinct), None
+        return Column(name, label_codes(name, codes, distinct))
     if declared_kind == "discrete":
-        return label_codes(name, codes, parse_states(distinct)), None
+        return Column(name, label_codes(name, codes, parse_states(distinct)))
     moments = count_texts(name, codes, distinct, declared_kind if isinstance(declared_kind, Unit) else None)
     if moments is not None:
-        return moments, ColumnSource("numpy", as_objects([*distinct, None])[codes])
+        return Column(name, moments, None, ColumnSource("numpy", as_objects([*distinct, None])[codes]))
     if isinstance(declared_kind, Unit):
         declared_kind = "continuous"
     known = _parse_floats(distinct)
     if known is not None:
-        return _build_number_cells(name, codes, distinct, known)
+        return _build_numbers(name, codes, distinct, known)
     hollow = [i for i, text in enumerate(distinct) if _NAN.fullmatch(text)]
     numeric = [i for i, text in enumerate(distinct) if NUMBER.fullmatch(text)]
     infinite = (
@@ -181,12 +179,12 @@ def type_texts(
     )
     if len(hollow) + len(numeric) + len(infinite) == len(distinct) and (numeric or declared_kind == "continuous"):
         known = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct])
-        return _build_number_cells(name, codes, distinct, known)
+        return _build_numbers(name, codes, distinct, known)
     if declared_kind is None and not numeric:
         states = parse_states(distinct)
         grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
         if not grouped or len(grouped) < len(distinct):
-            return label_codes(name, codes, states), None
+            return Column(name, label_codes(name, codes, states))
     elif declared_kind is None and all(NUMBER.fullmatch(text) or _GROUPED.fullmatch(text) for text in distinct):
         grouped = [text for text in distinct if not NUMBER.fullmatch(text)]
     else:
@@ -241,9 +239,7 @@ def _parse_floats(distinct: Sequence[str]) -> Values | None:
         return None
 
 
-def _build_number_cells(
-    name: str, codes: NDArray[Any], distinct: Sequence[str], known: Values
-) -> tuple[Cells, ColumnSource | None]:
+def _build_numbers(name: str, codes: NDArray[Any], distinct: Sequence[str], known: Values) -> Column:
     values = np.append(known, math.nan)
     # What pyarrow takes for integers, so that both readers agree.
     whole = bool(distinct) and all(
@@ -253,23 +249,30 @@ def _build_number_cells(
     cells = check_numbers(name, values[codes], integer=whole)
     if whole and np.nanmax(np.abs(values)) >= EXACT_INTEGERS:
         # Floats would round these; the exact ones are kept beside them for the way out.
-        exact = as_objects([*map(int, distinct), None])[codes]
-        return cells, ColumnSource("numpy", exact)
-    return cells, None
+        return Column(name, cells, None, ColumnSource("numpy", as_objects([*map(int, distinct), None])[codes]))
+    return Column(name, cells)
 
 
-def type_objects(columns: dict[str, list[Any]], wanted: WantedColumns) -> ReadColumns:
-    """Return columns of Python values as typed cells; integers too large for floats are kept beside them."""
-    return ReadColumns.of({name: _type_object_column(name, as_objects(held), wanted) for name, held in columns.items()})
+def type_objects(columns: Mapping[str, Sequence[Any]], wanted: WantedColumns) -> Table:
+    """Return columns of Python values as a table of typed ones; integers too large for floats are kept beside these."""
+    return Table.from_columns([_type_object_column(name, as_objects(held), wanted) for name, held in columns.items()])
 
 
-def _type_object_column(name: str, values: NDArray[Any], wanted: WantedColumns) -> tuple[Cells, ColumnSource | None]:
+def _type_object_column(name: str, values: NDArray[Any], wanted: WantedColumns) -> Column:
     kind = wanted.kind(name)
-    typed = read_cells(name, values, kind, wanted.unit(name))
-    if wanted.optional and typed.states == () and kind is None:
-        typed = check_numbers(name, values.astype(float))
-    kept = (typed.integer and typed.states is None) or typed.unit is not None
-    return typed, ColumnSource("numpy", values) if kept else None
+    column = read_column(name, values, kind, wanted.unit(name))
+    if wanted.optional and kind is None and column.fault is None and column.cells.states == ():
+        return Column(name, check_numbers(name, values.astype(float)))
+    return drop_source(column)
+
+
+def drop_source(column: Column) -> Column:
+    """Return a column of a file without its source, unless its cells have lost something of it, as large integers and
+    the spelling of dates.
+    """
+    if column.fault is not None or (column.cells.integer and column.cells.states is None) or column.cells.unit:
+        return column
+    return Column(column.name, column.cells)
 
 
 def type_column(
@@ -278,7 +281,7 @@ def type_column(
     texts: Sequence[str],
     declared_kind: DeclaredKind | None,
     decimal: str = ".",
-) -> tuple[Cells, ColumnSource | None]:
+) -> Column:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
     Parameters
@@ -400,8 +403,8 @@ class TextKind:
             return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
         kept = sorted(self._kept, key=lambda text: self._kept[text][1])
         try:
-            cells, _ = type_column(name, np.arange(len(kept)), kept, self.declared, self.decimal)
+            column = type_column(name, np.arange(len(kept)), kept, self.declared, self.decimal)
         except TableError as error:
             message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), str(error))
             raise TableError(message) from None
-        return type_of_states(cells.states or (0.5,)), None
+        return type_of_states(column.cells.states or (0.5,)), None

@@ -422,7 +422,7 @@ class StateCoder:
         self._low = 0
         self._span: NDArray[Any] = np.empty(0, np.int8)
         self._is_identity = False
-        self._number(states)
+        self.number(states)
 
     def encode(self, column: Any) -> NDArray[Any]:
         """Return the codes of an Arrow array of text, of integers or of a dictionary, -1 where a cell is missing."""
@@ -435,13 +435,13 @@ class StateCoder:
         if self._dictionary is None or not column.dictionary.equals(self._dictionary):
             self._dictionary = column.dictionary
             # the last is looked up by the code -1 of a missing cell
-            known = [*self._number(self._dictionary.to_pylist()), -1]
+            known = [*self.number(self._dictionary.to_pylist()), -1]
             self._known = np.array(known, self._kind)
         indices = column.indices.fill_null(-1) if column.indices.null_count else column.indices
         codes: NDArray[Any] = self._known.take(indices.to_numpy(), mode="wrap")
         return codes
 
-    def _number(self, values: Iterable[Any]) -> list[int]:
+    def number(self, values: Iterable[Any]) -> list[int]:
         """Return the codes of values, new ones following those so far; the type of the codes has room for them."""
         numbers = [-1 if value is None else self.states.setdefault(value, len(self.states)) for value in values]
         self._kind = next(kind for kind in _TYPES if len(self.states) <= np.iinfo(kind).max)
@@ -470,7 +470,7 @@ class StateCoder:
         codes = self._span.take(places)
         new = np.flatnonzero(np.bincount(places[codes == _NEW])) if codes.min() == _NEW else places[:0]
         if len(new):
-            numbers = self._number((new + self._low).tolist())
+            numbers = self.number((new + self._low).tolist())
             self._span = self._span.astype(self._kind, copy=False)
             self._span[new] = numbers
             self._is_identity = bool((self._span == np.arange(len(self._span))).all())
