@@ -101,7 +101,7 @@ class DatabaseLocation(NamedTuple):
 
     shown: str
     file: Path | None
-    table: str
+    table: str = ""
     query: str = ""
 
 
