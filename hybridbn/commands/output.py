@@ -219,17 +219,12 @@ def _replace_file(
         raise OutputTaken(f"{location.shown} has appeared meanwhile, and --no-clobber says to leave it") from None
 
 
-def _is_spelled(variable: Variable) -> bool:
-    """Return whether texts of a variable's states may differ from what Python writes: truth values and fractions."""
-    states = variable.states if isinstance(variable, Discrete) else ()
-    return any(isinstance(state, bool | float) for state in states)
-
-
 def find_spellings(source: TableSource, variables: Sequence[Variable]) -> dict[str, dict[Hashable, str]]:
     """Return how the first cell with each state is written in a file of text, of columns where Python may write it
-    otherwise.
+    otherwise: truth values and fractions.
     """
-    names = [variable.name for variable in variables if _is_spelled(variable)]
+    odd = (bool, float)
+    names = [one.name for one in variables if isinstance(one, Discrete) and any(isinstance(s, odd) for s in one.states)]
     spellings: dict[str, dict[Hashable, str]] = {name: {} for name in names}
     for block in source.blocks(ROWS_OF_BATCH) if names else ():
         for name, cells in block.cells(names, dict.fromkeys(names, "text")).items():

@@ -22,6 +22,7 @@ from hybridbn.variables import Discrete, Values, Variable
 pyarrow = LazyModule("pyarrow")
 
 Names: TypeAlias = tuple[str, ...]
+Counts: TypeAlias = dict[tuple[Any, ...], float]
 
 _MOST_COLUMNS = 31
 """The most columns by which one query groups, because GROUPING returns a number with a bit for each."""
@@ -123,18 +124,13 @@ class SQLSource(Source):
         joint = {names[-1] for names in families if len(names) > 1}
         given = {name for names in families if len(names) > 1 for name in names[:-1]}
         alone: list[Names] = [(name,) for name in states if name not in joint | given or task.weights is not None]
-        groups: dict[Names, dict[tuple[Any, ...], float]] = {names: {} for names in [*families, *alone]}
-        if not self._suits(list(groups)) and len(groups) > len(states):
+        counted = list(dict.fromkeys([*families, *alone]))
+        if not self._suits(counted) and len(counted) > len(states):
             return None
-        for names, values, count in self._group(list(groups), None):
-            groups[names][tuple(values)] = count
-            if len(groups[names]) > TRACKED:
-                return None
-        weights = groups
-        if task.weights is not None:
-            weights = {names: {} for names in groups}
-            for names, values, count in self._group(list(groups), task.weights):
-                weights[names][tuple(values)] = count
+        groups = self._collect(counted, None)
+        weights = groups if groups is None or task.weights is None else self._collect(counted, task.weights)
+        if groups is None or weights is None:
+            return None
         asked = self._ask_ranges(numbers, task.weights)
         if asked is None:
             # what the rows hold is told while they are read
@@ -149,7 +145,16 @@ class SQLSource(Source):
         ordered = {name: columns[name] for name in task.schema.names}
         return Profile(rows, weight, ordered, tables, task.weights is not None)
 
-    def _tally(self, name: str, groups: Mapping[Names, Mapping[tuple[Any, ...], float]]) -> ColumnTally:
+    def _collect(self, families: Sequence[Names], weights: str | None) -> dict[Names, Counts] | None:
+        """Return the weight of each configuration of families; None where one of them has too many."""
+        groups: dict[Names, Counts] = {names: {} for names in families}
+        for names, values, count in self._group(families, weights):
+            groups[names][tuple(values)] = count
+            if len(groups[names]) > TRACKED:
+                return None
+        return groups
+
+    def _tally(self, name: str, groups: Mapping[Names, Counts]) -> ColumnTally:
         """Return the counts of a column's states, which are margins of any family that it is in."""
         names = next(names for names in sorted(groups, key=len) if name in names)
         place, counts, missing = names.index(name), dict[Hashable, int](), 0
