@@ -7,6 +7,7 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -77,7 +78,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             refuse_existing_output(destination, request.no_clobber)
             profile = _profile(network, target, request, origin, source, destination, terminal)
             prefix = f"{target.name}_" if request.prefix is None else request.prefix
-            predictor = _Predictor(network, target.name, prefix, request.level)
+            predictor = partial(_predict, network, target.name, prefix, request.level)
             known = [name for name in profile.columns if name in network and name != target.name]
             variables = [network.variable(name) for name in known if profile.columns[name].variable is not None]
             made, _ = predictor((read_block(next(source.blocks(1)), variables)[:0], 0))
@@ -145,39 +146,33 @@ def _profile(
     return profile
 
 
-@dataclass(frozen=True)
-class _Predictor:
-    """Predicts the rows of tables, in whatever process."""
+def _predict(
+    network: Network, target: str, prefix: str, level: float, rows: tuple[Table, int]
+) -> tuple[Table, list[int]]:
+    """Return the new columns for a table with the number of its first row, and the rows that are impossible."""
+    table, first = rows
+    options = allow_draws(network, target, Options(impossible="nan"))
+    posterior = network.posterior(target, table, options=options)
+    lost = first + np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
+    cells = {f"{prefix}{name}": cells for name, cells in _describe(posterior, level)}
+    return Table.from_cells(cells), lost.tolist()
 
-    network: Network
-    target: str
-    prefix: str
-    level: float
 
-    def __call__(self, rows: tuple[Table, int]) -> tuple[Table, list[int]]:
-        """Return the new columns for a table with the number of its first row, and the rows that are impossible."""
-        table, first = rows
-        options = allow_draws(self.network, self.target, Options(impossible="nan"))
-        posterior = self.network.posterior(self.target, table, options=options)
-        lost = first + np.flatnonzero(np.isnan(np.atleast_1d(posterior.log_evidence)) | _is_impossible(posterior))
-        cells = {f"{self.prefix}{name}": cells for name, cells in self._describe(posterior)}
-        return Table.from_cells(cells), lost.tolist()
-
-    def _describe(self, posterior: Any) -> Iterator[tuple[str, Cells]]:
-        if isinstance(posterior, DiscretePosterior):
-            table = posterior.probabilities
-            blank = np.isnan(table).any(axis=1)
-            best = np.where(blank, -1, np.nan_to_num(table).argmax(axis=1)).astype(np.intp)
-            yield "predicted", Cells(best, posterior.states)
-            for number, state in enumerate(posterior.states):
-                yield f"probability_{state}", Cells(table[:, number])
-            return
-        unit = posterior.variable.unit
-        low, high = np.moveaxis(np.reshape(posterior.interval(self.level), (-1, 2)), 1, 0)
-        yield "mean", Cells(posterior.mean(), unit=unit)
-        yield "sd", Cells(posterior.std())
-        yield "low", Cells(low, unit=unit)
-        yield "high", Cells(high, unit=unit)
+def _describe(posterior: Any, level: float) -> Iterator[tuple[str, Cells]]:
+    if isinstance(posterior, DiscretePosterior):
+        table = posterior.probabilities
+        blank = np.isnan(table).any(axis=1)
+        best = np.where(blank, -1, np.nan_to_num(table).argmax(axis=1)).astype(np.intp)
+        yield "predicted", Cells(best, posterior.states)
+        for number, state in enumerate(posterior.states):
+            yield f"probability_{state}", Cells(table[:, number])
+        return
+    unit = posterior.variable.unit
+    low, high = np.moveaxis(np.reshape(posterior.interval(level), (-1, 2)), 1, 0)
+    yield "mean", Cells(posterior.mean(), unit=unit)
+    yield "sd", Cells(posterior.std())
+    yield "low", Cells(low, unit=unit)
+    yield "high", Cells(high, unit=unit)
 
 
 def _is_impossible(posterior: Any) -> NDArray[np.bool_]:

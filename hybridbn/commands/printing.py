@@ -66,9 +66,10 @@ def choose_form(asked: str | None) -> str:
 
 
 def print_rows(
-    terminal: Terminal, form: str, header: Sequence[str], rows: Iterable[Sequence[Any]], tree: Any, text: str
+    terminal: Terminal, form: str | None, header: Sequence[str], rows: Iterable[Sequence[Any]], tree: Any, text: str
 ) -> None:
-    """Print an answer in the form that was chosen: rows as CSV, a tree as JSON, or a text."""
+    """Print an answer in the form that was asked for: rows as CSV, a tree as JSON, or a text."""
+    form = choose_form(form)
     if form == "json":
         terminal.show(json.dumps(_replace_nan(tree), ensure_ascii=False, indent=2, default=str))
     elif form == "csv":
@@ -174,7 +175,7 @@ def check_model(path: str, form: str | None, terminal: Terminal) -> None:
         network = read_model(path)
     line = f"{path}: {as_line(network)}; no faults"
     facts = {"nodes": len(network), "arcs": network.number_of_edges(), "faults": 0}
-    print_rows(terminal, choose_form(form), tuple(facts), [tuple(facts.values())], {"model": path, **facts}, line)
+    print_rows(terminal, form, tuple(facts), [tuple(facts.values())], {"model": path, **facts}, line)
 
 
 def check_table(request: TableRequest, form: str | None, terminal: Terminal) -> None:
@@ -184,7 +185,6 @@ def check_table(request: TableRequest, form: str | None, terminal: Terminal) -> 
         order = [name for name in source.names if name in profile.columns]
     remarks = dict(describe_remarks(profile))
     described = [_describe(profile, profile.columns[name], remarks.get(name)) for name in order]
-    chosen = choose_form(form)
     texts = [[str(cell[key]) for key in _HEADER] for cell in described]
     head = (
         f"{location.shown}: {profile.rows:,} rows, {len(order)} columns,"
@@ -196,7 +196,7 @@ def check_table(request: TableRequest, form: str | None, terminal: Terminal) -> 
     odd = [f"  {row[0]}: {row[4]}" for row in texts if row[4]]
     text += "\n\n" + "\n".join(["remarks", *odd] if odd else ["no remarks"])
     tree = {"table": location.shown, "rows": profile.rows, "blank_rows": profile.blank, "columns": described}
-    print_rows(terminal, chosen, _HEADER, texts, tree, text)
+    print_rows(terminal, form, _HEADER, texts, tree, text)
 
 
 def _describe(profile: TableProfile, column: ColumnProfile, remark: str | None) -> dict[str, Any]:

@@ -80,6 +80,14 @@ class TableRequest:
         chosen: dict[str, Any] = {n: tuple(values[n]) if isinstance(values[n], list) else values[n] for n in names}
         return cls(**chosen)
 
+    def __post_init__(self) -> None:
+        """Refuse columns that are named in two options that exclude each other."""
+        clashing = (("discrete", "continuous"), ("discrete", "keep"), ("continuous", "keep"), ("include", "keep"))
+        for first, second in clashing:
+            both = sorted({*getattr(self, first)} & {*getattr(self, second)})
+            if both:
+                raise UsageFault(f"column {both[0]!r} is named in both --{first} and --{second}")
+
     @property
     def reading(self) -> dict[str, Any]:
         """The options of formats for reading."""
@@ -158,7 +166,6 @@ def read_profile(
     leave : iterable of str
         Columns that are left out besides those that the request keeps.
     """
-    refuse_contradictions(request)
     if source.knows_names:
         refuse_unknown_columns(request, source.names, bounds)
     declared: dict[str, Any] = {
@@ -187,19 +194,6 @@ def rows_per_block(source: TableSource, request: TableRequest) -> int:
     if request.chunk is not None:
         return request.chunk
     return max(min(_CELLS // max(len(source.names), 1), 65_536), 100)
-
-
-def refuse_contradictions(request: TableRequest) -> None:
-    """Refuse columns that are named in two options that exclude each other."""
-    for first, second in (
-        ("discrete", "continuous"),
-        ("discrete", "keep"),
-        ("continuous", "keep"),
-        ("include", "keep"),
-    ):
-        both = sorted({*getattr(request, first)} & {*getattr(request, second)})
-        if both:
-            raise UsageFault(f"column {both[0]!r} is named in both --{first} and --{second}")
 
 
 def refuse_unknown_columns(request: TableRequest, names: Sequence[str], bounds: Iterable[str] = ()) -> None:
@@ -404,7 +398,6 @@ def open_scan(request: TableRequest, engine: Backend) -> Scan:
             f"{what}: --backend and --workers read files and tables of databases as they are; make a file with"
             " hybridbn convert"
         )
-    refuse_contradictions(request)
     made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=max(request.sample, 2))
     refuse_unknown_columns(request, made.names)
     return made.drop(request.keep) if request.keep else made

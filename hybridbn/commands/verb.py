@@ -205,9 +205,6 @@ class RegisteredNames:
     def __iter__(self) -> Iterator[str]:
         return iter(self._list_names())
 
-    def __contains__(self, name: object) -> bool:
-        return any(name == known for known in self)
-
     def __str__(self) -> str:
         return ", ".join(self)
 

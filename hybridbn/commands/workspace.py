@@ -14,7 +14,7 @@ import re
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -162,9 +162,7 @@ class Workspace:
         except OSError:
             self.clear()
             raise
-        for name in self._list_own():
-            if name != _MARKER and (restart or name.endswith(".tmp")):
-                os.unlink(self.folder / name)
+        self._remove(name for name in self._list_own() if name != _MARKER and (restart or name.endswith(".tmp")))
 
     def _take_over(self) -> None:
         """Use the folder that is there; refuse one that no run of this user made."""
@@ -195,6 +193,10 @@ class Workspace:
         except FileNotFoundError:  # it was removed already
             return []
 
+    def _remove(self, names: Iterable[str]) -> None:
+        for name in names:
+            os.unlink(self.folder / name)
+
     def agree(self, fingerprint: dict[str, Any]) -> bool:
         """Record the fingerprint; return whether an earlier run recorded the same one, and refuse a different one."""
         noted = self.json(_MANIFEST)
@@ -217,17 +219,14 @@ class Workspace:
 
     def forget(self, fingerprint: dict[str, Any]) -> None:
         """Delete the parts, but not the copy of the input, and record the fingerprint of a run from the beginning."""
-        for name in self._list_own():
-            if name not in (_MARKER, _MANIFEST) and not name.startswith("input."):
-                os.unlink(self.folder / name)
+        kept = (_MARKER, _MANIFEST)
+        self._remove(name for name in self._list_own() if name not in kept and not name.startswith("input."))
         self.put_json(_MANIFEST, fingerprint)
         self.finishing, self.is_partial = None, False
 
     def forget_copies(self) -> None:
         """Delete the copy of an input that was no file, as the next run makes a new one."""
-        for name in self._list_own():
-            if name.startswith("input."):
-                os.unlink(self.folder / name)
+        self._remove(name for name in self._list_own() if name.startswith("input."))
 
     def has(self, name: str) -> bool:
         """Return whether a part is finished."""
@@ -282,6 +281,5 @@ class Workspace:
             if self.finishing is not None and self.has(_MANIFEST):
                 self.put_json(_MANIFEST, {**self.json(_MANIFEST), "cleared": True})
             is_late = self.finishing is not None
-            for name in sorted(self._list_own(), key=lambda name: (name == _MARKER, (name == _MANIFEST) == is_late)):
-                os.unlink(self.folder / name)
+            self._remove(sorted(self._list_own(), key=lambda name: (name == _MARKER, (name == _MANIFEST) == is_late)))
             os.rmdir(self.folder)

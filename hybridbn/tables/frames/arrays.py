@@ -287,8 +287,7 @@ class Records(Mappings):
 
     kind = "records"
 
-    def owns(self, data: Any) -> bool:
-        return False  # what is iterable may be a frame of another kind
+    owns = FrameAdapter.owns  # what is iterable may be a frame of another kind
 
     def open(self, data: Any) -> Frame:
         records = list(data)
