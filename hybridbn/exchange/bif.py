@@ -346,7 +346,12 @@ def format_bif(network: Network, *, bins: Bins | None = None) -> str:
     <BLANKLINE>
     """
     tables = collect_tables(network, bins, "BIF", _keep_table)
-    states = {table.child.name: _format_states(table.child) for table in tables}
+    states = {
+        child.name: [
+            _format_name(text, _STATE, f"{child.name!r}: the state {text!r}") for text in format_states(child, "BIF")
+        ]
+        for child in (table.child for table in tables)
+    }
     variables = [_format_variable(table.child, states[table.child.name]) for table in tables]
     potentials = [_format_potential(table, states) for table in tables]
     return "".join(["network unknown {\n}\n", *variables, *potentials])
@@ -388,11 +393,6 @@ def _format_name(text: str, plain: re.Pattern[str], what: str) -> str:
     raise FormatError(
         f"{what} can't be written to BIF: it {reason}. Rename it (net.rename), or save the network as .hbn"
     )
-
-
-def _format_states(variable: Discrete) -> list[str]:
-    texts = format_states(variable, "BIF")
-    return [_format_name(text, _STATE, f"{variable.name!r}: the state {text!r}") for text in texts]
 
 
 def _format_variable(variable: Discrete, states: list[str]) -> str:

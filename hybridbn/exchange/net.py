@@ -364,11 +364,9 @@ def _quote(text: str, what: str) -> str:
 
 
 def _format_data(potential: Potential, words: dict[str, str]) -> str:
-    table, regression = potential.probabilities(), potential.as_regression()
-    if table is not None:
-        return _format_nested(table.tolist())
+    regression = potential.as_regression()
     if regression is None:
-        raise FormatError(f"{potential!r} is neither a table nor linear Gaussian")
+        return _format_nested(np.asarray(potential.probabilities()).tolist())
     names = [words[parent.name] for parent in potential.parents if isinstance(parent, Continuous)]
     sizes = [len(parent) for parent in potential.parents if isinstance(parent, Discrete)]
     texts = np.empty(sizes, dtype=object)
