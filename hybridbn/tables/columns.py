@@ -100,7 +100,7 @@ class Column:
         """Why nothing can be computed with the column, in a few words; None where something can."""
         if self.fault is not None:
             return self.fault.reason
-        return "no value" if len(self) and self.holes == len(self) else None
+        return "no value" if 0 < self.holes == len(self.cells.array) else None
 
     @property
     def cells(self) -> Cells:
