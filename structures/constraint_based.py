@@ -396,11 +396,11 @@ class IndependenceTests:
         rows, columns = self.counter.shape((first, second))
         # configurations of the others that occur, numbered anew
         cells, within = np.unique(keys // (rows * columns), return_inverse=True)
-        seen = np.zeros((2, len(cells)), dtype=np.intp)
-        for place, (size, codes) in enumerate(((rows, keys // columns % rows), (columns, keys % columns))):
-            occurring = np.zeros((len(cells), size), dtype=bool)
-            occurring[within, codes] = True
-            seen[place] = occurring.sum(axis=1)
+        # how many states of each of the two occur in each
+        seen = [
+            np.bincount(np.unique(within * size + codes) // size)
+            for size, codes in ((rows, keys // columns % rows), (columns, keys % columns))
+        ]
         degrees = int(((seen[0] - 1) * (seen[1] - 1)).sum())
         keys = within * (rows * columns) + keys % (rows * columns)
         statistic = 2 * measure_occurring(keys, counts, (len(cells), rows, columns))

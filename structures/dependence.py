@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, TypeAlias
 
 import networkx as nx
@@ -22,7 +22,7 @@ from hybridbn.fitting import GaussianStatistics, equal_frequency, fitter_of
 from hybridbn.fitting.base import Potentials, moments_suffice, split_by_kind
 from hybridbn.fitting.counting import RowCounter
 from hybridbn.fitting.cross_validation import evaluate_rows
-from hybridbn.fitting.mte import CellGains, cells_suffice
+from hybridbn.fitting.mte import cells_suffice
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
 from hybridbn.potentials.base import Potential
@@ -98,10 +98,6 @@ class Dependence:
         self._total = data.rows.total_weight
         self._discrete = [name for name in data.attributes if isinstance(data.variable(name), Discrete)]
         self.counter = data.counter([name for name in data.roles if isinstance(data.variable(name), Discrete)])
-
-    @cached_property
-    def _gains(self) -> CellGains:
-        return CellGains(self.data.in_memory.table)
 
     # -- results --------------------------------------------------------------------------------------------------
 
@@ -258,7 +254,7 @@ class Dependence:
             return 0.0
         if cells_suffice(fitter):
             own, *others = map(data.variable, (child, *given, parent))
-            gains = [self._gains.measure(fitter, own, used, (own, *others)) for used in (others, others[:-1])]
+            gains = [self.data.cell_gains.measure(fitter, own, used, (own, *others)) for used in (others, others[:-1])]
             return max(gains[0].likelihood - gains[1].likelihood, 0.0) / total
         with_parent = self._fit(whole, child, (*given, parent), keep=True)
         same_rows = bool((complete == whole.find_complete((child, *given))).all())

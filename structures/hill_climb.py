@@ -270,10 +270,7 @@ def arcs_of(sets: Sequence[int]) -> NDArray[np.bool_]:
     """
     size = len(sets)
     width = (size + 7) // 8
-    if width <= 8:
-        packed = np.array(sets, "<u8").view(np.uint8).reshape(size, -1)
-    else:
-        packed = np.frombuffer(b"".join(nodes.to_bytes(width, "little") for nodes in sets), np.uint8)
+    packed = np.frombuffer(b"".join(nodes.to_bytes(width, "little") for nodes in sets), np.uint8)
     return np.unpackbits(packed.reshape(size, -1), axis=1, count=size, bitorder="little").view(bool)
 
 
@@ -470,12 +467,7 @@ class _GraphSearch:
 @lru_cache(maxsize=2**14)
 def _list_nodes(nodes: int) -> tuple[int, ...]:
     """Return the nodes of a set."""
-    listed = []
-    while nodes:
-        lowest = nodes & -nodes
-        listed.append(lowest.bit_length() - 1)
-        nodes ^= lowest
-    return tuple(listed)
+    return tuple(node for node in range(nodes.bit_length()) if nodes >> node & 1)
 
 
 def _find_ancestors(parents: Sequence[int], order: list[int]) -> tuple[list[int], list[int]]:

@@ -91,10 +91,6 @@ class _Pattern(NamedTuple):
         row = np.arange(len(places))[:, None] if values.shape[-2] > 1 else np.zeros((1, 1), dtype=np.intp)
         return np.asarray(values[..., row, places])
 
-    def set_missing(self, values: Values, missing: Values) -> None:
-        """Replace the numbers in the missing columns."""
-        values[..., np.arange(len(self.rows))[:, None], self.missing[self.owner]] = missing
-
     def invert_missing(self, precision: Values) -> tuple[Values, Values]:
         """Return the precision matrices of the missing columns given the others, and their inverses, the covariances
         (..., patterns, columns, columns).
@@ -250,7 +246,7 @@ class NumberBlock:
             _, left = part.invert_missing(precision)
             expected = part.take_missing(before.means[..., None, :]) - part.apply(left, part.take_missing(turned))
             values = np.broadcast_to(self.values[part.rows], turned.shape).copy()
-            part.set_missing(values, expected)
+            values[..., np.arange(len(part.rows))[:, None], part.missing[part.owner]] = expected
             weighted = own[..., None] * values
             total, sums = total + own.sum(axis=-1), sums + weighted.sum(axis=-2)
             products += np.swapaxes(weighted, -1, -2) @ values

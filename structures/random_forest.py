@@ -448,7 +448,10 @@ def grow_forest(
         picked = np.minimum(picked, len(target) - 1)
     outputs = _Numbers(np.ascontiguousarray(target.T.reshape(-1, len(target))))
     least = max(_LEAST, size // _LEAVES)
-    forest = _grow_trees(features, outputs, picked, Questions.of(features.shape[1]), least, rng)
+    columns = features.shape[1]
+    count = int(np.clip(columns // 2, *_QUESTIONS))
+    questions = Questions(np.arange(columns), np.ones(columns, dtype=np.intp), count)
+    forest = _grow_trees(features, outputs, picked, questions, least, rng)
     key = (picked + len(target) * np.arange(_TREES)[:, None]).ravel()
     counts = np.bincount(key, minlength=_TREES * len(target)).reshape(_TREES, -1).T
     return replace(forest, value=forest.value.reshape(-1, *target.shape[1:])), counts
@@ -469,12 +472,6 @@ class Questions:
     starts: Codes
     sizes: Codes
     count: int
-
-    @classmethod
-    def of(cls, features: int) -> Self:
-        """Return questions about features that are each a group."""
-        count = int(np.clip(features // 2, *_QUESTIONS))
-        return cls(np.arange(features), np.ones(features, dtype=np.intp), count)
 
     def draw(self, nodes: int, rng: np.random.Generator) -> Codes:
         """Return a feature for each node."""

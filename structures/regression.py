@@ -97,7 +97,7 @@ def build_regression_network(regressors: Regressors) -> Built:
 
     Where the rows are read in passes one pass sums up their products, and the rest is that of the sample.
     """
-    residuals, root = regressors.whole.residuals, regressors.root
+    residuals, root = regressors.whole.residuals, np.append(regressors.whole.intercept, regressors.slopes)
     rows, variance = np.arange(len(residuals)), np.array([_measure_variance(residuals)])
     noise, variances, _ = judge_left_out(regressors)
     if regressors.source is not None:
@@ -245,11 +245,6 @@ class Regressors:
     def weights(self) -> Values:
         """The weight of each row."""
         return self.data.table.weights
-
-    @property
-    def root(self) -> Values:
-        """The intercept and the slopes of the regression on all rows, for standardized regressors."""
-        return np.concatenate(([self.whole.intercept], self.slopes))
 
 
 def read_for_regression(

@@ -24,7 +24,7 @@ from hybridbn.fitting import SoftmaxFitter
 from hybridbn.fitting.base import counts_suffice, moments_suffice
 from hybridbn.fitting.counting import RowCounter
 from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
-from hybridbn.fitting.mte import CellGains, cells_suffice
+from hybridbn.fitting.mte import cells_suffice
 from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import Potential, Softmax
 from hybridbn.structures.training_data import TrainingData
@@ -95,7 +95,6 @@ class FamilyScores:
         self._tables: dict[frozenset[str], Values] = {}
         self._cells = 0
         self._holes = {name: bool(count) for name, count in data.rows.missing.items()}
-        self._whole = not any(self._holes.values())
         self._discrete = {name: isinstance(data.variable(name), Discrete) for name in self.names}
 
     def __call__(self, child: str, parents: tuple[str, ...] | frozenset[str]) -> float:
@@ -227,7 +226,7 @@ class FamilyScores:
         within, marginal = _n_log_n(table).sum(axis=(0, 1)), _n_log_n(table.sum(axis=1)).sum(axis=0)
         weights = np.add.reduceat(table.sum(axis=(0, 1)), starts)
         likelihood = np.add.reduceat(within - marginal, starts)
-        if self._whole:
+        if not any(self._holes.values()):
             scores = likelihood - self._half_log * (size // states) * (states - 1) * sizes
         else:
             alone = self._log_shares(child) @ np.add.reduceat(table.sum(axis=0), starts, axis=1)
@@ -309,10 +308,6 @@ class FamilyScores:
         """Return whether a family is scored without fitting its density."""
         return bool(parents) and cells_suffice(self.data.fitter(child, parents))
 
-    @cached_property
-    def _gains(self) -> CellGains:
-        return CellGains(self.data.in_memory.table)
-
     # -- anything else ------------------------------------------------------------------------------------------------
 
     def _score_by_fitting(self, child: str, parents: frozenset[str]) -> float:
@@ -320,7 +315,7 @@ class FamilyScores:
         fitter = self.data.fitter(child, given)
         variable, variables = self.data.variable(child), tuple(map(self.data.variable, given))
         if given and cells_suffice(fitter):
-            gain = self._gains.measure(fitter, variable, variables)
+            gain = self.data.cell_gains.measure(fitter, variable, variables)
             return self._add_gain(child, gain.likelihood, gain.weight, gain.parameters)
         if moments_suffice(fitter):
             try:

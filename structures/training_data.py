@@ -14,6 +14,7 @@ from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.fitting import Fitter, Role, fitter_of, roles
 from hybridbn.fitting.base import Potentials, prepare_families
 from hybridbn.fitting.counting import Counts, RowCounter, count_columns
+from hybridbn.fitting.mte import CellGains
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
@@ -119,6 +120,11 @@ class TrainingData:
     def sampled(self) -> TrainingData:
         """The same, or a sample of rows that are read in passes, for cut points."""
         return replace(self, rows=self.rows.sample())
+
+    @cached_property
+    def cell_gains(self) -> CellGains:
+        """What mixtures of truncated exponentials gain by the cells of their parents."""
+        return CellGains(self.in_memory.table)
 
     def take(self, rows: Any) -> TrainingData:
         """Return the same with some of the rows; variables stay as they are, cut points included."""
