@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.fitting.counting import Groups, NumpyCounter, Occurring, Tallies
+from hybridbn.fitting.counting import Groups, Moments, NumpyCounter, Occurring, Tallies
 from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.fitting.trees.growth import LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.jobs import get_jobs, run_in_threads
@@ -40,6 +40,8 @@ LEAST_CELLS = 1 << 20
 """which are so many at least, and else as many as a few times the rows."""
 LEAST_GAIN = 0.05
 """Relative improvement that a split needs (Kohavi's rule)."""
+_CONSTANT = 8 * np.finfo(float).eps
+"""A number that deviates less from its mean, relative to that, is constant but for rounding."""
 TIE = 1e-12
 """Relative to the variance above, smaller differences are rounding."""
 _LOOKED_UP = 2**14
@@ -581,71 +583,35 @@ class Variance:
 
     def best(self, view: ColumnView, nodes: Sequence[TreeNode[Values]], tests: CandidateTests) -> list[int | None]:
         """Return the test of the least variance of each node, from sums of the target and its square in each state."""
-        sums = view.sum_over(_sum_target, [node.route for node in nodes])
-        masses, linear = tests.weigh_branches(sums.masses), tests.weigh_branches(sums.linear)
-        whole = sums.squares[:, None]
+        moments = view.sum_over(_measure_target, [node.route for node in nodes])
+        weights, means, products = (
+            part.reshape(len(nodes), -1) for part in (moments.weights, moments.means, moments.products)
+        )
+        squares, centers = products[:, -1], means[:, -1]
+        masses, linear = (tests.weigh_branches(part) for part in (weights, weights * (means - centers[:, None])))
         # rows whose cell is missing keep their squares
-        left = whole - tests.sum_branches(linear**2 / np.maximum(masses, 1e-300))
-        left = np.where(tests.find_eligible(masses, nodes) & (sums.low < sums.high)[:, None], left, np.inf)
+        left = squares[:, None] - tests.sum_branches(linear**2 / np.maximum(masses, 1e-300))
+        varies = squares > weights[:, -1] * (_CONSTANT * centers) ** 2
+        left = np.where(tests.find_eligible(masses, nodes) & varies[:, None], left, np.inf)
         # of tests that are equally good but for rounding, the first
-        best = (left <= left.min(axis=1, keepdims=True) + TIE * whole).argmax(axis=1)
+        best = (left <= left.min(axis=1, keepdims=True) + TIE * squares[:, None]).argmax(axis=1)
         return [
-            int(test) if left[node, test] < sums.squares[node] * (1 - LEAST_GAIN) else None
-            for node, test in enumerate(best)
+            int(test) if left[node, test] < squares[node] * (1 - LEAST_GAIN) else None for node, test in enumerate(best)
         ]
 
 
-@dataclass(frozen=True)
-class TargetSums:
-    """Sums of a number target over the rows of some samples.
-
-    Attributes
-    ----------
-    centers : ndarray (samples,)
-        The means.
-    masses, linear : ndarray (samples, states + 1)
-        The weight in each state, and the sum of the deviations from the center; those of all rows are the last.
-    squares : ndarray (samples,)
-        Of the deviations.
-    low, high : ndarray (samples,)
+def _measure_target(block: CodedColumns, samples: Sequence[Sample]) -> Moments:
+    """Return the moments of a number target by sample and state, those of all rows coming after the states; squares are
+    summed up for all rows only.
     """
-
-    centers: Values
-    masses: Values
-    linear: Values
-    squares: Values
-    low: Values
-    high: Values
-
-    def __add__(self, other: TargetSums) -> TargetSums:
-        mine, yours = self.masses[:, -1], other.masses[:, -1]
-        share = np.divide(yours, mine + yours, out=np.zeros_like(mine), where=mine + yours > 0)
-        centers = self.centers + share * (other.centers - self.centers)
-        parts = []
-        for one in (self, other):
-            shift = one.centers - centers
-            linear = one.linear + one.masses * shift[:, None]
-            parts.append((linear, one.squares + shift * (2 * one.linear[:, -1] + one.masses[:, -1] * shift)))
-        (linear, squares), (added, added_squares) = parts
-        return TargetSums(
-            centers,
-            self.masses + other.masses,
-            linear + added,
-            squares + added_squares,
-            np.minimum(self.low, other.low),
-            np.maximum(self.high, other.high),
-        )
-
-
-def _sum_target(block: CodedColumns, samples: Sequence[Sample]) -> TargetSums:
-    centers, squares, low, high, weighted = list[float](), list[float](), list[float](), list[float](), list[Sample]()
-    for rows, weights in samples:
+    centers, squares, deviations = np.zeros(len(samples)), np.zeros(len(samples)), list[Sample]()
+    for number, (rows, weights) in enumerate(samples):
         target = block.target[rows]
-        centers.append(float(np.average(target, weights=weights)) if weights.sum() > 0 else 0.0)
-        deviations = target - centers[-1]
-        weighted.append(Sample(rows, weights * deviations))
-        squares.append(float(weights @ deviations**2))
-        low.append(target.min(initial=math.inf))
-        high.append(target.max(initial=-math.inf))
-    masses, linear = (block.count_samples(own).sum(axis=1) for own in (samples, weighted))
-    return TargetSums(np.array(centers), masses, linear, *map(np.array, (squares, low, high)))
+        centers[number] = np.average(target, weights=weights) if weights.sum() > 0 else 0.0
+        deviations.append(Sample(rows, weights * (target - centers[number])))
+        squares[number] = weights @ (target - centers[number]) ** 2
+    masses, linear = (block.count_samples(own).sum(axis=1) for own in (samples, deviations))
+    means = centers[:, None] + np.divide(linear, masses, out=np.zeros_like(linear), where=masses > 0)
+    products = np.zeros_like(masses)
+    products[:, -1] = squares
+    return Moments(float(masses[:, -1].sum()), masses.ravel(), means.reshape(-1, 1), products.reshape(-1, 1, 1))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from hybridbn.fitting.counting import Moments, Tallies
 from hybridbn.variables import Values
 
 if TYPE_CHECKING:
@@ -511,30 +512,28 @@ class Measures:
 
     Attributes
     ----------
-    units : ndarray (numbers,), in which the others are, so that no square overflows
-    masses, means, squares : ndarray (numbers,)
-        Weights, means, and sums of squares about the means.
-    counts : tuple of ndarray (states,), the weights of the states of each category
+    units : ndarray (numbers,), in which the moments are, so that no square overflows
+    moments : Moments, each number being a configuration
+    counts : Tallies, the weights of the states of each category
     """
 
     units: Values
-    masses: Values
-    means: Values
-    squares: Values
-    counts: tuple[Values, ...]
+    moments: Moments
+    counts: Tallies
 
     def __add__(self, other: Measures) -> Measures:
-        masses = self.masses + other.masses
-        share = np.divide(other.masses, masses, out=np.zeros_like(masses), where=masses > 0)
-        shift = other.means - self.means
-        squares = self.squares + other.squares + self.masses * share * shift**2
-        counts = tuple(mine + yours for mine, yours in zip(self.counts, other.counts, strict=True))
-        return Measures(self.units, masses, self.means + share * shift, squares, counts)
+        return Measures(self.units, self.moments + other.moments, self.counts + other.counts)
+
+    @property
+    def means(self) -> Values:
+        """The means in their units."""
+        return self.moments.means[:, 0]
 
     @property
     def scales(self) -> Values:
         """The standard deviations in their units; where there is none, one."""
-        spreads = np.sqrt(np.divide(self.squares, self.masses, out=np.zeros_like(self.masses), where=self.masses > 0))
+        masses, squares = self.moments.weights, self.moments.products[:, 0, 0]
+        spreads = np.sqrt(np.divide(squares, masses, out=np.zeros_like(masses), where=masses > 0))
         return np.where(spreads > 1e-12 * np.maximum(np.abs(self.means), 1e-300), spreads, 1.0 / self.units)
 
 
@@ -549,7 +548,7 @@ def measure_columns(
     >>> whole = measure_columns(columns, [None, 2], np.ones(3), np.ones(1))
     >>> parts = [measure_columns([c[p] for c in columns], [None, 2], np.ones(n), np.ones(1))
     ...          for p, n in ((slice(0, 1), 1), (slice(1, 3), 2))]
-    >>> (parts[0] + parts[1]).squares == whole.squares, whole.counts
+    >>> (parts[0] + parts[1]).scales == whole.scales, whole.counts.results
     (array([ True]), (array([1., 2.]),))
     """
     numbers: list[tuple[float, float, float, float]] = []
@@ -566,7 +565,8 @@ def measure_columns(
         mean = float(own @ inner / mass) if mass > 0 else 0.0
         numbers.append((unit, mass, mean, float(own @ (inner - mean) ** 2)))
     units, masses, means, squares = np.array(numbers).reshape(-1, 4).T
-    return Measures(units, masses, means, squares, tuple(counts))
+    moments = Moments(float(weights.sum()), masses, means[:, None], squares[:, None, None])
+    return Measures(units, moments, Tallies(tuple(counts)))
 
 
 def compute_statistics(
@@ -622,7 +622,7 @@ def compute_statistics(
         np.zeros(sum(sizes)),
     )
     categories = [part for part, count in zip(slices, states, strict=True) if count is not None]
-    for part, counts in zip(categories, measures.counts, strict=True):
+    for part, counts in zip(categories, measures.counts.results, strict=True):
         statistics.shares[part] = (counts + 1 / len(counts)) / (counts.sum() + 1)
     return statistics
 
