@@ -11,7 +11,7 @@ from __future__ import annotations
 import heapq
 import math
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
@@ -229,24 +229,28 @@ def find_drawing_order(
     >>> order.names, tables
     (('c', 'b', 'a'), [('a',), ('a', 'b')])
     """
-    names, logs, neighbors = _connect([*scopes, *((name,) for name in drawn)], sizes)
-    position = {name: i for i, name in enumerate(names)}
-    last = [position[name] for name in drawn]
-    first = _eliminate_greedily(_Score(fill=False), neighbors, logs, names, last, joint=False)
-    rank = {vertex: i for i, vertex in enumerate(last)}
-    total, largest, widest = first.total, first.largest, first.clique
-    tables: list[tuple[str, ...]] = []
-    for vertex in reversed(last):
-        members = sorted(_iterate_bits(neighbors[vertex]), key=rank.__getitem__)
-        for other in members:
-            neighbors[other] = (neighbors[other] | neighbors[vertex]) & ~(1 << other) & ~(1 << vertex)
-        tables.append((*(names[other] for other in members), names[vertex]))
-        cells = math.exp(min(logs[vertex] + sum(logs[other] for other in members), 700.0))
-        total += cells
-        if cells > largest:
-            largest, widest = cells, tables[-1]
-    names_in_order = (*first.names, *reversed(drawn)) if len(drawn) > 1 else first.names
-    return EliminationOrder(names_in_order, total, largest, widest), tables[::-1]
+    scopes = [*scopes, *((name,) for name in drawn)]
+    names, logs, neighbors = _connect(scopes, sizes)
+    kept = [names.index(name) for name in drawn]
+    first = _eliminate_greedily(_Score(fill=False), neighbors, logs, names, kept).names
+    around = dict(_list_eliminations(scopes, [*first, *reversed(drawn)]))
+    tables = [(*(other for other in drawn if other in around[name]), name) for name in drawn]
+    order = _measure(scopes, sizes, [*first, *reversed(drawn)], ())
+    return order if len(drawn) > 1 else order._replace(names=first), tables
+
+
+def _list_eliminations(scopes: Iterable[Sequence[str]], order: Iterable[str]) -> Iterator[tuple[str, set[str]]]:
+    """Yield each name of an order with the others in the table that it is summed out of."""
+    around: dict[str, set[str]] = defaultdict(set)
+    for scope in scopes:
+        for name in scope:
+            around[name].update(scope)
+    for name in order:
+        others = around.pop(name, set()) - {name}
+        for other in others:
+            around[other] |= others
+            around[other].discard(name)
+        yield name, others
 
 
 def _connect(scopes: Iterable[Sequence[str]], sizes: Mapping[str, int]) -> tuple[list[str], list[float], list[int]]:
@@ -265,11 +269,9 @@ def _connect(scopes: Iterable[Sequence[str]], sizes: Mapping[str, int]) -> tuple
 
 
 def _eliminate_greedily(
-    score: _Score, around: list[int], logs: list[float], names: list[str], kept: list[int], *, joint: bool = True
+    score: _Score, around: list[int], logs: list[float], names: list[str], kept: list[int]
 ) -> EliminationOrder:
-    """Eliminate all vertices but those to keep, whose joint table counts as the last one if it is wanted; `around` is
-    changed to the neighbors that are left.
-    """
+    """Eliminate all vertices but those to keep, whose joint table counts as the last one; `around` is overwritten."""
     alive = ((1 << len(names)) - 1) & ~sum(1 << k for k in kept)
     sizes = _LogSizes(logs)
     costs = sizes if score.weighted else _LogSizes([1.0] * len(logs))
@@ -311,7 +313,7 @@ def _eliminate_greedily(
                 continue
             current[other] = score.add_noise(values[other])
             heapq.heappush(heap, (current[other], other))
-    last = math.exp(min(sum(logs[k] for k in kept), 700.0)) if joint else 0.0
+    last = math.exp(min(sum(logs[k] for k in kept), 700.0))
     if last > largest:
         largest, widest = last, tuple(names[k] for k in kept)
     return EliminationOrder(tuple(order), total + last, largest, widest)
@@ -346,67 +348,23 @@ class Clique:
 
 def make_junction_tree(scopes: Iterable[tuple[str, ...]], order: Sequence[str], keep: tuple[str, ...]) -> list[Clique]:
     """Return cliques in elimination order, children before parents; the last one is the only root."""
-    around: dict[str, set[str]] = {}
-    for scope in scopes:
-        for name in scope:
-            around.setdefault(name, set()).update(scope)
-    cliques: list[Clique] = []
-    home: dict[str, int] = {}
-    place = {name: i for i, name in enumerate([*order, *keep])}
-    for name in order:
-        home[name] = len(cliques)
-        rest = around.pop(name, {name}).difference(home)
-        for other in rest:
-            around[other] |= rest
-        ranked = (name, *sorted(rest, key=place.__getitem__))
-        cliques.append(Clique(ranked, None, ranked[1:]))
-    cliques.append(Clique(keep, None))
-    last = len(cliques) - 1
-    for clique in cliques[:-1]:
-        first = next((name for name in clique.separator if name in home), None)
-        clique.parent = last if first is None else home[first]
-    # a clique replaces its parent where the parent has no other names than their separator
-    into = list(range(len(cliques)))
-    for i, clique in enumerate(cliques[:-1]):
-        parent = clique.parent
-        assert parent is not None
-        if parent != last and into[parent] == parent and set(cliques[parent].names) == set(clique.separator):
-            into[parent] = i
-
-    def final(i: int) -> int:
-        while into[i] != i:
-            i = into[i]
-        return i
-
-    merged: dict[int, Clique] = {}
-    for i, clique in enumerate(cliques):
-        if into[i] != i:
-            absorber = cliques[final(i)]
-            absorber.parent, absorber.separator = clique.parent, clique.separator
-    for i, clique in enumerate(cliques):
-        if into[i] == i:
-            if clique.parent is not None:
-                clique.parent = final(clique.parent)
-            merged[i] = clique
-    return _sort_children_first(merged, last)
-
-
-def _sort_children_first(cliques: dict[int, Clique], root: int) -> list[Clique]:
-    below: dict[int, list[int]] = {i: [] for i in cliques}
-    for i, clique in cliques.items():
-        if clique.parent is not None:
-            below[clique.parent].append(i)
-    visited, waiting = [], [root]
-    while waiting:
-        i = waiting.pop()
-        visited.append(i)
-        waiting.extend(below[i])
-    visited.reverse()
-    number = {i: k for k, i in enumerate(visited)}
-    ordered = [cliques[i] for i in visited]
-    for clique in ordered:
-        clique.parent = None if clique.parent is None else number[clique.parent]
-    return ordered
+    place, root = {name: i for i, name in enumerate([*order, *keep])}, len(order)
+    names, separators, parents = list[tuple[str, ...]](), list[tuple[str, ...]](), list[int]()
+    for name, others in _list_eliminations(scopes, order):
+        separators.append(tuple(sorted(others, key=place.__getitem__)))
+        names.append((name, *separators[-1]))
+        # the first name of the separator is summed out in the parent
+        parents.append(min([place[other] for other in others], default=root))
+    # a clique joins its parent where that has no other names than their separator
+    into = list(range(root + 1))
+    for i, parent in enumerate(parents):
+        if parent < root and set(names[parent]) == set(separators[i]):
+            into[i], names[parent] = parent, names[i]
+    for i in reversed(range(root)):
+        into[i] = into[into[i]]
+    number = {i: position for position, i in enumerate(sorted(set(into)))}
+    cliques = [Clique(names[i], number[into[min(parents[i], root)]], separators[i]) for i in number if i != root]
+    return [*cliques, Clique(keep, None)]
 
 
 def find_cliques(cliques: Sequence[Clique], scopes: Iterable[Sequence[str]]) -> list[int]:
@@ -556,25 +514,11 @@ class _Cliques:
 
 
 def _measure(
-    scopes: Sequence[tuple[str, ...]], sizes: Mapping[str, int], names: Sequence[str], keep: Sequence[str]
+    scopes: Iterable[Sequence[str]], sizes: Mapping[str, int], names: Sequence[str], keep: Sequence[str]
 ) -> EliminationOrder:
     """Return an order with its cost."""
-    around: dict[str, set[str]] = {}
-    for scope in scopes:
-        for name in scope:
-            around.setdefault(name, set()).update(scope)
-    total = largest = 0.0
-    widest: tuple[str, ...] = ()
-    cells_of = dict(zip(sizes, map(float, sizes.values()), strict=True))
-    for name in names:
-        members = around.pop(name, {name})
-        for other in members - {name}:
-            around[other] = (around[other] | members) - {name}
-        cells = math.prod(map(cells_of.__getitem__, members))
-        total += cells
-        if cells > largest:
-            largest, widest = cells, tuple(sorted(members))
-    last = math.prod(float(sizes[name]) for name in keep)
-    if last > largest:
-        largest, widest = last, tuple(keep)
-    return EliminationOrder(tuple(names), total + last, largest, widest)
+    cells_of = {name: float(size) for name, size in sizes.items()}
+    cliques = [(name, *sorted(others)) for name, others in _list_eliminations(scopes, names)]
+    cells = [math.prod(map(cells_of.__getitem__, clique)) for clique in (*cliques, keep)]
+    largest = max(cells)
+    return EliminationOrder(tuple(names), sum(cells), largest, (*cliques, tuple(keep))[cells.index(largest)])
