@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from hybridbn.fitting.counting import Groups, Moments, NumpyCounter, Occurring, Tallies
 from hybridbn.fitting.cross_validation import deal_numbered_rows
-from hybridbn.fitting.trees.growth import LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
+from hybridbn.fitting.trees import LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.variables import Codes, Discrete, Values, Variable
 

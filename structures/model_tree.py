@@ -14,7 +14,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
-from hybridbn.fitting.trees.growth import TreeNode, leaves, make_boxes, make_distinct
+from hybridbn.fitting.trees import TreeNode, leaves, make_boxes, make_distinct
 from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator

@@ -17,7 +17,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import Role, Statistics, equal_frequency, mdl
 from hybridbn.fitting.base import Potentials, counts_suffice
 from hybridbn.fitting.counting import Counts, Names
-from hybridbn.fitting.trees.growth import (
+from hybridbn.fitting.trees import (
     Route,
     TreeNode,
     describe_interval,

@@ -18,7 +18,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
-from hybridbn.fitting.trees.growth import make_boxes
+from hybridbn.fitting.trees import make_boxes
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator

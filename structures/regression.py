@@ -19,7 +19,7 @@ from hybridbn.fitting import GaussianFitter, Role
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
-from hybridbn.fitting.trees.growth import Route, TreeNode
+from hybridbn.fitting.trees import Route, TreeNode
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
 from hybridbn.potentials import Boxes, LinearGaussian, Multinomial, Potential

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from hybridbn.fitting.ridge import moments_of, regress_towards
-from hybridbn.fitting.trees.growth import (
+from hybridbn.fitting.trees import (
     LocatedRows,
     Route,
     Sample,

@@ -2,7 +2,7 @@
 
 A fitter is imported when it is first asked for, so that asking for one does not load them all.
 
-Doors: `base`, `counting`, `cross_validation`, `mte`, `ridge`, `trees.growth`.
+Doors: `base`, `counting`, `cross_validation`, `mte`, `ridge`, `trees`.
 """
 
 from __future__ import annotations

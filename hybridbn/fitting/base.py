@@ -390,7 +390,7 @@ def split_by_kind(parents: tuple[Variable, ...]) -> tuple[tuple[Discrete, ...], 
     )
 
 
-def _describe_family(child: Variable, parents: tuple[Variable, ...]) -> str:
+def _describe_family(child: Variable, parents: Sequence[Variable]) -> str:
     given = f" given {', '.join(repr(parent.name) for parent in parents)}" if parents else ""
     return f"{child.name!r}{given}"
 
@@ -415,10 +415,10 @@ def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, ma
     more than max_bytes=2147483648 allows; give the node fewer parents, or merge states
     """
     if 8 * cells > max_bytes:
-        given = f" given {', '.join(repr(parent.name) for parent in parents)}" if parents else ""
         raise TooWide(
-            f"{child.name!r}{given}: the {what} would have {float(cells):.3g} numbers ({8 * cells / 2**30:.3g} GiB),"
-            f" more than max_bytes={max_bytes} allows; give the node fewer parents, or merge states"
+            f"{_describe_family(child, parents)}: the {what} would have {float(cells):.3g} numbers"
+            f" ({8 * cells / 2**30:.3g} GiB), more than max_bytes={max_bytes} allows; give the node fewer parents, or"
+            " merge states"
         )
 
 

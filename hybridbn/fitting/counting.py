@@ -217,18 +217,6 @@ class Counter(ABC):
         """Return the weight of each joint configuration of some discrete columns."""
         return self.count([names], holes=holes)[names]
 
-    def with_target(self, names: Iterable[str], target: Names) -> Counts:
-        """Return the table of each column with the same others, which come first."""
-        return self.count([(*target, name) for name in names])
-
-    def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
-        """Return the table of every two columns with the same others, which come first."""
-        return self.count([(*given, *pair) for pair in itertools.combinations(names, 2)])
-
-    def occurring(self, names: Names) -> tuple[Codes, Values]:
-        """Return which joint configurations occur, as ascending numbers in mixed radix, and the weight of each."""
-        return list_occurring(self.joint(names))
-
     def shape(self, names: Names, *, holes: bool = False) -> tuple[int, ...]:
         """Return the shape of a table."""
         return tuple(self.sizes[name] + (holes and name in self.incomplete) for name in names)
@@ -326,11 +314,15 @@ class NumpyCounter(Counter):
         )
 
     def with_target(self, names: Iterable[str], target: Names) -> Counts:
-        """Count groups of columns with the target, whose margins are the tables; joint codes of them may be kept."""
+        """Return the table of each column with the same others, which come first, by counting groups of columns, whose
+        margins they are; joint codes of these may be kept.
+        """
         return self._count_crossed(tuple(names), target) if self._persistent else self._count_together(names, target)
 
     def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
-        """Count groups of columns with each other, whose margins are the tables, some at a time."""
+        """Return the table of every two columns with the same others, which come first, by counting groups of columns
+        with each other, some at a time.
+        """
         grouped = self._group(names, given)
         plan = plan_pairs(grouped.sizes, grouped.target_size, grouped.rows, _PASS_CELLS)
         return self._name_pairs(names, given, (pair for blocks in plan for pair in grouped.count_pairs(blocks)))
@@ -347,7 +339,10 @@ class NumpyCounter(Counter):
         return Counts(tables)
 
     def occurring(self, names: Names) -> tuple[Codes, Values]:
-        """Sort the rows by their configuration where the table would be far larger than they are many."""
+        """Return which joint configurations occur, as ascending numbers in mixed radix, and the weight of each.
+
+        The rows are sorted by their configuration where the table would be far larger than they are many.
+        """
         (columns, weights), sizes = self._select_complete(names), self.shape(names)
         return count_occurring(encode_configurations(columns, sizes, len(columns[0])), weights, math.prod(sizes))
 
@@ -485,37 +480,28 @@ class _Owner:
     """Whom a counter of a batch is kept for; in another process it is another one."""
 
 
-@dataclass(frozen=True)
-class CountTask:
-    """Asks a counter of each batch of rows, which counts all of its columns.
+def _count_batch(
+    table: Table,
+    first: int,
+    requests: Sequence[Request],
+    incomplete: frozenset[str],
+    jobs: int,
+    owner: _Owner | None,
+) -> Tallies:
+    """Return what a counter of a batch of rows, which counts all of its columns, is asked for.
 
-    Attributes
+    Parameters
     ----------
-    requests : tuple of Request
     incomplete : frozenset of str
         The columns of all rows that have missing cells.
-    jobs : int
     owner : _Owner, optional
         For whom joint codes of columns are kept, as long as the rows are in memory.
     """
-
-    requests: tuple[Request, ...]
-    incomplete: frozenset[str]
-    jobs: int = 1
-    owner: _Owner | None = None
-
-    def __call__(self, table: Table, first: int) -> Tallies:
-        """Return the answers of a counter of some rows."""
-
-        def make() -> NumpyCounter:
-            return NumpyCounter.of(table, table.variables, self.jobs, self.incomplete)
-
-        if self.owner is None:
-            counter = make()
-        else:
-            counter = table.keep(self.owner, lambda: make().persist())
-            counter.read(table, [table.variable(name) for name in table.names if name not in counter.columns])
-        return Tallies(tuple(request(counter) for request in self.requests))
+    counter = NumpyCounter.of(table, () if owner else table.variables, jobs, incomplete)
+    if owner is not None:
+        counter = table.keep(owner, counter.persist)
+        counter.read(table, [table.variable(name) for name in table.names if name not in counter.columns])
+    return Tallies(tuple(request(counter) for request in requests))
 
 
 def _count_occurring(names: Names, counter: NumpyCounter) -> Occurring:
@@ -624,7 +610,7 @@ class RowCounter(Counter):
         """Count all columns where joint codes of them are kept, else those that are not known."""
         chosen = tuple(names)
         if self._owner is None:
-            return super().with_target(chosen, target)
+            return self.count([(*target, name) for name in chosen])
         known = self._find_all([(*target, name) for name in chosen])
         if known is not None:
             return known
@@ -705,7 +691,9 @@ class RowCounter(Counter):
 
     def _pass(self, requests: Sequence[Request], used: Iterable[Names]) -> tuple[Any, ...]:
         names = dict.fromkeys(name for family in used for name in family)
-        task = CountTask(tuple(requests), self.incomplete, self.jobs, self._owner)
+        task = partial(
+            _count_batch, requests=tuple(requests), incomplete=self.incomplete, jobs=self.jobs, owner=self._owner
+        )
         return self.rows.learn(task, [self.variables[name] for name in names]).results
 
     def _refuse_too_many_cells(self, families: Iterable[Names]) -> None:

@@ -33,7 +33,7 @@ from hybridbn.fitting.gaussian import LinearGaussianMixtureFitter
 from hybridbn.options import check_count
 from hybridbn.potentials import Kernel
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.kernel.sums import CELLS, DIGITS, sum_on_lattice, visit_nearest
+from hybridbn.potentials.kernel.sums import CELLS, DIGITS, log_sum, sum_on_lattice, visit_nearest
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations
 
 if TYPE_CHECKING:
@@ -643,10 +643,7 @@ def _sum_logs(points: Values, logs: Values, widths: Sequence[Values], rows: Code
         apart = points[rows, j, None] - points[neighbors, j]
         quadratic = -0.5 * (apart[..., None] / h) ** 2
         exponents = exponents[..., None] + quadratic.reshape(*apart.shape, *(1,) * j, len(h))
-    top = exponents.max(axis=1, keepdims=True)
-    shift = np.where(np.isfinite(top), top, 0.0)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.exp(exponents - shift).sum(axis=1)) + shift[:, 0])
+    return log_sum(exponents, axis=1)
 
 
 SEED = 0

@@ -23,7 +23,7 @@ from hybridbn.potentials.base import (
     solve_increasing,
     spread,
 )
-from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, cell_name, split
+from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, describe_cell, split
 from hybridbn.registry import LazyModule
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -106,10 +106,9 @@ class LinearGaussian(Potential):
         variances = as_parameter_array("the variance", child.name, discrete, variance)
         if not (variances > 0).all():
             where = tuple(np.argwhere(~(variances > 0))[0])
-            place = f" at {cell_name(discrete, where)}" if discrete else ""
             raise NetworkError(
-                f"{child.name!r}: the variance{place} is {float(variances[where])!r}; a variance must be positive "
-                "(it is the square of the standard deviation)"
+                f"{child.name!r}: the variance{describe_cell(discrete, where)} is {float(variances[where])!r}; a"
+                " variance must be positive (it is the square of the standard deviation)"
             )
         self._set(child=child, parents=tuple(parents), intercept=constants, coefficients=slopes, variance=variances)
 

@@ -159,7 +159,7 @@ def _check_table(sides: Sequence[Discrete], values: ArrayLike, normalize: bool) 
         if not top.all():
             where = np.argwhere(top[..., 0] == 0)[0]
             raise NetworkError(
-                f"{name!r}: the weights{_describe_cell(sides[:-1], where)} are all zero and can't be normalized; "
+                f"{name!r}: the weights{describe_cell(sides[:-1], where)} are all zero and can't be normalized; "
                 "give at least one of them a positive value"
             )
         scaled = table / top
@@ -170,13 +170,14 @@ def _check_table(sides: Sequence[Discrete], values: ArrayLike, normalize: bool) 
     if wrong.any():
         where = np.argwhere(wrong)[0]
         raise NetworkError(
-            f"{name!r}: the probabilities{_describe_cell(sides[:-1], where)} sum to {float(sums[tuple(where)]):.9g},"
+            f"{name!r}: the probabilities{describe_cell(sides[:-1], where)} sum to {float(sums[tuple(where)]):.9g},"
             " not to 1; correct them, or give normalize=True to divide them by their sum"
         )
     return table
 
 
-def _describe_cell(sides: Sequence[Side], index: Sequence[int] | NDArray[Any]) -> str:
+def describe_cell(sides: Sequence[Side], index: Sequence[int] | NDArray[Any]) -> str:
+    """Say after a parameter where it is in its array, unless that is a single number."""
     return f" at {cell_name(sides, index)}" if len(sides) else ""
 
 
@@ -241,9 +242,9 @@ def as_parameter_array(what: str, child: str, sides: Sequence[Side], values: Arr
         raise NetworkError(f"{child!r}: {what} must have shape {wanted}{said}, not {given}")
     if not np.isfinite(array).all():
         where = np.argwhere(~np.isfinite(array))[0]
-        place = f" at {cell_name(sides, where)}" if sides else ""
         raise NetworkError(
-            f"{child!r}: {what} has {float(array[tuple(where)])!r}{place}; parameters must be finite numbers"
+            f"{child!r}: {what} has {float(array[tuple(where)])!r}{describe_cell(sides, where)}; parameters must be"
+            " finite numbers"
         )
     return array
 

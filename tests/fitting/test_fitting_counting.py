@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import hybridbn as hb
 from hybridbn.estimators.base import Stream
+from hybridbn.fitting.contingency_tables import list_occurring
 from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names, NumpyCounter, RowCounter
 from hybridbn.structures import chow_liu, column_splits, hill_climb, kdb, naive_bayes, nb_tree, tan
 from hybridbn.structures.column_splits import Utility
@@ -54,6 +55,15 @@ class BlockCounter(Counter):
 
     def moments(self, numbers: Names, given: Names = ()) -> Moments:
         return reduce(add, (block.moments(numbers, given) for _, block in self.blocks()))
+
+    def with_target(self, names: Iterable[str], target: Names) -> Counts:
+        return self.count([(*target, name) for name in names])
+
+    def pairs(self, names: Sequence[str], given: Names = ()) -> Counts:
+        return self.count([(*given, *pair) for pair in itertools.combinations(names, 2)])
+
+    def occurring(self, names: Names) -> tuple[np.ndarray, np.ndarray]:
+        return list_occurring(self.joint(names))
 
     def by_group(self, groups: Groups, families: Sequence[Names]) -> list[np.ndarray]:
         tables = []

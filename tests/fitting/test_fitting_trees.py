@@ -10,8 +10,17 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.fitting.ridge import Spectrum, regress_towards
-from hybridbn.fitting.trees.growth import BestFirst, LocatedRows, Route, Sample, Split, grow, leaves
-from hybridbn.fitting.trees.likelihood_splits import grow_cells, make_class_models
+from hybridbn.fitting.trees import (
+    BestFirst,
+    LocatedRows,
+    Route,
+    Sample,
+    Split,
+    grow,
+    grow_cells,
+    leaves,
+    make_class_models,
+)
 from hybridbn.structures.column_splits import ColumnReader, ColumnView, GainRatio, Utility, grow_by_tests, mass_of
 
 

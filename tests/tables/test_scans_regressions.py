@@ -12,7 +12,7 @@ import pytest
 from test_scans import write
 
 import hybridbn as hb
-from hybridbn.fitting.trees.growth import TreeNode
+from hybridbn.fitting.trees import TreeNode
 from hybridbn.structures import model_tree, regression
 from hybridbn.structures.model_tree import _choose_cuts
 from hybridbn.structures.regression import learn_regressors, read_for_regression, view_all_rows

@@ -46,7 +46,7 @@ from hybridbn.fitting.mte.univariate import (
     spread_over_knots,
     third_differences,
 )
-from hybridbn.fitting.trees.likelihood_splits import (
+from hybridbn.fitting.trees import (
     Cell,
     bin_scores,
     choose_cuts,
