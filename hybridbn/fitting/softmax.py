@@ -35,18 +35,9 @@ class SoftmaxStatistics(RowStatistics):
 
     def log_likelihood(self, regressions: Softmax) -> float:
         """Return the logarithm of the probability that regressions give to the rows."""
-        _, continuous = split_by_kind(self.parents)
-        k, columns = len(self.child), len(continuous)  # type: ignore[arg-type]
-        intercepts, slopes = regressions.intercept.reshape(-1, k), regressions.coefficients.reshape(-1, k, columns)
-        likelihood, codes, weights = 0.0, self.columns[0], self.row_weights
-        for cell, members in enumerate(self.split_rows()):
-            if len(members):
-                rows = slice(None) if len(members) == len(codes) else members
-                logits = slopes[cell] @ self.numbers[rows].T + intercepts[cell][:, None]
-                logits -= logits.max(axis=0)
-                own = np.take_along_axis(logits, codes[None, rows].astype(np.intp), axis=0)[0]
-                likelihood += float(weights[rows] @ (own - np.log(np.exp(logits).sum(axis=0))))
-        return likelihood
+        variables = (self.child, *self.parents)
+        axes = {variable.name: column[None] for variable, column in zip(variables, self.columns, strict=True)}
+        return float(self.row_weights @ regressions.log_on(axes).reshape(-1))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,6 +20,7 @@ from hybridbn.potentials.base import (
     Potential,
     check_parents,
     freeze,
+    has_rows,
     join_breaks,
     make_again,
     select_states,
@@ -314,7 +315,7 @@ class Cases(Potential):
     def _chosen(self, axes: Axes, logs_of: Any) -> Values:
         """Put the logs of each case where its state is."""
         codes = axes[self.parents[0].name]
-        per_row = any(np.ndim(axes[name]) == 2 for name in self.scope)
+        per_row = has_rows(axes, self.scope)
         grid = spread(axes, self.scope)
         shape = np.broadcast_shapes(*(array.shape for array in grid))
         result = np.full(shape, -np.inf)
@@ -324,17 +325,13 @@ class Cases(Potential):
             logs = logs_of(case, axes)
             if per_row and logs.ndim == len(scope):
                 logs = logs[..., None]
-            order = sorted(range(len(scope)), key=lambda i: self.scope.index(scope[i]))
+            order = np.argsort([self.scope.index(name) for name in scope]).tolist()
             logs = logs.transpose([*order, *range(len(scope), logs.ndim)])
-            full = [1] * len(shape)
-            for place, position in enumerate(sorted(self.scope.index(name) for name in scope)):
-                full[position] = logs.shape[place]
-            if per_row:
-                full[-1] = logs.shape[-1]
+            logs = np.expand_dims(logs, [place for place, name in enumerate(self.scope) if name not in scope])
             if codes.ndim == 1:
-                result[codes == state] = logs.reshape(full)
+                result[codes == state] = logs
             else:
-                np.copyto(result, logs.reshape(full), where=grid[0] == state)
+                np.copyto(result, logs, where=grid[0] == state)
         return result
 
     # -- what quadrature needs to know ----------------------------------------------------------------------------

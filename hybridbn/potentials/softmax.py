@@ -81,15 +81,13 @@ class Softmax(Potential):
         points = [axes[variable.name] for variable in self.parents]
         rows = max((axis.shape[1] for axis in axes.values() if axis.ndim == 2), default=1)
         cells = len(self.child) * math.prod(len(axis) for axis in points)
-        if rows > 1 and cells * rows > _MOST_LOGITS:
-            step = max(_MOST_LOGITS // cells, 1)
-            if step < rows:
-                parts = [slice(start, start + step) for start in range(0, rows, step)]
-                own = [
-                    {n: a[:, part] if a.ndim == 2 and a.shape[1] == rows else a for n, a in axes.items()}
-                    for part in parts
-                ]
-                return np.concatenate([self.log_on(some) for some in own], axis=-1)
+        step = max(_MOST_LOGITS // max(cells, 1), 1)
+        if step < rows:
+            own = [
+                {n: a[:, start : start + step] if a.ndim == 2 and a.shape[1] == rows else a for n, a in axes.items()}
+                for start in range(0, rows, step)
+            ]
+            return np.concatenate([self.log_on(some) for some in own], axis=-1)
         # all states take part in the denominator, whichever of them are asked for
         *given, states = spread_states(axes, self.scope, len(self.child))
         along = states.ndim - 1 - has_rows(axes, self.scope)

@@ -372,10 +372,11 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
         alike = not terms.rates[chosen, :column].any()
         side_rows = (slice(start, start + 1) if sequence is None else sequence[start : start + 1]) if alike else run
         sides = [terms.coefficient[g, None] * _evaluate_parents_side(terms, g, parents, side_rows) for g in groups]
-        masses = np.stack(
-            [_integrate_terms(terms, p, g, column) @ side for p, g, side in zip(pieces, groups, sides, strict=True)]
-        )
-        masses = np.maximum(masses, 0.0)
+        widths = terms.high[pieces, column] - terms.low[pieces, column]
+        decays = [
+            integrate_decay(np.abs(terms.rates[g, column]), width) for g, width in zip(groups, widths, strict=True)
+        ]
+        masses = np.maximum(np.stack([decay @ side for decay, side in zip(decays, sides, strict=True)]), 0.0)
         cumulative = np.cumsum(masses, axis=0)
         with_mass = np.flatnonzero((masses > 0).any(axis=1))
         if not len(with_mass):
@@ -406,12 +407,6 @@ def inverse_cdf(terms: Terms, uniforms: Values, parents: Sequence[NDArray[Any]])
                 )
         result[run] = quantiles
     return result
-
-
-def _integrate_terms(terms: Terms, piece: int, of_piece: Codes, column: int) -> Values:
-    """Return the integral of each term's exponential along one column of its piece."""
-    low, high = terms.low[piece, column], terms.high[piece, column]
-    return integrate_decay(np.abs(terms.rates[of_piece, column]), high - low)
 
 
 def _invert_piece(
