@@ -8,6 +8,7 @@ once is left out.
 from __future__ import annotations
 
 import contextlib
+import gc
 import inspect
 import io
 import json
@@ -49,6 +50,7 @@ def trace(call: Callable[[], object], root: Path) -> set[Function]:
         if event == "call":
             codes.add(frame.f_code)
 
+    gc.collect()  # what ends with objects of earlier calls is none of this one
     threading.setprofile(note)
     sys.setprofile(note)
     try:
