@@ -125,7 +125,8 @@ class ProblemCache:
     def measure(self, potentials: Identities, question: Any) -> None:
         """Measure a problem whose tables have grown, and make room for it."""
         with self._lock:
-            self._forget_ended()
+            if self._ended:
+                self._forget_ended()
             entry = self._groups.get(potentials, _Group()).entries.get(question)
             if entry is None:
                 return

@@ -257,6 +257,9 @@ class Compiler:
         """Send messages of some tables to the root of a junction tree."""
         names = self.program.names
         keep = scopes[0] if self.read_once else ()
+        if self.read_once and not order.names:
+            self.cliques.append(Clique(keep, None, inputs=list(slots)))
+            return
         own = [names[slot] for slot in slots]
         cliques = make_junction_tree([*own, *scopes], order.names, keep)
         for slot, number in zip(slots, find_cliques(cliques, own), strict=True):
