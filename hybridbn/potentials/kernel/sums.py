@@ -707,8 +707,8 @@ def log_sum(logs: Values, axis: int = 0) -> Values:
 
     Examples
     --------
-    >>> log_sum(np.log([1.0, 2.0, 0.5])).round(4), log_sum(np.array([-np.inf, -np.inf]))
-    (array(1.2528), array(-inf))
+    >>> float(log_sum(np.log([1.0, 2.0, 0.5])).round(4)), float(log_sum(np.array([-np.inf, -np.inf])))
+    (1.2528, -inf)
     """
     top = logs.max(axis=axis, keepdims=True)
     shift = np.where(np.isfinite(top), top, 0.0)
