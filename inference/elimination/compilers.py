@@ -182,10 +182,6 @@ class Compiler:
         return slot
 
     def multiply(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
-        """Multiply tables and sum out the names that `out` lacks."""
-        return self.product(inputs, out)
-
-    def product(self, inputs: Sequence[int], out: tuple[str, ...]) -> int:
         """Multiply pairwise, static inputs first, then small before large, and sum out as early as possible.
 
         The result has those names of `out` that the inputs mention.
@@ -380,7 +376,7 @@ class CaseCompiler(Compiler):
             wanted = tuple([name for name in kept if any(name in names[slot] for slot in inputs[:half])])
             return self._multiply_at_once([self._multiply_at_once(inputs[:half], wanted), *inputs[half:]], out)
         if count > 1 and self.cells(union) * count > _AT_ONCE and not (count == 2 and self.cells(union) < _AT_ONCE):
-            return self.product(inputs, out)
+            return super().multiply(inputs, out)
         wanted = tuple([name for name in out if name in union])
         if count == 1 and names[inputs[0]] == wanted:
             return inputs[0]

@@ -433,7 +433,7 @@ def test_bad_data() -> None:
         assert "u" not in augment(frame.assign(u=np.nan), "y", max_iterations=2).network
     with pytest.raises(hb.TableError, match="not known in any row of positive weight"):
         augment(frame, "y", weights=frame["y"].isna().astype(float))
-    with pytest.raises(hb.TableError, match="0 rows"):
+    with pytest.raises(hb.TableError, match="the table has no rows"):
         augment(frame[:0], "y")
 
 
