@@ -176,6 +176,8 @@ class LazyModule:
         self.__name__ = name
 
     def __getattr__(self, attribute: str) -> Any:
+        if attribute == "__wrapped__":  # inspection asks this of all that a module holds, installed or not
+            raise AttributeError(attribute)
         # not kept: import_module looks the module up, and what it holds may be replaced
         return getattr(import_module(self.__name__), attribute)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -20,7 +21,7 @@ from hybridbn.commands.verb import Verb
 from hybridbn.exchange import FORMATS
 from hybridbn.fitting import Fitter
 from hybridbn.inference.engines import Engine, list_engines
-from hybridbn.registry import Registry
+from hybridbn.registry import LazyModule, Registry
 from hybridbn.structures.building import BUILDERS
 from hybridbn.tables.backends.base import Backend
 from hybridbn.tables.columns import ColumnAdapter, FrameAdapter
@@ -355,3 +356,11 @@ def test_every_builder_has_a_type() -> None:
     own = {name: function for name, function in BUILDERS.items() if function.__module__.startswith("hybridbn.")}
     assert names == {(function.__module__, name, name) for name, function in own.items()}
     assert all(getattr(structures, name) is function for name, function in own.items())
+
+
+def test_what_is_not_installed_may_be_inspected_and_is_missed_when_used() -> None:
+    absent = LazyModule("not_installed_anywhere")
+    assert inspect.unwrap(absent) is absent  # type: ignore[arg-type]
+    assert not inspect.isroutine(absent)
+    with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
+        absent.connect()
