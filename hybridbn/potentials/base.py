@@ -89,8 +89,10 @@ class PointCells(NamedTuple):
     def _move(self, values: Values, places: Values) -> Values:
         if not len(self.points):
             return values
-        nearest, exact, inside = self.locate(values)
-        return np.where(exact | inside, places[nearest], values)
+        nearest, exact, _ = self.locate(values)
+        low, high = np.minimum(self.low, self.points)[nearest], np.maximum(self.high, self.points)[nearest]
+        # the gap between a point and its cell goes with them
+        return np.where(exact | ((values > low) & (values < high)), places[nearest], values)
 
     def widen(self, low: Values, high: Values) -> tuple[Values, Values]:
         """Return ranges that hold the whole cells of the points at their ends."""

@@ -157,8 +157,9 @@ class PiecewisePosterior(Density):
         """Return the masses of values that have one, and numbers of all others."""
         if not len(self._point_cells.points):
             return elsewhere
-        nearest, exact, within = self._point_cells.locate(x)
-        return np.where(exact | within, self._measure_points()[nearest, np.arange(x.shape[1])], elsewhere)
+        # so do those at the ends of their cells, where nodes of neighboring cells lie but for rounding
+        nearest, exact, _ = self._point_cells.locate(self._point_cells.snap(x))
+        return np.where(exact, self._measure_points()[nearest, np.arange(x.shape[1])], elsewhere)
 
     def _entropy(self, x: Values) -> Values:
         entropy = super()._entropy(x)
