@@ -38,7 +38,7 @@ class Batch(ABC):
 
     @property
     def error(self) -> Any:
-        """Estimated absolute error of the probabilities."""
+        """Estimated absolute error of the probabilities; NaN where they are sampled without bounds."""
         return self._rows_first(self._error)
 
     @property
@@ -93,6 +93,8 @@ class Posterior(Batch):
     variable : Variable
     error : float or ndarray
         Estimated absolute error of probabilities; 1e-12 or more, for rounding, where everything is in closed form.
+        Where they are sampled, it is the largest distance from one of them to one of its `bounds`; NaN for the density
+        of a number that is sampled, whose error is not known.
     """
 
     variable: Variable
@@ -263,8 +265,16 @@ class DiscretePosterior(Posterior):
         return np.asarray(self._rows_first(self._table))
 
     @property
+    def error(self) -> Any:
+        """Estimated absolute error of the probabilities; where they are sampled, how far `bounds` are from them."""
+        if self._bounds is None:
+            return super().error
+        low, high = self._bounds[:2]
+        return self._rows_first(self._error + np.maximum(self._table - low, high - self._table).max(axis=0))
+
+    @property
     def bounds(self) -> tuple[Values, Values]:
-        """The lower and the upper limits of the probabilities; wider than `error` only where answers are sampled.
+        """The lower and the upper limits of the probabilities; those are exact but for `error` if nothing is sampled.
 
         Each interval holds its probability with `confidence`, whatever the number of draws is.
         """
