@@ -333,4 +333,15 @@ def test_entropy_wherever_a_point_lies(family, point, away):
     expected = -0.35 * np.log(0.35) - 0.65 * np.log(0.65) + 0.65 * own
     assert posterior.entropy() == pytest.approx(expected, abs=1e-9)
     near = point + np.sort(np.append(np.linspace(-4e-11, 4e-11, 401), np.linspace(-4e-14, 4e-14, 81)) * max(point, 1))
-    assert (posterior.pdf(near) < 1).all() and (np.diff(posterior.cdf(near)) >= -1e-12).all()
+    assert (posterior.pdf(near) < 1).all()
+    assert (np.diff(posterior.cdf(near)) >= -1e-12).all()
+
+
+@pytest.mark.parametrize("family", ["normal", "two sided", "kernel"])
+def test_logarithms_far_out_are_those_of_the_density(family):
+    density, _ = make_density(family, 1.0)
+    both = hb.Atoms(X, points=[0.5], probabilities=[1 - 1e-9, 1e-9], density=density)
+    far = np.array([-800.0, -60.0, -38.0, 39.6, 40.6, 700.0, 1e5])
+    logs = both.log_on({"x": far})
+    assert np.isfinite(logs).all()
+    np.testing.assert_allclose(logs, density.log_on({"x": far}) + np.log(1e-9), rtol=1e-14)
