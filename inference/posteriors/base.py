@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.axes import as_slice, node_axis
+from hybridbn.inference.axes import ORDER, as_slice, node_axis
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state
@@ -386,6 +386,10 @@ def compute_entropy(table: Values) -> Values:
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
+_PARTS_OF_CELL = 4
+"""Into how many parts cells between knots are divided for modes and entropies."""
+_OVER_ALL_CELLS = ("_mode", "_entropy")
+"""Methods that are given no points and look at all cells."""
 _LEVELS = 100
 """The number of quantiles that scores are computed from where there is no closed form."""
 
@@ -645,14 +649,16 @@ class Density(ContinuousPosterior):
 
     def _grid(self) -> Values:
         knots, _ = self.knots()
-        parts = np.linspace(0, 1, 5)[:-1, None]
+        parts = np.linspace(0, 1, _PARTS_OF_CELL + 1)[:-1, None]
         fine = knots[:-1, None, :] + np.diff(knots, axis=0)[:, None, :] * parts
-        return np.concatenate([fine.reshape(4 * (len(knots) - 1), -1), knots[-1:]])
+        return np.concatenate([fine.reshape(_PARTS_OF_CELL * (len(knots) - 1), -1), knots[-1:]])
 
     def _by_rows(self, method: str, x: Values) -> Values:
         """Evaluate in blocks of rows, so that temporary arrays stay small."""
-        rows = self._rows
-        block = max(1, BLOCK // max(self._width * max(len(x), 1), 1))
+        rows, points = self._rows, max(len(x), 1)
+        if method in _OVER_ALL_CELLS and rows > 1:
+            points = _PARTS_OF_CELL * ORDER * len(self.select_rows(np.arange(1)).knots()[0])
+        block = max(1, BLOCK // max(self._width * points, 1))
         if block >= rows:
             return np.asarray(getattr(self, method)(x))
         result = np.empty(x.shape)
