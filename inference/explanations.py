@@ -131,9 +131,8 @@ MOST_FINDINGS = 15
 """Shapley values of so many findings are exact: they take the posteriors given each of their subsets."""
 TAIL = 1e-11
 """The mass at each end of a continuous variable at which the posterior of a continuous target is not asked."""
-_LOOKS = (np.arange(24) + 0.5) / 24
-"""Where crossings of densities are looked for in each cell, as shares of it."""
-_BISECTIONS = 30
+_LOOKS, _BISECTIONS = (np.arange(24) + 0.5) / 24, 30
+"""Where crossings of densities are looked for in each cell, as shares of it, and how often they are closed in on."""
 NOTHING = 1e-18
 """A state of less probability is left out."""
 
@@ -289,28 +288,24 @@ def _tabulate(
     answer: DiscretePosterior | ContinuousPosterior, masses: PointCells, shares: Values | None = None
 ) -> tuple[Values, Values]:
     """Return probabilities or densities of all rows (rows, points) at points that they share, and weights (points,);
-    with shares of the rows also for integrals over the largest of their parts of the mixture, which has kinks.
+    with shares of the rows, no cell between the points has a kink of their largest part of the mixture inside.
     """
     if isinstance(answer, DiscretePosterior):
         return answer.probabilities, np.ones(len(answer.states))
     edges = np.unique(answer.knots()[0])
     if shares is not None:
-        edges = np.union1d(edges, _find_crossings(answer, shares, edges))
+        edges = np.union1d(edges, _find_crossings(lambda x: (shares[:, None] * answer.pdf(x)).argmax(axis=0), edges))
     points, weights = _lay_points(edges, masses)
     return answer.pdf(points), weights
 
 
-def _find_crossings(answer: ContinuousPosterior, shares: Values, edges: Values) -> Values:
-    """Return where another row than before has the largest part of the mixture."""
-
-    def find_largest(points: Values) -> NDArray[np.intp]:
-        return np.asarray((shares[:, None] * answer.pdf(points)).argmax(axis=0))
-
+def _find_crossings(find_largest: Callable[[Values], NDArray[np.intp]], edges: Values) -> Values:
+    """Return where another one than before is the largest."""
     points = (edges[:-1, None] + np.diff(edges)[:, None] * _LOOKS).ravel()
     largest = find_largest(points)
     changes = np.flatnonzero(np.diff(largest))
     low, high, before = points[changes], points[changes + 1], largest[changes]
-    for _ in range(_BISECTIONS if len(changes) else 0):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         same = find_largest(middle) == before
         low, high = np.where(same, middle, low), np.where(same, high, middle)
