@@ -7,7 +7,6 @@ import functools
 import itertools
 import math
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,6 +37,7 @@ from hybridbn.tables.cells import REST
 from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.columnar import is_text
+from hybridbn.tables.formats.files import open_scratch
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -347,8 +347,8 @@ class Scan(Rows):
     @contextmanager
     def open_notes(self) -> Iterator[str | None]:
         """Open a folder in which tasks note what they computed of a batch, for those who see it."""
-        with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
-            yield folder
+        with open_scratch() as folder:
+            yield os.fspath(folder)
 
     def transform(
         self, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), *, keep_observed: bool = False

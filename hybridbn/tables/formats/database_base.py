@@ -28,6 +28,7 @@ from hybridbn.tables.formats.base import (
     cell_values,
     fields_of,
 )
+from hybridbn.tables.formats.files import open_private
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
 from hybridbn.tables.formats.text_blocks import (
     RecordChunk,
@@ -276,7 +277,7 @@ class RowSource(TextSource):
 
     def __init__(self, form: Database, url: str, path: Path, shown: str) -> None:
         kinds: dict[str, str] = {}
-        with form.open_result(url, WantedColumns()) as relation, open(path, "wb") as file:
+        with form.open_result(url, WantedColumns()) as relation, open_private(path) as file:
             names = WantedColumns().names(relation.names)
             types: list[set[type]] = [set() for _ in names]
             file.write(json.dumps(names).encode() + b"\n")
