@@ -340,6 +340,11 @@ class Potential(Registered, ABC):
         """Return the linear regression that this potential is, or None if it is not linear Gaussian."""
         return None
 
+    def list_regressions(self) -> list[LinearGaussian]:
+        """Return the linear regressions of which the values of the child are, this potential or some of its parts."""
+        own = self.as_regression()
+        return [own] if own is not None else [found for part in self.parts for found in part.list_regressions()]
+
     def regression(self) -> LinearGaussian | None:
         """Return `as_regression`, by the name that it had before."""
         warnings.warn("Potential.regression() is deprecated; use as_regression()", DeprecationWarning, stacklevel=2)

@@ -61,6 +61,8 @@ _AT_ONCE = 16_000
 """Tables are multiplied all at once where that takes at most this many multiplications, else two by two."""
 _FEW_INPUTS = 6
 """With at most so many tables in a bucket, the products of all but one of them are cheaper than divisions."""
+_MOST_APART = 6
+"""A wide clique sends so many messages without its own table where only this would have rows."""
 _MOST_BELIEF = 1e6
 """The product of all tables of a larger bucket is not made."""
 MOST_LASTING = 2e7
@@ -281,9 +283,8 @@ class Compiler:
             clique = self.cliques[number]
             inputs = [*clique.inputs, *([upper[number]] if number in upper else [])]
             below = [sender[slot] for slot in clique.inputs if slot in sender]
-            uses, belief, cells = len(asked[number]) + len(below), -1, self.cells(clique.names)
-            pays = len(inputs) > 2 and uses > 2 and cells < _AT_ONCE
-            if pays or (len(inputs) > _FEW_INPUTS and uses and cells <= _MOST_BELIEF):
+            belief = -1
+            if self._pays(clique, inputs, len(asked[number]) + len(below)):
                 union = dict.fromkeys([name for slot in inputs for name in names[slot]])
                 belief = self.multiply(inputs, tuple(union))
             for scope in asked[number]:
@@ -299,6 +300,18 @@ class Compiler:
                         upper[child] = self.multiply(others, separator)
             self.release(inputs, upper, outputs)
         self.program.outputs.extend([outputs[number] for number in range(len(scopes))])
+
+    def _pays(self, clique: Clique, inputs: Sequence[int], uses: int) -> bool:
+        """Tell whether to make the table of a clique, which is used so many times."""
+        cells = self.cells(clique.names)
+        if not uses or len(inputs) <= 2 or cells > _MOST_BELIEF:
+            return False
+        rows = [self.program.rows[slot] for slot in inputs]
+        large = [self.cells(self.program.names[slot]) >= ENOUGH for slot in inputs]
+        fixed = any(rows) and any(big and not has for big, has in zip(large, rows, strict=True))
+        if cells >= ENOUGH and uses <= _MOST_APART and (self.partly_observed or fixed):
+            return False
+        return len(inputs) > _FEW_INPUTS or (uses > 2 and cells < _AT_ONCE)
 
     def release(self, slots: Sequence[int], upper: Mapping[int, int], outputs: Mapping[int, int]) -> None:
         """Release tables that are neither messages nor outputs, where results are computed."""
