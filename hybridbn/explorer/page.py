@@ -26,7 +26,6 @@ import secrets
 import socketserver
 from collections.abc import Mapping, Sequence
 from hmac import compare_digest
-from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -47,6 +46,7 @@ from hybridbn.explorer.responder import (
     summarize,
     tabulate_cases,
 )
+from hybridbn.formatting import escape_markup
 from hybridbn.inference.elimination.ordering import find_order, make_junction_tree
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.jobs import track
@@ -90,7 +90,7 @@ def _wrap(title: str, head: str, body: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{escape(title)}</title>\n<link rel="icon" href="data:,">\n{head}</head>\n<body>\n'
+        f'<title>{escape_markup(title)}</title>\n<link rel="icon" href="data:,">\n{head}</head>\n<body>\n'
         '<div id="hybridbn-explorer"></div>\n<noscript>The explorer needs JavaScript.</noscript>\n'
         f"{body}</body>\n</html>\n"
     )

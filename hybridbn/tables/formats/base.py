@@ -260,9 +260,9 @@ def name_file_in_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except HybridBNError as error:
-        if type(error) not in (TableError, FormatError, UnsupportedType) or shown in str(error):
+        if type(error) not in (TableError, FormatError, UnsupportedType) or shown in error.text:
             raise
-        raise reword_error(error, f"{shown}: {error}") from error.__cause__
+        raise reword_error(error, f"{shown}: {error.text}") from error.__cause__
 
 
 class OtherKind(TableError):

@@ -32,7 +32,7 @@ from hybridbn.tables.formats.base import (
     name_file_in_errors,
 )
 from hybridbn.tables.formats.delimited_scanner import Scanner, check_text, encode_columns, read_text_bytes
-from hybridbn.tables.formats.files import StoredFile, report_damaged_gzip
+from hybridbn.tables.formats.files import StoredFile, encode_text, report_damaged_gzip
 from hybridbn.tables.formats.text_blocks import (
     Change,
     TextBlock,
@@ -569,7 +569,7 @@ class DelimitedWriter(TextWriter):
         """Return the columns' names."""
         if self.origin is None:
             names = self.delimiter.join(self._cell(field.name) for field in self.fields)
-            return f"{names}\n".encode()
+            return encode_text(f"{names}\n")
         header = self.origin.header_with_line_end()
         if self.counter is None:
             return header

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from hybridbn.errors import FormatError
+from hybridbn.errors import FormatError, TableError
 from hybridbn.registry import LazyModule
 
 pyarrow = LazyModule("pyarrow")
@@ -429,6 +429,22 @@ def _inflate(data: bytes, source: str) -> bytes:
     return inflated
 
 
+def encode_text(text: str) -> bytes:
+    r"""Return a text in UTF-8; refuse one that has no such form, as names of files may have none.
+
+    Examples
+    --------
+    >>> encode_text("a\udcff")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: '\udcff' can't be written in UTF-8
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+
+
 def write_network_text(path: str | os.PathLike[str], text: str) -> None:
     """Write the text of a network to a file at once or not at all, packed where its name ends with ``.gz``.
 
@@ -440,7 +456,7 @@ def write_network_text(path: str | os.PathLike[str], text: str) -> None:
     ...     read_network_bytes(Path(folder, "a.txt.gz"))
     b'new'
     """
-    data = text.encode("utf-8")
+    data = encode_text(text)
     write_atomically(path, gzip.compress(data, mtime=0) if is_packed(path) else data)
 
 

@@ -221,7 +221,7 @@ def _execute(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
 def _connect(file: Path | None, mode: str) -> Iterator[sqlite3.Connection]:
     """Open a database; transactions are begun and ended by hand."""
     try:
-        name = f"file:{quote(str(file))}?mode={mode}"
+        name = f"file:{quote(os.fsencode(str(file)))}?mode={mode}"
         connection = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)
         with contextlib.closing(connection):
             yield connection
