@@ -182,7 +182,10 @@ class Completion:
         """
         if not isinstance(posterior, DiscretePosterior):
             mean = np.asarray(posterior.mean())
-            return np.where(np.isnan(mean), posterior.median(), mean) if np.isnan(mean).any() else mean
+            if not np.isnan(mean).any():
+                return mean
+            with np.errstate(invalid="ignore"):  # a fault of the density is told where its values are used
+                return np.where(np.isnan(mean), posterior.median(), mean)
         return self._translate_probabilities(table, posterior.variable, posterior.probabilities)
 
     def _translate_probabilities(self, table: Table, variable: Discrete, probabilities: Values) -> Values:

@@ -474,11 +474,7 @@ def test_the_best_model_is_none_whose_error_is_not_known() -> None:
     def best_of(*errors: float) -> int:
         return History(tuple(Step(number, error, -1.0) for number, error in enumerate(errors))).best
 
-    assert (best_of(2.5, math.nan, 2.0, math.nan), best_of(math.nan, 3.0, 3.0), best_of(math.nan, math.nan)) == (
-        2,
-        1,
-        0,
-    )
+    assert (best_of(2.5, math.nan, 2.0, math.nan), best_of(math.nan, 3.0, 3.0), best_of(math.nan)) == (2, 1, 0)
 
 
 @pytest.mark.parametrize("share", [0.2, 0.27, 0.6])
@@ -511,7 +507,7 @@ def test_the_median_is_expected_where_there_is_no_mean() -> None:
     y = hb.Continuous("y")
     net = hb.Network([hb.Density(y, function=lambda y: stats.cauchy.pdf(y, 0.5, 0.25))])
     table = hb.Table({"y": [np.nan, 1.0]}, variables=[y])
+    model, posterior = Completion.of(net, table, Options()), net.posterior("y", hb.Table({"y": [2.0, 1.0]}))
     with pytest.warns(UserWarning, match="has no mean"):
-        model = Completion.of(net, table, Options())
-        expected = model.expectation(table, net.posterior("y", {"y": [np.nan, np.nan]}))
+        expected = model.expectation(table, posterior)
     assert expected == pytest.approx(0.5, abs=1e-6)
