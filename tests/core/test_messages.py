@@ -188,6 +188,9 @@ REFUSALS: dict[str, Callable[[str], object]] = {
     "cell of CSV wanted as number": lambda text: hb.read_table(fill_csv("x", text), continuous=["x"]),
     "cell of a scan": lambda text: hb.scan(fill_csv("x", text), continuous=["x"]).variable("x"),
     "cell of ARFF": lambda text: hb.read_table(fill_arff("x", text)),
+    "states of ARFF": lambda text: hb.read_table(
+        write_file("t.arff", f"@relation r\n@attribute '{text}' {{a,{' ' * 80_000}\n@data\n")
+    ),
     "cell of JSON lines": lambda text: hb.read_table(fill_lines("x", text)),
     "cell of a mapping": lambda text: hb.Table({"x": [1.0, text]}),
     "cell known to a variable": lambda text: NET.log_density({"d": ["a", text], "x": [1, 2]}),

@@ -54,9 +54,9 @@ def _bare_value(ends: str = "", space: str = r"\s") -> str:
 
 
 _ATTRIBUTE = re.compile(rf"@attribute\s+({_WORD}|[^\s{{]+)\s*(.*)", re.IGNORECASE | re.DOTALL)
-_VALUE = re.compile(rf"\s*({_WORD}|{_bare_value()})\s*(,|\Z)")
-_TABBED = re.compile(rf"\s*({_WORD}|%s)[ ]*(,|\t|\Z)" % _bare_value("\t", " "))
-_SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|{_bare_value('{}')})\s*(,|\Z)")
+_VALUE = re.compile(rf"\s*+({_WORD}|{_bare_value()})\s*(,|\Z)")
+_TABBED = re.compile(rf"\s*+({_WORD}|%s)[ ]*(,|\t|\Z)" % _bare_value("\t", " "))
+_SPARSE = re.compile(rf"\s*+(\d++)\s++({_WORD}|{_bare_value('{}')})\s*(,|\Z)")
 """Values in a dense row, in one with tabs, and in a sparse one: each with the sign behind it."""
 _WEIGHT = re.compile(r"(?:,\s*|(?<!\s)\s+)\{([^{}]*)\}$")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "u": "\x1e"}
@@ -241,7 +241,7 @@ def _spell_unit(unit: Unit) -> Unit:
 
 def _parse_nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
     position, values, closed = 1, list[str](), False
-    pattern = re.compile(rf"\s*({_WORD}|{_bare_value('{}')})\s*(,|\}})")
+    pattern = re.compile(rf"\s*+({_WORD}|{_bare_value('{}')})\s*(,|\}})")
     while not closed:
         match = pattern.match(declared, position)
         if match is None:
