@@ -473,10 +473,11 @@ class IndependenceTests:
         numbers = sum(not self._discrete[name] for name in given)
         states = self.counter.sizes[child] - 1
         degrees = states * (cells - cells // self.counter.sizes[other]) * (1 + numbers)
-        if degrees <= 0 or len(rows) < LEAST_ROWS * degrees:
+        total = float(self.data.table.weights[rows].sum())
+        if degrees <= 0 or total < LEAST_ROWS * degrees:
             return None
         with_other, without = (self._fit_logistic(child, parents, rows) for parents in ((other, *given), tuple(given)))
-        return _judge(2 * (with_other - without), degrees, float(self.data.table.weights[rows].sum()))
+        return _judge(2 * (with_other - without), degrees, total)
 
     def _fit_logistic(self, child: str, parents: tuple[str, ...], rows: NDArray[np.intp]) -> float:
         """Return the log-likelihood of a logistic regression in some rows."""

@@ -285,8 +285,8 @@ RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3)
 """Penalties of squared coefficients of standardized columns, the strongest first."""
 PRIOR_ROWS = 2.0
 """The weight of the prior: as if this many more rows had been seen, spread evenly over the classes."""
-TOLERANCE = 1e-4
-"""The largest gradient, for each row, at which the optimization ends."""
+TOLERANCE, FINAL_TOLERANCE = 1e-4, 1e-8
+"""The largest gradients, for each row, at which the optimization ends while the penalty is chosen, and at last."""
 SCALINGS = 10
 """The number of times that the probabilities of states are rescaled to those of all cells."""
 MOST_SHIFT = 300.0
@@ -466,12 +466,12 @@ class _Regression:
             gain, best, chosen, told = best - loss, loss, ridge, np.exp(logs)
             if gain < WORTHWHILE * self.weights.sum():
                 break
-        return self._regress(chosen, (np.arange(count), first[0])), told
+        return self._regress(chosen, (np.arange(count), first[0]), FINAL_TOLERANCE), told
 
-    def _regress(self, ridge: float, start: tuple[NDArray[np.intp], Values]) -> Values:
+    def _regress(self, ridge: float, start: tuple[NDArray[np.intp], Values], least: float = TOLERANCE) -> Values:
         """Return the parameters learned from some rows, from those of another penalty."""
         rows, first = start
-        tolerance = TOLERANCE * float(self.weights[rows].sum())
+        tolerance = least * float(self.weights[rows].sum())
         design, targets = (np.ascontiguousarray(own[rows].T) for own in (self.design, self.wanted))
         return regress_classes(design, targets, np.zeros(first.shape), ridge, tolerance, first)
 
