@@ -146,7 +146,7 @@ def test_parts_of_a_weight_are_in_all_folds() -> None:
 @pytest.mark.parametrize(
     ("target", "options"),
     [
-        ("c", {"builder": "naive_bayes", "boost": 3, "calibrated": True, "potentials": "gaussian"}),
+        ("c", {"builder": "naive_bayes", "boost": 2, "calibrated": True, "potentials": "gaussian"}),
         pytest.param(
             "c",
             {"builder": "naive_bayes", "boost": 3, "potentials": "multinomial"},
