@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import cached_property, partial
 from typing import Any, NoReturn
 
 from hybridbn.errors import TableError
@@ -20,13 +22,15 @@ from hybridbn.tables.backends.base import (
     import_library,
     number_batches,
 )
-from hybridbn.tables.backends.sources import is_scannable
+from hybridbn.tables.backends.sources import FileFragment, FileTable, is_scannable, open_files, suffix_of
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.columns import is_of_library
-from hybridbn.tables.formats.database_base import check_duckdb_query, quote_name
+from hybridbn.tables.formats.database_base import check_duckdb_query, quote_name, quote_text
 
 duckdb = LazyModule("duckdb")
+pyarrow = LazyModule("pyarrow")
 
+_SUFFIXES = (".parquet", ".pq")
 _QUERY = re.compile(r"\s*(select|from|with|values|table|pivot|describe)\b", re.IGNORECASE)
 
 
@@ -84,10 +88,11 @@ class DuckDB(Local):
             return self._ask(data, "the query")
         if isinstance(data, str | os.PathLike):
             text = os.fspath(data)
-            path = os.path.join(text, "**", "*.parquet") if os.path.isdir(text) else text
-            if path.lower().endswith((".parquet", ".pq")):
-                literal = path.replace("'", "''")
-                return self._ask(f"FROM read_parquet('{literal}')", text)
+            if "://" not in text and (os.path.isdir(text) or suffix_of(text) in _SUFFIXES):
+                files = open_files(text, {}, partial(_ParquetFiles, self._ask))
+                return None if files is None or {*map(suffix_of, files.paths)} - {*_SUFFIXES} else files
+            if suffix_of(text) in _SUFFIXES:
+                return self._ask(f"FROM read_parquet({quote_text(text)})", text)
             if re.fullmatch(r"[\w.]+", text) and not is_scannable(text):
                 name = ".".join(map(quote_name, text.split(".")))
                 return self._ask(f"FROM {name}", text)
@@ -102,7 +107,23 @@ class DuckDB(Local):
             raise TableError(f"{shown}: DuckDB can't read it: {error}") from error
 
 
-class _Relation(SQLSource):
+class _Counted(SQLSource):
+    """What DuckDB counts: a relation, which is run again for every query."""
+
+    relation: Any
+
+    def rows(self, query: str) -> Iterable[Sequence[Any]]:
+        """Run a query; its rows come in batches."""
+        with closing(_read(self.relation.query("scanned", query), BATCH_ROWS)) as reader:
+            for batch in reader:
+                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
+
+    def is_nan(self, cell: str) -> str:
+        """NaN is equal to itself here."""
+        return f"isnan({cell})"
+
+
+class _Relation(_Counted):
     """A relation, which is run again for every pass."""
 
     def __init__(self, relation: Any, shown: str) -> None:
@@ -115,15 +136,35 @@ class _Relation(SQLSource):
         """Return the relation, which DuckDB divides among its own threads."""
         return [_RelationFragment(self.relation)]
 
-    def rows(self, query: str) -> Iterable[Sequence[Any]]:
-        """Run a query; its rows come in batches."""
-        with closing(_read(self.relation.query("scanned", query), BATCH_ROWS)) as reader:
-            for batch in reader:
-                yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
-    def is_nan(self, cell: str) -> str:
-        """NaN is equal to itself here."""
-        return f"isnan({cell})"
+class _ParquetFiles(FileTable, _Counted):
+    """Parquet files, whose rows are read as by any other backend, and which DuckDB counts."""
+
+    def __init__(self, ask: Callable[[str, str], _Relation], *given: Any) -> None:
+        super().__init__(*given)
+        self._ask = ask
+
+    @cached_property
+    def relation(self) -> Any:
+        """All rows as DuckDB reads them."""
+        kinds = {
+            name: "BIGINT" if pyarrow.types.is_integer(one.type) else "VARCHAR"
+            for name, one in self._constants[0].items()
+        }
+        typed = ", ".join(f"{quote_text(name)}: {kind}" for name, kind in kinds.items())
+        options = f"hive_partitioning = true, hive_types = {{{typed}}}" if kinds else "hive_partitioning = false"
+        paths = ", ".join(map(quote_text, self.paths))
+        return self._ask(f"FROM read_parquet([{paths}], union_by_name = true, {options})", self.shown).relation
+
+    def _are_plain(self, names: Iterable[str]) -> bool:
+        """Tell whether the values of columns come out of a query as their states, and the files by their names."""
+        is_named = len({name.lower() for name in self.schema.names}) == len(self.schema.names)
+        return is_named and not any(map(glob.has_magic, self.paths)) and super()._are_plain(names)
+
+    def ends(self) -> Mapping[int, int]:
+        """Return how many rows each file has, as it says itself."""
+        pieces = [piece for piece in self.fragments() if isinstance(piece, FileFragment)]
+        return {piece.number: piece.start + (piece.rows or 0) for piece in pieces}
 
 
 class _RelationFragment(Fragment):

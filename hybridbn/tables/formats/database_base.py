@@ -240,6 +240,17 @@ def check_duckdb_query(query: str) -> None:
         raise TableError(f"the query is not one SELECT statement: {query[:60]!r}")
 
 
+def quote_text(text: str) -> str:
+    """Return a text as SQL has it.
+
+    Examples
+    --------
+    >>> print(quote_text("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
 def quote_name(name: str) -> str:
     """Return the name of a column or a table as SQL has it.
 

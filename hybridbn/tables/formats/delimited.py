@@ -358,6 +358,7 @@ class DelimitedSource(TextSource):
         columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
         texts = {name: self._observe(column) for name, column in zip(self.names, columns, strict=True)}
         types = {name: guess_type(texts[name], kinds.get(name)) for name in self.names}
+        self.untyped = [name for name in self.names if not texts[name]]
         different = [name for name in self.names if len(set(texts[name])) == len(texts[name]) >= _MANY]
         self.doubtful = [name for name in different if name not in kinds and types[name] == text_type()]
         return types
