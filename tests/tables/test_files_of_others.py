@@ -1,4 +1,4 @@
-"""Databases that somebody else made, and temporary files that a killed process left."""
+"""Databases that somebody else made, temporary files that a killed process left, and queries of DuckDB."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from typing import Any
 
 import pytest
 
+import hybridbn as hb
 from hybridbn.commands import impute
 from hybridbn.commands.cli import run
+from hybridbn.structures import naive_bayes
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.files import open_scratch, replace_file, write_atomically
 
@@ -166,3 +168,85 @@ def test_after_the_input_changed_the_same_command_begins_anew(
     assert not output.exists()
     assert run(command) == 0
     assert output.read_text().count("\n") == 1 + 4 * 9
+
+
+# -- DuckDB -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    duckdb = pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    with duckdb.connect() as connection:
+        rows = "SELECT 'u' || i % 2 AS c, 'v' || i % 3 AS d, i / 7 AS x FROM range(60) t(i)"
+        for name in ("table.parquet", "select 1.parquet", "FROM x.parquet", "kept.parquet"):
+            connection.execute(f"COPY ({rows}) TO '{name}'")
+        connection.execute(f"COPY ({rows}) TO 'rows.csv'")
+    (tmp_path / "secret.txt").write_text("secret")
+    return tmp_path
+
+
+READ = [
+    "table.parquet",
+    "select 1.parquet",
+    "FROM x.parquet",
+    "select*.parquet",
+    "FROM 'kept.parquet'",
+    "SELECT c, d FROM 'rows.csv' -- ;",
+    "WITH t AS (FROM read_csv(['rows.csv'])) SELECT * FROM t JOIN (SELECT DISTINCT d FROM 'k*t.parquet') USING (d)",
+    "SELECT c, d, avg(x) OVER (PARTITION BY c, d) AS m FROM read_parquet('kept.parquet')",
+]
+
+
+@pytest.mark.parametrize("given", READ)
+@pytest.mark.usefixtures("parquet")
+def test_files_and_queries_are_read(given: str) -> None:
+    scan = hb.scan(given, backend="duckdb")
+    assert len(scan) == 60
+    assert naive_bayes(scan.select(["c", "d"]), "d").potential("d").table.tolist() == pytest.approx([1 / 3] * 3)
+
+
+REFUSED = [
+    "FROM read_text('secret.txt')",
+    "SELECT c, d, (SELECT content FROM read_text('secret.txt')) AS s FROM 'kept.parquet'",
+    "SELECT c, (SELECT count(*) FROM glob('*')) AS s FROM 'kept.parquet'",
+    "SELECT c FROM 'kept.parquet'; SELECT 1 AS c",
+    "SELECT c FROM 'kept.parquet'; COPY (SELECT 1) TO 'made.csv'",
+    "WITH t AS (SELECT 1) COPY t TO 'made.csv'",
+    "FROM data",
+    "FROM connection",
+]
+
+
+@pytest.mark.parametrize("query", REFUSED)
+def test_other_files_statements_and_names_are_refused(query: str, parquet: Path) -> None:
+    with pytest.raises(hb.TableError):
+        hb.scan(query, backend="duckdb").sample()
+    assert not (parquet / "made.csv").exists()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT c, d FROM 'kept.parquet' WHERE random() < 0.5",
+        "SELECT c, d, random() AS r FROM 'kept.parquet'",
+        "SELECT c, CASE WHEN random() < .5 THEN d ELSE c END AS d FROM 'kept.parquet'",
+    ],
+)
+@pytest.mark.usefixtures("parquet")
+def test_rows_that_a_query_draws_are_refused(query: str) -> None:
+    with pytest.raises(hb.TableError, match="other ones than before"):
+        naive_bayes(hb.scan(query, backend="duckdb"), "d")
+
+
+@pytest.mark.parametrize("change", ["UPDATE t SET x = x + 1 WHERE x = 3", "INSERT INTO t VALUES ('a', 3)"])
+def test_rows_that_are_written_between_passes_are_refused(change: str) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT 'a' AS c, i::DOUBLE AS x FROM range(2000) u(i)")
+        scan = hb.scan("t", backend=connection)
+        assert scan.value_range("x") == (0, 1999)
+        assert len(scan.sample(10)) == 10
+        connection.execute(change)
+        with pytest.raises(hb.TableError, match="other ones than before"):
+            scan.sample(20)
