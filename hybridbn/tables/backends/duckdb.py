@@ -190,7 +190,9 @@ class _ParquetFiles(FileTable, _Counted):
         typed = ", ".join(f"{quote_text(name)}: {kind}" for name, kind in kinds.items())
         options = f"hive_partitioning = true, hive_types = {{{typed}}}" if kinds else "hive_partitioning = false"
         paths = ", ".join(map(quote_text, self.paths))
-        return self._ask(f"FROM read_parquet([{paths}], union_by_name = true, {options})", self.shown, self.paths).relation
+        return self._ask(
+            f"FROM read_parquet([{paths}], union_by_name = true, {options})", self.shown, self.paths
+        ).relation
 
     def _are_plain(self, names: Iterable[str]) -> bool:
         """Tell whether the values of columns come out of a query as their states, and the files by their names."""
