@@ -1,10 +1,11 @@
-"""The library's errors, one family, so that ``except hb.HybridBNError`` catches whatever it refuses; and the passwords
-in addresses, which no message may show.
+"""The library's errors, one family, so that ``except hb.HybridBNError`` catches whatever it refuses; and what messages
+show: no passwords, no control signs, and no more of a cell or name than helps to find it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import sys
@@ -18,7 +19,18 @@ if TYPE_CHECKING:
 
 
 class HybridBNError(ValueError):
-    """Base of every error that the library raises on purpose."""
+    """Base of every error that the library raises on purpose.
+
+    Its text is fit to be printed and logged, whatever cells and names it speaks of; see `tidy_message`.
+    """
+
+    @property
+    def text(self) -> str:
+        """The whole message, for whoever puts another one around it; nothing of it is cut or masked."""
+        return str(self.args[0]) if self.args else ""
+
+    def __str__(self) -> str:
+        return tidy_message(self.text)
 
 
 class TableError(HybridBNError):
@@ -79,7 +91,53 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USER:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(tidy_message(message), category, stacklevel=level)
+
+
+# -- what messages show of cells and names ----------------------------------------------------------------------------
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Signs that move the cursor, turn the direction of writing, or are none; ends of lines and tabs are not among them."""
+_QUOTED = re.compile(r"""(?<![\w\\])(?:'[^'\\]*(?:\\.[^'\\]*)*'|"[^"\\]*(?:\\.[^"\\]*)*")""", re.DOTALL)
+_WORD = re.compile(r"\S+")
+_QUOTED_SIGNS, _WORD_SIGNS, _MESSAGE_SIGNS = 160, 320, 2400
+"""How long a quotation, a word such as the path of a file, and a whole message may be."""
+
+
+def tidy_message(text: str) -> str:
+    r"""Return a message without passwords of addresses, with control signs escaped, and with long cells and names cut.
+
+    Every message of the library and of its command goes through here.
+
+    Examples
+    --------
+    >>> print(tidy_message("there is no file ftp://me:secret@host/a\x1b[2Jb.csv"))
+    there is no file ftp://me:***@host/a\x1b[2Jb.csv
+    >>> len(tidy_message(f"column 'x', row 3: {80_000 * 'a'!r} is not a number"))
+    184
+    """
+    text = escape_controls(mask_secrets(text), lines=True)
+    if len(text) > _QUOTED_SIGNS:
+        text = _QUOTED.sub(lambda match: _cut(match[0], _QUOTED_SIGNS), text)
+        text = _WORD.sub(lambda match: _cut(match[0], _WORD_SIGNS), text)
+    return _cut(text, _MESSAGE_SIGNS)
+
+
+def escape_controls(text: str, *, lines: bool = False) -> str:
+    r"""Return a text in which a terminal finds no control sequence; with `lines`, ends of lines and tabs stay.
+
+    Examples
+    --------
+    >>> print(escape_controls("a\x1b[2Jb\u202ec"))
+    a\x1b[2Jb\u202ec
+    """
+    text = _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
+    return text if lines else text.replace("\n", r"\n").replace("\t", r"\t")
+
+
+def _cut(text: str, most: int) -> str:
+    """Cut the middle out of a text longer than `most`, as long names often differ at their end."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]}...{text[-(most // 4) :]}"
 
 
 # -- secrets in messages ----------------------------------------------------------------------------------------------
@@ -87,16 +145,17 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
 _MASK = "***"
 _SCHEME = re.compile(r"\s*(?:jdbc:)?[a-zA-Z][\w+.-]*:/+", re.IGNORECASE)
 _PLACE = re.compile(r"[?&](?:table|query)=")
-_NAME = (
-    r"[\w.\-]*(?:pass(?:word|wd|phrase|code)?|pwd|secret|token|credential|api_?key|access_?key|account_?key"
-    r"|private_?key|signature|\bsig\b)[\w.\-]*"
+_KEY = re.compile(
+    r"pass|pwd|secret|token|credential|api_?key|access_?key|account_?key|private_?key|signature|\bsig\b", re.IGNORECASE
 )
-_PARAMETER = re.compile(rf"(?:^|[?&;,{{\s])\s*({_NAME})\s*=\s*({{[^}}]*}}|[^&;]*)", re.IGNORECASE)
-_IN_TEXT = (
-    (re.compile(r"([a-zA-Z][\w+.-]*:/{1,3}[^/@:\s]*:)(?!\*{3}@)(?:(?![?&](?:table|query)=)\S)*@"), rf"\1{_MASK}@"),
-    (re.compile(rf"([?&;]{_NAME}=)[^&;\s'\"]*", re.IGNORECASE), rf"\1{_MASK}"),
-)
+"""What the name of a parameter holds that is a secret."""
+_PARAMETER = re.compile(r"(?:^|[?&;,{\s])([\w.\-]+)\s*=\s*")
+_VALUE = re.compile(r"{[^}]*}|[^&;]*")
+_SHOWN_PARAMETER = re.compile(r"([?&;]([\w.\-]+)=)[^&;\s'\"]*")
+_SHOWN_USER = re.compile(r"(?<=[\w+.-]):/{1,3}[^/@:\s]*:")
 """Addresses that are part of a message, in the forms that have no spaces."""
+_LONGEST, _MOST_PARTS = 4_000, 64
+"""What is longer is no password, and is searched for as a whole and in so many parts only."""
 _SHORT = 4
 """A shorter secret is masked only where the address shows it, as any word may contain it."""
 
@@ -118,16 +177,33 @@ def mask_secrets(text: str, addresses: Iterable[str] = ()) -> str:
                 shown[before + form + behind] = before + _MASK + behind
                 if len(form) >= _SHORT:
                     shown.setdefault(form, _MASK)
-    for form in sorted(shown, key=len, reverse=True):
+    for form in sorted((form for form in shown if form in text), key=len, reverse=True):
         # not inside of longer words: a password may be "post"
         first, last = (
             (r"(?:(?<!\w)|(?<=%[0-9A-F]{2}))" if form[0].isalnum() else ""),
             (r"(?!\w)" if form[-1].isalnum() else ""),
         )
         text = re.sub(f"{first}{re.escape(form)}{last}", shown[form].replace("\\", r"\\"), text)
-    for pattern, masked in _IN_TEXT:
-        text = pattern.sub(masked, text)
-    return text
+    text = re.sub(r"\S+", lambda match: _mask_users(match[0]), text) if ":/" in text else text
+    return _SHOWN_PARAMETER.sub(lambda match: f"{match[1]}{_MASK}" if _KEY.search(match[2]) else match[0], text)
+
+
+def _mask_users(word: str) -> str:
+    """Return a word without the passwords of the addresses that it holds, in time proportional to its length."""
+    pieces, done, blank = [], 0, 0
+    for match in _SHOWN_USER.finditer(word):
+        start = match.end()
+        if start < max(done, blank):
+            continue
+        place = _PLACE.search(word, start)
+        stop = len(word) if place is None else place.start()
+        at = word.rfind("@", start, stop)
+        if at < 0:
+            blank = stop  # nor is there a sign behind what begins later before the stop
+        elif word[start:at] != _MASK:
+            pieces += [word[done:start], _MASK]
+            done = at
+    return "".join([*pieces, word[done:]])
 
 
 @contextlib.contextmanager
@@ -144,9 +220,7 @@ def hide_secrets(address: str | os.PathLike[str]) -> Iterator[None]:
     try:
         yield
     except HybridBNError as error:
-        masked = mask_secrets(str(error), [str(address)])
-        if masked != str(error):
-            error.args = (masked, *error.args[1:])
+        error.args = (mask_secrets(error.text, [str(address)]), *error.args[1:])
         raise
 
 
@@ -155,20 +229,31 @@ def _find_secrets(address: str) -> Iterator[tuple[str, str, str]]:
     for password in _find_passwords(address):
         yield ":", password, "@"
         # what a driver takes for the password may end earlier, and the rest for a host
-        for start in (match.end() for match in re.finditer(r"[@:/?#&=]", password)):
-            yield "", password[start:], "@"
-        yield from (("", part, "") for part in re.split(r"[@:/?#&=\s]", password) if len(part) >= _SHORT)
+        ends = re.finditer(r"[@:/?#&=]", password) if len(password) <= _LONGEST else ()
+        for match in itertools.islice(ends, _MOST_PARTS):
+            yield "", password[match.end() :], "@"
+        parts = re.split(r"[@:/?#&=\s]", password, maxsplit=_MOST_PARTS)
+        yield from (("", part, "") for part in parts if len(part) >= _SHORT)
     # parameters may be quoted once more inside of another one
     for text in dict.fromkeys((address, unquote(address), unquote(unquote(address)))):
-        for name, value in _PARAMETER.findall(_cut_place(text)):
+        for name, value in _list_parameters(_cut_place(text)):
             for secret in dict.fromkeys((value, value.strip("{}"))):
                 if secret:
                     yield f"{name}=", secret, ""
 
 
+def _list_parameters(address: str) -> Iterator[tuple[str, str]]:
+    """Give the names and values of the secret parameters of an address."""
+    end = 0
+    for match in _PARAMETER.finditer(address):
+        if match.start() >= end and _KEY.search(match[1]) and (value := _VALUE.match(address, match.end())):
+            end = value.end()
+            yield match[1], value[0]
+
+
 def _cut_place(address: str) -> str:
     """Return an address without its table or query, which are no secrets."""
-    match = re.search(r"[?&](?:table=[^&]*|query=\s*\(*\s*(?:select|with|values|table)\b.*)$", address, re.I | re.S)
+    match = re.search(r"[?&](?:table=[^&]*|query=[\s(]*(?:select|with|values|table)\b.*)$", address, re.I | re.S)
     return address if match is None else address[: match.start()]
 
 

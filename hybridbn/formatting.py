@@ -6,9 +6,11 @@ Reports, pictures and the command line write numbers and names by the same rules
 from __future__ import annotations
 
 import datetime
+import html
 import math
 from collections.abc import Sequence
 
+from hybridbn.errors import escape_controls
 from hybridbn.units import Unit
 
 _DURATIONS = ((1.0, "d"), (1 / 24, "h"), (1 / 1440, "min"), (1 / 86400, "s"))
@@ -113,6 +115,17 @@ def format_value(value: float, unit: Unit | None = None, spread: float = 0.0) ->
     # no more of the time of day than matters
     end = 10 if spread >= 2 or text[10:19] == "T00:00:00" else 16 if spread >= 1 / 24 else 19
     return text[:end].replace("T", " ")
+
+
+def escape_markup(text: str) -> str:
+    r"""Return a text as HTML and SVG show it; signs that turn the direction of writing or are none are seen escaped.
+
+    Examples
+    --------
+    >>> print(escape_markup("a < b\udcff"))
+    a &lt; b\udcff
+    """
+    return html.escape(escape_controls(text, lines=True))
 
 
 def shorten_text(text: str, most: int) -> str:

@@ -57,7 +57,7 @@ def parse_arcs(text: str) -> tuple[list[str], list[tuple[str, str]]]:
     nodes: dict[str, None] = {}
     arcs: dict[tuple[str, str], None] = {}
     for chain in filter(None, map(str.strip, re.split(r"[;\n]", text))):
-        left, *steps = re.split(r"\s*(->|<-)\s*", chain)
+        left, *steps = map(str.strip, re.split("(->|<-)", chain))
         nodes[left] = None
         for arrow, right in zip(steps[::2], steps[1::2], strict=True):
             if not left or not right:

@@ -168,7 +168,8 @@ class Options:
         combination of states of a few variables (of nodes, if they are continuous), and add up; exact, but in the worst
         case the time grows without limit. "bound": the variables that would be sliced are sampled, and
         `posterior.bounds` tell between which limits each probability lies with a confidence of 95 %, for any number of
-        draws; `posterior.log_evidence_bounds` are limits of the log probability of the evidence. Where the bounds are
+        draws, and `posterior.error` how far these are from it (NaN for numbers and several variables, which have no
+        bounds); `posterior.log_evidence_bounds` are limits of the log probability of the evidence. Where the bounds are
         wide, `posterior.asymptotic_bounds` are those of a large sample, without a guarantee. A number below the leaf
         of trees that test missing numbers, as in a model tree, is averaged over 128 draws of these, at once and
         without bounds: `posterior.error` tells how far that may be off.

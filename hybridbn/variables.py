@@ -174,7 +174,7 @@ class Discrete:
     def _checked_cuts(self) -> tuple[float, ...]:
         try:
             cuts = tuple(float(cut) for cut in self.cuts or ())
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise NetworkError(f"{self.name!r}: cuts must be numbers, not {self.cuts!r}") from None
         if not all(map(math.isfinite, cuts)) or any(a >= b for a, b in itertools.pairwise(cuts)):
             raise NetworkError(f"{self.name!r}: cuts must be finite and increasing, not {cuts!r}")
@@ -256,7 +256,7 @@ class Continuous:
             raise NetworkError(f"{self.name!r}: a unit must be a hybridbn.units.Unit, not {self.unit!r}")
         try:
             low, high = (float(end) for end in self.domain)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise NetworkError(
                 f"{self.name!r}: a domain is a pair (low, high) of numbers, not {self.domain!r}"
             ) from None

@@ -15,20 +15,31 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.potentials.base import Interval, PointCells, Potential, all_states
-from hybridbn.variables import Continuous, Values
+from hybridbn.variables import Continuous, Discrete, Values
 
 if TYPE_CHECKING:
     from hybridbn.inference.compilation import Problem
     from hybridbn.inference.evidence import Evidence, Finding
+    from hybridbn.potentials import LinearGaussian
 
 ORDER = 12
 """Gauss-Legendre nodes in a cell."""
+PRIOR_TAIL = 1e-17
+"""The mass of the prior outside of the range that is taken for its whole."""
+FARTHER_TAIL = 1e-30
+"""The mass outside of a wider range, by which one sees how fast the prior falls."""
+CENTRAL_TAIL = 1e-6
+"""The mass outside of the range in which other parents are looked for that can account for what is observed."""
+WIDTHS_OF_PEAK = 5.0
+"""Widths of a peak within which a variable may lie that it pulls."""
+WIDTHS_TO_END = 9.0
+"""Widths of a peak past which it is negligible."""
 
 
 @dataclass(frozen=True)
@@ -187,9 +198,9 @@ def arrange_by_row(row: NDArray[np.intp], values: Values, rows: int, blank: Valu
     return arranged.reshape(-1, rows)
 
 
-def find_prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, bool]]:
-    """Return for every continuous variable an interval that holds the prior, and whether the density may go on
-    beyond.
+def find_prior_ranges(problem: Problem, tail: float = PRIOR_TAIL) -> dict[str, tuple[float, float, bool, bool]]:
+    """Return for every continuous variable an interval that holds the prior but for a tail, and whether the density may
+    go on beyond.
     """
     ranges: dict[str, tuple[Values, Values]] = {}
     result = {}
@@ -197,11 +208,182 @@ def find_prior_ranges(problem: Problem) -> dict[str, tuple[float, float, bool, b
         potential = problem.potentials[name]
         if isinstance(potential.child, Continuous):
             within = ranges_of_others(potential, name, ranges)
-            low, high = _expand_interval(potential.support(name, 1e-17, within), 1)
+            low, high = _expand_interval(potential.support(name, tail, within), 1)
             least, most = _expand_interval(potential.support(name, 0.0), 1)
             ranges[name] = low, high
             result[name] = (float(low[0]), float(high[0]), bool(low[0] > least[0]), bool(high[0] < most[0]))
     return result
+
+
+class PriorReach(NamedTuple):
+    """How far the prior of a variable reaches.
+
+    Attributes
+    ----------
+    low, high : past which it is negligible
+    slopes : by how much its logarithm falls per unit below and above; infinite where it ends there
+    central : ends between which it has nearly all of its mass
+    expected : ends between which a value pulls no parent out of its reach, whatever the configuration
+    """
+
+    low: float
+    high: float
+    slopes: tuple[float, float]
+    central: tuple[float, float]
+    expected: tuple[float, float]
+
+
+def find_prior_reaches(problem: Problem) -> Mapping[str, PriorReach]:
+    """Return how far the prior of every continuous variable reaches, parents first; it is kept with the problem."""
+    tables = problem.tables
+    if tables.reaches is not None:
+        return tables.reaches
+    central, farther = find_prior_ranges(problem, CENTRAL_TAIL), find_prior_ranges(problem, FARTHER_TAIL)
+    fall = math.log(PRIOR_TAIL / FARTHER_TAIL)
+    reaches: dict[str, PriorReach] = {}
+    for name, (low, high, below, above) in find_prior_ranges(problem).items():
+        slopes = (
+            fall / max(low - farther[name][0], 1e-300) if below else math.inf,
+            fall / max(farther[name][1] - high, 1e-300) if above else math.inf,
+        )
+        expected = _find_expected_values(problem, name, reaches)
+        reaches[name] = PriorReach(low, high, slopes, central[name][:2], expected)
+    tables.reaches = reaches
+    return reaches
+
+
+def _find_expected_values(problem: Problem, name: str, reaches: Mapping[str, PriorReach]) -> tuple[float, float]:
+    """Return ends between which values pull no parent out of its reach, given the reaches of the parents."""
+    least, most = -math.inf, math.inf
+    for regression in problem.potentials[name].list_regressions():
+        parents = [parent.name for parent in regression.parents if isinstance(parent, Continuous)]
+        if not problem.hard.union(problem.partly_observed).isdisjoint(parents) or not reaches.keys() >= set(parents):
+            return math.inf, -math.inf
+        within = {parent: reaches[parent].central for parent in parents}
+        # past what the parents account for, a value pulls them, and the prior holds them where it falls more steeply
+        slopes = np.abs(regression.coefficients)
+        steepest = slopes.max(axis=tuple(range(slopes.ndim - 1)), initial=1e-300)
+        held = min((min(reaches[p].slopes) / b for p, b in zip(parents, steepest, strict=True)), default=math.inf)
+        for low, high, sd in regression.locate_peaks(name, within):
+            slack = held * sd**2 / len(problem.potentials)
+            least, most = max(least, float(np.max(low - slack))), min(most, float(np.min(high + slack)))
+    return least, most
+
+
+@dataclass
+class Pull:
+    """What is known of a variable and below it.
+
+    Attributes
+    ----------
+    reach : of the prior
+    low, high : between which it peaks, or is nearly as large (rows,); NaN where nothing is known
+    rise : how steeply it rises past the ends of the reach (2, rows)
+    least, most : past which it is negligible (rows,)
+    """
+
+    reach: PriorReach
+    low: Values
+    high: Values
+    rise: Values
+    least: Values
+    most: Values
+
+    @classmethod
+    def of(cls, reach: PriorReach, finding: Finding | None, rows: int) -> Pull:
+        """Take what is known of the variable itself; of an interval the place that is nearest to the prior."""
+        place = np.full(rows, np.nan)
+        if finding is not None:
+            if finding.reach is not None:
+                middle = (reach.central[0] + reach.central[1]) / 2
+                place = np.where(finding.confined, np.clip(middle, *finding.reach), np.nan)
+            place = np.where(finding.observed, finding.values, place)
+        return cls(reach, place, place, np.zeros((2, rows)), place, place)
+
+    def add(self, first: Values, last: Values, width: Values, possible: NDArray[np.bool_]) -> None:
+        """Take peaks of a likelihood between first and last (configurations, rows)."""
+        with np.errstate(all="ignore"):
+            possible = possible & np.isfinite(first + last)
+            past = np.stack([self.reach.low - last, first - self.reach.high])
+            rise = np.where(possible & (past > 0), past / width**2, 0.0)
+            middle = (self.reach.central[0] + self.reach.central[1]) / 2
+            first, last = np.where(possible, first, np.nan), np.where(possible, last, np.nan)
+            place = np.clip(middle, first - WIDTHS_OF_PEAK * width, last + WIDTHS_OF_PEAK * width)
+            least, most = first - WIDTHS_TO_END * width, last + WIDTHS_TO_END * width
+        self.rise = self.rise + rise.max(axis=1, initial=0.0)
+        self.low, self.high = np.fmin(self.low, np.fmin.reduce(place)), np.fmax(self.high, np.fmax.reduce(place))
+        self.least, self.most = np.fmin(self.least, np.fmin.reduce(least)), np.fmax(self.most, np.fmax.reduce(most))
+
+    @property
+    def out_of_reach(self) -> NDArray[np.bool_]:
+        """The rows in which the likelihood rises more steeply than the prior falls past its reach.
+
+        Such a mode may be so narrow that nothing of it is seen from within.
+        """
+        return np.asarray((self.rise > np.array(self.reach.slopes)[:, None]).any(axis=0))
+
+    def confine(self, low: Values, high: Values) -> tuple[Values, Values]:
+        """Return a range, shrunk to the peaks where these are out of reach."""
+        out = self.out_of_reach
+        return np.where(out, self.low, low), np.where(out, self.high, high)
+
+
+def find_pulls(problem: Problem, evidence: Evidence) -> dict[str, Pull]:
+    """Return where evidence pulls each continuous variable through linear regressions below it; nothing where all
+    values are as expected.
+    """
+    findings, reaches = evidence.findings, find_prior_reaches(problem)
+    if all(_is_expected(findings[name], reach) for name, reach in reaches.items() if name in findings):
+        return {}
+    pulls = {name: Pull.of(reach, findings.get(name), evidence.rows) for name, reach in reaches.items()}
+    for name in list(reaches)[::-1]:
+        for regression in problem.potentials[name].list_regressions():
+            _pull_parents(regression, problem, evidence, pulls)
+    return pulls
+
+
+def _pull_parents(regression: LinearGaussian, problem: Problem, evidence: Evidence, pulls: Mapping[str, Pull]) -> None:
+    """Note where a child pulls its parents, others of which may lie anywhere in the middle of what they can be."""
+    own = pulls[regression.child.name]
+    if np.isnan(own.low).all():
+        return
+    possible = _match_configurations(regression, evidence)
+    within: dict[str, Interval] = {}
+    for parent in pulls.keys() & set(regression.scope[:-1]):
+        reach = pulls[parent].reach
+        known = Pull.of(reach, evidence.findings.get(parent), evidence.rows).low
+        low, high = reach.central
+        within[parent] = np.where(np.isnan(known), low, known), np.where(np.isnan(known), high, known)
+    for parent in within.keys() - problem.hard:
+        for place in (own.low, own.high)[: 1 + (own.low is not own.high)]:
+            start = 0
+            for first, last, width in regression.locate_peaks(
+                parent, {**within, regression.child.name: (place, place)}
+            ):
+                pulls[parent].add(first, last, width, possible[start : start + len(first)])
+                start += len(first)
+
+
+def _is_expected(finding: Finding, reach: PriorReach) -> bool:
+    """Tell whether what is known of a variable agrees with its expected values in all rows."""
+    least, most = reach.expected
+    with np.errstate(invalid="ignore"):
+        out = (finding.values < least) | (finding.values > most)
+        if finding.reach is not None:
+            out |= (finding.reach[0] > most) | (finding.reach[1] < least)
+    return not out.any()
+
+
+def _match_configurations(potential: Potential, evidence: Evidence) -> NDArray[np.bool_]:
+    """Tell which configurations of the discrete parents agree with what is observed (configurations, rows)."""
+    discrete = [parent for parent in potential.parents if isinstance(parent, Discrete)]
+    result = np.ones((*map(len, discrete), evidence.rows), dtype=bool)
+    for place, parent in enumerate(discrete):
+        finding = evidence.findings.get(parent.name)
+        if finding is not None:
+            codes = np.arange(len(parent)).reshape(-1, *(1,) * (len(discrete) - place))
+            result &= (finding.values < 0) | (finding.values == codes)
+    return result.reshape(-1, evidence.rows)
 
 
 def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
@@ -220,8 +402,7 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
         ranges[name] = _clip_to_evidence(evidence.findings.get(name), low, high, potential.point_cells)
     for name in reversed(ordered):
         potential, told = problem.potentials[name], evidence.findings.get(name)
-        # parents of what is observed, or confined to an interval, may lie far out; what is hidden pulls its parents as
-        # far as evidence below pulls it, and grids grow where it turns out so
+        # parents of what is observed, or confined to an interval, may lie far out
         if told is None or not told.confined.any():
             continue
         known = told.confined
@@ -235,8 +416,18 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
             low = np.where(known & np.isfinite(reach[0]), np.minimum(low, reach[0]), low)
             high = np.where(known & np.isfinite(reach[1]), np.maximum(high, reach[1]), high)
             ranges[parent.name] = clip_to_support(problem, parent, low, high, evidence)
+    _reach_pulls(problem, evidence, ranges)
     # infinite ends become large ones
     return {name: (np.clip(low, -1e150, 1e150), np.clip(high, -1e150, 1e150)) for name, (low, high) in ranges.items()}
+
+
+def _reach_pulls(problem: Problem, evidence: Evidence, ranges: dict[str, tuple[Values, Values]]) -> None:
+    """Extend ranges to where evidence pulls variables out of the reach of their priors."""
+    for name, pull in find_pulls(problem, evidence).items():
+        variable, (low, high), out = problem.potentials[name].child, ranges[name], pull.out_of_reach
+        if isinstance(variable, Continuous) and name not in problem.hard:
+            low, high = np.where(out, np.fmin(low, pull.least), low), np.where(out, np.fmax(high, pull.most), high)
+            ranges[name] = clip_to_support(problem, variable, low, high, evidence)
 
 
 def clip_to_support(

@@ -18,7 +18,7 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.inference import relevance
-from hybridbn.inference.axes import CellAxis, StateAxis
+from hybridbn.inference.axes import CellAxis, PriorReach, StateAxis
 from hybridbn.inference.elimination.compilers import choose_order, compile_program
 from hybridbn.inference.elimination.factors import FactorSource, LikelihoodSource, PotentialSource, WeightSource
 from hybridbn.inference.elimination.ordering import EliminationOrder, find_drawing_order
@@ -185,6 +185,7 @@ class _Tables:
     Attributes
     ----------
     grids : shared grids by tolerance; None where there is none
+    reaches : of the priors of continuous variables
     groups : problems of rows that are observed in the same variables
     searched : whether a better elimination order was searched for, because the first one was too wide
     """
@@ -192,6 +193,7 @@ class _Tables:
     program: Program | None = None
     placement: Program | None = None
     grids: dict[float, SharedGrid | None] = field(default_factory=dict)
+    reaches: Mapping[str, PriorReach] | None = None
     groups: dict[frozenset[str], Problem] = field(default_factory=dict)
     searched: bool = False
 

@@ -148,7 +148,7 @@ class StateWeights(CellEvidence):
             code_state(variable, state)
             try:
                 values.append(float(weight))
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise TableError(f"{variable.name!r}: the likelihood {weight!r} of {state!r} is not a number") from None
         if not np.isfinite(values).all() or min(values, default=0.0) < 0 or not any(values):
             raise TableError(

@@ -131,6 +131,8 @@ MOST_FINDINGS = 15
 """Shapley values of so many findings are exact: they take the posteriors given each of their subsets."""
 TAIL = 1e-11
 """The mass at each end of a continuous variable at which the posterior of a continuous target is not asked."""
+_LOOKS, _BISECTIONS = (np.arange(24) + 0.5) / 24, 30
+"""Where crossings of densities are looked for in each cell, as shares of it, and how often they are closed in on."""
 NOTHING = 1e-18
 """A state of less probability is left out."""
 
@@ -245,7 +247,7 @@ def _inform_about_states(
     best = float(shares.max())
     values = {}
     for name, answer in zip(names, answers, strict=True):
-        densities, weights = _tabulate(answer, network.potential(name).point_cells)
+        densities, weights = _tabulate(answer, network.potential(name).point_cells, shares)
         joint = shares[:, None] * densities
         gain = float(joint.max(axis=0) @ weights) - best
         values[name] = _measure_information(shares, densities, weights), max(gain, 0.0)
@@ -282,12 +284,32 @@ def _matters(network: Snapshot, read: Evidence, name: str, target: str) -> bool:
     return name in read_relevant_evidence(network, supposed, [target]).findings
 
 
-def _tabulate(answer: DiscretePosterior | ContinuousPosterior, masses: PointCells) -> tuple[Values, Values]:
-    """Return probabilities or densities of all rows (rows, points) at points that they share, and weights (points,)."""
+def _tabulate(
+    answer: DiscretePosterior | ContinuousPosterior, masses: PointCells, shares: Values | None = None
+) -> tuple[Values, Values]:
+    """Return probabilities or densities of all rows (rows, points) at points that they share, and weights (points,);
+    with shares of the rows, no cell between the points has a kink of their largest part of the mixture inside.
+    """
     if isinstance(answer, DiscretePosterior):
         return answer.probabilities, np.ones(len(answer.states))
-    points, weights = _lay_points(np.unique(answer.knots()[0]), masses)
+    edges = np.unique(answer.knots()[0])
+    if shares is not None:
+        edges = np.union1d(edges, _find_crossings(lambda x: (shares[:, None] * answer.pdf(x)).argmax(axis=0), edges))
+    points, weights = _lay_points(edges, masses)
     return answer.pdf(points), weights
+
+
+def _find_crossings(find_largest: Callable[[Values], NDArray[np.intp]], edges: Values) -> Values:
+    """Return where another one than before is the largest."""
+    points = (edges[:-1, None] + np.diff(edges)[:, None] * _LOOKS).ravel()
+    largest = find_largest(points)
+    changes = np.flatnonzero(np.diff(largest))
+    low, high, before = points[changes], points[changes + 1], largest[changes]
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        same = find_largest(middle) == before
+        low, high = np.where(same, middle, low), np.where(same, high, middle)
+    return high
 
 
 def _lay_points(edges: Values, masses: PointCells) -> tuple[Values, Values]:

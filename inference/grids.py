@@ -26,10 +26,12 @@ from hybridbn.inference.axes import (
     ORDER,
     Axis,
     NodeAxis,
+    PriorReach,
     arrange_by_row,
     clip_to_support,
     find_evidence_ranges,
-    find_prior_ranges,
+    find_prior_reaches,
+    find_pulls,
     legendre,
     node_axis,
     node_axis_of,
@@ -281,10 +283,11 @@ def assess_cells(
     bound = np.where(used, peak + 2 * slope + np.log(2.0), -np.inf)
     coefficients = np.matmul(transform * (2 / weights), shares)
     tail = np.abs(coefficients[:, -2:]).max(axis=1) / divisor
-    keep = used & (bound > -NEGLIGIBLE)
     hidden = _measure_hidden_kinks(axis, coefficients) / divisor
     noise = _rounding_noise(axis, slope, peak - log_half + top) * np.abs(coefficients).max(axis=1) / divisor
     share = tolerance / np.maximum(used.sum(axis=0), 1)
+    # where a narrow mode ends next to a wide one, the nodes of the next cell see the wide one alone
+    keep = used & ((bound > -NEGLIGIBLE) | (hidden > share))
     rough = (tail > np.maximum(share, noise)) | (hidden > share) | (slope > 200)
     small = width <= 1e-13 * np.maximum(np.abs(axis.low), np.abs(axis.high))
     split = keep & rough & ~small
@@ -443,7 +446,8 @@ def _lay_first_cells(
     """Return the first cells: the range of prior and likelihood, cut at all breaks and around modes, its bounds, and
     the rows in which modes may be too narrow to be seen.
     """
-    ranges = find_evidence_ranges(problem, evidence)
+    ranges, pulls = find_evidence_ranges(problem, evidence), find_pulls(problem, evidence)
+    places = {name: pulls[name].confine(*ends) if name in pulls else ends for name, ends in ranges.items()}
     cells, bounds = {}, {}
     nowhere, unseen = np.full(evidence.rows, -np.inf), np.zeros(evidence.rows, dtype=bool)
     for name in problem.nodes:
@@ -451,7 +455,7 @@ def _lay_first_cells(
         touching = [potential for potential in problem.potentials.values() if name in potential.scope]
         points = [np.linspace(low, high, start_cells(problem) + 1)]
         for potential in touching:
-            breaks = potential.breaks(name, ranges_of_others(potential, name, ranges))
+            breaks = potential.breaks(name, ranges_of_others(potential, name, places))
             if len(breaks):
                 breaks = breaks if breaks.ndim == 2 else np.broadcast_to(breaks[:, None], (len(breaks), evidence.rows))
                 points.append(np.clip(breaks, low, high))
@@ -519,7 +523,7 @@ class SharedGrid:
     Attributes
     ----------
     axes : all axes; those of nodes have points (nodes,)
-    open_ends : for each variable with nodes, whether density may go on below and above the grid
+    reaches : of the priors of all continuous variables; the grid is laid over those of variables with nodes
     edges : of the cells of each variable with nodes
     made_finer : how often the grid was made finer for evidence
     sources, program : for the tables over the problem's scopes, then the marginals of the variables with nodes
@@ -527,7 +531,7 @@ class SharedGrid:
     """
 
     axes: dict[str, Axis]
-    open_ends: dict[str, tuple[bool, bool]]
+    reaches: Mapping[str, PriorReach]
     edges: dict[str, Values]
     sources: Sequence[FactorSource]
     program: Program
@@ -562,7 +566,9 @@ class SharedGrid:
             np.broadcast_to(axis.weights[:, None], (len(axis.weights), rows)),
         )
 
-    def assess_rows(self, marginals: Mapping[str, tuple[Any, Values]], rows: int, tolerance: float) -> RowAssessment:
+    def assess_rows(
+        self, problem: Problem, evidence: Evidence, marginals: Mapping[str, tuple[Any, Values]], tolerance: float
+    ) -> RowAssessment:
         """Tell for which rows the grid is fine enough, the error estimated, and which cells the other rows want
         halved.
 
@@ -570,7 +576,12 @@ class SharedGrid:
         ----------
         marginals : of each variable with nodes the rows in which it is hidden, and the marginals in these
         """
-        seen = self._assess_each(marginals, rows, tolerance)
+        pulls = find_pulls(problem, evidence)
+        inside = np.ones(evidence.rows, dtype=bool)
+        for name in problem.nodes:
+            if name in pulls:
+                inside &= ~pulls[name].out_of_reach
+        seen = self._assess_each(marginals, inside, tolerance)
         if seen.fine.all():
             return seen
         # the sum of the errors of all variables decides
@@ -578,14 +589,16 @@ class SharedGrid:
         coarse = {}
         for name, (own, table) in marginals.items():
             some = ~seen.fine[own]
-            coarse[name] = np.arange(rows)[own][some], table[:, some]
-        likely = self._assess_each(coarse, rows, together)
+            coarse[name] = np.arange(evidence.rows)[own][some], table[:, some]
+        likely = self._assess_each(coarse, inside, together)
         return RowAssessment(seen.fine | likely.fine & (seen.error <= together), seen.error, likely.splits)
 
-    def _assess_each(self, marginals: Mapping[str, tuple[Any, Values]], rows: int, tolerance: float) -> RowAssessment:
-        """Assess the grid of each variable by itself."""
-        fine, inside = np.ones((2, rows), dtype=bool)
-        error = np.zeros(rows)
+    def _assess_each(
+        self, marginals: Mapping[str, tuple[Any, Values]], inside: NDArray[np.bool_], tolerance: float
+    ) -> RowAssessment:
+        """Assess the grid of each variable by itself, in rows that may lie inside the grid."""
+        fine, inside = np.ones(len(inside), dtype=bool), inside.copy()
+        error = np.zeros(len(inside))
         rough_cells: dict[str, NDArray[Any]] = {}
         for name, (own, table) in marginals.items():
             with np.errstate(divide="ignore"):
@@ -595,8 +608,8 @@ class SharedGrid:
             fine[own] &= seen.settled
             error[own] += seen.error
             rough_cells[name] = seen.split
-            for end, is_open in zip((0, -1), self.open_ends[name], strict=True):
-                if is_open:
+            for end, slope in zip((0, -1), self.reaches[name].slopes, strict=True):
+                if np.isfinite(slope):
                     inside[own] &= table[end] <= AT_THE_END
         rough = inside & ~fine
         splits = {
@@ -610,20 +623,18 @@ def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> 
     if problem.shared is None:
         return None
     cells: dict[str, Values] = {}
-    open_ends = {}
+    reaches = find_prior_reaches(problem)
     most_cells = _most_cells(problem)
-    for name, (low, high, below, above) in find_prior_ranges(problem).items():
-        if name not in problem.nodes:
-            continue
+    for name in problem.nodes:
+        if name not in reaches:
+            return None
+        low, high = reaches[name].low, reaches[name].high
         if not (np.isfinite(low) and np.isfinite(high) and 0 < high - low < 1e100):
             return None
         edges = _first_edges(problem, name, low, high)
         if len(edges) - 1 > most_cells:
             return None
         cells[name] = edges
-        open_ends[name] = (below, above)
-    if set(cells) != set(problem.nodes):
-        return None
     if _largest_factor(problem, _axes(problem, cells)) > SHARED_MOST_AT_FIRST:
         return None
     static = tuple(source for source in problem.shared if source.static)
@@ -637,7 +648,7 @@ def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> 
         if max(map(len, fresh.values())) > most_cells + 1:
             return None
         cells = fresh
-    grid = _make_grid(problem, cells, open_ends)
+    grid = _make_grid(problem, cells, reaches)
     return grid if grid.widest <= table_cells else None
 
 
@@ -653,12 +664,12 @@ def refine_shared_grid(
     most_cells = _most_cells(problem)
     if max(map(len, edges.values())) > most_cells + 1 or _largest_factor(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
-    finer = _make_grid(problem, edges, grid.open_ends, grid.refinements + 1)
+    finer = _make_grid(problem, edges, grid.reaches, grid.refinements + 1)
     return finer if finer.widest <= table_cells else None
 
 
 def _make_grid(
-    problem: Problem, cells: dict[str, Values], open_ends: dict[str, tuple[bool, bool]], refinements: int = 0
+    problem: Problem, cells: dict[str, Values], reaches: Mapping[str, PriorReach], refinements: int = 0
 ) -> SharedGrid:
     assert problem.shared is not None
     axes = _axes(problem, cells)
@@ -673,7 +684,7 @@ def _make_grid(
     patterns = None
     if problem.partly_observed:
         patterns = PatternProgram(problem.shared, program, problem.partly_observed, sizes)
-    return SharedGrid(axes, open_ends, cells, problem.shared, program, patterns, refinements)
+    return SharedGrid(axes, reaches, cells, problem.shared, program, patterns, refinements)
 
 
 def _halve_cells(edges: Values, split: NDArray[np.bool_]) -> Values:

@@ -107,6 +107,11 @@ class Answer:
         errors: Values = np.maximum(self.errors, rounding)
         return errors if self.distinct_rows is None else errors[self.distinct_rows]
 
+    @property
+    def error_without_bounds(self) -> Values:
+        """The error of what is returned without bounds: not known, so NaN, where it is sampled."""
+        return self.error if self.bounds is None else np.full(self.evidence.rows, np.nan)
+
 
 # -- collectors ---------------------------------------------------------------------------------------------------
 
@@ -239,7 +244,7 @@ def _make_posterior(answer: Answer, number: int, variable: Variable) -> Discrete
         name, problem = variable.name, answer.problem
         axis = problem.axes[name]
         assert isinstance(axis, CellAxis)
-        return cell_posterior(problem, name, axis, table, answer.evidence, answer.error)
+        return cell_posterior(problem, name, axis, table, answer.evidence, answer.error_without_bounds)
     else:
         assert isinstance(collector, DensityCollector)
         assert isinstance(variable, Continuous)
@@ -249,7 +254,7 @@ def _make_posterior(answer: Answer, number: int, variable: Variable) -> Discrete
         if kept is None or 8.0 * kept.numbers * repeated > KEPT_BYTES:
             return _RepeatedPosterior.of(answer, number, variable)
         density = kept if answer.distinct_rows is None else kept.select_rows(answer.distinct_rows)
-    return density.with_answer(answer.evidence.single, answer.error, answer.marked, None)
+    return density.with_answer(answer.evidence.single, answer.error_without_bounds, answer.marked, None)
 
 
 BLOCK_ROWS = 1 << 11
@@ -291,7 +296,7 @@ class _RepeatedPosterior(LazyPosterior):
         density = collector.density
         moments = collector.moments if density is None else density.moments()
         assert moments is not None
-        summary = np.stack([answer.error, *map(answer.arrange_rows, moments)])
+        summary = np.stack([answer.error_without_bounds, *map(answer.arrange_rows, moments)])
         problem = answer.problem
         again = partial(_solve_density, problem.snapshot, problem.question, answer.options, answer.distinct, number)
         density_of = again if density is None else density.select_rows

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting.base import Potentials
-from hybridbn.fitting.cross_validation import CLEAR, deal_folds, is_clearly_less
+from hybridbn.fitting.cross_validation import CLEAR, is_clearly_less
 from hybridbn.jobs import track_items
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
@@ -159,14 +159,12 @@ def compare_candidates(
     if not distinct:
         raise NetworkError("candidates must hold a builder at least")
     loss = loss or (log_loss if discrete else crps)
-    cells = training_data.codes(target)
-    rng = make_generator(random_state)
+    training_data, dealt = training_data.deal(folds, make_generator(random_state), labeled=False)
     labeled = training_data.find_labeled()
     if len(labeled) < 2 * folds or len(distinct) < 2:
         return Race(training_data, target, loss, labeled[:0], labeled[:0], candidates=distinct)
-    rows = rng.permutation(labeled)[:MOST_ROWS]
-    parts = deal_folds(len(rows), folds, rng, cells[rows])
-    race = Race(training_data, target, loss, rows, parts, np.inf if seconds is None else seconds, distinct)
+    rows = labeled[:MOST_ROWS]
+    race = Race(training_data, target, loss, rows, dealt.parts[rows], np.inf if seconds is None else seconds, distinct)
     race.run()
     if not race.losses:
         raise race.failures[0]
@@ -536,13 +534,11 @@ def calibrate_intervals(
     (60, True)
     """
     read = read_data_with_target(data, target, potentials, weights)
-    cells, rng = read.codes(target), make_generator(random_state)
-    labeled = read.find_labeled()
-    if len(labeled) < 2 * FOLDS:
+    read, dealt = read.deal(FOLDS, make_generator(random_state), labeled=False)
+    rows = read.find_labeled()
+    if len(rows) < 2 * FOLDS:
         return []
-    rows = rng.permutation(labeled)
-    parts = deal_folds(len(rows), FOLDS, rng, cells[rows])
-    race = Race(read, target, crps, rows, parts, candidates={"calibrated": (Build.of(build), potentials)})
+    race = Race(read, target, crps, rows, dealt.parts[rows], candidates={"calibrated": (Build.of(build), potentials)})
     try:
         return summarize_levels(*race.hold_out("calibrated", ENOUGH_ROWS))
     except HybridBNError:

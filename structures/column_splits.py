@@ -70,6 +70,7 @@ class CodedColumns(LocatedRows):
         counted = np.flatnonzero((target >= 0 if read.classes else ~np.isnan(target)) & (weights > 0))
         super().__init__([Sample(counted, weights[counted].astype(float))], codes)
         self.target, self.first, self.sizes, self.classes = target, first, read.sizes, read.classes
+        self.parts = read.parts
         # the last column counts all rows
         columns: list[Codes] = [*codes, np.zeros(len(target), np.int8)]
         self._names = [(str(number),) for number in range(len(columns))]
@@ -81,6 +82,8 @@ class CodedColumns(LocatedRows):
     @cached_property
     def folds(self) -> Codes:
         """The folds of a cross-validation that the rows are in, the same in batches of any size."""
+        if self.parts is not None:
+            return self.parts[self.first : self.first + len(self.target)]
         return deal_numbered_rows(self.first, len(self.target), FOLDS)
 
     def count_groups(self, groups: Groups, columns: Sequence[int]) -> list[Values]:
@@ -122,11 +125,14 @@ class ColumnReader:
     tests : mapping from attribute to Discrete
         What is tested of it: its states, or intervals of a number, which a binary test cuts in two.
     target : str
+    parts : ndarray (rows,), optional
+        The folds of the rows; by default these are dealt by their numbers.
     """
 
     variables: Mapping[str, Variable]
     tests: Mapping[str, Discrete]
     target: str
+    parts: Codes | None = None
 
     def __call__(self, table: Table, first: int) -> CodedColumns:
         """Return the columns of consecutive rows."""
@@ -168,7 +174,7 @@ class ColumnView(TreeRows[CodedColumns]):
     starts : ndarray (columns + 1,)
         Where the states of each column begin among those of all, and their number.
     weight : float
-        The mean weight of a row.
+        The mean weight of a row, at most one: more than that are several rows.
     grain : float
         Weights of the shares of rows whose tested cell is missing are multiples of it.
     """
@@ -178,7 +184,7 @@ class ColumnView(TreeRows[CodedColumns]):
         self.sizes, self.classes = read.sizes, read.classes
         self.ordered: list[bool] = [variable.cuts is not None for variable in read.tests.values()]
         self.starts: NDArray[np.intp] = np.concatenate([[0], np.cumsum(np.asarray(read.sizes, dtype=np.intp))])
-        self.weight: float = rows.total_weight / len(rows)
+        self.weight: float = min(rows.total_weight / len(rows), 1.0)
         self.grain: float = 2.0 ** (math.floor(math.log2(self.weight)) - _GRAINS) if self.weight > 0 else 0.0
 
 

@@ -19,7 +19,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting import SoftmaxFitter
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.counting import Moments, RowCounter
-from hybridbn.fitting.cross_validation import evaluate_rows
+from hybridbn.fitting.cross_validation import collapse_rows, evaluate_rows
 from hybridbn.jobs import advance, share_passes, track, track_items
 from hybridbn.network import Network
 from hybridbn.options import check_count
@@ -98,14 +98,16 @@ def pc_stable(
     check_alpha(alpha)
     check_count(max_condition, "max_condition", 0)
     training_data = read_data_without_target(data, potentials, weights, "networks by tests of independence")
-    limits = Knowledge.of(knowledge).limit(training_data.attributes)
-    search = _Skeleton(training_data, limits, alpha, int(max_condition))
+    # of equivalent networks the same one, whatever the order of the table
+    ordered = training_data.select(collapse_rows(training_data.table).columns)
+    search = _Skeleton(ordered, Knowledge.of(knowledge).limit(ordered.attributes), alpha, int(max_condition))
     with track("pc_stable"):
         search.remove_independent()
         arcs = search.direct()
-    names = training_data.attributes
-    parents = {name: tuple(names[i] for i in np.flatnonzero(arcs[:, child])) for child, name in enumerate(names)}
-    return fit_network(training_data, parents)
+    names = ordered.attributes
+    above = {name: {names[i] for i in np.flatnonzero(arcs[:, child])} for child, name in enumerate(names)}
+    listed = training_data.attributes
+    return fit_network(training_data, {child: tuple(n for n in listed if n in above[child]) for child in listed})
 
 
 def check_alpha(alpha: Any) -> None:
@@ -471,10 +473,11 @@ class IndependenceTests:
         numbers = sum(not self._discrete[name] for name in given)
         states = self.counter.sizes[child] - 1
         degrees = states * (cells - cells // self.counter.sizes[other]) * (1 + numbers)
-        if degrees <= 0 or len(rows) < LEAST_ROWS * degrees:
+        total = float(self.data.table.weights[rows].sum())
+        if degrees <= 0 or total < LEAST_ROWS * degrees:
             return None
         with_other, without = (self._fit_logistic(child, parents, rows) for parents in ((other, *given), tuple(given)))
-        return _judge(2 * (with_other - without), degrees, float(self.data.table.weights[rows].sum()))
+        return _judge(2 * (with_other - without), degrees, total)
 
     def _fit_logistic(self, child: str, parents: tuple[str, ...], rows: NDArray[np.intp]) -> float:
         """Return the log-likelihood of a logistic regression in some rows."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Potentials
-from hybridbn.fitting.cross_validation import deal_folds, split_folds
+from hybridbn.fitting.cross_validation import split_folds
 from hybridbn.fitting.ridge import regress_classes
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
@@ -23,7 +23,7 @@ from hybridbn.options import make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import Built, builder
 from hybridbn.structures.heldout import HeldOutClasses
-from hybridbn.structures.training_data import TrainingData, read_labeled_data
+from hybridbn.structures.training_data import TrainingData, read_data_with_class
 from hybridbn.variables import Codes, Continuous, Discrete, Values, find_observed
 
 STRENGTHS = (np.inf, 20.0, 5.0, 1.0, 0.2)
@@ -88,11 +88,12 @@ def discriminant(
     >>> list(net.edges), net.posterior("c", {"x": 1.0, "y": 1.0}).mode()
     ([('c', 'x'), ('c', 'y'), ('x', 'y')], 'alike')
     """
-    labeled, variable, rows, count = read_labeled_data(data, target, potentials, weights, "discriminant functions")
+    read, variable = read_data_with_class(data, target, potentials, weights, "discriminant functions")
+    labeled, dealt = read.deal(FOLDS, make_generator(random_state))
     analysis = DiscriminantAnalysis(labeled, variable)
-    shrinkage, told = analysis.tune(make_generator(random_state))
+    shrinkage, told = analysis.tune(dealt.parts)
     network = Network(analysis.list_potentials(shrinkage))
-    return Built(network, HeldOutClasses.of(variable, told, rows, count))
+    return Built(network, HeldOutClasses(variable, dealt.average(told)))
 
 
 class Shrinkage(NamedTuple):
@@ -174,10 +175,10 @@ class DiscriminantAnalysis:
             covariances = (vectors * roots[..., None, :]) @ np.swapaxes(vectors, -1, -2)
         return np.asarray((1 - share) * covariances + share * variances[..., None, None] * np.eye(size))
 
-    def tune(self, rng: np.random.Generator) -> tuple[Shrinkage, Values]:
-        """Return the shrinkage that predicts held-out rows best, and their probabilities."""
+    def tune(self, parts: Codes) -> tuple[Shrinkage, Values]:
+        """Return the shrinkage that predicts the rows of each fold best from the others, and their probabilities."""
         count = len(self.classes)
-        folds = list(split_folds(deal_folds(count, FOLDS, rng, self.classes)))
+        folds = list(split_folds(parts))
         tables = np.zeros((count, len(self.target)))
         for rows, test in folds:
             tables[test] = self._score_tables(rows, test)
@@ -284,8 +285,8 @@ RIDGES = (30.0, 10.0, 3.0, 1.0, 0.3)
 """Penalties of squared coefficients of standardized columns, the strongest first."""
 PRIOR_ROWS = 2.0
 """The weight of the prior: as if this many more rows had been seen, spread evenly over the classes."""
-TOLERANCE = 1e-4
-"""The largest gradient, for each row, at which the optimization ends."""
+TOLERANCE, FINAL_TOLERANCE = 1e-4, 1e-8
+"""The largest gradients, for each row, at which the optimization ends while the penalty is chosen, and at last."""
 SCALINGS = 10
 """The number of times that the probabilities of states are rescaled to those of all cells."""
 MOST_SHIFT = 300.0
@@ -355,21 +356,22 @@ def logistic(
     >>> list(net.edges), net.posterior("c", {"x": 5.0, "copy": 5.0}).mode()
     ([('c', 'x'), ('c', 'copy')], 'b')
     """
-    labeled, variable, rows, count = read_labeled_data(data, target, potentials, weights, "logistic regressions")
-    for name in labeled.attributes:
-        fitter = labeled.roles[name].fitter
+    read, variable = read_data_with_class(data, target, potentials, weights, "logistic regressions")
+    for name in read.attributes:
+        fitter = read.roles[name].fitter
         # heavy points of a number are numbers as others are
         fitter = fitter if isinstance(fitter, str) else fitter.density
         is_normal = fitter in ("auto", "gaussian") if isinstance(fitter, str) else fitter.is_normal
-        if isinstance(labeled.variable(name), Continuous) and not is_normal:
+        if isinstance(read.variable(name), Continuous) and not is_normal:
             raise NetworkError(
                 f"{name!r}: logistic takes normal densities and tables, not {fitter!r}; say potentials='gaussian', or"
                 " 'multinomial' to cut numbers into intervals"
             )
+    labeled, dealt = read.deal(FOLDS, make_generator(random_state))
     regression = _Regression(labeled, variable, correlated)
-    parameters, told = regression.tune(make_generator(random_state))
+    parameters, told = regression.tune(dealt.parts)
     network = Network(regression.list_potentials(parameters))
-    return Built(network, HeldOutClasses.of(variable, told, rows, count))
+    return Built(network, HeldOutClasses(variable, dealt.average(told)))
 
 
 class _Block(NamedTuple):
@@ -444,10 +446,12 @@ class _Regression:
             )
             start += 1
 
-    def tune(self, rng: np.random.Generator) -> tuple[Values, Values]:
-        """Return the parameters with the penalty that predicts held-out rows best, and the held-out probabilities."""
+    def tune(self, parts: Codes) -> tuple[Values, Values]:
+        """Return the parameters with the penalty that predicts the rows of each fold best from the others, and the
+        held-out probabilities.
+        """
         count = len(self.classes)
-        folds = list(split_folds(deal_folds(count, FOLDS, rng, self.classes)))
+        folds = list(split_folds(parts))
         first = [np.zeros((len(self.target), self.design.shape[1]))] * len(folds)
         best, chosen, told = np.inf, RIDGES[0], np.empty(0)
         for ridge in RIDGES:
@@ -462,12 +466,12 @@ class _Regression:
             gain, best, chosen, told = best - loss, loss, ridge, np.exp(logs)
             if gain < WORTHWHILE * self.weights.sum():
                 break
-        return self._regress(chosen, (np.arange(count), first[0])), told
+        return self._regress(chosen, (np.arange(count), first[0]), FINAL_TOLERANCE), told
 
-    def _regress(self, ridge: float, start: tuple[NDArray[np.intp], Values]) -> Values:
+    def _regress(self, ridge: float, start: tuple[NDArray[np.intp], Values], least: float = TOLERANCE) -> Values:
         """Return the parameters learned from some rows, from those of another penalty."""
         rows, first = start
-        tolerance = TOLERANCE * float(self.weights[rows].sum())
+        tolerance = least * float(self.weights[rows].sum())
         design, targets = (np.ascontiguousarray(own[rows].T) for own in (self.design, self.wanted))
         return regress_classes(design, targets, np.zeros(first.shape), ridge, tolerance, first)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -134,8 +134,8 @@ class HeldOutNumbers:
     variable : Continuous
         The target.
     noise, means, variances, rows : as in `mix_predictions`
-    used : ndarray of bool
-        Which rows of the table these are: the others had no target, or no weight.
+    groups : ndarray of int
+        Which of these rows each row of the table is, -1 if it had no target, or no weight.
     wide : (float, float, float)
         Share, mean and standard deviation of a density that is mixed with each prediction.
     """
@@ -145,23 +145,25 @@ class HeldOutNumbers:
     means: Values
     variances: Values
     rows: NDArray[np.intp]
-    used: NDArray[np.bool_]
+    groups: NDArray[np.intp]
     wide: tuple[float, float, float]
 
     def select_rows(self, rows: NDArray[np.intp]) -> GaussianPosterior:
         """Return the densities of the target in some rows of the table, NaN in those without a prediction."""
-        places = np.full(int(self.used.sum()), -1)
-        chosen = np.flatnonzero(self.used[rows])
-        places[(np.cumsum(self.used) - 1)[rows[chosen]]] = chosen
+        # equal rows have the same predictions
+        distinct, inverse = np.unique(self.groups[rows], return_inverse=True)
+        places = np.full(int(self.groups.max(initial=-1)) + 2, -1)
+        places[distinct] = np.where(distinct >= 0, np.arange(len(distinct)), -1)
         kept = np.flatnonzero(places[self.rows] >= 0)
         predicted = places[self.rows[kept]]
         seen, weights, means, variances = mix_predictions(self.noise, self.means[kept], self.variances[kept], predicted)
         share, center, deviation = self.wide
-        parts = np.full((3, len(weights) + 1, len(rows)), np.nan)
+        parts = np.full((3, len(weights) + 1, len(distinct)), np.nan)
         parts[0, :-1, seen], parts[0, -1, seen] = (1 - share) * weights.T, share
         parts[1, :-1, seen], parts[1, -1, seen] = means.T, center
         parts[2, :-1, seen], parts[2, -1, seen] = variances.T, deviation**2
-        return GaussianPosterior(self.variable, parts[0], parts[1], parts[2], False, np.zeros(len(rows)), None)
+        shares, means, variances = parts[:, :, inverse]
+        return GaussianPosterior(self.variable, shares, means, variances, False, np.zeros(len(rows)), None)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,13 +180,6 @@ class HeldOutClasses:
 
     variable: Discrete
     probabilities: Values
-
-    @classmethod
-    def of(cls, variable: Discrete, predicted: Values, rows: Codes, count: int) -> Self:
-        """Make it of the probabilities of some rows of a table that has this count of rows."""
-        probabilities = np.full((count, len(variable)), np.nan)
-        probabilities[rows] = predicted
-        return cls(variable, probabilities)
 
     def select_rows(self, rows: NDArray[np.intp]) -> DiscretePosterior:
         """Return the posterior of the class in some rows of the table."""

@@ -54,7 +54,7 @@ from hybridbn.structures.mixture_statistics import (
 )
 from hybridbn.structures.training_data import TrainingData, read_data_without_target
 from hybridbn.tables import Table
-from hybridbn.variables import Discrete, Values, shorten
+from hybridbn.variables import Codes, Discrete, Values, shorten
 
 Criterion = Literal["held_out", "bic"]
 
@@ -100,7 +100,8 @@ class FormSearch:
     criterion : Criterion
     starts : int
     rng : Generator
-    folds : int
+    parts : ndarray (rows,)
+        The folds of the rows.
     """
 
     def __init__(
@@ -110,13 +111,12 @@ class FormSearch:
         criterion: Criterion,
         starts: int,
         rng: np.random.Generator,
-        folds: int,
+        parts: Codes,
     ) -> None:
-        rows = len(statistics)
         self.statistics: MixtureStatistics = statistics
         self.joint: NDArray[np.intp] = joint
         self.held_out: bool = criterion == "held_out"
-        self.parts: NDArray[np.intp] = deal_folds(rows, folds, rng)
+        self.parts: Codes = parts
         self.weights: Values = statistics.weights[None]
         if self.held_out:
             self.weights = self.weights * (self.parts != np.arange(self.parts.max() + 1)[:, None])
@@ -537,6 +537,10 @@ def cluster_rows(
     most, starts = check_count(most, "most", 1, NetworkError), check_count(starts, "starts", 1, NetworkError)
     folds = check_count(folds, "folds", 2, NetworkError)
     check_choice(criterion, "criterion", ("held_out", "bic"), NetworkError)
+    parts = None
+    if len(data.sampled.rows) == len(data.rows):
+        data, dealt = data.deal(folds, rng)
+        parts = dealt.parts
     measures = _measure(data)
     statistics = _collect_statistics(data.sampled, measures)
     sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
@@ -556,7 +560,9 @@ def cluster_rows(
     part = statistics if sample is None else statistics.take(sample)
     if (components is None or len(forms) > 1) and (criterion == "bic" or len(part) >= 2 * FOLDS):
         counts = range(1, min(most, len(part)) + 1) if components is None else [int(components)]
-        search = FormSearch(part, joint, criterion, starts, rng, folds)
+        if parts is None:
+            parts = deal_folds(len(statistics), folds, rng)
+        search = FormSearch(part, joint, criterion, starts, rng, parts if sample is None else parts[sample])
         form = search.choose(forms, counts, kernels is None and covariance is None and complete and sample is None)
     joined = statistics.join_numbers(joint, form.covariance, prior_variance=form.prior_variance)
     reader = _StatisticsReader(

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.base import Potentials
-from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
+from hybridbn.fitting.cross_validation import is_clearly_less
 from hybridbn.fitting.trees import TreeNode, leaves, make_boxes, make_distinct
 from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network
@@ -163,15 +163,16 @@ def model_tree(
     >>> [round(net.posterior("y", known).mean()) for known in ({"x": -1.0, "z": 1.0}, {"z": 1.0})]
     [1, 2]
     """
-    read, used, source = read_for_regression(data, target, potentials, weights)
+    rng = make_generator(random_state)
+    read, dealt, source = read_for_regression(data, target, potentials, weights, FOLDS, rng)
     trees, max_depth = (
         check_count(trees, "trees", 1, NetworkError),
         check_count(max_depth, "max_depth", 0, NetworkError),
     )
     most = TESTED_NUMBERS if tested is None else (check_count(tested, "tested", 0, NetworkError),)
     name = name_hidden_node(name, f"{target} leaf", read.roles)
-    regressors = learn_regressors(read, used, source)
-    forest = _Forest(regressors, trees, max_depth, most, make_generator(random_state))
+    regressors = learn_regressors(read, dealt, source)
+    forest = _Forest(regressors, trees, max_depth, most, rng)
     return forest.build(name)
 
 
@@ -216,7 +217,9 @@ class _Forest:
         self.several, self.tails = trees > 1, _measure_tails(regressors)
         self.target, self.weights = regressors.target, regressors.weights
         self.names = regressors.data.attributes
-        tests = [_choose_cuts(regressors, name) for name in self.names]
+        # some are tried at random, whatever the order of the table
+        columns = [name for name in regressors.dealt.columns if name in self.names]
+        tests = [_choose_cuts(regressors, name) for name in columns]
         self.tests = [test for test in tests if test.size > 1]
         self.samples = self._draw_samples(trees)
 
@@ -315,14 +318,17 @@ class _Forest:
             trees += grow_regressions(view, len(part), growth, self.rng)
         return trees
 
-    def _draw_samples(self, trees: int) -> NDArray[np.uint8]:
-        """Return how often the rows occur in the samples that trees for tuning grow from, (models, rows)."""
-        count = len(self.target)
+    def _draw_samples(self, trees: int) -> NDArray[np.float32]:
+        """Return by what the weights of rows are multiplied in the samples that trees for tuning grow from, (models,
+        rows).
+        """
         if not self.several:
-            parts = deal_folds(count, FOLDS, self.rng, self.target)
-            return np.asarray(parts != np.arange(parts.max() + 1)[:, None], dtype=np.uint8)
-        drawn = (self.rng.integers(count, size=count) for _ in range(trees))
-        samples = np.stack([np.bincount(rows, minlength=count).astype(np.uint8) for rows in drawn])
+            parts = self.regressors.dealt.parts
+            return np.asarray(parts != np.arange(parts.max() + 1)[:, None], dtype=np.float32)
+        total = float(self.weights.sum())
+        size = max(len(self.target), round(total))
+        drawn = (self.rng.multinomial(size, self.weights / total) for _ in range(trees))
+        samples = np.stack([(counts / self.weights * (total / size)).astype(np.float32) for counts in drawn])
         # rows that are in all of few samples are each left out of one, so that every row has a prediction
         common = np.flatnonzero(samples.all(axis=0))
         reduced = samples.copy()

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import roles
 from hybridbn.fitting.base import Potentials
-from hybridbn.fitting.cross_validation import deal_folds, deal_numbered_rows, is_clearly_less, split_folds
+from hybridbn.fitting.cross_validation import deal_numbered_rows, is_clearly_less, split_folds
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
@@ -294,8 +294,7 @@ def selective_naive_bayes(
     Notes
     -----
     For each fold potentials and cut points are learned from the other folds only. The final network is learned from all
-    rows. A weighted row belongs to one fold as a whole, so that (unlike in other builders) a row of weight 2 may lead
-    to another choice than two equal rows. Missing cells are treated as in `naive_bayes`.
+    rows. Missing cells are treated as in `naive_bayes`.
 
     Of a scan of more rows than its sample, all are used: a pass for each fold and for each attribute that is tried.
     Rows are dealt to folds by their numbers then, whatever their classes; where other processes read them, `loss` must
@@ -349,13 +348,13 @@ def _deal_rows(
         deal = partial(deal_numbered_rows, folds=folds, seed=int(rng.integers(2**62)))
         others = [partial(_weigh_others, deal=deal, fold=fold) for fold in range(folds)]
         return data, deal, [replace(data, rows=data.rows.weigh_rows(weigh)) for weigh in others]
-    data = data.sampled.take(data.sampled.find_labeled())
+    data, dealt = data.deal(folds, rng)
+    parts = dealt.parts
     if len(data.rows) < 2:
         raise TableError(
             f"choosing attributes takes at least 2 rows that have a value of {target!r} and count; found"
             f" {len(data.rows)}"
         )
-    parts = deal_folds(len(data.rows), folds, rng, data.codes(target))
     return data, lambda first, rows: parts[first : first + rows], [data.take(rows) for rows, _ in split_folds(parts)]
 
 
@@ -668,9 +667,10 @@ def _lowers_loss(
     """Return whether clusters predict better than classes in a cross-validation, which stops when that is clear."""
     if len(data.rows) < 2 * GUARD_FOLDS:
         return False
+    data, dealt = data.deal(GUARD_FOLDS, rng)
     truth = data.codes(clustering.target)
     gains, weights = np.empty(0), np.empty(0)
-    for training, test in split_folds(deal_folds(len(truth), GUARD_FOLDS, rng, truth)):
+    for training, test in split_folds(dealt.parts):
         train, table = data.take(training), data.table.take(test)
         losses = []
         for candidate in (dict.fromkeys(counts, 1), counts):

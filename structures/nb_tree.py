@@ -32,6 +32,7 @@ from hybridbn.options import check_count
 from hybridbn.potentials import Case, Cases, LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import builder, name_hidden_node
 from hybridbn.structures.column_splits import (
+    FOLDS,
     ColumnCriterion,
     ColumnReader,
     ColumnView,
@@ -151,7 +152,11 @@ def nb_tree(
     if criterion is None:
         criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
     tests = {column: _choose_intervals(read, column, isinstance(criterion, Utility)) for column in read.attributes}
-    reader = ColumnReader({column: read.variable(column) for column in (*tests, target)}, tests, target)
+    parts = None
+    if len(read.sampled.rows) == len(read.rows):
+        read, dealt = read.deal(FOLDS, np.random.default_rng(0), labeled=False)
+        parts = dealt.parts
+    reader = ColumnReader({column: read.variable(column) for column in (*tests, target)}, tests, target, parts)
     view = ColumnView(read.rows, reader)
     binary = not discrete if binary is None else binary
     if least_branch is None:

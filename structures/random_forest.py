@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.base import Potentials
-from hybridbn.fitting.cross_validation import deal_folds, split_folds
+from hybridbn.fitting.cross_validation import DealtRows, split_folds
 from hybridbn.fitting.trees import make_boxes
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
@@ -25,7 +25,7 @@ from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import Multinomial, Potential
 from hybridbn.structures.building import Built, builder, find_unused_name, name_hidden_node
 from hybridbn.structures.heldout import HeldOutClasses
-from hybridbn.structures.training_data import COARSE, TrainingData, read_labeled_data
+from hybridbn.structures.training_data import COARSE, TrainingData, read_data_with_class
 from hybridbn.variables import Codes, Discrete, Values, Variable, find_observed
 
 INTERVALS = 64
@@ -108,12 +108,14 @@ def random_forest(
     >>> net.posterior("c", {"x": 1.0, "z": 1.0}).mode(), round(net.posterior("c", {"x": 1.0}).probability("same"), 1)
     ('same', 0.5)
     """
-    labeled, variable, rows, count = read_labeled_data(data, target, potentials, weights, "random forests")
+    read, variable = read_data_with_class(data, target, potentials, weights, "random forests")
     trees = check_count(trees, "trees", 1, NetworkError)
-    leaf = name_hidden_node(name, f"{target} leaf", labeled.roles)
-    types = Discrete(find_unused_name(f"{target} type", [*labeled.roles, leaf]), variable.states)
-    forest = _ClassForest(labeled, variable, types, trees, make_generator(random_state))
-    held_out = HeldOutClasses.of(variable, forest.grown.held_out, rows, count)
+    leaf = name_hidden_node(name, f"{target} leaf", read.roles)
+    types = Discrete(find_unused_name(f"{target} type", [*read.roles, leaf]), variable.states)
+    rng = make_generator(random_state)
+    labeled, dealt = read.deal(FOLDS, rng)
+    forest = _ClassForest(labeled, dealt, variable, types, trees, rng)
+    held_out = HeldOutClasses(variable, dealt.average(forest.grown.held_out))
     return Built(forest.build_network(leaf), held_out)
 
 
@@ -151,18 +153,27 @@ class _ClassForest:
     """Trees on their way to a network."""
 
     def __init__(
-        self, data: TrainingData, target: Discrete, types: Discrete, trees: int, rng: np.random.Generator
+        self,
+        data: TrainingData,
+        dealt: DealtRows,
+        target: Discrete,
+        types: Discrete,
+        trees: int,
+        rng: np.random.Generator,
     ) -> None:
-        self.data, self.target, self.types, self.rng = data, target, types, rng
+        self.data, self.parts, self.target, self.types, self.rng = data, dealt.parts, target, types, rng
+        # random numbers choose columns and states, whose order must not matter
+        self.attributes = [name for name in dealt.columns if name != target.name]
         self.classes = data.codes(target.name)
         weights = data.table.weights
         self.shares = weights / weights.sum()
         self.prior = (np.bincount(self.classes, weights, len(target)) + 0.5) / (weights.sum() + 0.5 * len(target))
         self.densities = self._fit_densities(data)
-        self.columns = [self._choose_features(name) for name in data.attributes]
+        self.columns = [self._choose_features(name) for name in self.attributes]
         features = self._code_features()
         count = len(self.classes)
-        picked = rng.choice(count, size=(trees, min(count, SAMPLE)), p=self.shares)
+        size = min(max(count, round(weights.sum())), SAMPLE)
+        picked = rng.choice(count, size=(trees, size), p=self.shares)
         self.entries = picked.size
         copies = np.arange(trees) % (len(features) // count)
         self.copied = np.tile(self.classes, len(features) // count)
@@ -196,7 +207,7 @@ class _ClassForest:
         size = len(variable)
         if variable.cuts is not None or size < 3:
             return _Column(variable, (), np.arange(size, dtype=np.uint8)[None])
-        return _Column(variable, (), np.eye(size, dtype=np.uint8))
+        return _Column(variable, (), np.eye(size, dtype=np.uint8)[_list_states(cells, size)])
 
     def _code_features(self) -> NDArray[np.uint8]:
         """Return the features of the rows; where cells are missing, of several copies with different cells drawn."""
@@ -207,8 +218,9 @@ class _ClassForest:
     def _code_copy(self, probabilities: Values | None) -> NDArray[np.uint8]:
         types = np.zeros(len(self.classes), dtype=np.intp)
         if probabilities is not None:
-            uniforms = self.rng.random((len(probabilities), 1))
-            types = (probabilities.cumsum(axis=1) < uniforms).sum(axis=1).clip(max=len(self.types) - 1)
+            uniforms, order = self.rng.random((len(probabilities), 1)), _list_states(self.classes, len(self.types))
+            below = (probabilities[:, order].cumsum(axis=1) < uniforms).sum(axis=1)
+            types = order[below.clip(max=len(self.types) - 1)]
         blocks = []
         for column, density in zip(self.columns, self.densities, strict=True):
             cells = self.data.codes(column.variable.name)
@@ -227,7 +239,7 @@ class _ClassForest:
         """
         attributes = self.data.table.select(self.data.attributes)
         probabilities = np.empty((len(self.classes), len(self.types)))
-        for rows, test in split_folds(deal_folds(len(self.classes), FOLDS, self.rng, self.classes)):
+        for rows, test in split_folds(self.parts):
             network = self._describe_attributes(rows)
             posterior = network.posterior(self.types.name, attributes.take(test), options=COARSE)
             assert isinstance(posterior, DiscretePosterior)
@@ -244,7 +256,7 @@ class _ClassForest:
 
     def _fit_densities(self, data: TrainingData) -> tuple[Potential, ...]:
         assert data.target is not None
-        return tuple(data.fit(name, (data.target,)).renamed({data.target: self.types.name}) for name in data.attributes)
+        return tuple(data.fit(name, (data.target,)).renamed({data.target: self.types.name}) for name in self.attributes)
 
     def _smooth(
         self, forest: Forest, features: NDArray[np.uint8], unseen: NDArray[np.bool_], copies: Codes
@@ -289,7 +301,8 @@ class _ClassForest:
         tested = [(column.variable, column.cuts, inside) for column, inside in found if not inside.all()]
         boxes = make_boxes(leaf, tested, len(forest.roots))
         classes = Multinomial(self.target, (leaf,), table=self.grown.tables[leaves])
-        return Network([Multinomial(self.types, table=self.prior), *self.densities, boxes, classes])
+        densities = sorted(self.densities, key=lambda density: self.data.attributes.index(density.child.name))
+        return Network([Multinomial(self.types, table=self.prior), *densities, boxes, classes])
 
     def _find_inside(self, number: int, leaves: Codes) -> NDArray[np.bool_]:
         """Return which states or intervals of a column are in each leaf (leaves, states)."""
@@ -306,6 +319,12 @@ class _ClassForest:
             left = column.ranks[feature[node]] <= forest.cut[node, None]
             inside[child] &= left ^ (child != forest.left[node])[:, None]
         return inside[leaves]
+
+
+def _list_states(cells: Codes, size: int) -> Codes:
+    """Return states in the order of the first rows that have them, which is that of no names."""
+    states, first = np.unique(np.append(cells, np.arange(size)), return_index=True)
+    return np.asarray(states[states >= 0][np.argsort(first[states >= 0])])
 
 
 # forests of numbers

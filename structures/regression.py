@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting import GaussianFitter, Role
 from hybridbn.fitting.base import Potentials
-from hybridbn.fitting.cross_validation import is_clearly_less
+from hybridbn.fitting.cross_validation import DealtRows, is_clearly_less
 from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees import Route, TreeNode
 from hybridbn.inference.posteriors import DiscretePosterior
@@ -75,7 +75,7 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     Slopes and effects are shrunk by a ridge, whose strength is chosen by leave-one-out cross-validation; if that
     clearly lowers the error, small ones are shrunk more than large ones. The variance is that of the leave-one-out
     residuals, too. While the regression is learned, missing cells are filled with their expectation given the other
-    attributes. A weighted row is left out as a whole.
+    attributes. Of a row of weight two, as of two equal rows, one is left out.
 
     Of a table that is read in passes, a sample settles the ridge, the effects of states and the residuals' density;
     attributes are learned from all rows, and so are the slopes, in one pass.
@@ -89,7 +89,8 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     >>> round(complete.mean(), 1), round(partial.mean(), 1), partial.std() > 5 * complete.std()
     (5.0, 3.5, True)
     """
-    return build_regression_network(learn_regressors(*read_for_regression(data, target, potentials, weights)))
+    read = read_for_regression(data, target, potentials, weights, 1, np.random.default_rng(0))
+    return build_regression_network(learn_regressors(*read))
 
 
 def build_regression_network(regressors: Regressors) -> Built:
@@ -98,7 +99,7 @@ def build_regression_network(regressors: Regressors) -> Built:
     Where the rows are read in passes one pass sums up their products, and the rest is that of the sample.
     """
     residuals, root = regressors.whole.residuals, np.append(regressors.whole.intercept, regressors.slopes)
-    rows, variance = np.arange(len(residuals)), np.array([_measure_variance(residuals)])
+    rows, variance = np.arange(len(residuals)), np.array([_measure_variance(residuals, regressors.weights)])
     noise, variances, _ = judge_left_out(regressors)
     if regressors.source is not None:
         node = TreeNode(Route(), NodeRegression(root, float(variance[0]), 0.0, 0.0, np.empty(0)))
@@ -114,7 +115,8 @@ def judge_left_out(regressors: Regressors) -> tuple[ResidualMixture, Values, Val
     before that, and the scores of the rows.
     """
     residuals = regressors.whole.residuals
-    rows, variances = np.arange(len(residuals)), np.full(len(residuals), _measure_variance(residuals))
+    rows = np.arange(len(residuals))
+    variances = np.full(len(residuals), _measure_variance(residuals, regressors.weights))
     if regressors.spread is not None:
         variances += regressors.spread @ regressors.slopes**2
     noise = fit_residual_mixture(residuals, variances, rows, regressors.weights)
@@ -128,12 +130,20 @@ def predict_left_out(
     variable = regressors.data.variable(regressors.data.target or "")
     assert isinstance(variable, Continuous)
     unit, wide = regressors.encoding.unit, (SHARE, *_describe_target(regressors))
-    return HeldOutNumbers(variable, noise, unit * means, unit**2 * variances, rows, regressors.used, wide)
+    return HeldOutNumbers(
+        variable,
+        noise,
+        unit * means,
+        unit**2 * variances,
+        regressors.dealt.distinct[rows],
+        regressors.dealt.groups,
+        wide,
+    )
 
 
-def _measure_variance(residuals: Values) -> float:
+def _measure_variance(residuals: Values, weights: Values) -> float:
     """Return the mean square of residuals in units of the target's, which may be fitted exactly."""
-    return max(float(np.mean(residuals**2)), LEAST_VARIANCE)
+    return max(float(np.average(residuals**2, weights=weights)), LEAST_VARIANCE)
 
 
 LEAST_SLOPE = 0.25
@@ -215,8 +225,8 @@ class Regressors:
     left_out : ndarray (rows, regressors), optional
         The regressors as they would be if the effects of categories had been learned without the row; None where there
         are no categories.
-    used : ndarray of bool
-        The rows of the table that these are.
+    dealt : DealtRows
+        The rows of the table that these are, and their folds.
     robust : bool
         Whether rows in the tails count less for the regression on all rows.
     source : TrainingData, optional
@@ -231,7 +241,7 @@ class Regressors:
     filled: Mapping[str, Values]
     spread: Values | None
     left_out: Values | None
-    used: NDArray[np.bool_]
+    dealt: DealtRows
     robust: bool
     source: TrainingData | None
 
@@ -248,16 +258,16 @@ class Regressors:
 
 
 def read_for_regression(
-    data: Any, target: str, potentials: Potentials, weights: Any
-) -> tuple[TrainingData, NDArray[np.bool_], TrainingData | None]:
+    data: Any, target: str, potentials: Potentials, weights: Any, folds: int, rng: np.random.Generator
+) -> tuple[TrainingData, DealtRows, TrainingData | None]:
     """Read the data of a builder whose target is a number; "auto" means "gaussian" for attributes.
 
-    Returned are the rows that have a target and count, and which ones of the table they are. Of a table that is read in
-    passes these are rows of a sample, and all rows come after them.
+    Returned are the rows that have a target and count, equal ones together, and how they are dealt to folds. Of a table
+    that is read in passes these are rows of a sample, and all rows come after them.
 
     Examples
     --------
-    >>> read_for_regression({"x": [1.0, 2.0], "y": ["a", "b"]}, "y", "auto", None)
+    >>> read_for_regression({"x": [1.0, 2.0], "y": ["a", "b"]}, "y", "auto", None, 1, np.random.default_rng(0))
     Traceback (most recent call last):
         ...
     hybridbn.errors.NetworkError: the target 'y' is discrete, and a regression predicts a number; use naive_bayes, tan
@@ -269,27 +279,25 @@ def read_for_regression(
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"
         )
     source = read if len(read.sampled.rows) < len(read.rows) else None
-    read = read.sampled
-    labeled, used = read.find_labeled(), np.zeros(len(read.rows), dtype=bool)
-    used[labeled] = True
-    read = read if used.all() else read.take(labeled)
+    read, dealt = read.deal(folds, rng)
     read = replace(read, roles={name: _choose_role(read, name) for name in read.roles})
-    if len(read.rows) < 3:
+    if max(len(read.rows), read.rows.total_weight) < 3:
         raise TableError(
             f"a regression takes at least 3 rows that have a value of {target!r} and count; found {len(read.rows)}"
         )
-    return read, used, None if source is None else replace(source, roles=read.roles)
+    return read, dealt, None if source is None else replace(source, roles=read.roles)
 
 
-def learn_regressors(data: TrainingData, used: NDArray[np.bool_], source: TrainingData | None = None) -> Regressors:
+def learn_regressors(data: TrainingData, dealt: DealtRows, source: TrainingData | None = None) -> Regressors:
     """Learn the densities of the attributes and the effects of states from what `read_for_regression` returns."""
     potentials = _learn_attributes(data, source)
     filled, spreads = fill_columns(potentials, data, data.attributes)
     assert data.target is not None
     target = data.codes(data.target)
     # a power of two, so that dividing by it rounds nothing
-    unit = float(2.0 ** np.round(np.log2(np.std(target / np.abs(target).max())) + np.log2(np.abs(target).max())))
-    weights = data.table.weights / data.table.weights.sum()
+    weights, largest = data.table.weights / data.table.weights.sum(), np.abs(target).max()
+    spread = np.sqrt(weights @ ((target - weights @ target) / largest) ** 2)
+    unit = float(2.0 ** np.round(np.log2(spread) + np.log2(largest)))
     groups: list[int] = []
     names: list[str] = []
     for name, block in filled.items():
@@ -305,7 +313,7 @@ def learn_regressors(data: TrainingData, used: NDArray[np.bool_], source: Traini
     encoding = _standardize(replace(encoding, potentials=potentials, unit=unit), filled, spreads, weights)
     numbers, variances = encoding.encode(filled, spreads, len(weights))
     left_out = numbers + changes / encoding.scales if encoding.effects else None
-    return Regressors(data, encoding, numbers, slopes, whole, filled, variances, left_out, used, robust, source)
+    return Regressors(data, encoding, numbers, slopes, whole, filled, variances, left_out, dealt, robust, source)
 
 
 MOST_ROBUST_STEPS = 5
@@ -322,7 +330,7 @@ def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: 
 
     def judge(ridge: Ridge) -> tuple[Values, Values]:
         """Return how much to trust each row, and the scores of rows left out."""
-        variances = np.full(len(rows), _measure_variance(ridge.residuals))
+        variances = np.full(len(rows), _measure_variance(ridge.residuals, weights))
         noise = fit_residual_mixture(ridge.residuals, variances, rows, weights)
         trust = noise.weigh_rows(ridge.residuals, variances)
         return trust, score_residuals(noise, ridge.residuals, variances, rows, len(rows))
@@ -332,8 +340,7 @@ def _fit_robust_ridge(columns: Values, target: Values, weights: Values, groups: 
     for _ in range(MOST_ROBUST_STEPS):
         if not (trust < 1).any() or not columns.shape[1]:
             break
-        trusted = weights * trust
-        robust = refit_ridge(best, columns, target, trusted)
+        robust, trusted = refit_ridge(best, columns, target, weights, trust), weights * trust
         robust = robust._replace(intercept=robust.intercept - trusted @ columns @ robust.slopes / trusted.sum())
         trust, own = judge(robust)
         if not is_clearly_less(own, scores, weights):
@@ -364,7 +371,7 @@ def _choose_encoding(data: TrainingData, filled: Mapping[str, Values], whole: Ri
     slopes: dict[str, float] = {}
     penalties: list[float] = []
     changes: list[Values] = [np.zeros((len(weights), 0))]
-    least = 1e-6 * float(np.sqrt(np.mean(whole.residuals**2)))
+    least = 1e-6 * float(np.sqrt(weights @ whole.residuals**2))
     for name, block in filled.items():
         columns = slice(start, start + block.shape[1])
         start = columns.stop
@@ -377,7 +384,8 @@ def _choose_encoding(data: TrainingData, filled: Mapping[str, Values], whole: Ri
                 continue
             effects[name], states = effect, np.argmax(block, axis=1)
             rest = (data.table.weights @ block + whole.penalties[columns])[states]
-            change = _leave_out_effects(effect, weights @ block, states, data.table.weights * whole.residuals / rest)
+            moved = np.minimum(data.table.weights, 1.0) * whole.residuals / rest
+            change = _leave_out_effects(effect, weights @ block, states, moved)
             # the penalty of the slopes of all states, as a function of their common factor
             penalty = float(penalty * (own @ own) / slope**2)
         slopes[name] = slope
@@ -506,8 +514,10 @@ def _choose_role(data: TrainingData, name: str) -> Role:
     if not isinstance(role.variable, Continuous):
         return role
     values = data.codes(name)
-    values = values[~np.isnan(values)]
-    spread = LEAST_SPREAD * float(values.std()) if len(values) else 0.0
+    known = ~np.isnan(values)
+    values, weights = values[known], data.table.weights[known]
+    center = np.average(values, weights=weights) if len(values) else 0.0
+    spread = LEAST_SPREAD * float(np.sqrt(np.average((values - center) ** 2, weights=weights))) if len(values) else 0.0
     return role._replace(fitter=GaussianFitter(floor=spread) if spread > 0 and np.isfinite(spread) else "gaussian")
 
 

@@ -23,7 +23,7 @@ from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import SoftmaxFitter
 from hybridbn.fitting.base import counts_suffice, moments_suffice
 from hybridbn.fitting.counting import RowCounter
-from hybridbn.fitting.cross_validation import deal_folds, evaluate_rows, score_held_out, split_folds
+from hybridbn.fitting.cross_validation import deal_table, evaluate_rows, score_held_out, split_folds
 from hybridbn.fitting.mte import cells_suffice
 from hybridbn.options import check_count, make_generator
 from hybridbn.potentials import Potential, Softmax
@@ -646,13 +646,11 @@ class _WishartScores(_SingleScores):
 class _HeldOutScores(_SingleScores):
     def __init__(self, data: TrainingData, folds: int, random_state: int) -> None:
         super().__init__(data)
-        rows = np.flatnonzero(data.table.weights > 0)
-        if folds > len(rows):
-            raise NetworkError(f"{len(rows)} rows can't be put into {folds} folds")
-        parts = deal_folds(len(rows), folds, make_generator(random_state))
-        self._folds = [
-            (data.table.take(rows[training]), data.table.take(rows[test])) for training, test in split_folds(parts)
-        ]
+        dealt = deal_table(data.table, folds, make_generator(random_state))
+        table, rows = dealt.take(data.table), int(dealt.parts.max(initial=-1)) + 1
+        if folds > rows:
+            raise NetworkError(f"{rows} rows can't be put into {folds} folds")
+        self._folds = [(table.take(training), table.take(test)) for training, test in split_folds(dealt.parts)]
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
         given = tuple(self._sort_by_column(parents))

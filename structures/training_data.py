@@ -14,13 +14,14 @@ from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.fitting import Fitter, Role, fitter_of, roles
 from hybridbn.fitting.base import Potentials, prepare_families
 from hybridbn.fitting.counting import Counts, RowCounter, count_columns
+from hybridbn.fitting.cross_validation import DealtRows, deal_table
 from hybridbn.fitting.mte import CellGains
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.columns import describe_left_alone
-from hybridbn.variables import Codes, Discrete, Variable, find_observed
+from hybridbn.variables import Discrete, Variable, find_observed
 
 COARSE = Options(tolerance=1e-6, impossible="nan")
 """Posteriors need no higher precision while learning, because the noise of the sample is far greater."""
@@ -126,6 +127,15 @@ class TrainingData:
         """What mixtures of truncated exponentials gain by the cells of their parents."""
         return CellGains(self.in_memory.table)
 
+    def deal(self, folds: int, rng: np.random.Generator, labeled: bool = True) -> tuple[TrainingData, DealtRows]:
+        """Return the rows in memory, those that have a target or all, as they are dealt to folds: see `deal_table`."""
+        strata = None if self.target is None else self.codes(self.target)
+        table = self.table
+        if labeled and strata is not None:
+            table = table.with_weights(np.where(find_observed(strata), table.weights, 0.0))
+        dealt = deal_table(table, folds, rng, strata)
+        return replace(self, rows=dealt.take(table)), dealt
+
     def take(self, rows: Any) -> TrainingData:
         """Return the same with some of the rows; variables stay as they are, cut points included."""
         return TrainingData(self.table.take(rows), self.roles, self.target)
@@ -162,11 +172,10 @@ def read_data_with_target(
     return training_data
 
 
-def read_labeled_data(
+def read_data_with_class(
     data: Any, target: str, potentials: Potentials, weights: Any, in_memory: str | None = None
-) -> tuple[TrainingData, Discrete, Codes, int]:
-    """Read the rows that have a class and count; return its variable, their numbers among all rows, and how many these
-    are.
+) -> tuple[TrainingData, Discrete]:
+    """Read data whose target is a class; return its variable, too.
 
     Parameters
     ----------
@@ -174,10 +183,9 @@ def read_labeled_data(
 
     Examples
     --------
-    >>> labeled, _, rows, count = read_labeled_data({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "c", "auto", None)
-    >>> len(labeled.table), rows.tolist(), count
-    (2, [0, 2], 3)
-    >>> read_labeled_data({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "x", "auto", None)
+    >>> read_data_with_class({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "c", "auto", None)[1].states
+    ('a', 'b')
+    >>> read_data_with_class({"x": [1.0, 2.0, 4.0], "c": ["a", None, "b"]}, "x", "auto", None)
     Traceback (most recent call last):
         ...
     hybridbn.errors.NetworkError: the target 'x' is continuous, and this builder predicts a class; use naive_bayes,
@@ -190,8 +198,7 @@ def read_labeled_data(
             f"the target {target!r} is continuous, and this builder predicts a class; use naive_bayes, regression or"
             " model_tree"
         )
-    rows, count = read.find_labeled(), len(read.rows)
-    return read if len(rows) == count else read.take(rows), variable, rows, count
+    return read, variable
 
 
 def read_data_without_target(

@@ -33,8 +33,9 @@ async function waitFor(page, code, timeout) {
 }
 
 const commands = {
-  async open({ url, width = 1440, height = 900, dark = false }) {
-    const context = await browser.newContext({ viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" });
+  async open({ url, beside = null, width = 1440, height = 900, dark = false }) {
+    const options = { viewport: { width, height }, colorScheme: dark ? "dark" : "light", reducedMotion: "reduce" };
+    const context = beside === null ? await browser.newContext(options) : pages[beside].context();
     const page = await context.newPage();
     const log = [];
     page.on("console", (message) => ["error", "warning"].includes(message.type()) && log.push(message.text()));

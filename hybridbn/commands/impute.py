@@ -11,7 +11,6 @@ import importlib.metadata
 import json
 import os
 import shutil
-import tempfile
 import time
 from contextlib import closing
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -60,7 +59,7 @@ from hybridbn.tables import Table
 from hybridbn.tables.columns import open_frame
 from hybridbn.tables.formats.base import Fills, TableSource, name_file_in_errors
 from hybridbn.tables.formats.database_base import Database
-from hybridbn.tables.formats.files import refuse_special_file, remove_unfinished, resolve_links, write_atomically
+from hybridbn.tables.formats.files import open_scratch, refuse_special_file, resolve_links, write_atomically
 from hybridbn.variables import shorten
 
 
@@ -168,7 +167,7 @@ def impute_inputs(request: ImputationRequest, terminal: Terminal) -> None:
         return
     if request.draws is not None or request.report is not None:
         raise UsageFault("--draws and --report are for one table; impute the files one by one, with --model")
-    with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+    with open_scratch() as folder:
         model = request.model or f"{folder}/model.hbn"
         if request.model is None:
             terminal.note(f"learning one model for {len(several)} files")
@@ -210,8 +209,8 @@ def impute(request: ImputationRequest, terminal: Terminal) -> None:
     destination = locate_output(request, origin)
     _refuse_clashes(request, origin, destination)
     beside = destination.beside(request.parts)
-    with lock_output(beside, destination.shown):
-        workspace = Workspace(beside)
+    with lock_output(beside, destination.shown), open_scratch() as scratch:
+        workspace = Workspace(beside or scratch / "output", lasting=beside is not None)
         is_ours = not workspace.lasting
         try:
             if request.restart or not workspace.has_begun():
@@ -288,6 +287,7 @@ def complete(run: ImputationRun) -> None:
         run.filler.models[0].columns.rules.tell()
     parts = _write_parts(run, output)
     if not run.source.is_unchanged():
+        run.workspace.clear()  # what was made of the former input is of no use to the next run
         raise RunMismatch(f"{run.origin.shown} was changed while it was read; run the command again")
     if not run.destination.pipe:  # which may be the same terminal
         run.terminal.show_step("writing")
@@ -465,9 +465,9 @@ def _fill(filler: Filler, draws: int, rows: tuple[Table, int]) -> list[Fills]:
 
 def _finish(run: ImputationRun, status: os.stat_result | None = None) -> None:
     """Save the model and the report, and record that the output, a file of this state, only lacks its name."""
-    request, mark = run.request, run.workspace.mark
+    request = run.request
     if request.save_model is not None:
-        _replace_file(request.save_model, run.workspace.path("model-0.hbn").read_bytes(), mark)
+        write_atomically(request.save_model, run.workspace.path("model-0.hbn").read_bytes())
     if request.report is not None:
         facts, remarks = _list_facts(run), run.terminal.warnings
         text = render_page(
@@ -479,14 +479,9 @@ def _finish(run: ImputationRun, status: os.stat_result | None = None) -> None:
             remarks,
             request.draws or 1,
         )
-        _replace_file(request.report, text.encode(), mark)
+        write_atomically(request.report, text.encode())
     rows = run.profile.rows * (request.draws or 1)
     run.workspace.note_finishing({"rows": rows, "file": None if status is None else identify_file(status)})
-
-
-def _replace_file(path: str, data: bytes, mark: str) -> None:
-    remove_unfinished(resolve_links(path), mark)
-    write_atomically(path, data, mark=mark)
 
 
 def _list_facts(run: ImputationRun) -> list[tuple[str, str]]:

@@ -23,7 +23,7 @@ from hybridbn.errors import FormatError
 from hybridbn.tables.formats import WEB, describe_location, suffix_of
 from hybridbn.tables.formats.base import FileFormat, TableSource, names, suffixes
 from hybridbn.tables.formats.database_base import Database, OutputExists, database_of
-from hybridbn.tables.formats.files import check_encoding, is_packed, report_damaged_gzip, resolve_links
+from hybridbn.tables.formats.files import check_encoding, is_packed, open_private, report_damaged_gzip, resolve_links
 
 _HINTS = {
     ".json": "a file with one object a line is .jsonl, or say --format jsonl",
@@ -196,7 +196,7 @@ def _copy_if_needed(location: Location, form: FileFormat, folder: Path, encoding
     if location.path is not None and recoded == "utf-8" and not _is_pipe(location.path):
         return location.path
     copy = folder / f"input{location.suffix}"
-    with open(copy, "wb") as out:
+    with open_private(copy) as out:
         if location.path is None:
             _copy(sys.stdin.buffer, out, recoded, location)
         else:

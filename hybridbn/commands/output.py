@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import decimal
 import os
 import sys
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -29,7 +28,7 @@ from hybridbn.tables.formats.base import (
     kind_of_states,
 )
 from hybridbn.tables.formats.database_base import Database, DatabaseWriter
-from hybridbn.tables.formats.files import NameTaken, remove_unfinished, replace_file
+from hybridbn.tables.formats.files import NameTaken, replace_file
 from hybridbn.tables.formats.typed_columns import parse_states, replace_comma
 from hybridbn.variables import Discrete, Variable
 
@@ -197,26 +196,19 @@ class Output:
             self.writer.join(contents, sys.stdout.buffer)
             sys.stdout.buffer.flush()
             return
-        with _replace_file(self.location, self.location.path, overwrite, before) as file:
-            self.writer.join(contents, file)
+        try:
+            with replace_file(
+                self.location.path, overwrite=overwrite, packed=self.location.packed, before=before
+            ) as file:
+                self.writer.join(contents, file)
+        except NameTaken:
+            shown = self.location.shown
+            raise OutputTaken(f"{shown} has appeared meanwhile, and --no-clobber says to leave it") from None
 
 
 def _write_comma(value: float | None) -> str | None:
     """Return a number as text with a decimal comma."""
     return None if value is None else repr(value).replace(".", ",")
-
-
-@contextlib.contextmanager
-def _replace_file(
-    location: Location, target: Path, overwrite: bool, before: Callable[[os.stat_result | None], None]
-) -> Iterator[IO[bytes]]:
-    mark = "hybridbn-"
-    remove_unfinished(target, mark)  # as this run holds the lock, they are of one that was killed
-    try:
-        with replace_file(target, overwrite=overwrite, packed=location.packed, mark=mark, before=before) as file:
-            yield file
-    except NameTaken:
-        raise OutputTaken(f"{location.shown} has appeared meanwhile, and --no-clobber says to leave it") from None
 
 
 def find_spellings(source: TableSource, variables: Sequence[Variable]) -> dict[str, dict[Hashable, str]]:

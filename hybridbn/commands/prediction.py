@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
@@ -40,6 +39,7 @@ from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells
 from hybridbn.tables.formats.base import Field, TableBlock, TableSource, fields_of, name_file_in_errors
+from hybridbn.tables.formats.files import open_private, open_scratch
 from hybridbn.variables import Continuous, Variable, shorten
 
 _MOST_TOLD = 5
@@ -70,7 +70,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
     with terminal.forward_warnings():
         network = read_model(request.model)
         target = find_node(network, str(request.target))
-    with open_input(request) as (origin, source), tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+    with open_input(request) as (origin, source), open_scratch() as folder:
         destination = locate_output(request, origin)
         if destination.path is not None and destination.path == Path(request.model).resolve():
             raise UsageFault(f"the output {destination.shown} is the model; choose another name")
@@ -89,7 +89,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             output.try_to_create()
             with name_file_in_errors(origin.shown):
                 blocks = answer_blocks(request, source, variables, predictor, "predicting", profile.rows)
-                parts, impossible = _write_parts(blocks, output, Path(folder))
+                parts, impossible = _write_parts(blocks, output, folder)
             if not source.is_unchanged():
                 raise RunMismatch(f"{origin.shown} was changed while it was read; run the command again")
             output.assemble(parts, not request.no_clobber, lambda status: None)
@@ -191,7 +191,8 @@ def _write_parts(
         for block, _, (made, lost) in blocks:
             impossible += lost
             parts.append(folder / f"part-{len(parts)}")
-            parts[-1].write_bytes(output.extend_part(block, made))
+            with open_private(parts[-1]) as file:
+                file.write(output.extend_part(block, made))
     return parts, impossible
 
 

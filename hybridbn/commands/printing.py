@@ -17,7 +17,8 @@ import numpy as np
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
 from hybridbn.commands.models import read_model
 from hybridbn.commands.table_input import TableRequest, describe_remarks, open_input, read_profile
-from hybridbn.commands.terminal import Terminal, escape_controls
+from hybridbn.commands.terminal import Terminal
+from hybridbn.errors import escape_controls
 from hybridbn.formatting import format_number
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network_description import as_line

@@ -9,15 +9,14 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, read_block
-from hybridbn.commands.terminal import escape_controls
-from hybridbn.formatting import format_number, format_range, format_share, shorten_text
+from hybridbn.errors import escape_controls
+from hybridbn.formatting import escape_markup, format_number, format_range, format_share, shorten_text
 from hybridbn.learning.imputation.data_augmentation import Filler
 from hybridbn.pictures.chart import SERIES, Chart
 from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
@@ -171,11 +170,11 @@ def render_page(
     """
     filled = {name: counts for name, counts in value_counts.items() if profile.columns[name].missing}
     body = [
-        f"<h1>{escape(title)}</h1>",
+        f"<h1>{escape_markup(title)}</h1>",
         '<table class="facts">',
-        *(f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in facts),
+        *(f"<tr><td>{escape_markup(name)}</td><td>{escape_markup(text)}</td></tr>" for name, text in facts),
         "</table>",
-        *(f'<p class="warn">{escape(remark)}</p>' for remark in remarks),
+        *(f'<p class="warn">{escape_markup(remark)}</p>' for remark in remarks),
         "<h2>Columns</h2>",
         _render_overview(profile, value_counts, draws),
         "<h2>Missing cells</h2>",
@@ -193,7 +192,7 @@ def render_page(
     ]
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><meta name="viewport"'
-        f' content="width=device-width"><title>{escape(title)}</title><style>{_STYLE}</style></head><body>\n'
+        f' content="width=device-width"><title>{escape_markup(title)}</title><style>{_STYLE}</style></head><body>\n'
         + "\n".join(body)
         + "\n</body></html>\n"
     )
@@ -212,9 +211,9 @@ def _render_overview(profile: TableProfile, value_counts: ValueCounts, draws: in
             column.kind or "", column.unusable or "empty"
         )
         rows.append(
-            f"<tr><td class=name>{escape(name)}</td><td class=kind>{kind}</td><td class=n>{column.missing:,}</td>"
-            f"<td class=n>{format_share(share)}</td><td>{escape(seen)}</td>"
-            f"<td>{escape(filled if column.missing else '')}</td></tr>"
+            f"<tr><td class=name>{escape_markup(name)}</td><td class=kind>{kind}</td>"
+            f"<td class=n>{column.missing:,}</td><td class=n>{format_share(share)}</td><td>{escape_markup(seen)}</td>"
+            f"<td>{escape_markup(filled if column.missing else '')}</td></tr>"
         )
     note = f" Imputed: all {draws} draws together." if draws > 1 else ""
     return (
@@ -295,7 +294,7 @@ def _render_card(
             else "share of the state drawn most"
         )
         figures.append(f"<figure>{_draw(rounds)}<figcaption>learning: {explanation}, by round</figcaption></figure>")
-    return f'<div class="card"><h3>{escape(column.name)}</h3><div class="pair">{"".join(figures)}</div></div>'
+    return f'<div class="card"><h3>{escape_markup(column.name)}</h3><div class="pair">{"".join(figures)}</div></div>'
 
 
 def _draw(chart: Chart) -> str:

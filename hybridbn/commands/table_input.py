@@ -9,7 +9,6 @@ import glob
 import os
 import pickle
 import re
-import tempfile
 import threading
 import warnings
 import zlib
@@ -32,6 +31,7 @@ from hybridbn.tables.columns import describe_left_alone
 from hybridbn.tables.formats import suffix_of
 from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource, name_file_in_errors, names, suffixes
 from hybridbn.tables.formats.delimited import MISSING
+from hybridbn.tables.formats.files import open_private, open_scratch
 from hybridbn.variables import Discrete, Variable, shorten
 
 _CELLS = 400_000
@@ -139,9 +139,9 @@ def locate_output(request: TableRequest, origin: Location) -> Location:
 def open_input(request: TableRequest) -> Iterator[tuple[Location, TableSource]]:
     """Open the table that a request names; copies of what can't be read twice live as long as the statement."""
     location = locate(request.input, request.from_format, request.format, "INPUT")
-    with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+    with open_scratch() as folder:
         with name_file_in_errors(location.shown):
-            source = open_source(location, Path(folder), request.encoding, request.reading, request.rows)
+            source = open_source(location, folder, request.encoding, request.reading, request.rows)
         yield location, source
 
 
@@ -450,10 +450,10 @@ def list_inputs(text: str) -> list[tuple[str, str]] | None:
 
     Examples
     --------
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>> with open_scratch() as folder:
     ...     for name in ("b.csv", "a.csv", "notes.md"):
     ...         _ = Path(folder, name).write_text("")
-    ...     [name for _, name in list_inputs(folder)], list_inputs(f"{folder}/a.csv")
+    ...     [name for _, name in list_inputs(str(folder))], list_inputs(f"{folder}/a.csv")
     (['a.csv', 'b.csv'], None)
     """
     if os.path.isdir(text):
@@ -475,8 +475,9 @@ def sample_inputs(request: TableRequest) -> Iterator[str]:
     """Write a sample of the rows of several files to a file, from which one model is learned for all of them."""
     paths = [path for path, _ in list_inputs(request.input) or ()]
     sample = scan(paths, request.discrete, request.continuous).sample(max(request.sample, 2))
-    with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+    with open_scratch() as folder:
         sample.write(f"{folder}/sample.parquet")
+        os.chmod(f"{folder}/sample.parquet", 0o600)
         yield f"{folder}/sample.parquet"
 
 
@@ -494,10 +495,16 @@ def seed_of_file(seed: int, name: str) -> int:
 
 @contextmanager
 def _copy_with_duckdb(request: Request) -> Iterator[Request]:
-    """Let DuckDB write the rows of a query or of files that it reads into a file."""
-    with open_engine(request) as engine, tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
+    """Write the rows of a query or of files that DuckDB reads into a file."""
+    from pyarrow.parquet import ParquetWriter
+
+    with open_engine(request) as engine, open_scratch() as folder:
         opened: Any = engine.open(request.input)
         if opened is None:
             raise UsageFault(f"{request.input}: --backend duckdb takes a query or Parquet files; leave it out")
-        opened.relation.write_parquet(f"{folder}/input.parquet")
+        # its own connection may write no files
+        with open_private(folder / "input.parquet") as file, ParquetWriter(file, opened.schema) as writer:
+            for fragment in opened.fragments():
+                for batch in fragment.batches(opened.schema.names):
+                    writer.write_batch(batch.data)
         yield replace(request, input=f"{folder}/input.parquet", backend=None)

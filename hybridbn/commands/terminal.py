@@ -13,7 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator
 
-from hybridbn.errors import FormatError, mask_secrets
+from hybridbn.errors import FormatError, escape_controls, mask_secrets, tidy_message
 from hybridbn.jobs import ProgressLine, progress
 
 
@@ -72,34 +72,14 @@ def raise_on_termination() -> None:
             signal.signal(number, terminate)
 
 
-_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
-"""Signs that move the cursor, turn the direction of writing, or are none."""
-
-
 _STYLE = re.compile(r"(\x1b\[[012]m)")
 """The control sequences for bold, faint and plain text."""
 
 
-def escape_controls(text: str, *, lines: bool = False) -> str:
-    r"""Return a text in which a terminal finds no control sequence; with `lines`, ends of lines stay.
-
-    Examples
-    --------
-    >>> print(escape_controls("a\x1b[2Jb\u202ec"))
-    a\x1b[2Jb\u202ec
-    """
-    if not lines:
-        return _CONTROLS.sub(lambda match: repr(match[0])[1:-1], text)
-    return "\n".join(map(escape_controls, text.split("\n")))
-
-
 def say(text: str, addresses: Iterable[str] = ()) -> None:
-    """Print a message on standard error, without the secrets of addresses and without control sequences.
-
-    Every message of the command goes through here.
-    """
+    """Print a message on standard error, without the secrets of addresses, and fit for a terminal."""
     if sys.stderr is not None:  # otherwise `print` would take standard output
-        print(escape_controls(mask_secrets(text, addresses), lines=True), file=sys.stderr, flush=True)
+        print(tidy_message(mask_secrets(text, addresses)), file=sys.stderr, flush=True)
 
 
 class NotShown(Exception):

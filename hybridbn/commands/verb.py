@@ -268,7 +268,10 @@ def parse_names(text: str) -> list[str]:
     """Split names at commas; a name that contains a comma is quoted as in CSV."""
     import csv
 
-    names = [name for row in csv.reader([text], strict=True) for name in row]
+    try:
+        names = [name for row in csv.reader([text], strict=True) for name in row]
+    except csv.Error as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: these are no names as in a line of CSV: {error}") from None
     if not all(names):
         raise argparse.ArgumentTypeError(f"{text!r}: a name is empty")
     return names

@@ -12,14 +12,12 @@ import json
 import os
 import re
 import stat
-import tempfile
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from hybridbn.commands.terminal import OutputTaken, RunMismatch
-from hybridbn.tables.formats.files import is_own
+from hybridbn.tables.formats.files import NO_LINKS, is_own, lock_file, open_private
 
 _MARKER = "hybridbn"
 """The file that marks a folder of parts."""
@@ -30,7 +28,6 @@ _NAMES = re.compile(
 )
 """The names of all files that a run makes in its folder."""
 _LOCK = b"the lock of a run of hybridbn impute\n"
-_NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 def lock_of(beside: Path) -> Path:
@@ -68,7 +65,7 @@ def _acquire_lock(path: Path, shown: str) -> tuple[int, bool]:
     while True:
         descriptor, is_made = _open_lock(path)
         try:
-            _lock(descriptor)
+            lock_file(descriptor)
             # The process that held the lock before may have removed the file meanwhile.
             if os.path.samestat(os.fstat(descriptor), os.lstat(path)):
                 return descriptor, is_made
@@ -85,13 +82,13 @@ def _acquire_lock(path: Path, shown: str) -> tuple[int, bool]:
 def _open_lock(path: Path) -> tuple[int, bool]:
     """Open the file of a lock; refuse anything else that has its name."""
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | _NO_LINKS, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | NO_LINKS, 0o600)
         os.write(descriptor, _LOCK)
         return descriptor, True
     except FileExistsError:
         pass
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _NO_LINKS, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | NO_LINKS, 0o600)
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.EISDIR, errno.ENXIO):
             raise _in_the_way(path, "it is a link or a folder") from None
@@ -110,50 +107,34 @@ def _in_the_way(path: Path, fault: str) -> OutputTaken:
     return OutputTaken(f"{path} is in the way: {fault}; move it away, or choose another output or --parts FOLDER")
 
 
-def _lock(descriptor: int) -> None:
-    try:
-        import fcntl
-    except ModuleNotFoundError:  # Windows
-        import msvcrt
-
-        os.lseek(descriptor, 0, os.SEEK_SET)
-        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
-    else:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-
 # -- the folder of parts ----------------------------------------------------------------------------------------------
 
 
 class Workspace:
-    """The folder of parts, beside the output or, for a pipe, in the system's temporary folder.
+    """The folder of parts, beside the output or, for a pipe, a temporary one.
 
     Attributes
     ----------
     lasting : bool
         Whether the next run can continue from the parts of a killed one.
-    mark : str
-        Part of the names of temporary files that this output's runs alone make.
     finishing : dict, optional
         What a run noted when only the name of its output was missing.
     is_partial : bool
         Whether parts of an earlier run may be deleted, as its output was there.
     """
 
-    def __init__(self, beside: Path | None) -> None:
-        self.lasting: bool = beside is not None
-        self.folder: Path = Path(tempfile.mkdtemp(prefix="hybridbn-")) if beside is None else parts_of(beside)
-        self.mark: str = f"hybridbn-{zlib.crc32(os.fsencode(self.folder)):08x}-"
+    def __init__(self, beside: Path, *, lasting: bool = True) -> None:
+        self.lasting = lasting
+        self.folder: Path = parts_of(beside)
         self.finishing: dict[str, Any] | None = None
         self.is_partial = False
 
     def begin(self, restart: bool) -> None:
         """Create the folder; with `restart`, delete the parts of an earlier run first."""
-        if self.lasting:
-            try:
-                os.mkdir(self.folder, 0o700)
-            except FileExistsError:
-                self._take_over()
+        try:
+            os.mkdir(self.folder, 0o700)
+        except FileExistsError:
+            self._take_over()
         # A kill that comes before the mark leaves an empty folder.
         try:
             self._write(
@@ -248,8 +229,7 @@ class Workspace:
             raise
 
     def _write(self, name: str, data: bytes) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0) | _NO_LINKS
-        with open(os.open(self.folder / name, flags, 0o600), "wb") as file:
+        with open_private(self.folder / name) as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

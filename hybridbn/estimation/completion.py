@@ -178,10 +178,14 @@ class Completion:
 
     def expectation(self, table: Table, posterior: Posterior) -> Values:
         """Return what is expected of a column: numbers (rows,), or probabilities (rows, states) of the table's own
-        states.
+        states. Where a density has no mean, its median is expected.
         """
         if not isinstance(posterior, DiscretePosterior):
-            return np.asarray(posterior.mean())
+            mean = np.asarray(posterior.mean())
+            if not np.isnan(mean).any():
+                return mean
+            with np.errstate(invalid="ignore"):  # a fault of the density is told where its values are used
+                return np.where(np.isnan(mean), posterior.median(), mean)
         return self._translate_probabilities(table, posterior.variable, posterior.probabilities)
 
     def _translate_probabilities(self, table: Table, variable: Discrete, probabilities: Values) -> Values:

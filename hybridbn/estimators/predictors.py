@@ -30,7 +30,7 @@ from hybridbn.estimators.base import (
 from hybridbn.estimators.sklearn_bases import BaseEstimator, ClassifierMixin, RegressorMixin, TransformerMixin
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.base import Potentials
-from hybridbn.fitting.cross_validation import deal_folds, split_folds
+from hybridbn.fitting.cross_validation import deal_table, split_folds
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
 from hybridbn.jobs import use_jobs
 from hybridbn.learning.boosting import boost, read_priors
@@ -275,14 +275,16 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             priors=self.priors,
             options=self._options,
         )
-        ensemble, codes = learn(table, build=build, potentials=potentials), table.column(self.target_name_)
+        ensemble = learn(table, build=build, potentials=potentials)
+        dealt = deal_table(table, _CALIBRATION_FOLDS, np.random.default_rng(0), table.column(self.target_name_))
+        table = dealt.take(table)
+        codes = table.column(self.target_name_)
         if not self.calibrated or np.bincount(codes, minlength=len(states)).min() < _CALIBRATION_FOLDS:
             return ensemble
-        parts = deal_folds(len(table), _CALIBRATION_FOLDS, np.random.default_rng(0), codes)
         scores = np.empty((len(table), len(states)))
         features = table.drop([self.target_name_])
         with warnings.catch_warnings(action="ignore"):  # those of all rows have been said
-            for rows, test in split_folds(parts):
+            for rows, test in split_folds(dealt.parts):
                 training, own = select_usable(table.take(rows), self.target_name_, build)
                 families = potentials
                 if isinstance(families, Mapping):

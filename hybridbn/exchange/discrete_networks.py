@@ -33,7 +33,7 @@ from hybridbn.exchange.parsing import RowNormalizer
 from hybridbn.network import Network
 from hybridbn.potentials import Atoms, LinearGaussian, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.tables.formats.files import write_network_text
+from hybridbn.tables.formats.files import encode_text, write_network_text
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 _STATE_TYPES = (str, int, float, bool)
@@ -225,7 +225,7 @@ def encode_properties(variable: Variable, written: Sequence[str], name: str) -> 
     """
     properties = {}
     if variable.name != name:
-        properties["hybridbn_name"] = quote(variable.name, safe="")
+        properties["hybridbn_name"] = quote(encode_text(variable.name), safe="")
     if isinstance(variable, Discrete):
         if list(variable.states) != list(written) or any(type(state) is not str for state in variable.states):
             properties["hybridbn_states"] = quote(json.dumps(list(variable.states), separators=(",", ":")), safe="")
@@ -253,7 +253,7 @@ def restore_variable(
         return Discrete(
             restore_name(name, properties),
             tuple(written if listed is None else parse_states(unquote(listed), len(written))),
-            None if cuts is None else tuple(map(float, cuts.split(","))),
+            None if cuts is None else tuple(map(float, filter(None, cuts.split(",")))),
         )
     except ValueError as error:
         fail(describe_fault(name, error))

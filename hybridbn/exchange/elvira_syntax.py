@@ -23,7 +23,7 @@ from typing import IO, ClassVar, NamedTuple, TypeAlias
 import numpy as np
 
 from hybridbn.errors import FormatError
-from hybridbn.exchange.parsing import NUMBER, SourceText, Token, Tokens, decode_source
+from hybridbn.exchange.parsing import NUMBER, UNSIGNED, SourceText, Token, Tokens, decode_source
 from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, check_numbers, label_codes
 from hybridbn.tables.formats.base import FileFormat
@@ -45,13 +45,13 @@ _KEYWORDS = (
 _TOKEN = re.compile(
     rf"""(?:\s++|//[^\n]*+|/\*[\s\S]*?\*/)*+
     (?:(?P<quoted>"[^"]*+")
-    |(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?:(?=exp\s*\()|(?![^\s+\-*/=,;|()\[\]{{}}"^])))
+    |(?P<number>{UNSIGNED}(?:(?=exp\s*\()|(?![^\s+\-*/=,;|()\[\]{{}}"^])))
     |(?P<word>(?:{_KEYWORDS})(?![^\s+\-*/=,;|()\[\]{{}}"^])|[^\s+\-*/=,;|()\[\]{{}}"^]+)
     |(?P<sign>[-+*=,;|()\[\]{{}}^])
     |(?P<odd>[\s\S]))?""",
     re.VERBOSE,
 )
-_BRANCH = re.compile(r"\s*([A-Za-z0-9_.]+)\s*=\s*(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?)\s*;", re.ASCII)
+_BRANCH = re.compile(rf"\s*([A-Za-z0-9_.]+)\s*=\s*(-?{UNSIGNED})\s*;", re.ASCII)
 _NUMBERS = re.compile(r"[^()\[\]{};\"=]*")
 
 

@@ -41,6 +41,7 @@ from hybridbn.exchange.discrete_networks import (
     write_as,
 )
 from hybridbn.exchange.parsing import (
+    UNSIGNED,
     RowNormalizer,
     SourceText,
     Token,
@@ -58,7 +59,7 @@ _BETWEEN = r"(?:\s++|%[^\n]*+|//[^\n]*+|/\*[\s\S]*?\*/)*+"
 _TOKEN = re.compile(
     rf"""{_BETWEEN}
     (?:(?P<quoted>"[^"]*+")
-    |(?P<number>(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![^\s(){{}}=;|"%,*+\-]))
+    |(?P<number>{UNSIGNED}(?![^\s(){{}}=;|"%,*+\-]))
     |(?P<sign>[(){{}}=;|,*+\-])
     |(?P<word>[^\s(){{}}=;|"%,*+]+)
     |(?P<odd>[\s\S]))?""",

@@ -20,7 +20,8 @@ from hybridbn.errors import FormatError, warn_user
 from hybridbn.tables.formats.files import check_encoding, read_network_bytes
 from hybridbn.variables import Values
 
-NUMBER = re.compile(r"[-+]?(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][-+]?[0-9]++)?", re.ASCII)
+UNSIGNED = r"(?:[0-9]++\.?+[0-9]*+|\.[0-9]++)(?:[eE][-+]?[0-9]++)?"
+NUMBER = re.compile(rf"[-+]?{UNSIGNED}", re.ASCII)
 SUM_TOLERANCE = 1e-6
 """Rows whose sum is nearer to 1 are normalized without a warning: the digits that programs print explain that much."""
 SUM_LIMIT = 1e-2

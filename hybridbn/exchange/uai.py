@@ -43,7 +43,7 @@ from hybridbn.exchange.parsing import (
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.tables.formats.files import write_atomically, write_network_text
+from hybridbn.tables.formats.files import encode_text, write_atomically, write_network_text
 from hybridbn.variables import Discrete, Values
 
 _WORD = re.compile(r"(?:\s+|#[^\n]*)*+(?:(?P<word>[^\s#]+))?")
@@ -285,7 +285,7 @@ def write_uai(network: Network, path: str | os.PathLike[str], *, bins: Bins | No
     errors are those of `hybridbn.exchange.bif.format_bif`.
     """
     text, names = format_uai(network, bins=bins)
-    write_atomically(f"{os.fspath(path)}.names.json", names.encode("utf-8"))
+    write_atomically(f"{os.fspath(path)}.names.json", encode_text(names))
     write_network_text(path, text)
 
 

@@ -340,7 +340,9 @@ def format_xdsl(network: Network, *, bins: Bins | None = None) -> str:
     A linear Gaussian node becomes an equation node, as ``x=Normal(1.0+2.0*y,Sqrt(0.5))``, with ``Choose`` over discrete
     parents. Names and states that are no identifiers are replaced by identifiers; GeNIe shows the names, and
     `read_xdsl` restores both. pyAgrum (3.3.1) misreads nodes with several parents, as it takes the first for the one
-    that runs fastest. Parameters and errors are those of `hybridbn.exchange.bif.format_bif`.
+    that runs fastest, where GeNIe takes the last; a file says nothing of it, so none can be right for both. pyAgrum
+    reads ``.bifxml`` files, with every number as it is. Parameters and errors are those of
+    `hybridbn.exchange.bif.format_bif`.
 
     Examples
     --------

@@ -5,9 +5,12 @@ A file of a network of tables holds the tables and a junction tree, so that the 
 other network it holds answers that were computed before: for no finding, for each single one (a number has nine
 values, its quantiles), for the rows of a table, and for pairs of findings as far as there is room.
 
-The server listens on 127.0.0.1. Its address holds a random token, without which it answers nothing; requests that name
-another host or come from another origin are refused, so neither other pages in the browser nor names that are rebound
-to this address reach it. It serves four things by name, and reads no path from a request.
+The server listens on 127.0.0.1, and answers a browser that holds a cookie with a random token. The browser gets it by
+an address that opens the page once; that is printed, or handed over in a file that only this user can read, because a
+browser's command line and history are read by others. Requests that name another host or come from another origin are
+refused, so neither other pages in the browser nor names that are rebound to this address reach it. All lies in a folder
+of a random name, since browsers send cookies to every port of a host, but only to the folder that they are for. It
+serves four things by name, and reads no path from a request.
 
 The widget is one of anywidget (the extra ``notebook``), with a picture for where widgets vanish. It works wherever
 anywidget does: Jupyter and marimo are tested; VS Code and Colab have the same contract.
@@ -16,13 +19,13 @@ anywidget does: Jupyter and marimo are tested; VS Code and Colab have the same c
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import secrets
 import socketserver
 from collections.abc import Mapping, Sequence
 from hmac import compare_digest
-from html import escape
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
@@ -43,6 +46,7 @@ from hybridbn.explorer.responder import (
     summarize,
     tabulate_cases,
 )
+from hybridbn.formatting import escape_markup
 from hybridbn.inference.elimination.ordering import find_order, make_junction_tree
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.jobs import track
@@ -86,7 +90,7 @@ def _wrap(title: str, head: str, body: str) -> str:
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<title>{escape(title)}</title>\n<link rel="icon" href="data:,">\n{head}</head>\n<body>\n'
+        f'<title>{escape_markup(title)}</title>\n<link rel="icon" href="data:,">\n{head}</head>\n<body>\n'
         '<div id="hybridbn-explorer"></div>\n<noscript>The explorer needs JavaScript.</noscript>\n'
         f"{body}</body>\n</html>\n"
     )
@@ -312,7 +316,7 @@ class ExplorerServer(ThreadingHTTPServer):
     Attributes
     ----------
     address : str
-        What to open in a browser.
+        What to open in a browser; it works once, and is another one each time.
 
     Examples
     --------
@@ -332,7 +336,8 @@ class ExplorerServer(ThreadingHTTPServer):
             "offers": {"link": True},
         }
         self.responder = responder
-        self.token = secrets.token_urlsafe(24)
+        self.token, self.folder = secrets.token_urlsafe(24), secrets.token_urlsafe(9)
+        self._keys: set[str] = set()
         self.resources = {
             "": ("text/html; charset=utf-8", make_server_page(responder.title).encode()),
             "page.css": ("text/css; charset=utf-8", PAGE_STYLE.encode()),
@@ -353,11 +358,25 @@ class ExplorerServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """The address to open in a browser."""
-        return f"http://{self.hosts[0]}/{self.token}/"
+        """An address that opens the page in any browser, once; each time another one."""
+        key = secrets.token_urlsafe(24)
+        self._keys.add(key)
+        return f"http://{self.hosts[0]}/{self.folder}/{_ENTRANCE}{key}"
+
+    def admits(self, key: str) -> bool:
+        """Return whether a key is that of an address which was not used yet; it is used then."""
+        with contextlib.suppress(KeyError):
+            self._keys.remove(key)
+            return True
+        return False
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of browsers that close connections."""
+
+
+_COOKIE = "hybridbn-explorer"
+_ENTRANCE = "open/"
+"""What stands before the key in an address that opens the page."""
 
 
 class _RefusedRequest(Exception):
@@ -377,6 +396,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Send the page, its module, its style, or the document."""
         resource = self._find_resource()
+        if resource.startswith(_ENTRANCE):
+            self._enter(resource.removeprefix(_ENTRANCE))
+            return
+        self._refuse_strangers()
         if resource not in self.server.resources:
             raise _RefusedRequest(HTTPStatus.METHOD_NOT_ALLOWED if resource == "ask" else HTTPStatus.NOT_FOUND)
         self._send(*self.server.resources[resource])
@@ -384,6 +407,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         """Answer a question."""
         resource = self._find_resource()
+        self._refuse_strangers()
         if resource != "ask":
             is_known = resource in self.server.resources
             raise _RefusedRequest(HTTPStatus.METHOD_NOT_ALLOWED if is_known else HTTPStatus.NOT_FOUND)
@@ -412,20 +436,41 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_error(*refusal.args)
 
     def _find_resource(self) -> str:
-        """Return what a request asks for; refuse other hosts and origins, and whoever does not know the token."""
+        """Return what a request asks for; refuse other hosts and origins, and whoever does not know the folder."""
         hosts = self.server.hosts
         named = self.headers.get_all("Host") or []
         origins = self.headers.get_all("Origin") or []
         if len(named) != 1 or named[0] not in hosts or any(origin != f"http://{named[0]}" for origin in origins):
             raise _RefusedRequest(HTTPStatus.FORBIDDEN)
-        # a link to the page may be followed from anywhere, by whoever knows the token
+        # a link to the page may be followed from anywhere
         is_followed = self.command == "GET" and self.headers.get("Sec-Fetch-Dest") == "document"
         if self.headers.get("Sec-Fetch-Site", "none") not in ("none", "same-origin") and not is_followed:
             raise _RefusedRequest(HTTPStatus.FORBIDDEN)
-        _, token, *rest = (*self.path.split("/", 2), "")[:3] if self.path.startswith("/") else ("", "")
-        if not compare_digest(token.encode("utf-8", "replace"), self.server.token.encode()):
+        _, folder, *rest = (*self.path.split("/", 2), "")[:3] if self.path.startswith("/") else ("", "")
+        if not compare_digest(folder.encode("utf-8", "replace"), self.server.folder.encode()):
             raise _RefusedRequest(HTTPStatus.NOT_FOUND)
         return rest[0] if rest else ""
+
+    def _refuse_strangers(self) -> None:
+        """Refuse a browser that doesn't hold the cookie."""
+        cookies = "; ".join(self.headers.get_all("Cookie") or []).split("; ")
+        held = [value for name, _, value in (cookie.partition("=") for cookie in cookies) if name == _COOKIE]
+        if not any(compare_digest(one.encode("utf-8", "replace"), self.server.token.encode()) for one in held):
+            raise _RefusedRequest(HTTPStatus.FORBIDDEN)
+
+    def _enter(self, key: str) -> None:
+        """Give the cookie to a browser that has a key, and send it on to the page."""
+        if not self.server.admits(key):
+            self._refuse_strangers()
+        page = f"/{self.server.folder}/"
+        # a strict cookie isn't sent after a redirection that began elsewhere, such as in a file
+        is_typed = self.headers.get("Sec-Fetch-Site", "none") in ("none", "same-origin")
+        self.send_response(HTTPStatus.SEE_OTHER if is_typed else HTTPStatus.OK)
+        self.send_header(*(("Location", page) if is_typed else ("Refresh", f"0; url={page}")))
+        scope = f"Path={page}; HttpOnly; SameSite=Strict"
+        self.send_header("Set-Cookie", f"{_COOKIE}={self.server.token}; {scope}")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
 
     def _send(self, kind: str, body: bytes) -> None:
         self.send_response(HTTPStatus.OK)

@@ -18,6 +18,7 @@ With ``"set": true`` a state or a number is an intervention instead.
 from __future__ import annotations
 
 import math
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
@@ -155,7 +156,8 @@ def as_index(value: Any, count: int, what: str, which: str) -> int:
 
 def as_number(value: Any, what: str) -> float:
     """Return a finite number; refuse anything else."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    largest = sys.float_info.max  # an integer may be larger
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -largest <= value <= largest:
         raise TableError(f"{what} must be a finite number, not {value!r:.40}")
     return float(value)
 

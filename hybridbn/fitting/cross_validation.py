@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -50,6 +51,177 @@ def deal_folds(rows: int, folds: int, rng: np.random.Generator, strata: NDArray[
     parts[np.argsort(strata, kind="stable")] = shuffled
     # with very few rows the last block may leave a fold empty
     return np.asarray(np.unique(parts, return_inverse=True)[1])
+
+
+_ROUNDS = 2
+"""The first hash of a row tells its weight only; in each round hashes come to tell what rows, columns and states are
+like.
+"""
+_WHOLE = 1e-9
+"""Less than this of a row is a rounding error."""
+
+
+class DistinctRows(NamedTuple):
+    """The different rows of a table, with the weights of all that are equal.
+
+    The hashes tell the cells and the weights, and nothing of the order of rows or columns, of the columns' names and
+    units, or of what states are called.
+
+    Attributes
+    ----------
+    rows : ndarray (distinct,)
+        The number of the first of equal rows.
+    weights : ndarray (distinct,)
+    groups : ndarray (rows,)
+        Which of the distinct rows each row of the table is; -1 of rows that don't count.
+    hashes : ndarray (distinct,)
+    columns : tuple of str
+        In the order of hashes of what is in them.
+    """
+
+    rows: Codes
+    weights: Values
+    groups: Codes
+    hashes: NDArray[np.uint64]
+    columns: tuple[str, ...]
+
+
+def collapse_rows(table: Table) -> DistinctRows:
+    """Return the different rows of a table, in an order of their own; rows of no weight are left out.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> distinct = collapse_rows(hb.Table({"a": ["x", "y", "x", "z"]}, weights=[1, 2, 1, 0]))
+    >>> distinct.weights.tolist(), distinct.groups[3]
+    ([2.0, 2.0], np.int64(-1))
+    """
+    counted, groups = np.flatnonzero(table.weights > 0), np.full(len(table), -1)
+    columns = {name: np.unique(table.column(name)[counted], return_inverse=True)[1] for name in sorted(table.names)}
+    keys = np.zeros(len(counted), dtype=np.uint64)
+    for codes in columns.values():
+        keys = hash_numbers(keys + codes.astype(np.uint64))
+    _, first, groups[counted] = np.unique(keys, return_index=True, return_inverse=True)
+    weights = np.bincount(groups[counted], table.weights[counted], len(first)).astype(np.float64)
+    hashes = hash_numbers(weights.astype(np.float32).view(np.uint32).astype(np.uint64))
+    salts: dict[str, int] = {}
+    for _ in range(_ROUNDS):
+        rows = np.zeros(len(first), dtype=np.uint64)
+        for name, codes in columns.items():
+            own = codes[first]
+            if not own.any():
+                # a constant tells nothing
+                salts[name] = 0
+                continue
+            cells = _hash_states(own, hashes) if table.is_discrete(name) else hash_numbers(own.astype(np.uint64))
+            salt = hash_numbers(hash_numbers(hashes + cells).sum(keepdims=True))
+            salts[name] = int(salt[0])
+            rows += hash_numbers(cells ^ salt)
+        hashes = hash_numbers(hashes + rows)
+    return DistinctRows(counted[first], weights, groups, hashes, tuple(sorted(salts, key=salts.__getitem__)))
+
+
+def _hash_states(codes: Codes, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Return for each row a hash of all rows that have its state, whatever that is called."""
+    sums = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.uint64)
+    np.add.at(sums, codes, hash_numbers(hashes))
+    return hash_numbers(sums)[codes]
+
+
+@dataclass(frozen=True)
+class DealtRows:
+    """The rows of a table, equal ones together, dealt to folds; parts of a row of some weight are in several folds.
+
+    What is learned of them is the same for a row of weight two and for two equal rows, and in any order of the table.
+
+    Attributes
+    ----------
+    rows : ndarray (entries,)
+        The number of a row of the table with the entry's cells.
+    weights : ndarray (entries,)
+    parts : ndarray (entries,)
+        The fold.
+    distinct : ndarray (entries,)
+        Which of the distinct rows it is.
+    groups, columns : as of `DistinctRows`
+    """
+
+    rows: Codes
+    weights: Values
+    parts: Codes
+    distinct: Codes
+    groups: Codes
+    columns: tuple[str, ...]
+
+    def take(self, table: Table) -> Table:
+        """Return the entries as rows of a table of their weights."""
+        return table.take(self.rows).with_weights(self.weights)
+
+    def average(self, told: Values) -> Values:
+        """Return for each row of the table the mean of what is told of its entries; NaN for rows that don't count."""
+        count = int(self.distinct.max(initial=-1)) + 1
+        columns = told.reshape(len(told), -1).T
+        sums = [np.bincount(self.distinct, self.weights * column, count) for column in columns]
+        means = np.array(sums).T / np.bincount(self.distinct, self.weights, count)[:, None]
+        result = np.full((len(self.groups), len(columns)), np.nan)
+        counted = self.groups >= 0
+        result[counted] = means[self.groups[counted]]
+        return result.reshape(-1, *told.shape[1:])
+
+
+def deal_table(table: Table, folds: int, rng: np.random.Generator, strata: NDArray[Any] | None = None) -> DealtRows:
+    """Deal the rows of a table to folds as if a row of weight w were w rows.
+
+    Parameters
+    ----------
+    table : Table
+    folds : int
+    rng : Generator
+        Salts the hashes in whose order rows are dealt.
+    strata : ndarray (rows,), optional
+        Classes or numbers: rows of each class, or of each part of the range, are spread over all folds.
+
+    Notes
+    -----
+    Of a weight w each of k folds has the whole part of w / k. The rest is dealt in the order of a hash of the cells,
+    within classes.
+
+    Examples
+    --------
+    >>> import hybridbn as hb
+    >>> dealt = deal_table(hb.Table({"a": ["x", "y", "x"]}, weights=[4, 1, 1]), 3, np.random.default_rng(0))
+    >>> np.bincount(dealt.parts, dealt.weights), dealt.weights.sum()
+    (array([2., 2., 2.]), np.float64(6.0))
+    """
+    collapsed = collapse_rows(table)
+    order = np.argsort(hash_numbers(collapsed.hashes ^ np.uint64(rng.integers(2**63))), kind="stable")
+    by_class = order
+    if strata is not None:
+        codes = np.unique(strata[collapsed.rows], return_inverse=True)[1]
+        keys = codes if strata.dtype.kind == "f" else _hash_states(codes, collapsed.hashes)
+        by_class = order[np.argsort(keys[order], kind="stable")]
+    shares = np.empty((len(order), folds))
+    shares[by_class] = _deal_weights(collapsed.weights[by_class], folds, rng)
+    # in the order of the hashes, so that the first entries are a sample of all
+    places, parts = np.nonzero(shares[order])
+    distinct = order[places]
+    weights = shares[distinct, parts]
+    # of few rows some folds may have none
+    parts = np.unique(parts, return_inverse=True)[1]
+    return DealtRows(collapsed.rows[distinct], weights, parts, distinct, collapsed.groups, collapsed.columns)
+
+
+def _deal_weights(weights: Values, folds: int, rng: np.random.Generator) -> Values:
+    """Return how much of each row is in each fold (rows, folds)."""
+    whole = np.floor((weights + _WHOLE) / folds)
+    rest = np.maximum(weights - folds * whole, 0.0)
+    units = np.maximum(np.ceil(rest - _WHOLE), whole == 0).astype(np.intp)
+    rows = np.repeat(np.arange(len(weights)), units)
+    before = np.arange(len(rows)) - np.repeat(np.cumsum(units) - units, units)
+    amounts = np.minimum(rest[rows] - before, 1.0)
+    dealt = rng.permuted(np.tile(np.arange(folds), (-(-len(rows) // folds), 1)), axis=1).ravel()[: len(rows)]
+    shares = np.bincount(rows * folds + dealt, amounts, len(weights) * folds).reshape(-1, folds)
+    return np.asarray(shares + whole[:, None])
 
 
 def deal_numbered_rows(first: int, rows: int, folds: int, seed: int = 0) -> Codes:
@@ -100,9 +272,11 @@ def is_clearly_less(first: ArrayLike, second: Values, weights: Values, errors: f
     known = np.isfinite(gains)
     if not known.any() or not weights[known].sum() > 0:
         return False
-    shares = weights[known] / weights[known].sum()
-    mean = float(shares @ gains[known])
-    return mean > errors * float(np.sqrt(shares**2 @ (gains[known] - mean) ** 2))
+    total = weights[known].sum()
+    mean = float(weights[known] @ gains[known] / total)
+    # a weight of two is two rows, each with an error of its own; less than one is a row that counts less
+    squares = np.minimum(weights[known], weights[known] ** 2)
+    return mean > errors * float(np.sqrt(squares @ (gains[known] - mean) ** 2) / total)
 
 
 def evaluate_rows(

@@ -177,7 +177,7 @@ class Ridge(NamedTuple):
     penalties : ndarray (columns,)
         What each slope's square was multiplied by.
     residuals : ndarray (rows,)
-        Of each row when it was left out.
+        Of each row when it was left out; of a weight of more than one, when one of so many equal rows was.
     """
 
     intercept: float
@@ -214,22 +214,24 @@ def fit_sparse_ridge(columns: Values, target: Values, weights: Values, groups: N
     spread = np.array([weights @ (column - weights @ column / total) ** 2 for column in columns.T]) / total
     members = np.bincount(groups)
     penalties = np.ones(columns.shape[1])
-    best = _fit_leaving_one_out(columns, target, weights, penalties)
+    copies = np.maximum(weights, 1.0)
+    best = _fit_leaving_one_out(columns, target, weights, copies, penalties)
     for _ in range(MOST_STEPS if columns.shape[1] else 0):
         contributed = np.bincount(groups, best.slopes**2 * spread) / members
         if not contributed.max() > 0:
             break
         penalties = 1 / (contributed + LEAST_SHARE * contributed.max())[groups]
         penalties /= np.exp(np.log(penalties).mean())
-        sparser = _fit_leaving_one_out(columns, target, weights, penalties)
+        sparser = _fit_leaving_one_out(columns, target, weights, copies, penalties)
         if not is_clearly_less(sparser.residuals**2, best.residuals**2, weights):
             break
         best = sparser
     return best
 
 
-def refit_ridge(ridge: Ridge, columns: Values, target: Values, weights: Values) -> Ridge:
-    """Return the regression of rows with other weights, whose penalties are those of another one but for a factor.
+def refit_ridge(ridge: Ridge, columns: Values, target: Values, weights: Values, trust: Values) -> Ridge:
+    """Return the regression of rows that count less than by their weights, whose penalties are those of another one but
+    for a factor.
 
     Examples
     --------
@@ -238,14 +240,17 @@ def refit_ridge(ridge: Ridge, columns: Values, target: Values, weights: Values) 
     >>> y = 3 * x[:, 0] + 0.1 * rng.normal(size=60)
     >>> y[0] = 100.0
     >>> ridge = fit_sparse_ridge(x, y, np.ones(60), np.arange(2))
-    >>> refit_ridge(ridge, x, y, np.where(y == 100, 1e-6, 1.0)).slopes[0].round(1)
+    >>> refit_ridge(ridge, x, y, np.ones(60), np.where(y == 100, 1e-6, 1.0)).slopes[0].round(1)
     np.float64(3.0)
     """
-    return _fit_leaving_one_out(columns, target, weights, ridge.penalties / np.exp(np.log(ridge.penalties).mean()))
+    shape = ridge.penalties / np.exp(np.log(ridge.penalties).mean())
+    return _fit_leaving_one_out(columns, target, weights * trust, np.maximum(weights, 1.0), shape)
 
 
-def _fit_leaving_one_out(columns: Values, target: Values, weights: Values, shape: Values) -> Ridge:
-    """Return the regression with the multiple of these penalties that has the least loss on rows left out."""
+def _fit_leaving_one_out(columns: Values, target: Values, weights: Values, copies: Values, shape: Values) -> Ridge:
+    """Return the regression with the multiple of these penalties that has the least loss on rows left out, each of
+    which is one of so many copies.
+    """
     total = float(weights.sum())
     intercept = float(weights @ target / total)
     center, scale = weights @ columns / total, 1 / np.sqrt(shape)
@@ -265,13 +270,13 @@ def _fit_leaving_one_out(columns: Values, target: Values, weights: Values, shape
     along = np.zeros(len(values))
     for part, block in scale_blocks():
         along += (block @ whiten).T @ wanted[part]
-    penalties = PENALTIES * max(float(values[:1].sum()) ** 2, 1e-300) / max(len(target), 1)
+    penalties = PENALTIES * max(float(values[:1].sum()) ** 2, 1e-300) / max(float(copies.sum()), 1.0)
     kept = values**2 / (values**2 + penalties[:, None])
 
     def leave_out(part: slice, block: Values, kept: Values) -> Values:
         """Return what is wrong about each row when it is left out (rows, penalties)."""
         left = block @ whiten
-        own = left**2 @ kept.T + weights[part, None] / total
+        own = (left**2 @ kept.T + weights[part, None] / total) / copies[part, None]
         return np.asarray((wanted[part, None] - left @ (kept * along).T) / np.maximum(1 - own, LEAST_LEFT))
 
     losses = sum((leave_out(part, block, kept) ** 2).sum(axis=0) for part, block in scale_blocks())

@@ -187,7 +187,7 @@ def augment(
         if model is best:
             completed = filled
         model = score(learn(filled))
-        if steps[-1].srmse < min(step.srmse for step in steps[:-1]):
+        if History(tuple(steps)).best == len(steps) - 1:
             best, completed, failures = model, None, 0
         else:
             failures += 1
@@ -295,8 +295,8 @@ class History:
 
     @property
     def best(self) -> int:
-        """The number of the model with the smallest error, the first of several."""
-        return int(np.argmin(self.srmse))
+        """The number of the model with the smallest error, the first of several; none whose error is not known."""
+        return int(np.argmin(np.nan_to_num(self.srmse, nan=np.inf)))
 
     def __len__(self) -> int:
         return len(self.steps)

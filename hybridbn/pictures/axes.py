@@ -1,7 +1,8 @@
 """Charts on the axes of matplotlib (the extra ``plot``).
 
 Text and lines have a color that can be read on the background of the axes, whatever the style. The description of the
-picture, its alternative text, is the label of the axes: ``ax.get_label()``.
+picture, its alternative text, is the label of the axes: ``ax.get_label()``; its repr, as in that of the axes, shows the
+two ends.
 """
 
 from __future__ import annotations
@@ -77,8 +78,20 @@ def draw_chart(chart: Chart, ax: Any = None) -> Any:
     drawn = [painter.draw(mark) for mark in chart.marks]
     if not chart.diagram:
         _dress(chart, ax, painter, {label: drawn[number] for label, number in chart.labels().items()})
-    ax.set_label("; ".join(filter(None, (ax.get_label(), chart.description))))
+    ax.set_label(_Description("; ".join(filter(None, (ax.get_label(), chart.description)))))
     return ax
+
+
+class _Description(str):
+    """The alternative text of a picture, of which the repr of its axes shows the ends only."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return repr(shorten_text(str.__str__(self), 60))
+
+    def __str__(self) -> str:
+        return self  # matplotlib keeps what this gives
 
 
 def _open_axes(chart: Chart, size: tuple[float, float]) -> Any:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -20,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
-from hybridbn.formatting import choose_ticks, shorten_text
+from hybridbn.formatting import choose_ticks, escape_markup, shorten_text
 from hybridbn.units import Unit
 
 SERIES = ("#2f7fc8", "#d9622b", "#9c6054", "#9c00fc", "#9c90a8")
@@ -378,8 +377,8 @@ def _wrap(width: float, height: float, parts: Iterable[str], description: str) -
     """Return parts of a picture as an ``<svg>`` element with its alternative text."""
     return (
         f'<svg viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}" role="img" '
-        f'aria-label="{escape(description)}" style="max-width:100%;height:auto" font-family="system-ui,sans-serif" '
-        f'fill="currentColor">{"".join(parts)}</svg>'
+        f'aria-label="{escape_markup(description)}" style="max-width:100%;height:auto" '
+        f'font-family="system-ui,sans-serif" fill="currentColor">{"".join(parts)}</svg>'
     )
 
 
@@ -477,7 +476,7 @@ def _draw_rectangles(mark: Rectangles, x: _Place, y: _Place) -> list[str]:
         (a, b), (c, d) = sorted((float(x(left)), float(x(right)))), sorted((float(y(low)), float(y(high))))
         if not (b > a and d > c):
             continue
-        tip = f"<title>{escape(mark.tips[number])}</title></rect>" if mark.tips else ""
+        tip = f"<title>{escape_markup(mark.tips[number])}</title></rect>" if mark.tips else ""
         parts.append(
             f'<rect x="{a:.2f}" y="{c:.2f}" width="{b - a:.2f}" height="{d - c:.2f}" '
             f"{_paint(mark.color, mark.opacity, hollow=mark.hollow)}{'>' + tip if tip else '/>'}"
@@ -520,7 +519,7 @@ def _draw_text(mark: Text, x: float, y: float, scale: float) -> str:
 def _draw_frame(mark: Frame, x: _Place, y: _Place) -> str:
     a, b = float(x(mark.left)), float(y(mark.top))
     width, height = float(x(mark.left + mark.width)) - a, float(y(mark.top + mark.height)) - b
-    tip = f"<title>{escape(mark.tip)}</title>" if mark.tip else ""
+    tip = f"<title>{escape_markup(mark.tip)}</title>" if mark.tip else ""
     return (
         f'<g>{tip}<rect x="{a:.1f}" y="{b:.1f}" width="{width:.1f}" height="{height:.1f}" rx="4" '
         f"{_paint(mark.color, hollow=True)}/></g>"
@@ -574,9 +573,9 @@ def _put_text(
     weight = ' font-weight="bold"' if bold else ""
     element = (
         f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" font-size="{size:.3g}" {_paint(color)}{weight}>'
-        f"{escape(text)}</text>"
+        f"{escape_markup(text)}</text>"
     )
-    return f"<g><title>{escape(tip)}</title>{element}</g>" if tip and tip != text else element
+    return f"<g><title>{escape_markup(tip)}</title>{element}</g>" if tip and tip != text else element
 
 
 def _put_line(a: float, b: float, c: float, d: float, color: Color, dashed: bool = False) -> str:

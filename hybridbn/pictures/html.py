@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError
-from hybridbn.formatting import format_number, format_probability, format_value, shorten_text
+from hybridbn.formatting import escape_markup, format_number, format_probability, format_value, shorten_text
 from hybridbn.inference.explanations import Explanation
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.network import Network
@@ -63,7 +62,7 @@ def show_network(network: Network) -> str:
         except HybridBNError:
             chart = chart_network(network, beliefs_shown=False)
     return (
-        f"<div><p>{escape(as_line(network))}</p>{chart.to_svg()}"
+        f"<div><p>{escape_markup(as_line(network))}</p>{chart.to_svg()}"
         f"<details><summary>nodes</summary>{table}</details></div>"
     )
 
@@ -75,7 +74,7 @@ def draw_network(network: Network, evidence: Mapping[str, Any]) -> str:
 
 def show_posterior(posterior: Posterior) -> str:
     """Return a picture of one posterior and its numbers, or the numbers of the first rows of a batch."""
-    name = escape(posterior.variable.name)
+    name = escape_markup(posterior.variable.name)
     if not posterior.single:
         return _show_batch(posterior)
     if isinstance(posterior, DiscretePosterior):
@@ -88,7 +87,7 @@ def show_posterior(posterior: Posterior) -> str:
     )
     spread = format_number(posterior.std()) + ("" if unit is None else " days")
     facts = [("mean", mean), ("sd", spread), ("median", median), ("90 % interval", f"{low} to {high}")]
-    cells = "".join(f'<tr><td style="{_CELL}">{escape(fact)}</td>{_number(text)}</tr>' for fact, text in facts)
+    cells = "".join(f'<tr><td style="{_CELL}">{escape_markup(fact)}</td>{_number(text)}</tr>' for fact, text in facts)
     picture = _draw_posterior(posterior)
     return f"<div><p>posterior density of {name}</p>{picture}<table><tbody>{cells}</tbody></table></div>"
 
@@ -98,7 +97,7 @@ def _draw_posterior(posterior: Posterior) -> str:
     try:
         return chart_posterior(posterior).to_svg()
     except HybridBNError as error:
-        return f"<p>{escape(str(error))}</p>"
+        return f"<p>{escape_markup(str(error))}</p>"
 
 
 def _show_batch(posterior: Posterior) -> str:
@@ -119,11 +118,11 @@ def _show_batch(posterior: Posterior) -> str:
     lines = "".join(
         f"<tr>{_number(str(i))}{''.join(_number(text) for text in line)}</tr>" for i, line in enumerate(body)
     )
-    titles = "".join(f'<th style="{_NUMBER}">{escape(shorten_text(title, 24))}</th>' for title in ["row", *head])
+    titles = "".join(f'<th style="{_NUMBER}">{escape_markup(shorten_text(title, 24))}</th>' for title in ["row", *head])
     more = f"<p>and {len(posterior) - rows:,} more rows</p>" if len(posterior) > rows else ""
     return (
-        f"<div><p>posteriors of {escape(str(posterior.variable.name))}</p><table><thead><tr>{titles}</tr></thead>"
-        f"<tbody>{lines}</tbody></table>{more}</div>"
+        f"<div><p>posteriors of {escape_markup(str(posterior.variable.name))}</p>"
+        f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>{more}</div>"
     )
 
 
@@ -131,13 +130,15 @@ def show_explanation(explanation: Explanation) -> str:
     """Return the weights of evidence as steps to the left and to the right."""
     title = f"log-odds of {explanation.target} = {explanation.state!r} against the rest"
     probability = format_probability(explanation.probability)
-    return f"<div><p>{escape(title)}; probability {probability}</p>{chart_explanation(explanation).to_svg()}</div>"
+    return (
+        f"<div><p>{escape_markup(title)}; probability {probability}</p>{chart_explanation(explanation).to_svg()}</div>"
+    )
 
 
 def show_table(table: Rows) -> str:
     """Return the columns with their kinds, states and missing cells, as the text form has them."""
     title, *lines = repr(table).splitlines()
-    return f"<div><p>{escape(title)}</p><pre>{escape(chr(10).join(lines))}</pre></div>"
+    return f"<div><p>{escape_markup(title)}</p><pre>{escape_markup(chr(10).join(lines))}</pre></div>"
 
 
 def show_ensemble(ensemble: Ensemble) -> str:
@@ -150,8 +151,8 @@ def show_ensemble(ensemble: Ensemble) -> str:
     )
     bars = Rectangles(at - 0.45, at + 0.45, 0.0, votes, tips=tips)
     chart = Chart([bars], "", words, Axis("round", 0.4, len(votes) + 0.6), Axis("vote", 0.0), (5.0, 1.6))
-    return f"<div><p>{escape(repr(ensemble))}</p>{chart.to_svg()}</div>"
+    return f"<div><p>{escape_markup(repr(ensemble))}</p>{chart.to_svg()}</div>"
 
 
 def _number(text: str) -> str:
-    return f'<td style="{_NUMBER}">{escape(text)}</td>'
+    return f'<td style="{_NUMBER}">{escape_markup(text)}</td>'

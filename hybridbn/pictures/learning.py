@@ -47,9 +47,9 @@ def plot_augmentation(history: History | Augmented, ax: Any = None) -> Any:
     >>> from matplotlib.figure import Figure
     >>> from hybridbn.learning.augmentation import Step
     >>> history = History((Step(0, 2.5, -40.0), Step(1, 2.0, -38.0), Step(2, 2.25, -37.0)))
-    >>> plot_augmentation(history, Figure().add_subplot()).get_label()
-    'Course of augmentation over 3 iterations: srmse from 2.5 to 2 in iteration 1, which is kept; log-likelihood from
-    -40 to -37.'
+    >>> print(plot_augmentation(history, Figure().add_subplot()).get_label())
+    Course of augmentation over 3 iterations: srmse from 2.5 to 2 in iteration 1, which is kept; log-likelihood from
+    -40 to -37.
     """
     history = history.history if isinstance(history, Augmented) else history
     check_kind(history, History, "the history of hb.augment is drawn")
@@ -92,8 +92,8 @@ def plot_boosting(ensemble: Ensemble, data: Any = None, test: Any = None, ax: An
     >>> data = hb.Table({"x": [0, 0, 1, 1, 1, 0], "z": [0, 1, 1, 0, 1, 1], "c": ["a", "a", "b", "b", "b", "b"]},
     ...                 discrete=["x", "z"])
     >>> ensemble = hb.boost(data, "c", rounds=3)
-    >>> plot_boosting(ensemble, data, ax=Figure().add_subplot()).get_label()
-    'Errors of 3 networks for c by their number: training 16.7% of the first one, 16.7% of all, at least 16.7%.'
+    >>> print(plot_boosting(ensemble, data, ax=Figure().add_subplot()).get_label())
+    Errors of 3 networks for c by their number: training 16.7% of the first one, 16.7% of all, at least 16.7%.
     """
     check_kind(ensemble, Ensemble, "an ensemble is drawn, as hb.boost returns it")
     curves = [
@@ -170,8 +170,8 @@ def plot_calibration(
     ...                   hb.Multinomial(wet, (rain,), table=[[0.75, 0.25], [0.25, 0.75]])])
     >>> posterior = net.posterior("rain", hb.Table({"wet": ["no"] * 4 + ["yes"] * 4}))
     >>> truth = ["no", "no", "no", "yes", "no", "yes", "yes", "yes"]
-    >>> plot_calibration(posterior, truth, ax=Figure().add_subplot()).get_label()
-    'Calibration of rain = yes in 8 rows: of those with about 0.250 0.250 came true; with about 0.750 0.750.'
+    >>> print(plot_calibration(posterior, truth, ax=Figure().add_subplot()).get_label())
+    Calibration of rain = yes in 8 rows: of those with about 0.250 0.250 came true; with about 0.750 0.750.
     """
     if not isinstance(posterior, DiscretePosterior) or posterior.single:
         raise TableError("calibration is that of the posteriors of a discrete variable in a table of cases")
@@ -248,8 +248,8 @@ def plot_probability_integral_transform(
     >>> x = hb.LinearGaussian(hb.Continuous("x"), intercept=0.0, coefficients=[], variance=1.0)
     >>> c = hb.Multinomial(hb.Discrete("c", ("a", "b")), table=[0.5, 0.5])
     >>> posterior = hb.Network([x, c]).posterior("x", hb.Table({"c": ["a"] * 4}))
-    >>> plot_probability_integral_transform(posterior, [-2, -1, 1, 2], 2, Figure().add_subplot()).get_label()
-    'Histogram of the probability integral transform of x in 4 rows, 2 bins: shares 50.0%, 50.0%; flat would be 50.0%.'
+    >>> print(plot_probability_integral_transform(posterior, [-2, -1, 1, 2], 2, Figure().add_subplot()).get_label())
+    Histogram of the probability integral transform of x in 4 rows, 2 bins: shares 50.0%, 50.0%; flat would be 50.0%.
     """
     if not isinstance(posterior, ContinuousPosterior) or posterior.single:
         raise TableError(
@@ -341,8 +341,8 @@ def plot_nomogram(
     >>> c, x = hb.Discrete("c", ("no", "yes")), hb.Discrete("x", ("low", "high"))
     >>> net = Network([hb.Multinomial(c, table=[0.5, 0.5]),
     ...                hb.Multinomial(x, (c,), table=[[0.75, 0.25], [0.25, 0.75]])])
-    >>> plot_nomogram(net, {"x": "high"}, ax=Figure().add_subplot()).get_label()
-    'Nomogram of c = yes: without evidence +0.00; x from -1.10 to +1.10; for this case +1.10, probability 0.750.'
+    >>> print(plot_nomogram(net, {"x": "high"}, ax=Figure().add_subplot()).get_label())
+    Nomogram of c = yes: without evidence +0.00; x from -1.10 to +1.10; for this case +1.10, probability 0.750.
     """
     variable, base, scales = _find_scales(model, target, state)
     code = 1 if state is None else variable.code(state)

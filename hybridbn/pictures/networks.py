@@ -110,8 +110,8 @@ def plot_network(
     >>> net = hb.Network([hb.Multinomial(rain, table=[0.75, 0.25]),
     ...                   hb.Multinomial(wet, (rain,), table=[[0.75, 0.25], [0.0, 1.0]])])
     >>> ax = plot_network(net, {"wet": "no"}, Figure().add_subplot())
-    >>> ax.get_label()
-    'Network: 2 nodes (2 discrete), 1 arc. Observed: wet = no. Posterior of rain: no 1, yes 0.'
+    >>> print(ax.get_label())
+    Network: 2 nodes (2 discrete), 1 arc. Observed: wet = no. Posterior of rain: no 1, yes 0.
     """
     return chart_network(network, evidence, _measure_room(ax), size, around, steps).draw(ax)
 
@@ -399,8 +399,8 @@ def plot_strengths(
     --------
     >>> from matplotlib.figure import Figure
     >>> arcs = nx.DiGraph([("a", "b"), ("a", "c")])
-    >>> plot_strengths(arcs, arcs, {("a", "b"): 0.9, ("a", "c"): 0.625}, Figure().add_subplot()).get_label()
-    'Strengths of 2 arcs between 3 nodes: a to b 0.900, a to c 0.625.'
+    >>> print(plot_strengths(arcs, arcs, {("a", "b"): 0.9, ("a", "c"): 0.625}, Figure().add_subplot()).get_label())
+    Strengths of 2 arcs between 3 nodes: a to b 0.900, a to c 0.625.
     """
     check_kind(graph, nx.DiGraph, "a directed graph is drawn")
     if not len(graph):

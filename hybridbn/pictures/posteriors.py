@@ -69,8 +69,8 @@ def plot_posterior(posterior: Posterior, ax: Any = None, *, prior: Posterior | N
     >>> net = hb.Network([hb.Multinomial(rain, table=[0.75, 0.25]),
     ...                   hb.Multinomial(wet, (rain,), table=[[0.75, 0.25], [0.0, 1.0]])])
     >>> ax = plot_posterior(net.posterior("rain", {"wet": "no"}), Figure().add_subplot(), prior=net.posterior("rain"))
-    >>> ax.get_label()
-    'Posterior of rain: no 1, yes 0. Without evidence: no 0.750, yes 0.250.'
+    >>> print(ax.get_label())
+    Posterior of rain: no 1, yes 0. Without evidence: no 0.750, yes 0.250.
     """
     return chart_posterior(posterior, prior).draw(ax)
 
@@ -383,8 +383,8 @@ def plot_conditional(
     >>> c, x = hb.Discrete("c", ("a", "b")), hb.Continuous("x")
     >>> net = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]),
     ...                   hb.LinearGaussian(x, (c,), intercept=[0, 3], coefficients=[[], []], variance=[1, 4])])
-    >>> plot_conditional(net, "x", "c", ax=Figure().add_subplot()).get_label()
-    'Density of x given c, as ridges: c = a: mean 0; c = b: mean 3.'
+    >>> print(plot_conditional(net, "x", "c", ax=Figure().add_subplot()).get_label())
+    Density of x given c, as ridges: c = a: mean 0; c = b: mean 3.
     """
     import pandas
 
@@ -541,8 +541,8 @@ def plot_explanation(explanation: Explanation, ax: Any = None) -> Any:
     --------
     >>> from matplotlib.figure import Figure
     >>> reasons = Explanation("ill", "yes", -2.0, {"cough": 1.5, "fever": 2.0}, 1.5)
-    >>> plot_explanation(reasons, Figure().add_subplot()).get_label()
-    'Log-odds of ill = yes: without evidence -2.00, cough +1.50, fever +2.00, in all +1.50, probability 0.818.'
+    >>> print(plot_explanation(reasons, Figure().add_subplot()).get_label())
+    Log-odds of ill = yes: without evidence -2.00, cough +1.50, fever +2.00, in all +1.50, probability 0.818.
     """
     return chart_explanation(explanation).draw(ax)
 

@@ -47,8 +47,8 @@ def plot_missing(data: Any, ax: Any = None, most: int = 20) -> Any:
     >>> import hybridbn as hb
     >>> from matplotlib.figure import Figure
     >>> table = hb.Table({"x": [1.0, None, None, 2.0], "y": [1.0, None, 2.0, 3.0], "z": [1.0, 2.0, 3.0, 4.0]})
-    >>> plot_missing(table, Figure().add_subplot()).get_label()
-    'Missing cells: 3 of 12 (25.0%), in x (50.0%), y (25.0%). Patterns: none missing 2; x 1; x, y 1.'
+    >>> print(plot_missing(table, Figure().add_subplot()).get_label())
+    Missing cells: 3 of 12 (25.0%), in x (50.0%), y (25.0%). Patterns: none missing 2; x 1; x, y 1.
     """
     table = Table(data)
     if not len(table):
@@ -178,8 +178,8 @@ def plot_imputed(data: Any, completed: Any, name: str, ax: Any = None) -> Any:
     --------
     >>> from matplotlib.figure import Figure
     >>> holes, filled = {"c": ["a", "b", None, None]}, {"c": ["a", "b", "b", "b"]}
-    >>> plot_imputed(holes, filled, "c", Figure().add_subplot()).get_label()
-    'Shares of c, observed 2 and imputed 2: a 50.0% and 0.0%, b 50.0% and 100.0%.'
+    >>> print(plot_imputed(holes, filled, "c", Figure().add_subplot()).get_label())
+    Shares of c, observed 2 and imputed 2: a 50.0% and 0.0%, b 50.0% and 100.0%.
     """
     table = Table(data)
     frames = list(completed) if isinstance(completed, list | tuple) else [completed]

@@ -32,9 +32,9 @@ CELL, LEAST_CELL = 2.0**-36, 2.0**-44
 """The length of the cell that stands for a point where a variable is hidden, relative to the unit, and at least
 relative to the point: long enough for nodes that are different doubles, too short for anything to change in it.
 """
-GAP = 2.0**-48
-"""Between a point and its cell, relative to both: where the density has a break at the point but for rounding, that
-must not cut the cell into parts of which one is the point itself.
+GAP = 2.0**-44
+"""Between a point and its cell, relative to both: where something has a break at the point but for rounding, that must
+not cut the cell into parts of which one is the point itself, nor nodes of it fall on its end.
 """
 
 
@@ -176,11 +176,11 @@ class Atoms(Potential):
     # -- what quadrature needs to know ----------------------------------------------------------------------------
 
     def breaks(self, name: str, within: Mapping[str, Interval] | None = None) -> Values:
-        """Return the breaks of both parts, and the ends of the points' cells."""
-        own = name == self.child.name
-        found = [np.asarray(self.density.breaks(name, within))]
-        found.append(np.concatenate(self.point_cells[1:]) if own else np.asarray(self.component.breaks(name)))
-        return join_breaks(found)
+        """Return the breaks of both parts, and the ends of the points' cells, in which the density has none."""
+        inner = np.asarray(self.density.breaks(name, within))
+        if name != self.child.name:
+            return join_breaks([inner, np.asarray(self.component.breaks(name))])
+        return join_breaks([self.point_cells.widen(inner, inner)[0], np.concatenate(self.point_cells[1:])])
 
     def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
         """Return the support of the density, and the points."""

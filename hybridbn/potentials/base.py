@@ -89,8 +89,10 @@ class PointCells(NamedTuple):
     def _move(self, values: Values, places: Values) -> Values:
         if not len(self.points):
             return values
-        nearest, exact, inside = self.locate(values)
-        return np.where(exact | inside, places[nearest], values)
+        nearest, exact, _ = self.locate(values)
+        low, high = np.minimum(self.low, self.points)[nearest], np.maximum(self.high, self.points)[nearest]
+        # the gap between a point and its cell goes with them
+        return np.where(exact | ((values > low) & (values < high)), places[nearest], values)
 
     def widen(self, low: Values, high: Values) -> tuple[Values, Values]:
         """Return ranges that hold the whole cells of the points at their ends."""
@@ -337,6 +339,11 @@ class Potential(Registered, ABC):
     def as_regression(self) -> LinearGaussian | None:
         """Return the linear regression that this potential is, or None if it is not linear Gaussian."""
         return None
+
+    def list_regressions(self) -> list[LinearGaussian]:
+        """Return the linear regressions of which the values of the child are, this potential or some of its parts."""
+        own = self.as_regression()
+        return [own] if own is not None else [found for part in self.parts for found in part.list_regressions()]
 
     def regression(self) -> LinearGaussian | None:
         """Return `as_regression`, by the name that it had before."""

@@ -570,6 +570,10 @@ class LinearGaussianMixture(Potential):
         ]
         return tidy_breaks(np.concatenate(blocks), variable.domain, count_rows(within))
 
+    def list_regressions(self) -> list[LinearGaussian]:
+        """Return that of all components, which has the component among its parents."""
+        return [self.density]
+
     def support(self, name: str, tail: float = 1e-12, within: Mapping[str, Interval] | None = None) -> Interval:
         """Return what holds the support of each component."""
         return self.density.support(name, tail, within)

@@ -469,18 +469,15 @@ def convert_cells(name: str, cells: Cells, kind: Kind | None) -> Cells:
 def convert_to_numbers(name: str, cells: Cells) -> Values:
     """Return the numbers that are the states of discrete cells."""
     states = cells.states or ()
-    table = np.full(len(states) + 1, math.nan)
-    for code, state in enumerate(states):
-        if not isinstance(state, int | float):
-            row = _first_row(cells.array == code)
-            if row is None:
-                continue
-            raise TableError(
-                f"column {name!r}, row {row}: {state!r} is not a number, but the column is wanted as a continuous one; "
-                "convert it to numbers first"
-            )
-        table[code] = state
-    values: Values = table[cells.array]
+    numbers = [state if isinstance(state, int | float) else None for state in states]
+    odd = [code for code, number in enumerate(numbers) if number is None]
+    row = _first_row(np.isin(cells.array, odd)) if odd else None
+    if row is not None:
+        raise TableError(
+            f"column {name!r}, row {row}: {states[cells.array[row]]!r} is not a number, but the column is wanted as a "
+            "continuous one; convert it to numbers first"
+        )
+    values: Values = np.array([*numbers, None], dtype=np.float64)[cells.array]
     return values
 
 
@@ -587,7 +584,7 @@ def as_plain(cells: Cells) -> PlainValues:
             return PlainValues("integer", np.where(missing, 0, cells.array).astype(np.int64), missing)
         return PlainValues("float", cells.array, missing)
     types = {type(state) for state in cells.states}
-    if types == {bool}:
+    if types == {bool} and cells.states != (True, False):
         return PlainValues("bool", decode_states(cells, bool, False), missing)
     if types == {str}:
         return PlainValues("category" if cells.declared else "text", cells.array, missing)

@@ -256,7 +256,7 @@ def read_cells(name: str, values: Any, kind: Kind | None = None, unit: Unit | No
     except UnsupportedType:
         raise
     except TableError as error:
-        if kind == "discrete" or f"column {name!r}" in str(error):
+        if kind == "discrete" or f"column {name!r}" in error.text:
             raise
         raise TableError(f"column {name!r}: {error}") from None
 

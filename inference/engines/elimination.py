@@ -222,7 +222,7 @@ def _solve_patterns(
         for name, groups in zip(problem.nodes, run.tables[kept:], strict=True)
         if _NOTHING in groups
     }
-    look = grid.assess_rows(hidden, evidence.rows, tolerance)
+    look = grid.assess_rows(problem, evidence, hidden, tolerance)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
     tables = []
     for scope, groups in zip(problem.scopes, run.tables[:kept], strict=True):
@@ -325,7 +325,7 @@ def _solve_on_grid(
     run = run_program(grid.program, grid.sources, grid.axes, evidence)
     kept = len(problem.scopes)
     marginals = {name: (slice(None), table) for name, table in zip(problem.nodes, run.tables[kept:], strict=True)}
-    look = grid.assess_rows(marginals, evidence.rows, tolerance)
+    look = grid.assess_rows(problem, evidence, marginals, tolerance)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
     solution = Solution(problem, rows, evidence, axes, run.tables[:kept], run.log_norm, look.error)
     return solution, look.fine & ~run.doubtful, look.splits

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.inference.axes import as_slice, node_axis
+from hybridbn.inference.axes import ORDER, as_slice, node_axis
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state
@@ -38,7 +38,7 @@ class Batch(ABC):
 
     @property
     def error(self) -> Any:
-        """Estimated absolute error of the probabilities."""
+        """Estimated absolute error of the probabilities; NaN where they are sampled without bounds."""
         return self._rows_first(self._error)
 
     @property
@@ -93,6 +93,8 @@ class Posterior(Batch):
     variable : Variable
     error : float or ndarray
         Estimated absolute error of probabilities; 1e-12 or more, for rounding, where everything is in closed form.
+        Where they are sampled, it is the largest distance from one of them to one of its `bounds`; NaN for the density
+        of a number that is sampled, whose error is not known.
     """
 
     variable: Variable
@@ -263,8 +265,16 @@ class DiscretePosterior(Posterior):
         return np.asarray(self._rows_first(self._table))
 
     @property
+    def error(self) -> Any:
+        """Estimated absolute error of the probabilities; where they are sampled, how far `bounds` are from them."""
+        if self._bounds is None:
+            return super().error
+        low, high = self._bounds[:2]
+        return self._rows_first(self._error + np.maximum(self._table - low, high - self._table).max(axis=0))
+
+    @property
     def bounds(self) -> tuple[Values, Values]:
-        """The lower and the upper limits of the probabilities; wider than `error` only where answers are sampled.
+        """The lower and the upper limits of the probabilities; those are exact but for `error` if nothing is sampled.
 
         Each interval holds its probability with `confidence`, whatever the number of draws is.
         """
@@ -376,6 +386,10 @@ def compute_entropy(table: Values) -> Values:
 
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
+_PARTS_OF_CELL = 4
+"""Into how many parts cells between knots are divided for modes and entropies."""
+_OVER_ALL_CELLS = ("_mode", "_entropy")
+"""Methods that are given no points and look at all cells."""
 _LEVELS = 100
 """The number of quantiles that scores are computed from where there is no closed form."""
 
@@ -635,14 +649,16 @@ class Density(ContinuousPosterior):
 
     def _grid(self) -> Values:
         knots, _ = self.knots()
-        parts = np.linspace(0, 1, 5)[:-1, None]
+        parts = np.linspace(0, 1, _PARTS_OF_CELL + 1)[:-1, None]
         fine = knots[:-1, None, :] + np.diff(knots, axis=0)[:, None, :] * parts
-        return np.concatenate([fine.reshape(4 * (len(knots) - 1), -1), knots[-1:]])
+        return np.concatenate([fine.reshape(_PARTS_OF_CELL * (len(knots) - 1), -1), knots[-1:]])
 
     def _by_rows(self, method: str, x: Values) -> Values:
         """Evaluate in blocks of rows, so that temporary arrays stay small."""
-        rows = self._rows
-        block = max(1, BLOCK // max(self._width * max(len(x), 1), 1))
+        rows, points = self._rows, max(len(x), 1)
+        if method in _OVER_ALL_CELLS and rows > 1:
+            points = _PARTS_OF_CELL * ORDER * len(self.select_rows(np.arange(1)).knots()[0])
+        block = max(1, BLOCK // max(self._width * points, 1))
         if block >= rows:
             return np.asarray(getattr(self, method)(x))
         result = np.empty(x.shape)

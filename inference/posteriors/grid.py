@@ -96,9 +96,13 @@ class PiecewisePosterior(Density):
 
     def _blank_missing_moments(self, points: Values, mean: Values, variance: Values) -> None:
         """Make moments NaN that a heavy tail does not have."""
-        before, columns = self._masses_below(), np.arange(points.shape[1])
+        # quartiles of the density alone: points may hold most of the mass, and have no spread
+        share = self._masses.reshape(len(self._low), ORDER, -1).sum(axis=1)
+        for low, high in zip(self._point_cells.low, self._point_cells.high, strict=True):
+            share = np.where((self._low >= low) & (self._high <= high), 0.0, share)
+        below, columns = np.cumsum(share, axis=0), np.arange(points.shape[1])
         first, middle, third = (
-            self._high[np.clip((before < level).sum(axis=0) - 1, 0, len(before) - 2), columns]
+            self._high[np.minimum((below < level * below[-1]).sum(axis=0), len(below) - 1), columns]
             for level in (0.25, 0.5, 0.75)
         )
         spread = np.maximum(third - first, np.finfo(float).tiny)
@@ -157,8 +161,9 @@ class PiecewisePosterior(Density):
         """Return the masses of values that have one, and numbers of all others."""
         if not len(self._point_cells.points):
             return elsewhere
-        nearest, exact, within = self._point_cells.locate(x)
-        return np.where(exact | within, self._measure_points()[nearest, np.arange(x.shape[1])], elsewhere)
+        # so do those at the ends of their cells, where nodes of neighboring cells lie but for rounding
+        nearest, exact, _ = self._point_cells.locate(self._point_cells.snap(x))
+        return np.where(exact, self._measure_points()[nearest, np.arange(x.shape[1])], elsewhere)
 
     def _entropy(self, x: Values) -> Values:
         entropy = super()._entropy(x)

@@ -89,7 +89,7 @@ class JointPosterior(Batch):
 
     def _store_answer(self, answer: Answer) -> None:
         (collector,) = answer.collected
-        self._error = answer.error
+        self._error = answer.error_without_bounds
         if isinstance(collector, TableCollector):
             self._table = answer.arrange_rows(collector.table)
         elif isinstance(collector, _MomentCollector):

@@ -16,6 +16,8 @@ from hybridbn.inference.axes import arrange_by_row
 from hybridbn.inference.posteriors.base import BLOCK, Density
 from hybridbn.variables import Continuous, Values
 
+DEVIATIONS = np.linspace(-9.0, 9.0, 25)
+"""Where knots are around the mean of each part, in its standard deviations."""
 MANY = 16
 NOTHING = 1e-18
 """Where there are many parts, those of less weight are left out."""
@@ -119,11 +121,16 @@ class GaussianPosterior(Density):
 
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
-        levels = np.broadcast_to(
-            np.array([1e-300, 1e-12, 1e-4, 0.1, 0.5, 0.9, 1 - 1e-4, 1 - 1e-12])[:, None], (8, self._weights.shape[1])
-        )
-        low, high = self._brackets(levels)
-        knots = low[0] + (high[-1] - low[0]) * np.linspace(0, 1, 129)[:, None]
+        parts = self._weights, self._means, self._variances
+        if len(self._weights) > MANY:
+            parts = merge_near_parts(*parts, near_variance=1.0, near_mean=1.0)
+        weights, means, variances = parts
+        # around each part, which may be far narrower than others
+        steps = np.sqrt(variances) * DEVIATIONS[:, None, None]
+        used = ~(weights <= 0)  # also the parts of rows that are NaN
+        low, high = np.where(used, means + steps[0], np.inf), np.where(used, means + steps[-1], -np.inf)
+        knots = np.clip(means + steps, low.min(axis=0), high.max(axis=0))
+        knots = np.sort(knots.reshape(-1, knots.shape[-1]), axis=0)
         return knots, self._cdf(knots)
 
     def _brackets(self, levels: Values) -> tuple[Values, Values]:

@@ -19,12 +19,11 @@ BOTH = (HybridClassifier, HybridRegressor)
 
 
 def not_repetition(estimator: Any) -> dict[str, str]:
-    """What can't hold where rows are left out one by one or in folds: a row that occurs
-    twice is then seen by its copy.
+    """What can't hold where bandwidths are those that predict single rows best: a row that occurs twice is then seen by
+    its copy.
     """
-    leaves_out = estimator.potentials == "kernel" or estimator.builder in ("auto", selective_naive_bayes)
     reason = "a copy of a row helps to predict the one left out, a weight of two does not"
-    return {"check_sample_weight_equivalence_on_dense_data": reason} if leaves_out else {}
+    return {"check_sample_weight_equivalence_on_dense_data": reason} if estimator.potentials == "kernel" else {}
 
 
 def parametrize(estimators: list[Any], **options: Any) -> pytest.MarkDecorator:

@@ -554,3 +554,10 @@ def test_a_format_of_ones_own_is_read_and_written(tmp_path):
         assert ".coin" in networks.network_suffixes()
     finally:
         networks.FORMATS.pop("coin")
+
+
+@pytest.mark.parametrize("suffix", [".net", ".xdsl", ".xmlbif", ".bif"])
+def test_numbers_cut_into_one_state(suffix, tmp_path):
+    net = hb.Network([hb.Multinomial(hb.Discrete("x", ("any",), cuts=()), table=[1.0])])
+    hb.write_network(net, tmp_path / f"n{suffix}")
+    assert hb.read_network(tmp_path / f"n{suffix}").variable("x") == net.variable("x")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import os
 import re
+import stat
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -270,21 +272,47 @@ def request(
 QUESTION = json.dumps({"id": 1, "ask": "beliefs", "cases": [[{"node": 0, "state": 1}]]}).encode()
 
 
-def test_server_answers_who_knows_the_token(server: ExplorerServer) -> None:
-    base = f"/{server.token}/"
-    status, headers, page = request(server, "GET", base)
+def cookie_of(server: ExplorerServer) -> str:
+    return f"other=1; hybridbn-explorer={server.token}"
+
+
+def test_server_answers_who_holds_the_cookie(server: ExplorerServer) -> None:
+    base, held = f"/{server.folder}/", {"Cookie": cookie_of(server)}
+    status, headers, page = request(server, "GET", base, **held)
     assert status == 200
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert not any(name.lower().startswith("access-control") for name in headers)
     assert not re.search(rb"<script(?![^>]* src=)", page)
-    assert request(server, "GET", f"{base}explorer.js")[2].decode() == read_module()
-    assert json.loads(request(server, "GET", f"{base}document")[2])["nodes"][0]["name"] == "rain"
-    same = {"Origin": f"http://{server.hosts[0]}", "Sec_Fetch_Site": "same-origin"}
+    assert request(server, "GET", f"{base}explorer.js", **held)[2].decode() == read_module()
+    assert json.loads(request(server, "GET", f"{base}document", **held)[2])["nodes"][0]["name"] == "rain"
+    same = {"Origin": f"http://{server.hosts[0]}", "Sec_Fetch_Site": "same-origin", **held}
     status, _, body = request(server, "POST", f"{base}ask", QUESTION, **same)
     assert status == 200
     assert json.loads(body)["cases"][0]["beliefs"][1]["p"] == pytest.approx([0.8, 0.1, 0.1])
+
+
+ELSEWHERE = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "document", "Sec_Fetch_Mode": "navigate"}
+
+
+@pytest.mark.parametrize("headers", [{}, ELSEWHERE])
+def test_an_address_gives_the_cookie_once(server: ExplorerServer, headers: dict[str, str]) -> None:
+    path, other = (server.address.removeprefix(f"http://{server.hosts[0]}") for _ in range(2))
+    assert path != other
+    assert server.token not in path
+    status, answered, body = request(server, "GET", path, **headers)
+    # a redirection that began in a file would lose the cookie
+    assert status == (200 if headers else 303)
+    assert answered.get("Location", answered.get("Refresh", "").removeprefix("0; url=")) == f"/{server.folder}/"
+    cookie, *attributes = answered["Set-Cookie"].split("; ")
+    assert (cookie, body) == (f"hybridbn-explorer={server.token}", b"")
+    assert {*attributes} == {f"Path=/{server.folder}/", "HttpOnly", "SameSite=Strict"}
+    status, answered, _ = request(server, "GET", path, **headers)
+    assert (status, answered.get("Set-Cookie")) == (403, None)
+    # whoever holds the cookie may go back
+    assert request(server, "GET", path, Cookie=cookie)[0] == 303
+    assert request(server, "GET", other)[0] == 303
 
 
 @pytest.mark.parametrize(
@@ -297,6 +325,11 @@ def test_server_answers_who_knows_the_token(server: ExplorerServer) -> None:
         ("GET", "*/../../etc/passwd", None, {}, 404),
         ("GET", "*/explorer.js?x", None, {}, 404),
         ("GET", "*/page.py", None, {}, 404),
+        ("GET", "*/open/", None, {"Cookie": None}, 403),
+        ("GET", "*/open/%C3%A4", None, {"Cookie": "hybridbn-explorer="}, 403),
+        ("GET", "*/", None, {"Cookie": None}, 403),
+        ("GET", "*/document", None, {"Cookie": "hybridbn-explorer=wrong; \xe4"}, 403),
+        ("POST", "*/ask", QUESTION, {"Cookie": None}, 403),
         ("GET", "*/ask", None, {}, 405),
         ("GET", "*/", None, {"Host": "evil.example"}, 403),
         ("GET", "*/", None, {"Host": "127.0.0.1"}, 403),
@@ -325,22 +358,56 @@ def test_server_answers_who_knows_the_token(server: ExplorerServer) -> None:
 def test_server_refuses_everything_else(
     server: ExplorerServer, method: str, path: str, body: bytes | None, headers: dict[str, Any], status: int
 ) -> None:
-    answer = request(server, method, path.replace("*", f"/{server.token}", 1), body, **headers)
+    path = path.replace("*", f"/{server.folder}", 1)
+    answer = request(server, method, path, body, **{"Cookie": cookie_of(server), **headers})
     assert answer[0] == status
     assert not any(name.lower().startswith("access-control") for name in answer[1])
     assert server.token.encode() not in answer[2]
 
 
 def test_links_to_the_page_may_be_followed_from_elsewhere(server: ExplorerServer) -> None:
-    elsewhere = {"Sec_Fetch_Site": "cross-site", "Sec_Fetch_Dest": "document", "Sec_Fetch_Mode": "navigate"}
-    assert request(server, "GET", f"/{server.token}/", **elsewhere)[0] == 200
-    assert request(server, "GET", "/wrong/", **elsewhere)[0] == 404
-    assert request(server, "POST", f"/{server.token}/ask", QUESTION, **elsewhere)[0] == 403
+    headers = {"Cookie": cookie_of(server), **ELSEWHERE}
+    assert request(server, "GET", f"/{server.folder}/", **headers)[0] == 200
+    assert request(server, "GET", "/wrong/", **headers)[0] == 404
+    assert request(server, "POST", f"/{server.folder}/ask", QUESTION, **headers)[0] == 403
 
 
 def test_server_listens_on_this_computer_alone(server: ExplorerServer) -> None:
     assert server.socket.getsockname()[0] == "127.0.0.1"
     assert len(server.token) >= 32
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of POSIX")
+def test_verb_hands_the_address_over_in_a_private_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    make_tables().save(tmp_path / "model.hbn")
+    seen: dict[str, Any] = {}
+    opened = threading.Event()
+
+    def open_browser(address: str) -> None:
+        path = Path(address.removeprefix("file://"))
+        modes = [stat.S_IMODE(one.stat().st_mode) for one in (path, path.parent)]
+        seen.update(path=path, modes=modes, text=path.read_text())
+        opened.set()
+
+    def serve(server: ExplorerServer) -> None:
+        # the browser may be one that returns only when it is closed
+        assert opened.wait(20)
+        key = re.search(r"url=http://[^/]*/[^/]*/open/([^\"]*)", seen["text"])
+        seen["admitted"] = key is not None and server.admits(key[1])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("webbrowser.open", open_browser)
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(ExplorerServer, "serve_forever", serve)
+    assert run(["explore", str(tmp_path / "model.hbn")]) == 0
+    assert seen["modes"] == [0o600, 0o700]
+    assert seen["admitted"]
+    assert not seen["path"].parent.exists()
+    printed = capsys.readouterr().out.strip()
+    assert printed.startswith("http://127.0.0.1:")
+    assert printed not in seen["text"]
 
 
 # -- pages and the verb -----------------------------------------------------------------------------------------------

@@ -380,7 +380,11 @@ def test_two_tabs_do_not_disturb_each_other_and_a_dead_server_is_told(browser: B
         try:
             assert process.stdout is not None
             address = process.stdout.readline().strip()
-            first, second = browser.open(address), browser.open(address)
+            first = browser.open(address)
+            own = first.evaluate("() => location.href")
+            assert address.startswith(own)
+            assert own != address
+            second = browser.open(own, beside=first.number)
             with first.change():
                 first.click(state("rain", 0))
             with second.change():

@@ -128,6 +128,67 @@ def test_what_fits_is_exact_with_the_option_too():
     np.testing.assert_allclose(posterior.bounds, [posterior.probabilities] * 2, atol=1e-11)
 
 
+def ask_one(net, evidence, targets):
+    return {name: net.posterior(name, evidence, options=BOUND) for name in targets}
+
+
+def ask_together(net, evidence, targets):
+    return net.posteriors(evidence, targets, options=BOUND)
+
+
+def ask_table(net, evidence, targets):
+    answers = net.posteriors(pd.DataFrame([evidence] * 2), targets, options=BOUND)
+    return {name: answer[1:][0] for name, answer in answers.items()}
+
+
+def ask_scan(net, evidence, targets):
+    table = hb.scan(pd.DataFrame([evidence]))
+    return {name: net.posterior(name, table, options=BOUND)[0] for name in targets}
+
+
+def ask_exactly(net, evidence, targets):
+    return net.posteriors(evidence, targets)
+
+
+def ask_slices(net, evidence, targets):
+    return net.posteriors(evidence, targets, options=hb.Options(max_bytes=5000, beyond="slice"))
+
+
+@pytest.mark.parametrize("ask", [ask_exactly, ask_slices, ask_one, ask_together, ask_table, ask_scan])
+@pytest.mark.parametrize("seed", [22])
+def test_the_error_covers_the_truth_however_one_asks(ask, seed):
+    net = make_grid(np.random.default_rng(seed), 4)
+    evidence = {name: int(value) for name, value in net.sample(1, random_state=seed)[["g33", "g12"]].iloc[0].items()}
+    targets = ["g00", "g32"]
+    for name, answer in ask(net, evidence, targets).items():
+        off = np.abs(answer.probabilities - enumerate_grid(net, evidence, name)).max()
+        assert off <= answer.error
+        assert answer.error < (1 if ask.__name__ not in ("ask_exactly", "ask_slices") else 1e-11)
+        low, high = answer.bounds
+        assert answer.error >= (high - low).max() / 2 - 1e-11
+
+
+def enumerate_grid(net, evidence, target):
+    """Return the probabilities of a target by one sum over the whole joint table."""
+    numbers = {name: number for number, name in enumerate(net)}
+    operands = []
+    for name in net:
+        potential = net.potential(name)
+        operands += [potential.table, [numbers[parent.name] for parent in potential.parents] + [numbers[name]]]
+    for name, value in evidence.items():
+        operands += [np.eye(len(net.variable(name)))[net.variable(name).code(value)], [numbers[name]]]
+    mass = np.einsum(*operands, [numbers[target]], optimize="greedy")
+    return mass / mass.sum()
+
+
+def test_what_is_sampled_without_bounds_has_no_error():
+    net = make_mixed(np.random.default_rng(9), 4)
+    evidence = {"x1": 0.3, "x2": 0.1}
+    for target in ("x3", ["g00", "g11"], ["g00", "x3"]):
+        assert np.isnan(net.posterior(target, evidence, options=BOUND).error)
+    assert np.isnan(net.posterior("x3", pd.DataFrame([evidence]), options=BOUND).error).all()
+
+
 def test_log_probabilities_are_marked_as_estimates():
     net = make_grid(np.random.default_rng(8), 4)
     with pytest.warns(UserWarning, match="log probability of the evidence is an estimate: it lies between"):

@@ -10,6 +10,7 @@ from scipy import integrate, stats
 import hybridbn as hb
 from hybridbn.inference import relevance
 from hybridbn.inference.engines import elimination
+from hybridbn.potentials import LinearGaussianMixture
 
 X, Y, E = hb.Continuous("x"), hb.Continuous("y"), hb.Continuous("e")
 C = hb.Discrete("c", ("a", "b"))
@@ -172,3 +173,85 @@ def test_own_nodes_agree_with_shared_ones(monkeypatch):
     assert own.mean() == pytest.approx(shared.mean(), rel=1e-9)
     assert own.log_evidence == pytest.approx(shared.log_evidence, rel=1e-9)
     relevance.CACHE.clear()
+
+
+def draw_chain(rng, scale: float, most: int = 4):
+    """Return a class and linear Gaussian numbers that depend on each other, the hidden ones, evidence `scale` standard
+    deviations out, and in closed form the logarithm of the probability of each class and the evidence.
+    """
+    classes, count = int(rng.integers(2, 4)), int(rng.integers(2, most + 1))
+    numbers = [hb.Continuous(f"x{place}") for place in range(count)]
+    d, shares = hb.Discrete("d", range(classes)), rng.dirichlet(np.ones(classes))
+    shape = classes, count, count
+    slopes = np.tril(np.where(rng.random(shape) < 0.6, rng.normal(size=shape), 0), -1)
+    means, sds = rng.normal(0, 2, shape[:2]), 10 ** rng.uniform(-2.5, 0.2, shape[:2])
+    potentials = {"d": hb.Multinomial(d, table=shares)}
+    for place, number in enumerate(numbers):
+        parents = (d, *numbers[:place])
+        shown = {"intercept": means[:, place], "variance": sds[:, place] ** 2}
+        potentials[number.name] = hb.LinearGaussian(number, parents, coefficients=slopes[:, place, :place], **shown)
+    hidden = [place for place in range(count - 1) if rng.random() < 0.7] or [0]
+    known = [place for place in range(count) if place not in hidden]
+    drawn, k = np.zeros(count), int(rng.integers(classes))
+    for place in range(count):
+        drawn[place] = means[k, place] + slopes[k, place] @ drawn + sds[k, place] * scale * rng.normal()
+    logs = []
+    for k in range(classes):
+        # least squares of residuals in standard deviations, with the hidden numbers as unknowns
+        matrix = (np.eye(count) - slopes[k]) / sds[k][:, None]
+        q, r = np.linalg.qr(matrix[:, hidden])
+        rest = means[k] / sds[k] - matrix[:, known] @ drawn[known]
+        rest -= q @ (q.T @ rest)
+        scales = np.log(sds[k]).sum() + np.log(np.abs(np.diag(r))).sum() + len(known) * math.log(2 * math.pi) / 2
+        logs.append(math.log(shares[k]) - rest @ rest / 2 - scales)
+    evidence = {f"x{place}": float(drawn[place]) for place in known}
+    return potentials, [numbers[place] for place in hidden], evidence, np.array(logs)
+
+
+def with_a_point(density):
+    """Return a potential that equals a linear Gaussian one but for a point which is all but impossible."""
+    shape, slopes = density.intercept.shape, density.coefficients
+    component = hb.Atoms.component_of(density.child, [1e6])
+    intercept = np.broadcast_to([-600.0, 0.0], (*shape, 2))
+    share = hb.Softmax(
+        component, density.parents, intercept=intercept, coefficients=np.zeros((*shape, 2, slopes.shape[-1]))
+    )
+    return hb.Atoms(density.child, density.parents, points=[1e6], probabilities=share, density=density)
+
+
+def as_mixture(density):
+    """Return a mixture of two components that are alike."""
+    shape = density.intercept.shape
+    parameters = {name: np.stack([getattr(density, name)] * 2, axis=len(shape)) for name in ("intercept", "variance")}
+    return LinearGaussianMixture(
+        density.child,
+        density.parents,
+        probabilities=np.full((*shape, 2), 0.5),
+        coefficients=np.stack([density.coefficients] * 2, axis=len(shape)),
+        **parameters,
+    )
+
+
+@pytest.mark.parametrize("scale", [3, 10, 25])
+@pytest.mark.parametrize("kind", ["softmax", "density", "atoms", "atoms below", "mixture below"])
+def test_what_tells_nothing_changes_nothing_however_far_the_evidence(kind, scale):
+    """A neighbor that is not linear Gaussian makes quadrature necessary, and so does another family of a number."""
+    for seed in (*range(10), 38, 109, 198, 269, 320, 346):
+        rng = np.random.default_rng(seed)
+        # several hidden numbers below which nothing is linear Gaussian need grids in as many dimensions
+        potentials, hidden, evidence, logs = draw_chain(rng, scale, 2 if kind.endswith("below") else 4)
+        beside, last = hidden[int(rng.integers(len(hidden)))], list(potentials)[-1]
+        if kind == "density":
+            potentials["e"] = hb.Density(E, (X,), function=lambda e, x: normal(e, 0 * x, 1)).renamed({"x": beside.name})
+            evidence["e"], logs = 0.0, logs + math.log(normal(0, 0, 1))
+        elif kind == "atoms":
+            potentials[hidden[0].name] = with_a_point(potentials[hidden[0].name])
+        else:
+            potentials["c"] = hb.Softmax(C, (beside,), intercept=[0, 0], coefficients=[[0], [1e-13]])
+            evidence["c"], logs = "a", logs + math.log(0.5)
+        if kind.endswith("below"):
+            potentials[last] = {"atoms below": with_a_point, "mixture below": as_mixture}[kind](potentials[last])
+        post = hb.Network(potentials.values()).posterior("d", evidence)
+        log_evidence = np.logaddexp.reduce(logs)
+        np.testing.assert_allclose(post.probabilities, np.exp(logs - log_evidence), atol=1e-9, err_msg=f"seed {seed}")
+        assert post.log_evidence == pytest.approx(log_evidence, rel=1e-9, abs=1e-9), seed

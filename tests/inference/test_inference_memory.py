@@ -276,3 +276,19 @@ def test_a_hundred_thousand_rows_with_nodes_stay_below_half_a_gigabyte():
     used = traced(ask)
     print("100,000 rows with nodes took", round(used, 2), "GB")
     assert used < 0.7
+
+
+@pytest.mark.parametrize("method", ["entropy", "mode"])
+def test_integrals_over_all_cells_take_little_memory(method):
+    state, number, seen = hb.Discrete("state", ("a", "b")), hb.Continuous("number"), hb.Continuous("seen")
+    net = hb.Network(
+        [
+            hb.Multinomial(state, table=[0.4, 0.6]),
+            hb.LinearGaussian(number, (state,), intercept=[0, 1], variance=[1, 0.1]),
+            hb.LinearGaussian(seen, (number,), intercept=0, coefficients=[1], variance=1),
+        ]
+    )
+    posterior = net.posterior("number", hb.Table({"seen": np.linspace(-3, 3, 3000)}))
+    answers = []
+    assert traced(lambda: answers.append(getattr(posterior, method)())) < 0.2
+    assert answers[0][2700] == pytest.approx(getattr(posterior[2700], method)(), rel=1e-9)

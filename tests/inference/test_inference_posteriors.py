@@ -436,3 +436,27 @@ def test_scores_of_many_parts_are_those_of_all_pairs(parts):
         expected = w @ expect_distance(truth[row] - m, s) - pairs / 2
         assert posterior.crps(truth)[row] == pytest.approx(expected, rel=1e-5)
     assert np.isnan(posterior.crps(truth)[3])
+
+
+@pytest.mark.parametrize("parts", [1, 3, 40])
+@pytest.mark.parametrize("least", [1.0, 1e-2, 1e-4, 1e-7])
+def test_entropy_and_mode_of_mixtures_of_unequal_widths(parts, least):
+    """Parts may be far narrower than others; their entropy is an integral around each of them."""
+    rng = np.random.default_rng(parts)
+    shares, means = rng.dirichlet(np.ones(parts)), rng.normal(size=parts)
+    deviations = least ** rng.random(parts)
+    state, number = hb.Discrete("state", tuple(range(parts))), hb.Continuous("number")
+    density = hb.LinearGaussian(number, (state,), intercept=means, variance=deviations**2)
+    net = hb.Network([hb.Multinomial(state, table=shares), density])
+    edges = np.unique((means[:, None] + deviations[:, None] * np.linspace(-10, 10, 161)).ravel())
+    nodes, weights = np.polynomial.legendre.leggauss(16)
+    points = edges[:-1, None] + np.diff(edges)[:, None] * (1 + nodes) / 2
+
+    def mix(points):
+        return sum(p * stats.norm.pdf(points, m, s) for p, m, s in zip(shares, means, deviations, strict=True))
+
+    logs = np.log(np.maximum(mix(points), 1e-300))
+    expected = -float((mix(points) * logs @ weights * np.diff(edges) / 2).sum())
+    post = net.posterior("number")
+    assert post.entropy() == pytest.approx(expected, abs=1e-9)
+    assert mix(post.mode()) == pytest.approx(mix(points).max(), rel=1e-3)

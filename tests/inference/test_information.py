@@ -246,3 +246,37 @@ def test_values_that_have_mass_tell_what_they_tell() -> None:
     # and what is told of them by another number
     other = net.value_of_information("dose").loc["sick"]
     assert other["information"] == pytest.approx(found["information"], rel=1e-6)
+
+
+def gain_of_normals(shares: np.ndarray, means: np.ndarray, deviations: np.ndarray) -> float:
+    """Return by how much the best guess gets better, integrated between all points where two parts cross."""
+    roots = [means.min() - 40 * deviations.max(), means.max() + 40 * deviations.max()]
+    for i, j in itertools.combinations(range(len(shares)), 2):
+        (p, q), (m, n), (s, t) = shares[[i, j]], means[[i, j]], deviations[[i, j]]
+        constant = math.log(p / s) - math.log(q / t) - 0.5 * (m / s) ** 2 + 0.5 * (n / t) ** 2
+        crossings = np.roots([0.5 / t**2 - 0.5 / s**2, m / s**2 - n / t**2, constant])
+        roots += crossings[np.isreal(crossings)].real.tolist()
+    edges = np.unique(roots)
+    middles = (edges[:-1] + edges[1:]) / 2
+    logs = np.log(shares)[:, None] + norm.logpdf(middles, means[:, None], deviations[:, None])
+    best = logs.argmax(axis=0)
+    masses = norm.cdf(edges[1:], means[best], deviations[best]) - norm.cdf(edges[:-1], means[best], deviations[best])
+    return float(shares[best] @ masses - shares.max())
+
+
+@pytest.mark.parametrize("quadrature", [False, True])
+@pytest.mark.parametrize("seed", range(6))
+def test_gains_have_no_error_where_densities_cross(seed: int, quadrature: bool) -> None:
+    rng = np.random.default_rng(seed)
+    count = 2 + seed % 3
+    kind, number = hb.Discrete("kind", tuple(range(count))), hb.Continuous("number")
+    shares, means = rng.dirichlet(np.ones(count)), rng.normal(size=count) * 10.0 ** rng.integers(-3, 4)
+    deviations = np.abs(means).max() * 10.0 ** rng.uniform(-2, 0.5, count)
+    density = hb.LinearGaussian(number, (kind,), intercept=means, variance=deviations**2)
+    if quadrature:
+        function = lambda number, kind: norm.pdf(number, means[kind], deviations[kind])  # noqa: E731
+        breaks = (means[:, None] + deviations[:, None] * np.linspace(-8, 8, 9)).ravel()
+        density = hb.Density(number, (kind,), function=function, breaks={"number": np.unique(breaks)})
+    net = hb.Network([hb.Multinomial(kind, table=shares), density])
+    gain = net.value_of_information("kind").loc["number", "gain"]
+    assert gain == pytest.approx(gain_of_normals(shares, means, deviations), abs=1e-9)

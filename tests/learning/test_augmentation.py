@@ -465,3 +465,49 @@ def test_a_model_without_numbers_is_refused() -> None:
         hb.NetworkError, match=r"rows 0, 1, 2, .* no density \(NaN\); the potentials of 'u' are at fault"
     ):
         augment(frame, "y", broken)
+
+
+# -- errors that are not known ----------------------------------------------------------------------------------------
+
+
+def test_the_best_model_is_none_whose_error_is_not_known() -> None:
+    def best_of(*errors: float) -> int:
+        return History(tuple(Step(number, error, -1.0) for number, error in enumerate(errors))).best
+
+    assert (best_of(2.5, math.nan, 2.0, math.nan), best_of(math.nan, 3.0, 3.0), best_of(math.nan)) == (2, 1, 0)
+
+
+@pytest.mark.parametrize("share", [0.2, 0.27, 0.6])
+def test_heavy_points_do_not_take_the_mean_from_exponential_tails(share: float) -> None:
+    rng = np.random.default_rng(5)
+    values = stats.t(2).rvs(400, random_state=rng)
+    values[: int(share * 400)] = 0.125
+    net = hb.fit([], {"y": values}, potentials="mte")
+    posterior = net.posterior("y")
+    draws = net.sample(200_000, random_state=1)["y"].to_numpy()
+    assert abs(posterior.mean() - draws.mean()) < 5 * draws.std() / math.sqrt(len(draws))
+    assert posterior.std() == pytest.approx(draws.std(), rel=0.1)
+
+
+def test_no_error_of_a_run_with_exponential_tails_is_unknown() -> None:
+    rng = np.random.default_rng(1)
+    size = 200
+    a, b = rng.standard_t(3, size), np.exp(rng.normal(size=size))
+    frame = pd.DataFrame(
+        {"a": a, "b": b, "y": a + rng.standard_t(2, size) * b * 0.5, "g": rng.choice(["a", "b"], size)}
+    )
+    for name in ("a", "b", "y"):
+        frame.loc[rng.random(size) < 0.2, name] = np.nan
+    result = augment(frame, "y", "hill_climb", potentials="mte", random_state=0)
+    assert np.isfinite(result.history.srmse).all()
+    assert result.completed.notna().all(axis=None)
+
+
+def test_the_median_is_expected_where_there_is_no_mean() -> None:
+    y = hb.Continuous("y")
+    net = hb.Network([hb.Density(y, function=lambda y: stats.cauchy.pdf(y, 0.5, 0.25))])
+    table = hb.Table({"y": [np.nan, 1.0]}, variables=[y])
+    model, posterior = Completion.of(net, table, Options()), net.posterior("y", hb.Table({"y": [2.0, 1.0]}))
+    with pytest.warns(UserWarning, match="has no mean"):
+        expected = model.expectation(table, posterior)
+    assert expected == pytest.approx(0.5, abs=1e-6)

@@ -484,3 +484,14 @@ def test_labels_of_numbers_and_names() -> None:
     assert [text for _, text in choose_ticks(0.0, 0.5, 5, Unit("duration"))][:2] == ["0 h", "5 h"]
     assert shorten_text("variable number 17", 9) == "vari…r 17"
     assert shorten_text("ab", 1) == "…"
+
+
+def test_axes_show_the_ends_of_their_description_only() -> None:
+    """As the last line of a cell they would fill it otherwise."""
+    states = tuple(f"state {number}" for number in range(40))
+    net = hb.Network([hb.Multinomial(hb.Discrete("c", states), table=np.full(40, 1 / 40))])
+    ax = net.posterior("c").plot(Figure().add_subplot())
+    net.posterior("c").plot(ax)
+    assert len(repr(ax)) < 120
+    assert ax.get_label().count("Posterior of c") == 2
+    assert ax.get_label().split("; ")[0] == f"{ax.get_label()}".split("; ")[0]

@@ -295,3 +295,53 @@ def test_bad_parts_are_refused(options, message):
     good = {"points": [0.0], "probabilities": [0.5, 0.5], "density": normal(X)}
     with pytest.raises(hb.NetworkError, match=message):
         hb.Atoms(X, **{**good, **options})
+
+
+def make_density(family, center):
+    """Return a density of a variable around a center, where it has a break or not, and its entropy."""
+    if family == "normal":
+        return hb.LinearGaussian(X, intercept=center, variance=1), 0.5 * np.log(2 * np.pi * np.e)
+    if family == "two sided":
+        left, right = (hb.Piece(box={"x": box}, constant=0, terms=[(0.5, {"x": slope})]) for box, slope in ENDS)
+        shifted = [_shift_piece(piece, center) for piece in (left, right)]
+        return hb.MTE(X, pieces=shifted), 1 + np.log(2)
+    if family == "even":
+        return hb.MTE(X, pieces=[hb.Piece(box={"x": (center - 1, center + 1)}, constant=0.5)]), np.log(2)
+    points = center + np.array([[0.0], [0.7]])
+    levels = np.linspace(-9, 10, 40001)
+    density = norm.pdf(levels[:, None], points[:, 0] - center, 1).mean(axis=1)
+    return hb.Kernel(X, points=points, bandwidths=[1.0]), -trapezoid(density * np.log(density), levels)
+
+
+ENDS = [((-np.inf, 0.0), 1.0), ((0.0, np.inf), -1.0)]
+
+
+def _shift_piece(piece, center):
+    ((low, high),) = piece.box.values()
+    slope = piece.terms[0][1]["x"]
+    weight = 0.5 * np.exp(-slope * center)
+    return hb.Piece(box={"x": (low + center, high + center)}, constant=0, terms=[(weight, {"x": slope})])
+
+
+@pytest.mark.parametrize("family", ["normal", "two sided", "even", "kernel"])
+@pytest.mark.parametrize("point", [0.0, 0.37, -3.0, 11.0])
+@pytest.mark.parametrize("away", [0.0, 4e-16, 2e-14, 1e-6, 0.5])
+def test_entropy_wherever_a_point_lies(family, point, away):
+    density, own = make_density(family, point + away)
+    net = hb.Network([hb.Atoms(X, points=[point], probabilities=[0.35, 0.65], density=density)])
+    posterior = net.posterior("x")
+    expected = -0.35 * np.log(0.35) - 0.65 * np.log(0.65) + 0.65 * own
+    assert posterior.entropy() == pytest.approx(expected, abs=1e-9)
+    near = point + np.sort(np.append(np.linspace(-4e-11, 4e-11, 401), np.linspace(-4e-14, 4e-14, 81)) * max(point, 1))
+    assert (posterior.pdf(near) < 1).all()
+    assert (np.diff(posterior.cdf(near)) >= -1e-12).all()
+
+
+@pytest.mark.parametrize("family", ["normal", "two sided", "kernel"])
+def test_logarithms_far_out_are_those_of_the_density(family):
+    density, _ = make_density(family, 1.0)
+    both = hb.Atoms(X, points=[0.5], probabilities=[1 - 1e-9, 1e-9], density=density)
+    far = np.array([-800.0, -60.0, -38.0, 39.6, 40.6, 700.0, 1e5])
+    logs = both.log_on({"x": far})
+    assert np.isfinite(logs).all()
+    np.testing.assert_allclose(logs, density.log_on({"x": far}) + np.log(1e-9), rtol=1e-14)

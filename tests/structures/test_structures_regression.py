@@ -73,7 +73,7 @@ def test_rows_left_out_by_formula_are_rows_left_out():
     rng = np.random.default_rng(1)
     x = rng.normal(size=(30, 4))
     y, weights = x @ [1.0, 0.0, -1.0, 0.5] + rng.normal(size=30), rng.uniform(0.5, 2, 30)
-    found = _fit_leaving_one_out(x, y, weights, np.ones(4))
+    found = _fit_leaving_one_out(x, y, weights, np.ones(30), np.ones(4))
     for row in range(0, 30, 7):
         kept = np.arange(30) != row
         total = weights[kept].sum()
@@ -203,7 +203,7 @@ def test_some_trees_have_means_in_their_leaves():
     step = np.floor(8 * x).astype(int)
     levels = np.array([0.0, 3.0, -2.0, 1.0, 4.0, -1.0, 2.0, -3.0])
     data = {"x": x, "z": z, "y": levels[step] + (0.05 + step / 8) * rng.normal(size=300)}
-    net, told = model_tree.declaration.held_out(data, "y", trees=10, max_depth=2)
+    net, told = model_tree.declaration.held_out(data, "y", trees=10, max_depth=2, random_state=1)
     slopes = np.abs(net.potential("y").coefficients).max(axis=(1, 2))
     assert 0.2 < np.mean(slopes == 0) <= 1
     assert np.isfinite(told.select_rows(np.arange(300)).mean()).all()
@@ -336,7 +336,7 @@ def test_slopes_along_heavy_tails_change_less():
     rng = np.random.default_rng(0)
     x, side = rng.normal(size=(300, 2)), np.arange(300) % 2
     data = {"x": x[:, 0], "far": np.sinh(2 * x[:, 1]), "y": x[:, 0] + x[:, 1] + rng.normal(size=300)}
-    regressors = learn_regressors(*read_for_regression(data, "y", "auto", None))
+    regressors = learn_regressors(*read_for_regression(data, "y", "auto", None, 5, np.random.default_rng(0)))
     tails = _measure_tails(regressors)
     np.testing.assert_allclose(tails, np.maximum(np.mean(regressors.numbers**4, axis=0) / 3, 1))
     assert tails[1] > 3 > tails[0]

@@ -11,7 +11,7 @@ from scipy import stats
 
 import hybridbn as hb
 from hybridbn.fitting import KernelFitter
-from hybridbn.fitting.cross_validation import deal_folds, split_folds
+from hybridbn.fitting.cross_validation import deal_table, split_folds
 from hybridbn.structures import BIC, BDeu, BGe, CrossValidation, hill_climb
 from hybridbn.structures.training_data import read_data_without_target
 
@@ -88,8 +88,9 @@ def test_weights_are_repetitions(score: Any, data: Any) -> None:
 def test_held_out_rows_are_scored_by_the_others() -> None:
     data = numbers()
     score = CrossValidation(3, random_state=2)
-    table, expected = hb.Table(data), 0.0
-    for training, part in split_folds(deal_folds(30, 3, np.random.default_rng(2))):
+    dealt, expected = deal_table(hb.Table(data), 3, np.random.default_rng(2)), 0.0
+    table = dealt.take(hb.Table(data))
+    for training, part in split_folds(dealt.parts):
         net = hb.fit([("x", "y")], table.take(training), "gaussian")
         held = table.take(part)
         expected += (net.log_density(held.select(["x", "y"])) - net.log_density(held.select(["x"]))).sum()
@@ -146,7 +147,7 @@ def test_bandwidths_are_searched_for_the_network_that_is_found(monkeypatch):
         return search(fitter, statistics)
 
     monkeypatch.setattr(KernelFitter, "potential", record)
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(6)
     x, y, noise = rng.normal(size=(3, 60))
     data = {"x": x, "y": y, "z": x**2 + 0.1 * noise}
     net = hill_climb(data, "semiparametric", score=CrossValidation())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 from typing import Any
 
 from hybridbn.commands.terminal import Terminal, UsageFault
@@ -27,8 +28,8 @@ hybridbn explore model.hbn --no-browser --port 8000
 Shows the model as a graph with the beliefs in its nodes. Click a state to set it, and again to retract
 it; with shift it is excluded. Click or drag over a curve to set a number or an interval. The page says
 why a belief is what it is, what to ask next and what is most probable, sets nodes as interventions,
-and compares scenarios. A server on this computer (127.0.0.1, with a secret in its address) answers,
-until it is ended with Ctrl-C.
+and compares scenarios. A server on this computer (127.0.0.1) answers the browser that opened the address,
+which works once, until it is ended with Ctrl-C.
 
 With --html one file is written instead, which needs no server: of a model of tables it answers
 everything; of any other one it holds answers that were computed before, and says which.
@@ -85,17 +86,34 @@ def _read_data(options: argparse.Namespace, network: Any) -> Any:
 def _serve(responder: Any, options: argparse.Namespace, terminal: Terminal) -> None:
     """Serve the explorer until the user ends it."""
     import contextlib
-    import webbrowser
 
     from hybridbn.explorer.page import ExplorerServer
+    from hybridbn.tables.formats.files import open_scratch
 
     try:
         started = ExplorerServer(responder, options.port)
     except OSError as error:
         raise UsageFault(f"--port {options.port}: {error.strerror}; without --port a free one is taken") from error
-    with started as server, contextlib.suppress(KeyboardInterrupt):
+    with started as server, contextlib.ExitStack() as stack, contextlib.suppress(KeyboardInterrupt):
         terminal.show(server.address)
-        terminal.note("open this address in a browser; Ctrl-C ends the server")
+        terminal.note("open this address in a browser, which works once; Ctrl-C ends the server")
         if not options.no_browser and sys.stdout is not None and sys.stdout.isatty():
-            webbrowser.open(server.address)
+            _open_browser(server.address, stack.enter_context(open_scratch()))
         server.serve_forever()
+
+
+def _open_browser(address: str, folder: Path) -> None:
+    """Open an address in a browser beside the server, by a file that no other user can read.
+
+    A browser's command line can be read by all users of a computer.
+    """
+    import threading
+    import webbrowser
+
+    from hybridbn.tables.formats.files import open_private
+
+    page = folder / "explorer.html"
+    with open_private(page) as file:
+        file.write(f'<!doctype html><meta http-equiv="refresh" content="0; url={address}">'.encode())
+    # a browser in the terminal returns when it is closed
+    threading.Thread(target=webbrowser.open, args=(page.as_uri(),), daemon=True).start()

@@ -336,7 +336,7 @@ def _impute_passes(
     """Return rows that are completed while they are read, by a model of a sample of them."""
     if refused:
         raise TableError(f"{shorten(refused)}: not for a scan, whose rows are read in passes; leave them out")
-    sample = data.sample(purpose="imputation models")
+    sample = data.read_usable()[0].sample(purpose="imputation models")
     frame = open_frame(sample.to_arrow())
     settings = _name_columns(settings, frame)
     if network is not None:

@@ -22,7 +22,7 @@ from hybridbn.registry import Registered, Registry
 from hybridbn.tables import Table
 from hybridbn.tables.cells import UnsupportedType
 from hybridbn.tables.columns import is_of_library
-from hybridbn.tables.formats.base import OtherKind, TableSource
+from hybridbn.tables.formats.base import OtherKind, TableSource, name_file_in_errors
 from hybridbn.tables.frames.arrow import number_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Values, Variable, shorten
@@ -64,9 +64,12 @@ class Fragment(ABC):
     ----------
     rows : int or None
         How many there are, where that is known.
+    shown : str
+        What messages call the file that it is in, where there are several.
     """
 
     rows: int | None = None
+    shown: str = ""
 
     @abstractmethod
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
@@ -85,6 +88,8 @@ class Source(ABC):
         What hybridbn noted about columns when it wrote the table: "kind", "states", "declared", "ordered".
     faults : mapping from column to UnsupportedType
         Columns that are not read, as nothing can be computed with them.
+    untyped : sequence of str
+        Columns of which nothing tells what they are where all of their cells are missing.
     open : callable, optional
         Opens the only file, whose cells are those of the table but for missing ones.
     """
@@ -94,10 +99,15 @@ class Source(ABC):
     open: Callable[[], TableSource] | None = None
     notes: Mapping[str, Mapping[str, Any]] = {}
     faults: Mapping[str, UnsupportedType] = {}
+    untyped: Sequence[str] = ()
 
     @abstractmethod
     def fragments(self) -> Sequence[Fragment]:
         """Return the parts of the table, in the order of its rows."""
+
+    def ends(self) -> Mapping[int, int]:
+        """Return how many rows each file has, by its number, where statistics of `learn` do not tell it."""
+        return {}
 
     @property
     def units(self) -> Mapping[str, Unit]:
@@ -156,11 +166,13 @@ class Task(ABC):
 
     def learn_fragment(self, fragment: Fragment) -> Any:
         """Return the statistics of a fragment, None if it has no rows."""
-        return merge(map(self.learn, fragment.batches(self.columns)))
+        with name_file_in_errors(fragment.shown):
+            return merge(map(self.learn, fragment.batches(self.columns)))
 
     def answer_fragment(self, fragment: Fragment) -> list[Any]:
         """Return what the batches of a fragment become."""
-        return list(map(self.answer, fragment.batches(self.columns)))
+        with name_file_in_errors(fragment.shown):
+            return list(map(self.answer, fragment.batches(self.columns)))
 
 
 def merge(statistics: Iterable[Any]) -> Any:

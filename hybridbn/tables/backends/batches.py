@@ -26,7 +26,7 @@ from hybridbn.tables.formats.base import FileFormat, TableSource, decode_column,
 from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.formats.files import resolve_links
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.frames.arrow import StateCoder, decode_dictionary, decode_type, kind_of_type
+from hybridbn.tables.frames.arrow import StateCoder, decode_dictionary, decode_type, encode_as, kind_of_type
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
@@ -96,6 +96,9 @@ class BatchReader:
             return read_numbers(name, column)
         if isinstance(variable, Discrete) and variable.states[-1:] == (REST,):
             return _read_rest(variable, column)
+        return self._read_cells(batch, variable, column)
+
+    def _read_cells(self, batch: Batch, variable: Variable, column: Any) -> NDArray[Any]:
         with shift_lines_in_errors(-1, batch.first % (1 << FILE_BITS), "row"):
             moments = read_moments(column, variable) if isinstance(variable, Continuous) else None
             if moments is not None:
@@ -117,13 +120,8 @@ class BatchReader:
             return codes
         if has_rest:
             return np.where(strange, np.array(known, np.int64), codes)
-        row = int(np.argmax(strange))
-        value = column[row].as_py()
         del self._coders[variable.name]
-        raise TableError(
-            f"column {variable.name!r}, row {batch.first + row} of the scan: {value!r} is no state; the states are"
-            f" {shorten(variable.states)}"
-        )
+        return self._read_cells(batch, variable, column)  # which refuses it
 
 
 def _read_rest(variable: Discrete, column: Any) -> Codes:
@@ -190,6 +188,7 @@ class TransformedFragment(Fragment):
     function: Callable[[int, Any], Any]
     schema: Any
     rows: int | None = None
+    shown: str = ""
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield the new batches, of which these columns are wanted."""
@@ -224,7 +223,7 @@ class TransformedSource(Source):
         self, real: Source, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), keep_observed: bool = False
     ) -> None:
         self.real, self.function, self.shown, self.notes = real, function, real.shown, real.notes
-        self.faults = real.faults
+        self.faults, self.untyped = real.faults, real.untyped
         self.open = real.open if keep_observed else None
         self._fields = tuple(fields)
 
@@ -238,6 +237,10 @@ class TransformedSource(Source):
         """The units of columns of text that are dates or times."""
         return self.real.units
 
+    def prepare(self, names: Iterable[str]) -> None:
+        """Find out what the columns of the real source are."""
+        self.real.prepare([name for name in names if name in self.real.schema.names])
+
     def settle(self, names: Iterable[str], fault: UnsupportedType | None = None) -> None:
         """Find out what columns are of which the first cells told otherwise."""
         self.real.settle(names, fault)
@@ -245,7 +248,7 @@ class TransformedSource(Source):
     def fragments(self) -> Sequence[Fragment]:
         """Return the fragments of the real source, with what their batches become."""
         return [
-            TransformedFragment(fragment, self.function, self.real.schema, fragment.rows)
+            TransformedFragment(fragment, self.function, self.real.schema, fragment.rows, fragment.shown)
             for fragment in self.real.fragments()
         ]
 
@@ -410,16 +413,11 @@ def fill_holes(
             if known.count_missing(name):
                 column = known.select([name]).with_array(name, cells).to_arrow().column(name)
                 place = part.column_names.index(name)
-                part = part.set_column(place, part.schema.field(place), _cast(column, part.schema.field(place).type))
+                part = part.set_column(
+                    place, part.schema.field(place), encode_as(column, part.schema.field(place).type)
+                )
         parts.append(part)
     return pyarrow.concat_tables(parts)
-
-
-def _cast(column: Any, kind: Any) -> Any:
-    types = pyarrow.types
-    if types.is_dictionary(kind) and not types.is_dictionary(column.type):
-        return column.cast(kind.value_type).dictionary_encode().cast(kind)
-    return column if column.type == kind else column.cast(kind)
 
 
 def expand_rows(

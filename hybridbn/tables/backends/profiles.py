@@ -19,6 +19,7 @@ from hybridbn.tables.backends.base import FILE_BITS, Batch, Fragment, Task
 from hybridbn.tables.backends.batches import can_be_coded, read_moments, read_numbers
 from hybridbn.tables.cells import REST, Cells, UnsupportedType, count_texts, label_codes
 from hybridbn.tables.columns import read_cells
+from hybridbn.tables.formats.base import decode_column, name_file_in_errors
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.frames.arrow import StateCoder, kind_of_type
 from hybridbn.tables.rows import CountColumns
@@ -73,7 +74,7 @@ class ColumnTally:
                 merged[state] = merged.get(state, 0) + count
             counts, more = keep_frequent(merged)
             lost += more
-        unit = self.unit
+        unit = self.unit or other.unit
         if unit is not None and other.unit is not None:
             unit = replace(unit, step=min(unit.step, other.unit.step))
         return ColumnTally(
@@ -202,7 +203,8 @@ class ProfileTask(Task):
 
     def learn_fragment(self, fragment: Fragment) -> Profile | None:
         """Return the profile of a fragment, with codes that are the same in all of its batches."""
-        profile = self.learn_rows(fragment.batches(self.columns))
+        with name_file_in_errors(fragment.shown):
+            profile = self.learn_rows(fragment.batches(self.columns))
         return profile if profile.rows else None
 
     def learn_rows(self, batches: Iterable[Batch]) -> Profile:
@@ -379,7 +381,10 @@ class _Numbers(_OpenColumn):
         moments = read_moments(column, Continuous(self.name, unit=self.unit))
         if moments is not None:
             return moments
-        cells = read_cells(self.name, pyarrow.chunked_array([column]), self.declared)
+        if self.kind == "text":
+            # files may give texts as a dictionary
+            column = decode_column(column)
+        cells = read_cells(self.name, pyarrow.chunked_array([column]), self.declared, self.unit)
         if cells.unit is not None:
             self.unit = replace(cells.unit, step=min(cells.unit.step, (self.unit or cells.unit).step))
         return cells.array
@@ -394,23 +399,19 @@ def _open_column(name: str, kind: Any, declared: Any, unit: Unit | None) -> _Ope
     types, held = pyarrow.types, kind_of_type(kind)
     if types.is_null(kind):
         return _OpenColumn(name)
-    if types.is_dictionary(kind) or held == "text" or declared == "discrete":
-        if declared == "continuous" and held in _NUMBERS:
-            return _Numbers(name, held, declared)
-        return _CodedStates(name) if can_be_coded(kind) else _OtherStates(name, declared)
-    if held == "bool":
-        return _OtherStates(name, None) if declared != "continuous" else _Numbers(name, held, declared)
     try:
         read_cells(name, pyarrow.chunked_array([], kind), declared)
     except UnsupportedType as error:
         return _OpenColumn(name, error)
-    return _Numbers(name, held, declared)
+    if declared != "continuous" and (types.is_dictionary(kind) or held in ("text", "bool") or declared == "discrete"):
+        return _CodedStates(name) if can_be_coded(kind) else _OtherStates(name, declared)
+    return _Numbers(name, "other" if types.is_dictionary(kind) else held, declared)
 
 
 def make_variable(
     name: str, tally: ColumnTally, kind: Any, declared: Any, note: Mapping[str, Any], most_states: int
-) -> Variable:
-    """Return the variable of a column of which all rows are known.
+) -> Variable | None:
+    """Return the variable of a column of which all rows are known; None where nothing tells its states.
 
     Parameters
     ----------
@@ -439,8 +440,8 @@ def make_variable(
             return Continuous(name, unit=moments.unit)
     if types.is_boolean(kind):
         return Discrete(name, states=(False, True))
-    cells = _sort_states(name, listed, is_dictionary)
-    return Discrete(name, states=cells.states or ())
+    states = _sort_states(name, listed, is_dictionary).states
+    return Discrete(name, states=states) if states else None
 
 
 def is_all_different(tally: ColumnTally) -> bool:

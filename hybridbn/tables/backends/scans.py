@@ -7,7 +7,6 @@ import functools
 import itertools
 import math
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -38,6 +37,7 @@ from hybridbn.tables.cells import REST
 from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.columnar import is_text
+from hybridbn.tables.formats.files import open_scratch
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -112,7 +112,7 @@ class Passes:
     @functools.cached_property
     def offsets(self) -> dict[int, int]:
         """How many rows come before those of each file, by its number."""
-        ends = dict(sorted(self.profile.ends.items()))
+        ends = dict(sorted((self.profile.ends or self.source.ends()).items()))
         return dict(zip(ends, itertools.accumulate(ends.values(), initial=0), strict=False))
 
     @functools.cached_property
@@ -123,12 +123,15 @@ class Passes:
             read = self.source.read().drop(self.source.faults)
             return {name: read.variable(name) for name in read.names if read.cells(name).states != ()}
         for name in self.names:
-            tally = self.profile.columns[name]
-            if tally.fault is None and (tally.missing < self.profile.rows or self.kinds.get(name) == "continuous"):
+            tally, kind = self.profile.columns[name], self.source.schema.field(name).type
+            is_told = name not in self.source.untyped and not pyarrow.types.is_null(kind)
+            is_told = is_told or tally.missing < self.profile.rows or self.kinds.get(name) == "continuous"
+            if tally.fault is None and is_told:
                 note = {} if name in self.declared else self.source.notes.get(name, {})
-                kind = self.source.schema.field(name).type
                 declared = self.kinds.get(name) if name in self.declared else None
-                variables[name] = make_variable(name, tally, kind, declared, note, self.most_states)
+                variable = make_variable(name, tally, kind, declared, note, self.most_states)
+                if variable is not None:
+                    variables[name] = variable
         named = [(name, one.states) for name, one in variables.items() if isinstance(one, Discrete)]
         warn_of_look_alikes(named)
         cut = [name for name, one in variables.items() if isinstance(one, Discrete) and one.states[-1:] == (REST,)]
@@ -233,7 +236,8 @@ class Scan(Rows):
 
     def lists_states(self, name: str) -> bool:
         """Return whether the type of a column lists its states."""
-        return bool(pyarrow.types.is_dictionary(self.passes.source.schema.field(name).type))
+        kind = self.passes.source.schema.field(name).type
+        return bool(pyarrow.types.is_dictionary(kind) or pyarrow.types.is_boolean(kind))
 
     def is_all_different(self, name: str) -> bool:
         """Return whether no value of a discrete column occurs twice."""
@@ -347,8 +351,8 @@ class Scan(Rows):
     @contextmanager
     def open_notes(self) -> Iterator[str | None]:
         """Open a folder in which tasks note what they computed of a batch, for those who see it."""
-        with tempfile.TemporaryDirectory(prefix="hybridbn-") as folder:
-            yield folder
+        with open_scratch() as folder:
+            yield os.fspath(folder)
 
     def transform(
         self, function: Callable[[int, Any], Any], fields: Sequence[Any] = (), *, keep_observed: bool = False

@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import numpy as np
 
@@ -36,26 +36,45 @@ from hybridbn.tables.backends.base import (
     find_backend,
     number_batches,
 )
+from hybridbn.tables.backends.batches import TransformedSource
 from hybridbn.tables.backends.scans import Passes, Scan
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.cells import UnsupportedType, declare_kinds
 from hybridbn.tables.columns import Frame, check_states, is_of_library, open_frame
 from hybridbn.tables.formats import read_table
-from hybridbn.tables.formats.base import FileFormat, Kinds, OtherKind, TableSource, name_file_in_errors
+from hybridbn.tables.formats.base import (
+    FileFormat,
+    Kinds,
+    OtherKind,
+    TableSource,
+    decode_column,
+    name_file_in_errors,
+)
 from hybridbn.tables.formats.base import suffixes as list_suffixes
-from hybridbn.tables.formats.columnar import is_text, read_notes
+from hybridbn.tables.formats.columnar import ArrowSource, is_text, read_notes
 from hybridbn.tables.formats.database_base import QuerySource, database_of, quote_name
 from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import WantedColumns, type_column
-from hybridbn.tables.frames.arrow import decode_type, import_pyarrow, report_damage, validate
+from hybridbn.tables.frames.arrow import (
+    decode_type,
+    dense_schema,
+    import_pyarrow,
+    kind_of_type,
+    make_all_dense,
+    report_damage,
+    validate,
+)
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
 pyarrow = LazyModule("pyarrow")
 fs = LazyModule("pyarrow.fs")
 
+NUMBERS = {"integer", "float", "decimal"}
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _FRAGMENT_ROWS = 1 << 20
 """Row groups of a file are read together until they have so many rows."""
 
@@ -95,6 +114,7 @@ class FileFragment(Fragment):
     types: Mapping[str, Any] = field(default_factory=dict)
     kinds: Kinds = field(default_factory=dict)
     state: tuple[Any, ...] | None = None
+    shown: str = ""
 
     def batches(self, columns: Sequence[str], rows: int = BATCH_ROWS) -> Iterator[Batch]:
         """Yield the rows of the file or of its part that are in the span of the source."""
@@ -114,19 +134,19 @@ class FileFragment(Fragment):
                         yield self._make_batch(first + start + begin, data, columns)
 
     def _make_batch(self, first: int, batch: Any, columns: Sequence[str]) -> Batch:
-        """Return rows with whole numbers as floats where these are wanted, and with the columns that folders name."""
-        types = pyarrow.types
-        whole = [
-            one.name
-            for one in batch.schema
-            if types.is_integer(one.type) and types.is_floating(self.types.get(one.name, one.type))
-        ]
-        for name in whole:
-            place = batch.schema.get_field_index(name)
-            batch = batch.set_column(place, name, batch.column(place).cast(self.types[name], safe=False))
+        """Return rows with the types that are wanted, and with the columns that folders name."""
+        types, whole = pyarrow.types, set[str]()
+        for place, (name, held) in enumerate(zip(batch.schema.names, batch.schema.types, strict=True)):
+            wanted = self.types.get(name, held)
+            # columns of text may come as dictionaries
+            if decode_type(held) == decode_type(wanted) or (is_text(decode_type(held)) and is_text(wanted)):
+                continue
+            if types.is_integer(held) and types.is_floating(wanted):
+                whole.add(name)
+            batch = batch.set_column(place, name, batch.column(place).cast(wanted, safe=False))
         for name, value in self.constants.items():
             if name in columns:
-                batch = batch.append_column(name, pyarrow.repeat(pyarrow.scalar(value), batch.num_rows))
+                batch = batch.append_column(name, pyarrow.repeat(value, batch.num_rows))
         return Batch(first, batch, frozenset(whole))
 
 
@@ -162,6 +182,8 @@ class FileTable(Source):
         columns are.
     constants : sequence of mapping
         The columns that the folders of each file name.
+    paths : sequence of str
+        Those of the files, where they are some.
     """
 
     def __init__(
@@ -171,8 +193,9 @@ class FileTable(Source):
         kinds: Kinds,
         read: Callable[[], Table],
         constants: Sequence[Mapping[str, Any]] = (),
+        paths: Sequence[str] = (),
     ) -> None:
-        self.shown, self._sources, self._kinds = shown, sources, dict(kinds)
+        self.shown, self._sources, self._kinds, self.paths = shown, sources, dict(kinds), paths
         self._constants = constants or [{}] * len(sources)
         self.open = sources[0] if len(sources) == 1 and not self._constants[0] else None
         self.faults: dict[str, UnsupportedType] = {}
@@ -183,6 +206,8 @@ class FileTable(Source):
             self._spelled = source.spelled
             self.notes = source.notes
             self._types = self._find_types(source) or {one.name: one.type for one in read().to_arrow().schema}
+        self.untyped = source.untyped
+        self._is_joined = len(sources) == 1 or not isinstance(source, ArrowSource)
         self._fragments: list[Fragment] | None = None
 
     def _find_types(self, source: TableSource) -> dict[str, Any]:
@@ -202,7 +227,7 @@ class FileTable(Source):
     def schema(self) -> Any:
         """The columns, with those that folders name."""
         types = {name: decode_type(kind) if self._spelled else kind for name, kind in self._types.items()}
-        types |= {name: pyarrow.scalar(value).type for name, value in self._constants[0].items()}
+        types |= {name: value.type for name, value in self._constants[0].items()}
         return pyarrow.schema(list(types.items()))
 
     @property
@@ -231,12 +256,27 @@ class FileTable(Source):
             refuse_absent_columns(set(self._types) - set(constants), source)
             for start, rows, part in source.divide(_FRAGMENT_ROWS):
                 if rows is None or (start < source.span.stop and start + rows > source.span.start):
+                    shown = source.shown if len(self._sources) > 1 else ""
                     yield FileFragment(
-                        open_one, number, start, rows, part, constants, self._types, self._kinds, source.state()
+                        open_one, number, start, rows, part, constants, self._types, self._kinds, source.state(), shown
                     )
 
+    def _join_types(self) -> None:
+        """Find the types that hold the columns of all files, whose types stand in them."""
+        for open_one, constants in zip(self._sources[1:], self._constants[1:], strict=True):
+            source = cast(ArrowSource, open_one())
+            with name_file_in_errors(source.shown):
+                refuse_absent_columns(self._types.keys() - constants.keys(), source)
+                for name in self._types.keys() - constants.keys() - self.faults.keys():
+                    self._types[name] = join_types(name, self._types[name], source.types({})[name])
+        self._is_joined = True
+
     def prepare(self, names: Iterable[str]) -> None:
-        """Read all texts of columns whose first ones are all different."""
+        """Find the types that hold the columns of all files; read all texts of columns whose first ones are all
+        different.
+        """
+        if not self._is_joined:
+            self._join_types()
         doubtful = [name for name in self._source.doubtful if name in names]
         if doubtful:
             self.settle(doubtful)
@@ -287,6 +327,34 @@ class FileTable(Source):
         return cells.unit is not None or all(isinstance(state, str) for state in cells.states or (0,))
 
 
+def join_types(name: str, first: Any, then: Any) -> Any:
+    """Return an Arrow type that holds the values of two, or refuse values of two kinds.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> print(join_types("x", pyarrow.int8(), pyarrow.float32()), join_types("x", pyarrow.null(), pyarrow.string()))
+    float string
+    """
+    types = pyarrow.types
+    if types.is_null(first) or types.is_null(then) or first == then:
+        return then if types.is_null(first) else first
+    held = decode_type(first), decode_type(then)
+    kinds = {*map(kind_of_type, held)}
+    if held[0] == held[1]:
+        return first if types.is_dictionary(then) else held[0]
+    try:
+        if len(kinds) > 1 and not kinds <= NUMBERS:
+            raise pyarrow.ArrowTypeError
+        schemas = [pyarrow.schema({name: kind}) for kind in held]
+        return pyarrow.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pyarrow.ArrowException:
+        raise TableError(
+            f"column {name!r} is of type {then}, and of type {first} in files before; the files of a scan have the same"
+            " columns: convert it"
+        ) from None
+
+
 def suffix_of(path: str) -> str:
     """Return what a name ends with, in small letters, without the suffix of a packed file."""
     name = path.lower()
@@ -306,7 +374,7 @@ def is_scannable(path: str) -> bool:
     return suffix_of(path) in FileFormat.registry.load()
 
 
-def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
+def open_files(given: Any, kinds: Mapping[str, str], make: Callable[..., FileTable] = FileTable) -> FileTable | None:
     """Return the table that a path, a folder, a pattern, an address of an object store or a list of paths names; None
     for anything else.
 
@@ -314,14 +382,17 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
     ----------
     kinds : mapping from column to "discrete" or "continuous"
         What text files do not say of their columns.
+    make : callable
+        Makes the table of the arguments that `FileTable` takes.
     """
     if isinstance(given, list | tuple) and given and all(isinstance(path, str | os.PathLike) for path in given):
-        return _open_paths(shorten([os.fspath(path) for path in given]), list(map(os.fspath, given)), None, None, kinds)
+        paths = list(map(os.fspath, given))
+        return _open_paths(shorten(paths), paths, None, None, kinds, make)
     if not isinstance(given, str | os.PathLike):
         return None
     text = os.fspath(given)
     if "://" in text:
-        return _open_store(text, kinds)
+        return _open_store(text, kinds, make)
     base = None
     if os.path.isdir(text):
         base = text
@@ -332,6 +403,7 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
             if not name.startswith(("_", ".")) and is_scannable(name)
         )
     elif not os.path.exists(text) and glob.has_magic(text):
+        base = text[: re.search(r"[*?[]", text).start()].rpartition(os.sep)[0]  # type: ignore[union-attr]
         paths = sorted(glob.glob(text, recursive=True))
     elif os.path.exists(text):
         paths = [text]
@@ -339,11 +411,16 @@ def open_files(given: Any, kinds: Mapping[str, str]) -> FileTable | None:
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
     if not paths:
         raise FormatError(f"{text}: there is no file to scan")
-    return _open_paths(text, paths, None, base, kinds)
+    return _open_paths(text, paths, None, base, kinds, make)
 
 
 def _open_paths(
-    shown: str, paths: Sequence[str], filesystem: Any, base: str | None, kinds: Mapping[str, str]
+    shown: str,
+    paths: Sequence[str],
+    filesystem: Any,
+    base: str | None,
+    kinds: Mapping[str, str],
+    make: Callable[..., FileTable],
 ) -> FileTable:
     """Return the table of some files, whose folders below the base may name columns."""
     suffixes, known = {suffix_of(path) for path in paths}, FileFormat.registry.load()
@@ -354,20 +431,41 @@ def _open_paths(
             f" {shorten(sorted(suffixes))}"
         )
     sources = [partial(open_source, StoredFile(path, filesystem)) for path in paths]
-    constants = [_read_constants(path, base) for path in paths]
+    constants = [{}] * len(paths) if base is None else read_constants([os.path.relpath(path, base) for path in paths])
     declared = cast(Kinds, kinds)
-    return FileTable(shown, sources, declared, partial(read_table, paths[0]), constants)
+    return make(shown, sources, declared, partial(read_table, paths[0]), constants, paths)
 
 
-def _read_constants(path: str, base: str | None) -> dict[str, Any]:
-    """Return the columns that the folders of a file name."""
-    if base is None:
-        return {}
-    pairs = [folder.split("=", 1) for folder in os.path.relpath(path, base).split(os.sep)[:-1] if "=" in folder]
-    return {name: int(value) if value.isdecimal() else value for name, value in pairs}
+def read_constants(paths: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the columns that the folders of files name, as Arrow scalars: whole numbers where all are such.
+
+    Examples
+    --------
+    >>> read_constants(["c=a%20b/d=7/0.csv", "c=3/d=8/0.csv", "c=__HIVE_DEFAULT_PARTITION__/d=9/0.csv"])[1:]
+    [{'c': <pyarrow.StringScalar: '3'>, 'd': <pyarrow.Int64Scalar: 8>}, \
+{'c': <pyarrow.StringScalar: None>, 'd': <pyarrow.Int64Scalar: 9>}]
+    """
+    texts: list[dict[str, str | None]] = []
+    for path in paths:
+        pairs = [folder.split("=", 1) for folder in path.split(os.sep)[:-1] if "=" in folder]
+        texts.append({name: None if value == _NO_VALUE else unquote(value) for name, value in pairs})
+    if any(one.keys() != texts[0].keys() for one in texts):
+        names = sorted({*texts[0]} ^ set().union(*texts)) or sorted(texts[0])
+        raise TableError(f"the folders of some files name a column, and those of others don't: {shorten(names)}")
+    kinds = {
+        name: pyarrow.int64() if all(one[name] is None or _WHOLE.fullmatch(str(one[name])) for one in texts) else None
+        for name in texts[0]
+    }
+    return [
+        {
+            name: pyarrow.scalar(value, pyarrow.string()).cast(kinds[name] or pyarrow.string())
+            for name, value in one.items()
+        }
+        for one in texts
+    ]
 
 
-def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
+def _open_store(address: str, kinds: Mapping[str, str], make: Callable[..., FileTable]) -> FileTable:
     """Return the files of an object store: by pyarrow where it knows the scheme, else by fsspec."""
     try:
         store, path = fs.FileSystem.from_uri(address)
@@ -395,7 +493,7 @@ def _open_store(address: str, kinds: Mapping[str, str]) -> FileTable:
         paths = sorted(one.path for one in listed if fnmatch.fnmatch(one.path, f"{folder}/{pattern}"))
     if not paths:
         raise FormatError(f"{mask_secrets(address, [address])}: there is no file to scan")
-    return _open_paths(mask_secrets(address, [address]), paths, store, base, kinds)
+    return _open_paths(mask_secrets(address, [address]), paths, store, base, kinds, make)
 
 
 # -- scans -------------------------------------------------------------------------------------------------------------
@@ -474,6 +572,16 @@ def scan(
     declared = declare_kinds(discrete, continuous)
     kinds: dict[str, str] = {**declared}
     engine, source = _open(data, backend, kinds)
+    if any(pyarrow.types.is_null(one.type) for one in source.schema):
+        # the first file does not tell what these are
+        source.prepare(())
+    truths = [
+        one.with_type(pyarrow.float64())
+        for one in source.schema
+        if declared.get(one.name) == "continuous" and pyarrow.types.is_boolean(decode_type(one.type))
+    ]
+    if truths:
+        source = TransformedSource(source, partial(_cast_columns, truths), truths)
     for name in (*kinds, *([] if weights is None else [weights]), *(columns or ())):
         if name not in source.schema.names:
             raise TableError(f"there is no column {name!r}; the columns are {shorten(source.schema.names)}")
@@ -487,6 +595,14 @@ def scan(
     for name, note in source.notes.items():
         kinds.setdefault(name, str(note["kind"]))
     return Scan(Passes(source, engine, kinds, frozenset(declared), weights, names, most_states, sample), names)
+
+
+def _cast_columns(fields: Sequence[Any], first: int, table: Any) -> Any:
+    """Return rows with columns of truth values as numbers."""
+    for one in fields:
+        column = decode_column(table.column(one.name)).cast(one.type)
+        table = table.set_column(table.column_names.index(one.name), one, column)
+    return table
 
 
 def open_rows(
@@ -626,7 +742,7 @@ class ArrowFragment(Fragment):
         else:
             batches = self.held.select(list(columns)).to_batches(rows)
         with report_damage("Arrow"):
-            yield from number_batches(map(validate, batches), self.number << FILE_BITS)
+            yield from number_batches(map(make_all_dense, map(validate, batches)), self.number << FILE_BITS)
 
 
 class ArrowTable(Source):
@@ -639,7 +755,8 @@ class ArrowTable(Source):
         fragments: Sequence[Fragment],
         faults: Mapping[str, UnsupportedType] = MappingProxyType({}),
     ) -> None:
-        self.shown, self.schema, self._fragments, self.faults = shown, schema, fragments, faults
+        self.shown, self._fragments, self.faults = shown, fragments, faults
+        self.schema = dense_schema(schema)
         self.notes: Mapping[str, Mapping[str, Any]] = read_notes(schema.metadata)
 
     def fragments(self) -> Sequence[Fragment]:

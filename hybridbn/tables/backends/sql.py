@@ -114,7 +114,7 @@ class SQLSource(Source):
             declared = task.kinds.get(one.name)
             if declared != "continuous" and (held == "text" or (declared == "discrete" and held == "integer")):
                 states.append(one.name)
-            elif held in ("integer", "float"):
+            elif held in ("integer", "float") and declared != "discrete":
                 numbers.append(one.name)
             else:
                 return None

@@ -25,7 +25,7 @@ from hybridbn.tables import Table
 from hybridbn.tables.cells import Cells, as_objects, check_numbers, convert_cells, count_texts, label_codes
 from hybridbn.tables.columns import Column, ColumnSource
 from hybridbn.tables.formats.base import Field, FileFormat, Fills, Kinds, Spell, TableSource
-from hybridbn.tables.formats.files import StoredFile, check_encoding
+from hybridbn.tables.formats.files import StoredFile, check_encoding, encode_text
 from hybridbn.tables.formats.text_blocks import (
     Change,
     TextBlock,
@@ -43,12 +43,22 @@ from hybridbn.variables import shorten
 _NOTE = "% hybridbn: "
 """Starts the comment that keeps the types of states that are not text."""
 _WORD = r"""'(?:[^'\\]|\\.)*+'|"(?:[^"\\]|\\.)*+\""""
+
+
+def _bare_value(ends: str = "", space: str = r"\s") -> str:
+    """Return the pattern of a value without quotes, up to a comma or one of some other signs and the spaces before it;
+    of a value of many spaces, no longer than the value takes.
+    """
+    sign = rf"[^,'\"{ends}{space}]++"
+    return f"(?:{sign}(?:[{space}]++{sign})*+)?+"
+
+
 _ATTRIBUTE = re.compile(rf"@attribute\s+({_WORD}|[^\s{{]+)\s*(.*)", re.IGNORECASE | re.DOTALL)
-_VALUE = re.compile(rf"\s*({_WORD}|[^,'\"]*?)\s*(,|\Z)")
-_TABBED = re.compile(rf"\s*({_WORD}|[^,\t'\"]*?)[ ]*(,|\t|\Z)")
-_SPARSE = re.compile(rf"\s*(\d+)\s+({_WORD}|[^,'\"{{}}]*?)\s*(,|\Z)")
+_VALUE = re.compile(rf"\s*+({_WORD}|{_bare_value()})\s*(,|\Z)")
+_TABBED = re.compile(rf"\s*+({_WORD}|%s)[ ]*(,|\t|\Z)" % _bare_value("\t", " "))
+_SPARSE = re.compile(rf"\s*+(\d++)\s++({_WORD}|{_bare_value('{}')})\s*(,|\Z)")
 """Values in a dense row, in one with tabs, and in a sparse one: each with the sign behind it."""
-_WEIGHT = re.compile(r"[,\s]\s*\{\s*([^{}]*?)\s*\}$")
+_WEIGHT = re.compile(r"(?:,\s*|(?<!\s)\s+)\{([^{}]*)\}$")
 _ESCAPES = {"n": "\n", "r": "\r", "t": "\t", "u": "\x1e"}
 _NUMERIC = ("numeric", "real", "integer")
 _LETTERS = {
@@ -231,7 +241,7 @@ def _spell_unit(unit: Unit) -> Unit:
 
 def _parse_nominal(declared: str, name: str, number: int) -> tuple[str, ...]:
     position, values, closed = 1, list[str](), False
-    pattern = re.compile(rf"\s*({_WORD}|[^,{{}}'\"]*?)\s*(,|\}})")
+    pattern = re.compile(rf"\s*+({_WORD}|{_bare_value('{}')})\s*(,|\}})")
     while not closed:
         match = pattern.match(declared, position)
         if match is None:
@@ -322,7 +332,7 @@ def _parse_rows(lines: Sequence[str], header: _Header) -> tuple[list[list[str | 
 def _split_weight(line: str) -> tuple[str, str | None]:
     """Return a row without the weight in braces that may follow it, and the weight."""
     match = _WEIGHT.search(line)
-    return (line, None) if match is None else (line[: match.start()].rstrip(), match.group(1))
+    return (line, None) if match is None else (line[: match.start()].rstrip(), match.group(1).strip())
 
 
 def _match_values(line: str, width: int, number: int) -> Iterator[tuple[int, re.Match[str], int]]:
@@ -505,7 +515,7 @@ class ArffWriter(TextWriter):
             lines.append(f"@attribute {_quote_word(field.name)} {kind}")
         if notes:
             lines.insert(1, _NOTE + json.dumps(notes))
-        return "\n".join([*lines, "", "@data", ""]).encode()
+        return encode_text("\n".join([*lines, "", "@data", ""]))
 
     def lines(self, columns: Mapping[str, list[Any]]) -> Iterator[str]:
         """Give a line for each row."""

@@ -137,6 +137,8 @@ class TableSource(ABC):
         What stands before the decimals of numbers in text.
     doubtful : sequence of str
         Columns of so many texts that these are not listed while they are counted; known after `types`.
+    untyped : sequence of str
+        Columns of which nothing but cells tells what they are, and the first ones are missing; known after `types`.
     span : range
         The numbers of the rows that are read, some consecutive ones; all, unless some were asked for.
     leave : collection of str
@@ -154,6 +156,7 @@ class TableSource(ABC):
     spelled: bool = False
     decimal: str = "."
     doubtful: Sequence[str] = ()
+    untyped: Sequence[str] = ()
     leave: Collection[str] = ()
     first_rows: int = 1 << 17
     """The types of columns are told by so many rows at a time."""
@@ -193,6 +196,7 @@ class TableSource(ABC):
                 types[name] = _join_types(name, types.get(name), self.open_type(name, column.type, kinds.get(name)))
             if self.knows_names:
                 break
+        self.untyped = [name for name, kind in types.items() if kind is None]
         types |= dict.fromkeys(self.leave, pyarrow.null()) if types else {}
         return {name: types[name] or pyarrow.float64() for name in self.names if name in types}
 
@@ -260,9 +264,9 @@ def name_file_in_errors(shown: str) -> Iterator[None]:
     try:
         yield
     except HybridBNError as error:
-        if type(error) not in (TableError, FormatError, UnsupportedType) or shown in str(error):
+        if type(error) not in (TableError, FormatError, UnsupportedType) or shown in error.text:
             raise
-        raise reword_error(error, f"{shown}: {error}") from error.__cause__
+        raise reword_error(error, f"{shown}: {error.text}") from error.__cause__
 
 
 class OtherKind(TableError):

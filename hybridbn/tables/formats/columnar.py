@@ -38,10 +38,12 @@ from hybridbn.tables.formats.text_blocks import plain_text, shift_lines_in_error
 from hybridbn.tables.formats.typed_columns import WantedColumns, drop_source
 from hybridbn.tables.frames.arrow import (
     NEEDS,
+    dense_schema,
     import_pyarrow,
     kind_of_type,
     label_dictionary,
     limits_of_type,
+    make_all_dense,
     number_rows,
     read_coded_columns,
     replace_cells,
@@ -370,7 +372,8 @@ class ArrowSource(FileSource):
         import_pyarrow()
         self.form = form
         with self._open() as opened:
-            self.schema: Any = opened.schema_arrow if isinstance(form, Parquet) else opened.schema
+            schema = opened.schema_arrow if isinstance(form, Parquet) else opened.schema
+        self.schema: Any = dense_schema(schema)
         self.names: list[str] = WantedColumns().names(list(self.schema.names))
         # pandas' index stands beside the data
         self.frame_index: frozenset[str] = frozenset(index_columns(self.schema.metadata))
@@ -417,7 +420,8 @@ class ArrowSource(FileSource):
         self, names: list[str], rows: int, part: Any, texts: Sequence[str] = ()
     ) -> Iterator[tuple[int, Any]]:
         with self._open(texts) as file:
-            yield from number_rows(map(validate, self.form.read_part(file, names, rows, part)))
+            batches = map(validate, self.form.read_part(file, names, rows, part))
+            yield from number_rows(map(make_all_dense, batches))
 
     def blocks(self, rows: int, first: int = 0) -> Iterator[ArrowBlock]:
         """Give blocks of so many rows."""

@@ -28,6 +28,7 @@ from hybridbn.tables.formats.base import (
     cell_values,
     fields_of,
 )
+from hybridbn.tables.formats.files import open_private
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
 from hybridbn.tables.formats.text_blocks import (
     RecordChunk,
@@ -239,6 +240,17 @@ def check_duckdb_query(query: str) -> None:
         raise TableError(f"the query is not one SELECT statement: {query[:60]!r}")
 
 
+def quote_text(text: str) -> str:
+    """Return a text as SQL has it.
+
+    Examples
+    --------
+    >>> print(quote_text("it's"))
+    'it''s'
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
 def quote_name(name: str) -> str:
     """Return the name of a column or a table as SQL has it.
 
@@ -276,7 +288,7 @@ class RowSource(TextSource):
 
     def __init__(self, form: Database, url: str, path: Path, shown: str) -> None:
         kinds: dict[str, str] = {}
-        with form.open_result(url, WantedColumns()) as relation, open(path, "wb") as file:
+        with form.open_result(url, WantedColumns()) as relation, open_private(path) as file:
             names = WantedColumns().names(relation.names)
             types: list[set[type]] = [set() for _ in names]
             file.write(json.dumps(names).encode() + b"\n")

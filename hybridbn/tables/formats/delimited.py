@@ -32,7 +32,7 @@ from hybridbn.tables.formats.base import (
     name_file_in_errors,
 )
 from hybridbn.tables.formats.delimited_scanner import Scanner, check_text, encode_columns, read_text_bytes
-from hybridbn.tables.formats.files import StoredFile, report_damaged_gzip
+from hybridbn.tables.formats.files import StoredFile, encode_text, report_damaged_gzip
 from hybridbn.tables.formats.text_blocks import (
     Change,
     TextBlock,
@@ -358,6 +358,7 @@ class DelimitedSource(TextSource):
         columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
         texts = {name: self._observe(column) for name, column in zip(self.names, columns, strict=True)}
         types = {name: guess_type(texts[name], kinds.get(name)) for name in self.names}
+        self.untyped = [name for name in self.names if not texts[name]]
         different = [name for name in self.names if len(set(texts[name])) == len(texts[name]) >= _MANY]
         self.doubtful = [name for name in different if name not in kinds and types[name] == text_type()]
         return types
@@ -569,7 +570,7 @@ class DelimitedWriter(TextWriter):
         """Return the columns' names."""
         if self.origin is None:
             names = self.delimiter.join(self._cell(field.name) for field in self.fields)
-            return f"{names}\n".encode()
+            return encode_text(f"{names}\n")
         header = self.origin.header_with_line_end()
         if self.counter is None:
             return header

@@ -1,14 +1,18 @@
-"""Files that are replaced at once or not at all, and files packed with gzip, which may not inflate beyond reason."""
+"""Files that are replaced at once or not at all, and files packed with gzip, which may not inflate beyond reason.
+
+Whoever makes a temporary file or folder holds a lock on it, which the system releases when the process ends for any
+reason. So what a killed process left is told from what another one is using, and the next run removes it.
+"""
 
 from __future__ import annotations
 
 import bz2
 import contextlib
 import errno
-import glob
 import gzip
 import io
 import os
+import shutil
 import stat
 import tempfile
 import zlib
@@ -17,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from hybridbn.errors import FormatError
+from hybridbn.errors import FormatError, TableError
 from hybridbn.registry import LazyModule
 
 pyarrow = LazyModule("pyarrow")
@@ -36,6 +40,12 @@ _TABLE_INFLATED = 16 << 20
 
 _MOST_LINKS = 40
 """The most links that may lead from one to the next, as in Linux."""
+_SCRATCH = "hybridbn-"
+_LOCK, _MARK = "hybridbn.lock", b"a temporary folder of hybridbn\n"
+"""The file that is locked in a temporary folder, and what it holds."""
+NO_LINKS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+"""How a file is opened that others may have replaced by a link or a pipe."""
+_NEW = os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0) | NO_LINKS
 
 
 @dataclass(frozen=True)
@@ -126,10 +136,10 @@ def check_encoding(encoding: Any) -> str:
     raise FormatError(f'there is no encoding of text {encoding!r:.80}; take "utf-8", "latin-1" or another')
 
 
-def write_atomically(path: str | os.PathLike[str], data: bytes, *, mark: str = "") -> None:
+def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:
     """Write a file so that a reader, a crash or a full disk finds the old file or the new one, never half of it.
 
-    A link keeps pointing where it points. What `mark` is for, `replace_file` says.
+    A link keeps pointing where it points.
 
     Examples
     --------
@@ -138,7 +148,7 @@ def write_atomically(path: str | os.PathLike[str], data: bytes, *, mark: str = "
     ...     Path(folder, "a.txt").read_bytes(), len(os.listdir(folder))
     (b'new', 1)
     """
-    with replace_file(resolve_links(path), mark=mark) as file:
+    with replace_file(resolve_links(path)) as file:
         file.write(data)
 
 
@@ -194,17 +204,102 @@ def refuse_special_file(path: Path) -> None:
         raise FormatError(f"{path} is no ordinary file, and is not replaced by one; name a file")
 
 
-def remove_unfinished(target: Path, mark: str) -> None:
-    """Remove the temporary files with a mark that a killed process left beside a file."""
-    for left in target.parent.glob(f"{glob.escape(_name_temporary(target, mark))}*.tmp"):
+# -- what is temporary ------------------------------------------------------------------------------------------------
+
+
+def lock_file(descriptor: int) -> None:
+    """Lock an open file until it is closed; raise `OSError` where another process has locked it."""
+    try:
+        import fcntl
+    except ModuleNotFoundError:  # Windows
+        import msvcrt
+
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+    else:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def open_private(path: str | os.PathLike[str]) -> IO[bytes]:
+    """Open a file for writing that no other user may read; a link is not followed.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder, open_private(Path(folder, "a")) as file:
+    ...     oct(stat.S_IMODE(os.fstat(file.fileno()).st_mode))
+    '0o600'
+    """
+    return open(os.open(path, _NEW | os.O_TRUNC, 0o600), "wb")
+
+
+@contextlib.contextmanager
+def open_scratch() -> Iterator[Path]:
+    """Make a folder that no other user may read and that is removed in the end; remove those of killed processes.
+
+    Examples
+    --------
+    >>> with open_scratch() as folder:
+    ...     folder.is_dir()
+    True
+    >>> folder.exists()
+    False
+    """
+    for left in Path(tempfile.gettempdir()).glob(f"{_SCRATCH}*/{_LOCK}"):
+        with contextlib.suppress(OSError), _hold_abandoned(left) as content:
+            if content == _MARK and is_own(os.lstat(left.parent)):
+                shutil.rmtree(left.parent)
+    with (
+        tempfile.TemporaryDirectory(prefix=_SCRATCH, ignore_cleanup_errors=True) as folder,
+        open_private(Path(folder, _LOCK)) as held,
+    ):
+        # the mark comes after the lock, so that nobody takes the folder for one that was left
         with contextlib.suppress(OSError):
-            status = os.lstat(left)
-            if stat.S_ISREG(status.st_mode) and is_own(status):
-                left.unlink()
+            lock_file(held.fileno())
+            held.write(_MARK)
+            held.flush()
+        yield Path(folder)
 
 
-def _name_temporary(target: Path, mark: str) -> str:
-    return f".{target.name[:100]}.{mark}"
+@contextlib.contextmanager
+def _hold_abandoned(path: Path) -> Iterator[bytes]:
+    """Lock a file of this user and give how it begins; raise `OSError` where another process has locked it."""
+    with open(os.open(path, os.O_RDWR | NO_LINKS), "rb") as file:
+        status = os.fstat(file.fileno())
+        if not stat.S_ISREG(status.st_mode) or not is_own(status):
+            raise PermissionError(errno.EACCES, "no file of this user", os.fspath(path))
+        lock_file(file.fileno())
+        # another process may have removed the file meanwhile, and a third one made it again
+        if not os.path.samestat(status, os.lstat(path)):
+            raise FileNotFoundError(errno.ENOENT, "replaced", os.fspath(path))
+        yield file.read(len(_MARK) + 1)
+
+
+def _open_temporary(target: Path) -> tuple[int, str]:
+    """Make a temporary file beside another one, in place of what a killed process left; return it opened, and its path.
+
+    Where another process is writing the same file, each has a name of its own.
+    """
+    beginning = f".{target.name[:100]}.{_SCRATCH}"
+    path = target.with_name(f"{beginning}unfinished.tmp")
+    with contextlib.suppress(OSError), _hold_abandoned(path):
+        path.unlink()
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path, _NEW | os.O_EXCL, 0o600)
+        if _can_keep(descriptor):
+            return descriptor, os.fspath(path)
+        os.close(descriptor)
+    return tempfile.mkstemp(".tmp", beginning, target.parent)
+
+
+def _can_keep(descriptor: int) -> bool:
+    """Lock a new file; return whether no other process took it for one that was left before it was locked."""
+    try:
+        lock_file(descriptor)
+    except BlockingIOError:
+        return False
+    except OSError:  # where there are no locks, nobody removes the file
+        return True
+    return os.fstat(descriptor).st_nlink > 0
 
 
 @contextlib.contextmanager
@@ -213,7 +308,6 @@ def replace_file(
     *,
     overwrite: bool = True,
     packed: bool = False,
-    mark: str = "",
     before: Callable[[os.stat_result], None] | None = None,
 ) -> Iterator[IO[bytes]]:
     """Open a temporary file that gets its final name once all of it is on the disk; on any failure it is removed.
@@ -226,8 +320,6 @@ def replace_file(
         Replace a file of that name; otherwise raise `NameTaken`, also where another process was faster.
     packed : bool
         Compress with gzip, without name and time, so that equal contents make equal files.
-    mark : str
-        Part of the temporary name, by which `remove_unfinished` knows what a killed process left.
     before : callable, optional
         Called with the state of the file when all bytes are on the disk and only the name is missing.
     """
@@ -238,7 +330,7 @@ def replace_file(
         mode = 0o666 & ~_read_umask()
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", os.fspath(target.parent))
-    descriptor, temporary = tempfile.mkstemp(".tmp", _name_temporary(target, mark), target.parent)
+    descriptor, temporary = _open_temporary(target)
     try:
         with os.fdopen(descriptor, "wb") as raw:
             if packed:
@@ -248,13 +340,15 @@ def replace_file(
                 yield raw
             raw.flush()
             os.fsync(raw.fileno())
-        os.chmod(temporary, mode)
-        if before is not None:
-            before(os.stat(temporary))
-        if overwrite:
-            os.replace(temporary, target)
-        else:
-            _link(temporary, target)
+            if os.name == "nt":  # where no open file is renamed
+                raw.close()
+            os.chmod(temporary, mode)
+            if before is not None:
+                before(os.stat(temporary))
+            if overwrite:
+                os.replace(temporary, target)
+            else:
+                _link(temporary, target)
     except BaseException:  # whatever happened, no temporary file stays
         with contextlib.suppress(OSError):
             os.unlink(temporary)
@@ -335,6 +429,22 @@ def _inflate(data: bytes, source: str) -> bytes:
     return inflated
 
 
+def encode_text(text: str) -> bytes:
+    r"""Return a text in UTF-8; refuse one that has no such form, as names of files may have none.
+
+    Examples
+    --------
+    >>> encode_text("a\udcff")
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: '\udcff' can't be written in UTF-8
+    """
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+
+
 def write_network_text(path: str | os.PathLike[str], text: str) -> None:
     """Write the text of a network to a file at once or not at all, packed where its name ends with ``.gz``.
 
@@ -346,7 +456,7 @@ def write_network_text(path: str | os.PathLike[str], text: str) -> None:
     ...     read_network_bytes(Path(folder, "a.txt.gz"))
     b'new'
     """
-    data = text.encode("utf-8")
+    data = encode_text(text)
     write_atomically(path, gzip.compress(data, mtime=0) if is_packed(path) else data)
 
 

@@ -32,7 +32,7 @@ from hybridbn.tables.formats.database_base import (
     convert_for_database,
     quote_name,
 )
-from hybridbn.tables.formats.sqlite import allow_only_reading
+from hybridbn.tables.formats.sqlite import allow_only_reading, guard_reading
 from hybridbn.tables.formats.typed_columns import WantedColumns
 
 sqlalchemy = LazyModule("sqlalchemy")
@@ -207,7 +207,10 @@ def _connect(
             if reading and engine.url.database and not engine.url.database.startswith("file:"):
                 with open(engine.url.database, "rb"):  # SQLite would make a missing file
                     pass
-        with engine.connect() as connection:
+        with contextlib.ExitStack() as stack:
+            connection = stack.enter_context(engine.connect())
+            if reading and (engine.dialect.name, engine.dialect.driver) == ("sqlite", "pysqlite"):
+                stack.enter_context(guard_reading(connection.connection.dbapi_connection))
             if reading and engine.dialect.name == "postgresql":
                 connection = connection.execution_options(**_POSTGRESQL_READS)
             with connection.begin() as transaction:

@@ -34,6 +34,16 @@ _ALLOWED = {
     sqlite3.SQLITE_TRANSACTION,
     33,  # recursive common tables
 }
+_LIMITS = {
+    sqlite3.SQLITE_LIMIT_LENGTH: 1 << 28,
+    sqlite3.SQLITE_LIMIT_SQL_LENGTH: 1 << 20,
+    sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH: 1000,
+    sqlite3.SQLITE_LIMIT_ATTACHED: 0,
+    sqlite3.SQLITE_LIMIT_TRIGGER_DEPTH: 1,
+}
+"""What one step of SQLite, which can't be interrupted, may hold and compute."""
+_STEPS = 100_000
+"""SQLite asks whether to go on after so many steps."""
 _LOCK_TIMEOUT = 60.0  # seconds, for other writers
 _TYPES = {
     "integer": "INTEGER",
@@ -92,7 +102,7 @@ class Sqlite(Database):
         address = self.locate(url)
         with open(address.file or "", "rb"):  # a missing file is reported as one
             pass
-        with _connect(address.file, "ro") as connection:
+        with _connect(address.file, "ro") as connection, guard_reading(connection):
             statement, declared, key = address.query, dict[str, DatabaseType](), tuple[str, ...]()
             if address.table:
                 described = connection.execute(f"PRAGMA table_info({quote_name(address.table)})").fetchall()
@@ -145,6 +155,42 @@ class Sqlite(Database):
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def guard_reading(connection: Any) -> Iterator[None]:
+    """Keep what a hostile file's own views may do within limits, and let a signal end what may take for ever.
+
+    SQLite drops what is raised where it asks whether to go on; so that is kept, and raised again.
+    """
+    connection.execute("PRAGMA trusted_schema=0")
+    for limit, most in _LIMITS.items():
+        connection.setlimit(limit, most)
+    raised: list[BaseException] = []
+    watch = _watch_signals(raised)
+    next(watch)
+    connection.set_progress_handler(watch.__next__, _STEPS)
+    try:
+        yield
+    except BaseException:
+        if raised:
+            raise raised[0] from None
+        raise
+
+
+def _watch_signals(raised: list[BaseException]) -> Iterator[int]:
+    """Yield 0 to go on, and 1 once something was raised.
+
+    Python runs the handlers of signals where a function begins, and where a generator goes on: which is inside of the
+    `try` here.
+    """
+    while True:
+        try:
+            yield len(raised)
+        except GeneratorExit:
+            return
+        except BaseException as error:
+            raised.append(error)
+
+
 def allow_only_reading(connection: Any) -> None:
     """Let SQLite refuse every statement of a connection that is not a SELECT."""
     connection.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in _ALLOWED else sqlite3.SQLITE_DENY)
@@ -175,7 +221,7 @@ def _execute(connection: sqlite3.Connection, statement: str) -> sqlite3.Cursor:
 def _connect(file: Path | None, mode: str) -> Iterator[sqlite3.Connection]:
     """Open a database; transactions are begun and ended by hand."""
     try:
-        name = f"file:{quote(str(file))}?mode={mode}"
+        name = f"file:{quote(os.fsencode(str(file)))}?mode={mode}"
         connection = sqlite3.connect(name, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)
         with contextlib.closing(connection):
             yield connection
@@ -233,7 +279,8 @@ def _create(connection: sqlite3.Connection, name: str, columns: Sequence[Field],
 def _type_of(column: Field) -> str:
     declared = column.declared
     if declared is not None and declared.dialect == "sqlite" and isinstance(declared.type, str):
-        return declared.type
+        # SQLite takes a quoted name for a type as it is, so that no word in it is one of a constraint
+        return quote_name(declared.type) if declared.type else ""
     return _TYPES.get(column.kind, "")
 
 

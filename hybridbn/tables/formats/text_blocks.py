@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.tables.cells import UnsupportedType, reword_error
 from hybridbn.tables.formats.base import Field, FileSource, FileWriter, TableBlock
-from hybridbn.tables.formats.files import StoredFile, check_encoding, report_damaged_gzip
+from hybridbn.tables.formats.files import StoredFile, check_encoding, encode_text, report_damaged_gzip
 
 Positions: TypeAlias = NDArray[np.intp]
 
@@ -317,7 +317,7 @@ def shift_lines_in_errors(header: int, by: int, word: str = "line") -> Iterator[
     except TableError as error:
         if type(error) not in (TableError, UnsupportedType) or not by:
             raise
-        raise reword_error(error, re.sub(rf"\b{word} (\d+)\b", shift_number, str(error))) from error.__cause__
+        raise reword_error(error, re.sub(rf"\b{word} (\d+)\b", shift_number, error.text)) from error.__cause__
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -341,10 +341,7 @@ class TextWriter(FileWriter):
     def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as text."""
         text = "\n".join(self.lines(columns))
-        try:
-            return f"{text}\n".encode() if text else b""
-        except UnicodeEncodeError as error:
-            raise TableError(f"{error.object[error.start : error.end]!r} can't be written in UTF-8") from None
+        return encode_text(f"{text}\n") if text else b""
 
     def join(self, parts: Iterable[bytes], file: IO[bytes]) -> None:
         """Write header and parts, in the encoding of the file."""

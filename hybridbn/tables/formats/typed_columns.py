@@ -37,7 +37,7 @@ compute = LazyModule("pyarrow.compute")
 DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text"] | Unit
 """What a column is; a unit is that of dates or times, whose text pattern comes first where texts allow several."""
 
-NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _DIGITS = re.compile(r"[-+.0-9eE]++")
 _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
 _PADDED = re.compile(r"\s*[-+]?0[0-9]|\s*\+|\s")
@@ -133,7 +133,7 @@ def _check_header(names: Sequence[str]) -> None:
 
 def name_lines_for_rows(error: Refusal, line_of: Callable[[int], int]) -> Refusal:
     """Return an error that names lines of the file instead of rows of the table."""
-    return reword_error(error, re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match[1]))}", str(error)))
+    return reword_error(error, re.sub(r"\brow (\d+)", lambda match: f"line {line_of(int(match[1]))}", error.text))
 
 
 @contextmanager
@@ -405,6 +405,6 @@ class TextKind:
         try:
             column = type_column(name, np.arange(len(kept)), kept, self.declared, self.decimal)
         except TableError as error:
-            message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), str(error))
+            message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), error.text)
             raise TableError(message) from None
         return type_of_states(column.cells.states or (0.5,)), None

@@ -52,18 +52,14 @@ class ArrowColumns(ColumnAdapter):
         return values
 
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
-        column = values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values])
+        column = make_dense(values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values]))
         types, dtype = pyarrow.types, column.type
-        if types.is_run_end_encoded(dtype):
-            column, dtype = compute.run_end_decode(column), dtype.value_type
         if types.is_boolean(dtype):
             codes = compute.fill_null(column.cast(pyarrow.int8()), -1).to_numpy()
             return label_codes(name, codes, (False, True), declared=True)
-        text = types.is_string(dtype) or types.is_large_string(dtype) or types.is_string_view(dtype)
+        text = types.is_string(dtype) or types.is_large_string(dtype)
         if text or types.is_dictionary(dtype) or (types.is_integer(dtype) and kind == "discrete"):
             declared = types.is_dictionary(dtype)
-            if types.is_string_view(dtype):
-                column = column.cast(pyarrow.large_string())
             return label_dictionary(name, column if declared else column.dictionary_encode(), declared=declared)
         if types.is_integer(dtype) or types.is_floating(dtype) or types.is_decimal(dtype):
             if not types.is_float64(dtype):
@@ -91,7 +87,8 @@ class ArrowColumns(ColumnAdapter):
         return encoded
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
-        return values.take(pyarrow.array(rows))
+        taken = make_dense(values).take(pyarrow.array(rows))
+        return encode_as(taken, values.type)
 
     def list_values(self, values: Any) -> Sequence[Any]:
         listed: list[Any] = values.to_pylist()
@@ -165,25 +162,67 @@ class ArrowColumns(ColumnAdapter):
         return pyarrow.chunked_array([pyarrow.array(values.tolist())])
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-        if pyarrow.types.is_run_end_encoded(old.type):
-            dense = self.restore_type(made, pyarrow.array([], old.type.value_type), cells)
-            return compute.run_end_encode(dense, run_end_type=old.type.run_end_type)
-        if old.type != made.type:
-            with contextlib.suppress(pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
-                return made.cast(old.type)
+        with contextlib.suppress(pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+            return encode_as(made, old.type)
         return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         if part.type != old.type:
             return None
-        if pyarrow.types.is_run_end_encoded(old.type):
-            filled = self.insert(compute.run_end_decode(old), rows, compute.run_end_decode(part))
-            return None if filled is None else compute.run_end_encode(filled, run_end_type=old.type.run_end_type)
         whole = old if isinstance(old, pyarrow.ChunkedArray) else pyarrow.chunked_array([old])
         try:
-            return replace_cells(whole, rows, part)
+            return encode_as(replace_cells(make_dense(whole), rows, make_dense(part)), old.type)
         except pyarrow.ArrowNotImplementedError:
             return None  # some types can't be taken from
+
+
+def dense_type(kind: Any) -> Any:
+    """Return the Arrow type that holds the same values one by one, so that rows can be taken."""
+    types = pyarrow.types
+    if types.is_run_end_encoded(kind):
+        return dense_type(kind.value_type)
+    if types.is_string_view(kind):
+        return pyarrow.large_string()
+    return pyarrow.large_binary() if types.is_binary_view(kind) else kind
+
+
+def make_dense(column: Any) -> Any:
+    """Return an Arrow column whose values stand one by one.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> make_dense(pyarrow.array(["a", None], pyarrow.string_view())).type
+    DataType(large_string)
+    """
+    if pyarrow.types.is_run_end_encoded(column.type):
+        column = compute.run_end_decode(column)
+    kind = dense_type(column.type)
+    return column if column.type == kind else column.cast(kind)
+
+
+def encode_as(column: Any, kind: Any) -> Any:
+    """Return an Arrow column as one of another type, perhaps of runs or with a dictionary."""
+    types = pyarrow.types
+    if types.is_run_end_encoded(kind):
+        return compute.run_end_encode(encode_as(column, kind.value_type), run_end_type=kind.run_end_type)
+    if types.is_dictionary(kind) and not types.is_dictionary(column.type):
+        column = column.cast(kind.value_type).dictionary_encode()
+    return column if column.type == kind else column.cast(kind)
+
+
+def dense_schema(schema: Any) -> Any:
+    """Return a schema whose types hold values one by one."""
+    return pyarrow.schema([one.with_type(dense_type(one.type)) for one in schema], schema.metadata)
+
+
+def make_all_dense(batch: Any) -> Any:
+    """Return a record batch whose columns are dense."""
+    for number, field in enumerate(batch.schema):
+        kind = dense_type(field.type)
+        if kind != field.type:
+            batch = batch.set_column(number, field.with_type(kind), make_dense(batch.column(number)))
+    return batch
 
 
 def replace_cells(column: Any, rows: NDArray[np.intp], part: Any) -> Any:
@@ -213,9 +252,26 @@ def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = 
 
 def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
     """Return the codes of a dictionary-encoded pyarrow column, -1 where a cell is missing, and its distinct values."""
+    if not column.num_chunks:
+        return np.zeros(0, np.intp), []
     merged = column.chunk(0) if column.num_chunks == 1 else column.unify_dictionaries().combine_chunks()
-    codes = compute.fill_null(merged.indices, -1) if merged.indices.null_count else merged.indices
-    return codes.to_numpy(), merged.dictionary.to_pylist()
+    return read_indices(merged), merged.dictionary.to_pylist()
+
+
+def read_indices(column: Any) -> NDArray[Any]:
+    """Return the indices of a dictionary array as signed numbers, -1 where a cell is missing.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> read_indices(pyarrow.array(["a", None]).cast(pyarrow.dictionary(pyarrow.uint8(), pyarrow.string())))
+    array([ 0, -1])
+    """
+    indices = column.indices
+    if pyarrow.types.is_unsigned_integer(indices.type):
+        indices = indices.cast(pyarrow.int64())
+    codes: NDArray[Any] = (indices.fill_null(-1) if indices.null_count else indices).to_numpy()
+    return codes
 
 
 class ArrowFrames(FrameAdapter):
@@ -259,7 +315,7 @@ def decode_type(kind: Any) -> Any:
 
 def kind_of_type(kind: Any) -> str:
     """Return what an Arrow type holds, in the words of `Field`."""
-    types, held = pyarrow.types, decode_type(kind)
+    types, held = pyarrow.types, dense_type(decode_type(kind))
     tests = {
         "integer": types.is_integer,
         "float": types.is_floating,
@@ -437,8 +493,7 @@ class StateCoder:
             # the last is looked up by the code -1 of a missing cell
             known = [*self.number(self._dictionary.to_pylist()), -1]
             self._known = np.array(known, self._kind)
-        indices = column.indices.fill_null(-1) if column.indices.null_count else column.indices
-        codes: NDArray[Any] = self._known.take(indices.to_numpy(), mode="wrap")
+        codes: NDArray[Any] = self._known.take(read_indices(column), mode="wrap")
         return codes
 
     def number(self, values: Iterable[Any]) -> list[int]:

@@ -84,6 +84,11 @@ class PandasColumns(ColumnAdapter):
         return None
 
     def take(self, values: Any, rows: NDArray[np.intp]) -> Any:
+        if isinstance(values.dtype, pandas.ArrowDtype):
+            # pandas can't take rows of some types of Arrow
+            array = values.array if hasattr(values, "array") else values
+            taken = column_adapter("arrow").take(array.__arrow_array__(), rows)
+            return pandas.Series(pandas.arrays.ArrowExtensionArray(taken))
         return values.take(rows)
 
     def holds_objects(self, values: Any) -> bool:
@@ -147,7 +152,7 @@ class PandasColumns(ColumnAdapter):
             return made
         try:
             return made.astype(dtype)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, NotImplementedError):
             return made
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
@@ -157,7 +162,10 @@ class PandasColumns(ColumnAdapter):
         if part.dtype != old.dtype or isinstance(old.dtype, pandas.SparseDtype):
             return None
         array = old.array.copy()
-        array[rows] = part.array
+        try:
+            array[rows] = part.array
+        except NotImplementedError:
+            return None  # some types of Arrow can't be assigned to
         return pandas.Series(array, dtype=old.dtype)
 
 
