@@ -496,6 +496,7 @@ def seed_of_file(seed: int, name: str) -> int:
 @contextmanager
 def _copy_with_duckdb(request: Request) -> Iterator[Request]:
     """Write the rows of a query or of files that DuckDB reads into a file."""
+    import pyarrow
     from pyarrow.parquet import ParquetWriter
 
     with open_engine(request) as engine, open_scratch() as folder:
@@ -506,5 +507,6 @@ def _copy_with_duckdb(request: Request) -> Iterator[Request]:
         with open_private(folder / "input.parquet") as file, ParquetWriter(file, opened.schema) as writer:
             for fragment in opened.fragments():
                 for batch in fragment.batches(opened.schema.names):
-                    writer.write_batch(batch.data)
+                    # texts may come as dictionaries
+                    writer.write_table(pyarrow.Table.from_batches([batch.data]).cast(opened.schema))
         yield replace(request, input=f"{folder}/input.parquet", backend=None)
