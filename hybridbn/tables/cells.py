@@ -202,7 +202,7 @@ def _translate_codes(codes: NDArray[Any], positions: Sequence[int] | NDArray[np.
 
 def _convert_whole_numbers(name: str, states: list[Any]) -> list[Any]:
     """Return whole floats as integers where all states are whole numbers, and all states as floats otherwise."""
-    if any(isinstance(state, float) and not math.isfinite(state) for state in states):
+    if any(isinstance(state, float) and math.isinf(state) for state in states):
         raise TableError(f"column {name!r}: states must be finite numbers, not {shorten(states)}")
     if all(is_missing(state) or state == int(state) for state in states):
         return [state if is_missing(state) else int(state) for state in states]

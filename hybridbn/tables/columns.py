@@ -426,6 +426,10 @@ class ColumnAdapter(Registered, ABC):
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
         """Return a new column with the type of an old one, or as it is where that type can't hold its values."""
 
+    def fit(self, values: Any, kind: Any) -> Any:
+        """Return what fills holes as a column of a type of the library, numbers beyond its ends as these."""
+        return values
+
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         """Return a column with the values of `part` in some of its rows, or None where its type can't hold them."""
         return None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import re
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
@@ -29,7 +29,6 @@ from hybridbn.estimators import HybridClassifier
 from hybridbn.tables import Rows, read_rows
 
 pa = pytest.importorskip("pyarrow")
-compute = pytest.importorskip("pyarrow.compute")
 feather = pytest.importorskip("pyarrow.feather")
 parquet = pytest.importorskip("pyarrow.parquet")
 pandas = pytest.importorskip("pandas")
@@ -45,6 +44,7 @@ SPANS = [datetime.timedelta(minutes=5), datetime.timedelta(hours=2), datetime.ti
 FLOATS = [0.5, -2.0, 7.25]
 EXACT = [Decimal("0.50"), Decimal("-2.00"), Decimal("7.25")]
 WHOLE = [3, 1, 7]
+LARGE = [2**63 + 5, 2**63 + 2**40, 2**63 - 2**50]
 PAIRS = [[1, 2], [3, 4], [1, 3]]
 SIZES = (8, 16, 32, 64)
 INTEGERS = {f"{sign}int{size}": getattr(pa, f"{sign}int{size}")() for sign in ("", "u") for size in SIZES}
@@ -53,6 +53,8 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
     **{name: (kind, WHOLE) for name, kind in INTEGERS.items()},
     **{f"float{size}": (getattr(pa, f"float{size}")(), FLOATS) for size in (16, 32, 64)},
     **{f"decimal{size}": (getattr(pa, f"decimal{size}")(size // 8, 2), EXACT) for size in (128, 256)},
+    "large integers": (pa.uint64(), LARGE),
+    "decimals of 38 digits": (pa.decimal128(38, 30), EXACT),
     "bool": (pa.bool_(), [True, False, True]),
     "string": (pa.string(), TEXTS),
     "large string": (pa.large_string(), TEXTS),
@@ -73,6 +75,10 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
     "categories of floats": (pa.dictionary(pa.uint8(), pa.float64()), FLOATS),
     "categories of truth values": (pa.dictionary(pa.uint8(), pa.bool_()), [True, False, True]),
     "categories of dates": (pa.dictionary(pa.uint8(), pa.date32()), DAYS),
+    "categories of large integers": (pa.dictionary(pa.uint8(), pa.uint64()), LARGE),
+    "categories of views": (pa.dictionary(pa.int8(), pa.string_view()), TEXTS),
+    "categories of nothing": (pa.dictionary(pa.int8(), pa.null()), [None] * 3),
+    "runs of categories": (pa.run_end_encoded(pa.int32(), pa.dictionary(pa.int8(), pa.string())), TEXTS),
     "runs of strings": (pa.run_end_encoded(pa.int32(), pa.string()), TEXTS),
     "runs of floats": (pa.run_end_encoded(pa.int32(), pa.float64()), FLOATS),
     "null": (pa.null(), [None] * 3),
@@ -84,6 +90,7 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
     "list": (pa.list_(pa.int64()), PAIRS),
     "large list": (pa.large_list(pa.int64()), PAIRS),
     "fixed list": (pa.list_(pa.int64(), 2), PAIRS),
+    "categories of lists": (pa.dictionary(pa.int8(), pa.list_(pa.int64())), PAIRS),
     "struct": (pa.struct([("k", pa.int64())]), [{"k": number} for number in WHOLE]),
 }
 """Types of Arrow with three values each, of which a frame of another library, or a file, has its own."""
@@ -98,12 +105,15 @@ SHAPES = ("complete", "holes", "empty part", "all missing", "missing part", "unt
 def make_array(kind: Any, values: list[Any]) -> Any:
     """Return an array of a type, whose dictionary, if any, is in the order in which the values come."""
     if pa.types.is_dictionary(kind):
-        plain = pa.array(values, kind.value_type).dictionary_encode()
-        return pa.DictionaryArray.from_arrays(
-            plain.indices.cast(kind.index_type), plain.dictionary, ordered=kind.ordered
-        )
+        # a missing value may also be one of the dictionary
+        missing = [None] * (None in values and pa.types.is_uint16(kind.index_type))
+        held = [value for i, value in enumerate(values) if value is not None and value not in values[:i]] + missing
+        codes = [held.index(value) if value in held else None for value in values]
+        indices, dictionary = pa.array(codes, kind.index_type), pa.array(held, kind.value_type)
+        return pa.DictionaryArray.from_arrays(indices, dictionary, ordered=kind.ordered)
     if pa.types.is_run_end_encoded(kind):
-        return compute.run_end_encode(pa.array(values, kind.value_type), kind.run_end_type)
+        ends = pa.array(range(1, len(values) + 1), kind.run_end_type)
+        return pa.RunEndEncodedArray.from_arrays(ends, make_array(kind.value_type, values))
     if pa.types.is_float16(kind):
         values = [None if value is None else np.float16(value) for value in values]
     return pa.array(values, kind)
@@ -171,16 +181,24 @@ def read_and_describe(read: Callable[..., Rows], kinds: dict[str, Any]) -> list[
 
 
 def loosen(rows: hb.Table) -> list[Any]:
-    """Describe the first column of a table by what is said of it in any library: its values, or that it has none."""
-    try:
-        variable = rows.variable("v")
-    except hb.TableError:
-        return [read_rows(rows)[1].get("v") == "no value", rows.missing["v"]]
+    """Describe the first column of a table by what is said of it in any library: its values, or that it has none.
+
+    Libraries have orders of categories of their own (those of polars are sorted), and no type is the same in all.
+    """
+    if (reason := read_rows(rows)[1].get("v")) is not None:
+        return [reason == "no value", rows.missing["v"]]
+    variable = rows.variable("v")
     values = [None if value != value else value for value in rows.column("v").tolist()]
     if isinstance(variable, hb.Discrete):
         values = [None if code < 0 else variable.states[code] for code in values]
         return [sorted(map(str, {*values} - {None})), values]
     return [None if variable.unit is None else variable.unit.kind, values]
+
+
+def list_states(held: Any) -> Any:
+    """Return the states of the first column in their order, which is that of a network's tables and of draws."""
+    variable = attempt(hb.Table(held).variable, "v")
+    return variable.states if isinstance(variable, hb.Discrete) else None
 
 
 def attempt(function: Callable[..., Any], *arguments: Any) -> Any:
@@ -240,8 +258,10 @@ class Doors:
         try:
             return CARRIERS[carrier](self.table)
         except BaseException as error:
-            # polars panics
-            if isinstance(error, pa.ArrowException | polars.exceptions.PolarsError) or "Panic" in type(error).__name__:
+            # polars panics, and pandas has no missing category
+            if isinstance(error, pa.ArrowException | polars.exceptions.PolarsError | ValueError) or "Panic" in repr(
+                error
+            ):
                 return None
             raise
 
@@ -264,16 +284,14 @@ class Doors:
             yield "duckdb", lambda **kinds: hb.scan(pattern, backend="duckdb", **kinds)
 
 
-EVERYDAY = ("categories by uint8", "string view", "bool", "binary")
-
-
-def pair(everyday: Iterable[tuple[str, str]]) -> list[Any]:
-    """Return all pairs of a type and a shape; a few of them every day."""
-    few = {*everyday}
+def pair(*everyday: tuple[str, str, Sequence[str]]) -> list[Any]:
+    """Return a type, a shape and carriers: a few of them every day, all of them otherwise."""
     return [
-        pytest.param(name, shape, id=f"{name}, {shape}", marks=() if (name, shape) in few else pytest.mark.slow)
-        for name in TYPES
-        for shape in SHAPES
+        *(pytest.param(*one, id=", ".join([*one[:2], *one[2]])) for one in everyday),
+        *(
+            pytest.param(name, shape, tuple(CARRIERS), id=f"{name}, {shape}", marks=pytest.mark.slow)
+            for name, shape in product(TYPES, SHAPES)
+        ),
     ]
 
 
@@ -286,11 +304,19 @@ def workers() -> Iterator[Executor]:
 KINDS = ({}, {"discrete": ["v"]}, {"continuous": ["v"]})
 
 
-@pytest.mark.parametrize(("name", "shape"), pair(product(EVERYDAY, ("holes", "untyped start"))))
-def test_doors_read_the_same(name: str, shape: str, tmp_path: Path, workers: Executor) -> None:
+@pytest.mark.parametrize(
+    ("name", "shape", "carriers"),
+    pair(
+        ("categories by uint8", "holes", ("arrow", "polars", "parquet")),
+        ("string view", "untyped start", ("pandas", "feather")),
+        ("runs of categories", "empty part", ("arrow", "feather")),
+        ("binary", "all missing", ("pandas of arrow", "parquet")),
+    ),
+)
+def test_doors_read_the_same(name: str, shape: str, carriers: Sequence[str], tmp_path: Path, workers: Executor) -> None:
     doors = Doors(name, shape, tmp_path, workers)
     wrong = []
-    for carrier in CARRIERS:
+    for carrier in carriers:
         held = doors.carry(carrier)
         if held is None:
             continue
@@ -348,7 +374,21 @@ def complete_by_command(path: Path, folder: Path) -> list[Any] | str:
     return loosen(hb.read_table(output))
 
 
-def differ(told: Any, known: Any) -> bool:
+ROUNDING = {
+    "float16": 2**-8,
+    "float32": 2**-20,
+    "decimal128": 0.005,
+    "decimal256": 0.005,
+    **{
+        f"{kind} {unit}": 0.5 * step / 86400 for kind in ("duration", "time") for unit, step in (("s", 1), ("ms", 1e-3))
+    },
+}
+"""How far a number in a column is from one that its type holds: what fills a hole has the type of the frame, and tables
+of files and the frames of some libraries have longer types.
+"""
+
+
+def differ(told: Any, known: Any, rounding: float = 0.0) -> bool:
     """Tell whether two results are others, or only one of them is a refusal."""
     if isinstance(told, str) or isinstance(known, str):
         return type(told) is not type(known)
@@ -356,20 +396,24 @@ def differ(told: Any, known: Any) -> bool:
         return not measure(describe_learned(told), describe_learned(known)) < 1e-9
     if isinstance(known, np.ndarray):
         return not np.allclose(told, known, rtol=1e-9, equal_nan=True)
-    return not measure(told, known) < 1e-9
+    return not measure(told, known) <= max(rounding, 1e-9)
 
 
-@pytest.mark.parametrize(("name", "shape"), pair(product(EVERYDAY[:1], ("holes",))))
-def test_doors_learn_and_answer_the_same(name: str, shape: str, tmp_path: Path, workers: Executor) -> None:
+@pytest.mark.parametrize(
+    ("name", "shape", "carriers"), pair(("categories by uint8", "empty part", ("arrow", "feather")))
+)
+def test_doors_learn_and_answer_the_same(
+    name: str, shape: str, carriers: Sequence[str], tmp_path: Path, workers: Executor
+) -> None:
     doors = Doors(name, shape, tmp_path, workers)
     wrong = []
 
     def compare(door: str, told: Any, known: Any) -> None:
-        if differ(told, known):
+        if differ(told, known, ROUNDING.get(name, 0.0) if "complete" in door else 0.0):
             wrong.append((door, told, known))
 
     first: dict[str, Any] = {}
-    for carrier in CARRIERS:
+    for carrier in carriers:
         held = doors.carry(carrier)
         if held is None:
             continue
@@ -383,7 +427,8 @@ def test_doors_learn_and_answer_the_same(name: str, shape: str, tmp_path: Path, 
             known["predict"] = attempt(predict, held)
         if loosen(hb.Table(held)) == loosen(hb.Table(doors.table)):
             for what, result in known.items():
-                compare(f"{carrier}: {what}", result, first.setdefault(what, result))
+                if what in ("answer", "predict") or list_states(held) == list_states(doors.table):
+                    compare(f"{carrier}: {what}", result, first.setdefault(what, result))
         for door, read in doors.open(carrier):
             compare(f"{carrier} by {door}: learn", attempt(learn, read()), network)
             if isinstance(network, hb.Network):
@@ -393,7 +438,7 @@ def test_doors_learn_and_answer_the_same(name: str, shape: str, tmp_path: Path, 
                 path = tmp_path / f"whole.{carrier}"
                 by_rows = attempt(partial(complete, keys=range(len(doors.table))), held)
                 if name != "categories of dates":  # which models of the command can't hold
-                    compare(f"{carrier} by command", complete_by_command(path, tmp_path), by_rows)
+                    compare(f"{carrier} by command: complete", complete_by_command(path, tmp_path), by_rows)
             elif carrier in ("arrow", *FILES) or name not in UNUSABLE:
                 # a column that can't be used is not converted from other libraries
                 compare(f"{carrier} by {door}: complete", attempt(complete_scan, read(), tmp_path), known["complete"])
@@ -419,7 +464,10 @@ def backend(request: pytest.FixtureRequest, workers: Executor) -> Any:
     return workers if request.param == "workers" else request.param
 
 
-@pytest.mark.parametrize("pattern", ["", "**/*.parquet", "*/*/0.parquet", "of=*/year=20*/*.parquet"])
+PATTERNS = ("", "**/*.parquet", *(pytest.param(one, marks=pytest.mark.slow) for one in ("*/*/0.parquet", "of=*/*/*")))
+
+
+@pytest.mark.parametrize("pattern", PATTERNS)
 def test_folders_name_columns_however_files_are_asked_for(pattern: str, tmp_path: Path, backend: Any) -> None:
     values = {"of": ["a b", "7", None], "year": [2021, 2022, 2022]}
     for number, folder in enumerate(
@@ -474,3 +522,31 @@ def test_categories_declared_as_numbers_are_numbers(tmp_path: Path, backend: Any
     write_parts(tmp_path, {"v": held, "b": [True, None, False]})
     scan = hb.scan(tmp_path, continuous=["v", "b"], backend=backend)
     assert (scan.value_range("v"), scan.value_range("b")) == ((2.0, 5.0), (0.0, 1.0))
+
+
+def test_categories_stay_such_when_a_scan_is_written(tmp_path: Path) -> None:
+    kind = pa.dictionary(pa.int8(), pa.string(), ordered=True)
+    paths = [str(tmp_path / f"{number}.feather") for number in range(2)]
+    parts = (["low", "never", "high"], [0, 2]), (["mid", "low"], [0, 1, None])
+    for path, (held, codes) in zip(paths, parts, strict=True):
+        array = pa.DictionaryArray.from_arrays(pa.array(codes, pa.int8()), pa.array(held), ordered=True)
+        write_file(pa.table({"v": array.cast(kind)}), path, "feather")
+    for suffix, read in (("feather", feather.read_table), ("parquet", parquet.read_table)):
+        hb.scan(paths).write(tmp_path / f"written.{suffix}")
+        column = read(tmp_path / f"written.{suffix}")["v"]
+        assert pa.types.is_dictionary(column.type)
+        assert column.type.ordered
+        assert column.to_pylist() == ["low", "high", "mid", "low", None]
+    variable = hb.read_table(tmp_path / "written.feather").variable("v")
+    assert variable == hb.Discrete("v", states=("low", "never", "high", "mid"))
+
+
+def test_what_fills_a_hole_of_a_scan_lies_in_the_range_of_its_type(tmp_path: Path) -> None:
+    cells = [None if i % 3 == 0 else (0, 120, 250, 255)[i % 4] for i in range(60)]
+    table = pa.table({"v": pa.array(cells, pa.uint8()), "x": pa.array([(i % 4) ** 2 + i % 5 for i in range(60)])})
+    hb.impute(hb.scan(table), random_state=3, donors=False).write(tmp_path / "filled.parquet")
+    filled = parquet.read_table(tmp_path / "filled.parquet")["v"]
+    assert filled.type == pa.uint8()
+    assert filled.null_count == 0
+    observed = [i for i, cell in enumerate(cells) if cell is not None]
+    assert filled.take(observed).to_pylist() == [cells[i] for i in observed]

@@ -539,8 +539,8 @@ def _fill_batch(
     for name, mask in zip(whole.column_names, masks, strict=True):
         if mask.any():
             place = table.column_names.index(name)
-            part = completed.column(name).cast(table.column(place).type)
-            filled = column_adapter("arrow").insert(table.column(place), open_rows, part)
+            adapter, old = column_adapter("arrow"), table.column(place)
+            filled = adapter.insert(old, open_rows, adapter.fit(completed.column(name), old.type))
             table = table.set_column(place, table.schema.field(place), filled)
     return table
 

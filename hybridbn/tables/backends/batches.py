@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,13 +21,21 @@ from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
 from hybridbn.tables.cells import REST, Cells, UnsupportedType, check_numbers, count_texts
-from hybridbn.tables.columns import check_weights, read_as_variable
+from hybridbn.tables.columns import check_weights, column_adapter, read_as_variable
 from hybridbn.tables.formats import open_output
-from hybridbn.tables.formats.base import FileFormat, TableSource, decode_column, suffixes
+from hybridbn.tables.formats.base import FileFormat, TableSource, suffixes
 from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.formats.files import resolve_links
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.frames.arrow import StateCoder, decode_dictionary, decode_type, encode_as, kind_of_type
+from hybridbn.tables.frames.arrow import (
+    StateCoder,
+    decode_column,
+    decode_dictionary,
+    decode_type,
+    encode_states,
+    kind_of_type,
+    unify_dictionaries,
+)
 from hybridbn.tables.rows import LEAST_SHARE, find_rows
 from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
@@ -103,7 +112,10 @@ class BatchReader:
             moments = read_moments(column, variable) if isinstance(variable, Continuous) else None
             if moments is not None:
                 return moments
-            return read_as_variable(pyarrow.chunked_array([decode_column(column)]), variable).cells.array
+            if is_text(decode_type(column.type)):
+                # files may give texts as a dictionary
+                column = decode_column(column)
+            return read_as_variable(pyarrow.chunked_array([column]), variable).cells.array
 
     def _encode(self, batch: Batch, variable: Discrete, column: Any) -> Codes:
         has_rest = variable.states[-1] == REST
@@ -258,12 +270,13 @@ def write_batches(
     path: str | os.PathLike[str],
     overwrite: bool,
     origin: Callable[[], TableSource] | None = None,
+    states: Mapping[str, Iterable[Any]] = MappingProxyType({}),
     **options: Any,
 ) -> None:
     r"""Write Arrow record batches to a file, which appears complete or not at all.
 
     Of the rows of a file of text, which `origin` opens, the cells that it has stay as it spells them in a file of the
-    same format.
+    same format. Columns with dictionaries keep one where their `states` are known.
 
     Examples
     --------
@@ -284,8 +297,10 @@ def write_batches(
         if first is None:
             raise TableError("the scan has no rows to write")
         # dictionaries differ from batch to batch
-        schema = pyarrow.schema([one.with_type(decode_type(one.type)) for one in first.schema])
-        tables = (pyarrow.Table.from_batches([batch]).cast(schema) for batch in chain([first], parts))
+        kept = {} if FileFormat.registry.load()[suffix].text else states
+        schema = unify_dictionaries(first.schema, kept)
+        batches = map(pyarrow.Table.from_batches, ([one] for one in chain([first], parts)))
+        tables = (encode_states(table, schema, kept) for table in batches)
         splicer = None if origin is None or options else _find_splicer(origin, suffix)
         if splicer is not None:
             splicer[1].join(_splice_blocks(*splicer, tables), file)
@@ -411,11 +426,9 @@ def fill_holes(
             part = part.set_column(place, one, part.column(place).cast(one.type, safe=False))
         for name, cells in function(known, first).items():
             if known.count_missing(name):
+                place, one = part.column_names.index(name), part.schema.field(name)
                 column = known.select([name]).with_array(name, cells).to_arrow().column(name)
-                place = part.column_names.index(name)
-                part = part.set_column(
-                    place, part.schema.field(place), encode_as(column, part.schema.field(place).type)
-                )
+                part = part.set_column(place, one, column_adapter("arrow").fit(column, one.type))
         parts.append(part)
     return pyarrow.concat_tables(parts)
 

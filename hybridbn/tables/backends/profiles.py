@@ -19,9 +19,9 @@ from hybridbn.tables.backends.base import FILE_BITS, Batch, Fragment, Task
 from hybridbn.tables.backends.batches import can_be_coded, read_moments, read_numbers
 from hybridbn.tables.cells import REST, Cells, UnsupportedType, count_texts, label_codes
 from hybridbn.tables.columns import read_cells
-from hybridbn.tables.formats.base import decode_column, name_file_in_errors
+from hybridbn.tables.formats.base import name_file_in_errors
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.frames.arrow import StateCoder, kind_of_type
+from hybridbn.tables.frames.arrow import StateCoder, decode_column, kind_of_type
 from hybridbn.tables.rows import CountColumns
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable
@@ -424,7 +424,7 @@ def make_variable(
     """
     if tally.counts is None:
         return Continuous(name, unit=tally.unit)
-    if declared is None and "states" in note:
+    if declared is None and note.get("states"):
         return Discrete(name, states=tuple(note["states"]))
     types = pyarrow.types
     listed = list(tally.counts)

@@ -38,10 +38,14 @@ from hybridbn.tables.columns import warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.formats.files import open_scratch
+from hybridbn.tables.frames.arrow import kind_of_type
 from hybridbn.tables.rows import CountColumns, Item, Result, Rows, RowSample, hash_numbers, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 pyarrow = LazyModule("pyarrow")
+
+_LISTED = ("text", "integer", "float", "bool", "date")
+"""Kinds of states that are the same in Python and in a dictionary of Arrow."""
 
 
 @dataclass
@@ -237,7 +241,8 @@ class Scan(Rows):
     def lists_states(self, name: str) -> bool:
         """Return whether the type of a column lists its states."""
         kind = self.passes.source.schema.field(name).type
-        return bool(pyarrow.types.is_dictionary(kind) or pyarrow.types.is_boolean(kind))
+        is_noted = name not in self.passes.declared and self.passes.source.notes.get(name, {}).get("declared", False)
+        return bool(is_noted or pyarrow.types.is_dictionary(kind) or pyarrow.types.is_boolean(kind))
 
     def is_all_different(self, name: str) -> bool:
         """Return whether no value of a discrete column occurs twice."""
@@ -466,7 +471,19 @@ class Scan(Rows):
         """
         source = self.passes.source
         is_whole = tuple(source.schema.names) == self._chosen and self.passes.weights is None
-        write_batches(self.batches(), path, overwrite, source.open if is_whole else None, **options)
+        origin = source.open if is_whole else None
+        write_batches(self.batches(), path, overwrite, origin, self._list_states(), **options)
+
+    def _list_states(self) -> dict[str, Iterable[Any]]:
+        """Return the states of columns of dictionaries, those that no row has included; without columns of too many."""
+        states: dict[str, Iterable[Any]] = {}
+        for name, tally in self.passes.profile.columns.items():
+            known = self._given.get(name) or self.passes.variables.get(name)
+            listed = known.states if isinstance(known, Discrete) and known.cuts is None else ()
+            kind = kind_of_type(self.passes.source.schema.field(name).type)
+            if tally.counts is not None and REST not in listed and kind in _LISTED:
+                states[name] = dict.fromkeys([*listed, *tally.counts])
+        return states
 
     # -- counts -----------------------------------------------------------------------------------------------------
 

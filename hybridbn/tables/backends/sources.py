@@ -47,7 +47,6 @@ from hybridbn.tables.formats.base import (
     Kinds,
     OtherKind,
     TableSource,
-    decode_column,
     name_file_in_errors,
 )
 from hybridbn.tables.formats.base import suffixes as list_suffixes
@@ -58,6 +57,7 @@ from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import WantedColumns, type_column
 from hybridbn.tables.frames.arrow import (
+    decode_column,
     decode_type,
     dense_schema,
     import_pyarrow,

@@ -28,6 +28,7 @@ from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, reword
 from hybridbn.tables.formats.files import StoredFile, is_packed, open_unpacked
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
 from hybridbn.tables.formats.typed_columns import DeclaredKind, WantedColumns, type_objects
+from hybridbn.tables.frames.arrow import decode_column
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
@@ -303,11 +304,6 @@ def _as_arrow(table: Table) -> dict[str, Any]:
     columns = Table.from_cells({name: table.cells(name) for name in table.names}).to_arrow()
     pairs = zip(columns.column_names, columns.columns, strict=True)
     return {name: one if table.lists_states(name) else decode_column(one) for name, one in pairs}
-
-
-def decode_column(column: Any) -> Any:
-    """Return an Arrow column without a dictionary."""
-    return column.cast(column.type.value_type) if pyarrow.types.is_dictionary(column.type) else column
 
 
 def cast_column(name: str, column: Any, kind: Any) -> Any:

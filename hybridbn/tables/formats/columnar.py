@@ -7,7 +7,6 @@ import decimal
 import functools
 import io
 import json
-import math
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -38,7 +37,9 @@ from hybridbn.tables.formats.text_blocks import plain_text, shift_lines_in_error
 from hybridbn.tables.formats.typed_columns import WantedColumns, drop_source
 from hybridbn.tables.frames.arrow import (
     NEEDS,
+    decode_column,
     dense_schema,
+    encode_states,
     import_pyarrow,
     kind_of_type,
     label_dictionary,
@@ -48,6 +49,7 @@ from hybridbn.tables.frames.arrow import (
     read_coded_columns,
     replace_cells,
     report_damage,
+    unify_dictionaries,
     validate,
 )
 from hybridbn.variables import Discrete
@@ -301,7 +303,7 @@ def _type_column(
         if read.fault is not None:
             return read
         typed = read.cells
-    if note is not None and "states" in note:
+    if note is not None and note.get("states"):
         try:
             variable = Discrete(name, states=tuple(note["states"]))
             typed = recode_cells(name, typed, variable)
@@ -498,7 +500,9 @@ class ArrowWriter(FileWriter):
         self.origin: ArrowSource | None = origin if isinstance(origin, ArrowSource) else None
         self.splices: bool = self.origin is not None
         self._states = {field.name: field.states for field in fields if field.states is not None}
-        schema = self._plain_schema(fields) if self.origin is None else self._own_schema(self.origin.schema, fields)
+        # columns that are left alone are plain ones
+        own = None if self.origin is None else unify_dictionaries(self.origin.schema, self._states)
+        schema = self._plain_schema(fields) if own is None else own
         if counter is not None:
             schema = schema.insert(0, pyarrow.field(counter, pyarrow.int32()))
         self.schema = schema
@@ -516,16 +520,6 @@ class ArrowWriter(FileWriter):
             "bytes": pyarrow.binary(),
         }
         return pyarrow.schema([(field.name, types.get(field.kind, pyarrow.string())) for field in fields])
-
-    def _own_schema(self, schema: Any, fields: Sequence[Field]) -> Any:
-        """Return a schema with one dictionary for all parts, whose codes may need more bits."""
-        typed = {field.name for field in fields if field.states is not None}
-        for number, field in enumerate(schema):
-            if pyarrow.types.is_dictionary(field.type):
-                text = pyarrow.dictionary(pyarrow.int32(), field.type.value_type, ordered=field.type.ordered)
-                # columns that are left alone are plain ones
-                schema = schema.set(number, field.with_type(text if field.name in typed else field.type.value_type))
-        return schema
 
     def render(self, columns: Mapping[str, list[Any]]) -> bytes:
         """Return rows as an Arrow file."""
@@ -547,34 +541,25 @@ class ArrowWriter(FileWriter):
         if self.counter is not None:
             count = pyarrow.array(np.full(table.num_rows, draw + 1, dtype=np.int32))
             table = table.add_column(0, self.counter, count)
-        return self._write_bytes(self._encode_states(table))
+        return self._write_bytes(encode_states(table, self.schema, self._states))
 
     def _fill_column(self, table: Any, name: str, rows: Any, values: list[Any]) -> Any:
         number = table.column_names.index(name)
         column = table.column(number)
-        kind = column.type.value_type if pyarrow.types.is_dictionary(column.type) else column.type
+        dense = decode_column(column)
+        kind = dense.type
+        if (limits := limits_of_type(kind)) is not None:
+            values = [min(max(value, limits[0]), limits[1]) for value in values]
         if pyarrow.types.is_integer(kind):
-            low, high = limits_of_type(kind) or (-math.inf, math.inf)
-            values = [int(min(max(value, low), high)) for value in values]
+            values = list(map(int, values))
         elif pyarrow.types.is_decimal(kind):
-            values = [decimal.Decimal(repr(value)).quantize(decimal.Decimal(1).scaleb(-kind.scale)) for value in values]
-        dense = column.cast(kind) if kind is not column.type else column
+            # of as many digits as the widest type has
+            context, step = decimal.Context(prec=76), decimal.Decimal(1).scaleb(-kind.scale)
+            values = [decimal.Decimal(repr(value)).quantize(step, context=context) for value in values]
         filled = replace_cells(dense, rows, pyarrow.chunked_array([pyarrow.array(values, kind)]))
         return table.set_column(number, table.schema.field(number).with_type(filled.type), filled)
 
-    def _encode_states(self, table: Any) -> Any:
-        """Give columns of states, where the file has them so, the dictionary of the whole table."""
-        for number, field in enumerate(self.schema):
-            if pyarrow.types.is_dictionary(field.type):
-                dictionary = pyarrow.array(self._states[field.name], field.type.value_type)
-                dense = table.column(number).cast(field.type.value_type).combine_chunks()
-                codes = compute.index_in(dense, value_set=dictionary).cast(pyarrow.int32())
-                coded = pyarrow.DictionaryArray.from_arrays(codes, dictionary, ordered=field.type.ordered)
-                table = table.set_column(number, field, coded)
-        return table
-
     def _write_bytes(self, table: Any) -> bytes:
-        table = table.cast(self.schema)
         sink = io.BytesIO()
         with pyarrow.ipc.new_file(sink, table.schema, options=_compression()) as file:
             file.write_table(table)

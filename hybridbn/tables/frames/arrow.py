@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,9 @@ class ArrowColumns(ColumnAdapter):
     def read(self, name: str, values: Any, kind: Kind | None) -> Cells:
         column = make_dense(values if isinstance(values, pyarrow.ChunkedArray) else pyarrow.chunked_array([values]))
         types, dtype = pyarrow.types, column.type
+        held = decode_type(dtype)
+        if types.is_nested(held) or types.is_dictionary(held):
+            raise make_type_error(name, dtype)
         if types.is_boolean(dtype):
             codes = compute.fill_null(column.cast(pyarrow.int8()), -1).to_numpy()
             return label_codes(name, codes, (False, True), declared=True)
@@ -99,25 +103,18 @@ class ArrowColumns(ColumnAdapter):
 
     def make(self, name: str, cells: Cells) -> Any:
         form, values, missing = as_plain(cells)
-        if form == "object":
-            try:
-                array = pyarrow.array(values.tolist())
-            except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError):
-                raise TableError(
-                    f"the states of {name!r} are of several types, which an arrow table can't hold; give the evidence "
-                    f"as "
-                    f"pandas"
-                ) from None
-        elif form in {"text", "category"}:
-            array = pyarrow.DictionaryArray.from_arrays(
-                pyarrow.array(values.astype(np.int32), mask=missing),
-                pyarrow.array(list(cells.states or ())),
-                ordered=cells.ordered,
-            )
-            if form == "text":
-                array = array.cast(pyarrow.string())
-        else:
-            array = pyarrow.array(values, mask=missing)
+        try:
+            if form == "object":
+                array = make_array(values.tolist())
+            elif form in {"text", "category"}:
+                codes = pyarrow.array(values.astype(np.int32), mask=missing)
+                states = make_array(list(cells.states or ()))
+                array = pyarrow.DictionaryArray.from_arrays(codes, states, ordered=cells.ordered)
+                array = array.cast(pyarrow.string()) if form == "text" else array
+            else:
+                array = pyarrow.array(values, mask=missing)
+        except (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, UnicodeEncodeError) as error:
+            raise TableError(f"column {name!r}: states that an Arrow table can't hold: {error}") from None
         return pyarrow.chunked_array([array])
 
     def read_moments(self, values: Any) -> TimeValues | None:
@@ -159,21 +156,41 @@ class ArrowColumns(ColumnAdapter):
         )
 
     def make_integers(self, name: str, values: NDArray[Any]) -> Any:
-        return pyarrow.chunked_array([pyarrow.array(values.tolist())])
+        return pyarrow.chunked_array([make_array(values.tolist())])
 
     def restore_type(self, made: Any, old: Any, cells: Cells) -> Any:
-        with contextlib.suppress(pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
-            return encode_as(made, old.type)
-        return made
+        return encode_as(made, old.type)
+
+    def fit(self, values: Any, kind: Any) -> Any:
+        limits = limits_of_type(kind)
+        if limits is not None and values.type != kind and not pyarrow.types.is_dictionary(values.type):
+            below = compute.min_element_wise(values, limits[1], skip_nulls=False)
+            values = compute.max_element_wise(below, limits[0], skip_nulls=False)
+        return encode_as(values, kind)
 
     def insert(self, old: Any, rows: NDArray[np.intp], part: Any) -> Any:
         if part.type != old.type:
             return None
         whole = old if isinstance(old, pyarrow.ChunkedArray) else pyarrow.chunked_array([old])
-        try:
-            return encode_as(replace_cells(make_dense(whole), rows, make_dense(part)), old.type)
-        except pyarrow.ArrowNotImplementedError:
-            return None  # some types can't be taken from
+        for decode in (make_dense, lambda column: decode_column(make_dense(column))):
+            # some types can't be taken from, and some dictionaries can't be joined
+            with contextlib.suppress(pyarrow.ArrowException):
+                return encode_as(replace_cells(decode(whole), rows, decode(part)), old.type)
+        return None
+
+
+def make_array(values: list[Any]) -> Any:
+    """Return an Arrow array of Python values, whose type holds integers of any size.
+
+    Examples
+    --------
+    >>> make_array([2**63, None]).type, make_array([2**64, 1]).type, make_array([10**90]).type
+    (DataType(uint64), Decimal256Type(decimal256(76, 0)), DataType(double))
+    """
+    for kind in (None, pyarrow.uint64(), pyarrow.decimal256(76)):
+        with contextlib.suppress(OverflowError, *([] if kind is None else [pyarrow.ArrowInvalid])):
+            return pyarrow.array(values, kind)
+    return pyarrow.array([None if value is None else float(value) for value in values])
 
 
 def dense_type(kind: Any) -> Any:
@@ -181,6 +198,8 @@ def dense_type(kind: Any) -> Any:
     types = pyarrow.types
     if types.is_run_end_encoded(kind):
         return dense_type(kind.value_type)
+    if types.is_dictionary(kind):
+        return pyarrow.dictionary(kind.index_type, dense_type(kind.value_type), kind.ordered)
     if types.is_string_view(kind):
         return pyarrow.large_string()
     return pyarrow.large_binary() if types.is_binary_view(kind) else kind
@@ -195,20 +214,32 @@ def make_dense(column: Any) -> Any:
     >>> make_dense(pyarrow.array(["a", None], pyarrow.string_view())).type
     DataType(large_string)
     """
-    if pyarrow.types.is_run_end_encoded(column.type):
-        column = compute.run_end_decode(column)
-    kind = dense_type(column.type)
-    return column if column.type == kind else column.cast(kind)
+    kind, types = dense_type(column.type), pyarrow.types
+    if column.type == kind:
+        return column
+    if isinstance(column, pyarrow.ChunkedArray):
+        return pyarrow.chunked_array(list(map(make_dense, column.chunks)), kind)
+    if types.is_run_end_encoded(column.type):
+        rows = np.searchsorted(column.run_ends, column.offset + np.arange(len(column)), side="right")
+        return make_dense(column.values).take(pyarrow.array(rows))
+    if types.is_dictionary(kind):
+        dictionary = make_dense(column.dictionary)
+        return pyarrow.DictionaryArray.from_arrays(column.indices, dictionary, ordered=kind.ordered)
+    return column.cast(kind)
 
 
 def encode_as(column: Any, kind: Any) -> Any:
-    """Return an Arrow column as one of another type, perhaps of runs or with a dictionary."""
+    """Return an Arrow column as one of another type, perhaps of runs or with a dictionary; as it is where that type
+    can't hold it.
+    """
     types = pyarrow.types
-    if types.is_run_end_encoded(kind):
-        return compute.run_end_encode(encode_as(column, kind.value_type), run_end_type=kind.run_end_type)
-    if types.is_dictionary(kind) and not types.is_dictionary(column.type):
-        column = column.cast(kind.value_type).dictionary_encode()
-    return column if column.type == kind else column.cast(kind)
+    with contextlib.suppress(pyarrow.ArrowInvalid, pyarrow.ArrowNotImplementedError):
+        if types.is_run_end_encoded(kind):
+            return compute.run_end_encode(encode_as(column, kind.value_type), run_end_type=kind.run_end_type)
+        if types.is_dictionary(kind) and not types.is_dictionary(column.type):
+            return column.cast(kind.value_type).dictionary_encode().cast(kind)
+        return column if column.type == kind else column.cast(kind)
+    return column
 
 
 def dense_schema(schema: Any) -> Any:
@@ -241,6 +272,38 @@ def replace_cells(column: Any, rows: NDArray[np.intp], part: Any) -> Any:
     return joined.combine_chunks().take(pyarrow.array(positions)) if len(joined) else column
 
 
+def unify_dictionaries(schema: Any, names: Collection[str]) -> Any:
+    """Return a schema with dictionaries for these of the columns that have one, and room for the states of all rows."""
+    fields = []
+    for one in schema:
+        kind = decode_type(one.type)
+        if kind != one.type and one.name in names:
+            kind = pyarrow.dictionary(pyarrow.int32(), kind, ordered=one.type.ordered)
+        fields.append(one.with_type(kind))
+    return pyarrow.schema(fields, schema.metadata)
+
+
+def encode_states(table: Any, schema: Any, states: Mapping[str, Iterable[Any]]) -> Any:
+    """Return an Arrow table with the types of a schema, in which each column of a dictionary has that of given states.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> schema = pyarrow.schema({"c": pyarrow.dictionary(pyarrow.int32(), pyarrow.string())})
+    >>> encode_states(pyarrow.table({"c": ["a"]}), schema, {"c": ["b", "a"]})["c"].chunk(0).indices.to_pylist()
+    [1]
+    """
+    for number, field in enumerate(schema):
+        column = decode_column(table.column(number))
+        if pyarrow.types.is_dictionary(field.type):
+            dictionary = pyarrow.array(list(states[field.name]), field.type.value_type)
+            codes = compute.index_in(column.cast(field.type.value_type).combine_chunks(), value_set=dictionary)
+            indices = codes.cast(field.type.index_type)
+            column = pyarrow.DictionaryArray.from_arrays(indices, dictionary, ordered=field.type.ordered)
+        table = table.set_column(number, field.name, column)
+    return table.cast(schema)
+
+
 def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = False) -> Cells:
     """Return a dictionary-encoded pyarrow column as discrete cells, `declared` if its type names the states; `compact`
     ones keep the type of its codes.
@@ -252,10 +315,12 @@ def label_dictionary(name: str, column: Any, *, declared: bool, compact: bool = 
 
 def decode_dictionary(column: Any) -> tuple[NDArray[Any], list[Any]]:
     """Return the codes of a dictionary-encoded pyarrow column, -1 where a cell is missing, and its distinct values."""
-    if not column.num_chunks:
-        return np.zeros(0, np.intp), []
-    merged = column.chunk(0) if column.num_chunks == 1 else column.unify_dictionaries().combine_chunks()
-    return read_indices(merged), merged.dictionary.to_pylist()
+    if column.num_chunks == 1:
+        return read_indices(column.chunk(0)), column.chunk(0).dictionary.to_pylist()
+    # pyarrow joins dictionaries of few types only
+    coder = StateCoder()
+    codes = [coder.encode(one) for one in column.chunks]
+    return np.concatenate(codes or [np.zeros(0, np.intp)]), list(coder.states)
 
 
 def read_indices(column: Any) -> NDArray[Any]:
@@ -290,10 +355,11 @@ class ArrowFrames(FrameAdapter):
                 f"reading a {type(data).__name__} needs pyarrow (pip install 'hybridbn[io]'); or convert it to pandas "
                 f"first"
             ) from None
-        data = pyarrow.table(data)
+        data = data if self.owns(data) else pyarrow.table(data)
         names = check_column_names(data.column_names)
-        columns = dict(zip(names, data.columns, strict=True))
-        return Frame(self.kind, columns, data.num_rows, labels=data.schema, data=data)
+        # pyarrow fails where it joins chunks some of which are empty, as streams give them
+        columns = [pyarrow.chunked_array([one for one in held.chunks if len(one)], held.type) for held in data.columns]
+        return Frame(self.kind, dict(zip(names, columns, strict=True)), data.num_rows, labels=data.schema, data=data)
 
     def build(self, columns: Sequence[Column], like: Frame) -> Any:
         table = pyarrow.table({column.name: column_adapter("arrow").write(column) for column in columns})
@@ -311,6 +377,15 @@ class ArrowFrames(FrameAdapter):
 def decode_type(kind: Any) -> Any:
     """Return the Arrow type of the values of a dictionary, or the type itself."""
     return kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+
+
+def decode_column(column: Any) -> Any:
+    """Return an Arrow column without a dictionary."""
+    if not pyarrow.types.is_dictionary(column.type):
+        return column
+    if isinstance(column, pyarrow.ChunkedArray):
+        return pyarrow.chunked_array(list(map(decode_column, column.chunks)), column.type.value_type)
+    return column.dictionary_decode()
 
 
 def kind_of_type(kind: Any) -> str:
@@ -335,8 +410,11 @@ def kind_of_type(kind: Any) -> str:
 
 
 def limits_of_type(held: Any) -> tuple[float, float] | None:
-    """Return the least and the greatest number that a type of integers holds."""
+    """Return the least and the greatest number that a type of integers or decimals holds."""
     types = pyarrow.types
+    if types.is_decimal(held):
+        high = math.nextafter((10**held.precision - 1) / 10**held.scale, 0.0)
+        return -high, high
     return integer_limits(held.bit_width, signed=types.is_signed_integer(held)) if types.is_integer(held) else None
 
 
@@ -498,7 +576,9 @@ class StateCoder:
 
     def number(self, values: Iterable[Any]) -> list[int]:
         """Return the codes of values, new ones following those so far; the type of the codes has room for them."""
-        numbers = [-1 if value is None else self.states.setdefault(value, len(self.states)) for value in values]
+        states = self.states
+        # NaN is no value, and not equal to itself
+        numbers = [states.setdefault(one, len(states)) if one is not None and one == one else -1 for one in values]
         self._kind = next(kind for kind in _TYPES if len(self.states) <= np.iinfo(kind).max)
         return numbers
 

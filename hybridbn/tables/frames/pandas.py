@@ -104,8 +104,12 @@ class PandasColumns(ColumnAdapter):
             return pandas.Series(pandas.Categorical.from_codes(cells.array, categories=states, ordered=cells.ordered))
         if form == "text":
             # pandas makes a Series of its own type for text of a list, but not of an array of objects
-            texts = pandas.Series(list(cells.states or ())).array
-            return pandas.Series(texts.take(values, allow_fill=True))
+            states = list(cells.states or ())
+            try:
+                texts = pandas.Series(states).array
+            except UnicodeEncodeError:  # which that type can't hold
+                texts = pandas.Series(states, dtype=object).array
+            return pandas.Series(texts.take(values, allow_fill=True), dtype=texts.dtype)
         if missing.any() and form in {"integer", "bool"}:
             kinds = {"integer": pandas.arrays.IntegerArray, "bool": pandas.arrays.BooleanArray}
             return pandas.Series(kinds[form](values, missing))
@@ -161,11 +165,13 @@ class PandasColumns(ColumnAdapter):
             return pandas.Series(values, dtype=object)
         if part.dtype != old.dtype or isinstance(old.dtype, pandas.SparseDtype):
             return None
+        if isinstance(old.dtype, pandas.ArrowDtype):
+            # pandas can't assign to some types of Arrow
+            arrays = [one.array.__arrow_array__() for one in (old, part)]
+            made = column_adapter("arrow").insert(arrays[0], rows, arrays[1])
+            return None if made is None else pandas.Series(pandas.arrays.ArrowExtensionArray(made))
         array = old.array.copy()
-        try:
-            array[rows] = part.array
-        except NotImplementedError:
-            return None  # some types of Arrow can't be assigned to
+        array[rows] = part.array
         return pandas.Series(array, dtype=old.dtype)
 
 
