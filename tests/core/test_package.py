@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from pathlib import Path
 
@@ -215,9 +216,29 @@ def test_readme_and_ci_run_the_same_test_command() -> None:
     assert commands[0] in readme
 
 
+def read_groups() -> dict[str, list[str]]:
+    """Return the words of each group of `.ci/slow`: minutes, skipped tests, needs, and what pytest is told."""
+    listed = re.search(r"^GROUPS_OF_TESTS=\(\n(.*?)^\)", (ROOT / ".ci" / "slow").read_text(), re.DOTALL | re.MULTILINE)
+    assert listed
+    lines = re.findall(r'^  "(\S+) (.+)"$', listed[1], re.MULTILINE)
+    groups = {name: words.split() for name, words in lines}
+    assert len(groups) == len(lines) == len(listed[1].splitlines())
+    return groups
+
+
 def test_every_file_with_slow_tests_is_in_a_group_of_ci_slow() -> None:
-    groups = re.search(r"^GROUPS_OF_TESTS=\(\n(.*?)^\)", (ROOT / ".ci" / "slow").read_text(), re.DOTALL | re.MULTILINE)
-    assert groups
     files = {path.relative_to(ROOT).as_posix(): path.read_text() for path in (ROOT / "tests").rglob("test_*.py")}
-    named = set(re.findall(r"\btests/\S+\.py\b", groups[1]))
-    assert named == {name for name, text in files.items() if re.search(r"mark\.slow\b", text)}
+    slow = {name for name, text in files.items() if re.search(r"mark\.slow\b", text)}
+    everyday = {"optional", "properties"}  # of whole rooms
+    named = {word for name, words in read_groups().items() if name not in everyday for word in words[3:]}
+    assert {word for word in named if not word.startswith("-")} == slow
+
+
+def test_groups_of_ci_slow_say_how_many_tests_may_be_skipped_and_what_they_need() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for name, (minutes, skips, needs, *told) in read_groups().items():
+        assert int(minutes) < 60, name
+        assert int(skips) <= 5, name
+        for need in needs.split(","):
+            assert need in {"-", "npm", *extras} or re.fullmatch(r"(pip|program):\S+", need), (name, need)
+        assert all((ROOT / word).exists() for word in told if word.startswith("tests")), name

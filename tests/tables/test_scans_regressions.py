@@ -64,7 +64,7 @@ def learn_quietly(build: Any, data: Any, **options: Any) -> hb.Network:
 
 @pytest.mark.parametrize("options", OPTIONS)
 def test_a_sample_of_all_rows_gives_what_memory_does(options: dict[str, Any], tmp_path: Path) -> None:
-    data = make_regimes(400, 1, 0.03)
+    data = make_regimes(400, 2, 0.03)
     known = model_tree(read_weighted(data), "y", **options)
     learned = learn_quietly(model_tree, hb.scan(write(tmp_path, data), weights="w"), **options)
     told = [network.log_density(read_weighted(data), tolerance=1e-8) for network in (learned, known)]
