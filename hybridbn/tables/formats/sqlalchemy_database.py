@@ -73,8 +73,8 @@ class SqlAlchemy(Database):
         """
         address = address_of(url)
         if address.what == "query":
-            with _connect(address, _refuse_query, reading=True) as connection:
-                yield _open_query(connection, address)
+            with _connect(address, _refuse_query, reading=True) as connection, _open_query(connection, address) as rows:
+                yield rows
             return
         with _connect(address, reading=True) as connection:
             dialect = connection.dialect.name
@@ -97,13 +97,8 @@ class SqlAlchemy(Database):
                 # without a key, rows come as they lie; otherwise each reader of a large table starts somewhere else
                 connection.exec_driver_sql("SET LOCAL synchronize_seqscans = off")
             ranges = _ranges_of({name: types[name] for name in names}, dialect)
-            yield QueryResult(
-                names,
-                _fetch_batches(connection.execute(query, execution_options=_STREAMING)),
-                declared,
-                ranges=ranges,
-                key=key,
-            )
+            with connection.execute(query, execution_options=_STREAMING) as result:  # closed where rows are left
+                yield QueryResult(names, _fetch_batches(result), declared, ranges=ranges, key=key)
 
     def refuse_present(self, url: str) -> None:
         """Refuse an address where a table or view is already, or where none can be made: one is, and is taken back."""
@@ -267,7 +262,8 @@ def _refuse_query(text: str) -> FormatError:
     return FormatError(f"{reason.rstrip('.')}; write one SELECT statement")
 
 
-def _open_query(connection: Any, address: DatabaseAddress) -> QueryResult:
+@contextlib.contextmanager
+def _open_query(connection: Any, address: DatabaseAddress) -> Iterator[QueryResult]:
     """Open the result of a query, which the database's own parser takes for one statement that reads."""
     dialect, query = connection.dialect.name, address.name
     if dialect == "postgresql":
@@ -275,7 +271,8 @@ def _open_query(connection: Any, address: DatabaseAddress) -> QueryResult:
         connection.execute(sqlalchemy.text(_KEEP_QUERY), {"query": query})
         connection.exec_driver_sql(_OPEN_CURSOR)
         result = connection.exec_driver_sql(_FETCH)
-        return QueryResult(list(result.keys()), _fetch_from_cursor(connection, result))
+        yield QueryResult(list(result.keys()), _fetch_from_cursor(connection, result))
+        return
     if dialect in _MYSQL:
         # what is prepared is one statement, and what can be explained is none that manages the server
         for kept in ("CONCAT('EXPLAIN FORMAT=JSON ', :query)", ":query"):
@@ -296,7 +293,8 @@ def _open_query(connection: Any, address: DatabaseAddress) -> QueryResult:
     result = connection.exec_driver_sql(query, execution_options={**_STREAMING, "no_parameters": True})
     if not result.returns_rows:
         raise TableError("the query gives no columns; write one SELECT statement")
-    return QueryResult(list(result.keys()), _fetch_batches(result))
+    with result:
+        yield QueryResult(list(result.keys()), _fetch_batches(result))
 
 
 def _fetch_from_cursor(connection: Any, result: Any) -> Iterator[list[Sequence[Any]]]:
