@@ -265,7 +265,17 @@ def add_answer_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def parse_names(text: str) -> list[str]:
-    """Split names at commas; a name that contains a comma is quoted as in CSV."""
+    """Split names at commas; a name that contains a comma is quoted as in CSV.
+
+    Examples
+    --------
+    >>> parse_names('a,"b, c"')
+    ['a', 'b, c']
+    >>> parse_names('a,"b" c')
+    Traceback (most recent call last):
+        ...
+    argparse.ArgumentTypeError: 'a,"b" c': these are no names as in a line of CSV: ',' expected after '"'
+    """
     import csv
 
     try:

@@ -94,6 +94,16 @@ def test_draws_within_bounds_follow_the_conditional_distribution() -> None:
     assert stats.kstest(drawn, stats.truncnorm(*ends, 2 / 3, deviation).cdf).pvalue > 1e-3
 
 
+def test_expectations_and_modes_are_those_within_bounds() -> None:
+    table = hb.Table({"c": ["a"] * 2, "x": [None, 7.0], "y": [2.0] * 2}, variables=[C, X, Y])
+    made = Completion(GAUSSIAN, Options(), bounds={"x": (1.0, 3.0)})
+    deviation = np.sqrt(2 / 3)
+    ends = (np.array([1.0, 3.0]) - 2 / 3) / deviation
+    mean = stats.truncnorm(*ends, 2 / 3, deviation).mean()
+    assert made.choose_expected(table, made.expectations(table))["x"] == pytest.approx([mean, 7.0], rel=1e-9)
+    assert made.find_most_probable(table)["x"] == pytest.approx([1.0, 7.0], abs=1e-6)
+
+
 def test_impossible_rows_are_named_by_their_numbers_in_the_table() -> None:
     copy = hb.Discrete("copy", ("a", "b"))
     network = hb.Network([hb.Multinomial(C, table=[1.0, 0.0]), hb.Multinomial(copy, (C,), table=np.eye(2))])

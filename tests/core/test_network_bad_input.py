@@ -24,6 +24,11 @@ def message(call, *arguments) -> str:
     return str(raised.value)
 
 
+@pytest.mark.parametrize("states", ["no", 5])
+def test_states_are_a_sequence(states) -> None:
+    assert message(Discrete, "a", states) == f"'a': states must be a sequence of states, not {states!r}"
+
+
 # -- cycles -------------------------------------------------------------------------------------------------------
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import typing
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,8 @@ ASKED: dict[str, Callable[..., Any]] = {
     "log_density": lambda **options: NETWORK.log_density(TABLE[["x"]], **options),
     "most_probable": NETWORK.most_probable,
     "sample": NETWORK.sample,
+    "value_of_information": lambda **options: NETWORK.value_of_information("c", {"x": 0.3}, **options),
+    "sensitivity": lambda **options: NETWORK.sensitivity("c", {"x": 0.3}, **options),
     "ensemble.posterior": lambda **options: ENSEMBLE.posterior(TABLE, **options),
     "ensemble.staged_posterior": lambda **options: list(ENSEMBLE.staged_posterior(TABLE, **options)),
     "ensemble.scores": lambda **options: ENSEMBLE.scores(TABLE, **options),
@@ -55,6 +58,12 @@ def test_options_are_an_object_or_keywords(ask: Callable[..., Any]) -> None:
         ask(tolerance=2)
     with pytest.raises(TypeError, match=r"must be hybridbn\.Options, not dict"):
         ask(options={"tolerance": 1e-6})
+
+
+@pytest.mark.parametrize("name", [name for name in ASKED if not re.match("sample|ensemble|boost|impute", name)])
+def test_the_memory_is_that_of_the_options(name: str) -> None:
+    with pytest.raises(hb.TooWide, match="exact inference needs a table of"):
+        ASKED[name](max_bytes=1)
 
 
 @pytest.mark.parametrize("name", ["log_evidence", "most_probable", "sample", "ensemble.scores", "boost", "impute"])

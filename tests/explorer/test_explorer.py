@@ -459,6 +459,10 @@ def test_page_of_others_holds_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         make_page(Responder(network))
 
 
+def test_page_asks_for_no_state_of_probability_zero() -> None:
+    assert pages._list_values(7, {"p": [0.8, 0.0, 0.2]}) == [{"node": 7, "state": 0}, {"node": 7, "state": 2}]
+
+
 def test_module_is_small_and_may_stand_in_a_page() -> None:
     module = read_module()
     assert len(module.encode()) <= 120_000

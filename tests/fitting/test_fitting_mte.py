@@ -15,7 +15,7 @@ import hybridbn as hb
 from hybridbn.errors import TableError
 from hybridbn.fitting import MTEFitter
 from hybridbn.fitting.mte import MTEStatistics
-from hybridbn.fitting.mte.pieces import select_knots
+from hybridbn.fitting.mte.pieces import _propose_moves, select_knots
 from hybridbn.fitting.mte.univariate import Knots, log_integrals, normalize
 
 RNG = np.random.default_rng(3)
@@ -195,6 +195,24 @@ def test_declared_domains_are_kept():
     half = fitted(np.abs(NORMAL), domain=(0.0, math.inf))
     assert half(x=-1e-9) == 0.0
     assert half(x=0.0) == pytest.approx(math.sqrt(2 / math.pi), rel=0.2)
+
+
+def test_a_jump_is_found_at_the_end_that_is_none_of_the_domain():
+    values = np.append(0.0, np.random.default_rng(0).uniform(0, 5, 400))
+    places = np.array([4.9, 5.0, 5.1])
+    for sign, domain in ((1, (0.0, math.inf)), (-1, (-math.inf, 0.0))):
+        inside, beyond, far = fitted(sign * values, domain=domain)(x=sign * places)
+        assert inside > 0.2
+        assert max(beyond, far) < 0.02
+
+
+def test_a_single_inner_knot_moves_by_a_step_or_two_or_to_where_a_piece_misses_most():
+    misses = np.zeros((2, 10))
+    misses[:, 8] = 1.0
+    moved, owner = _propose_moves(np.array([[0, 4, 9], [0, 1, 9]]), misses)
+    assert owner.tolist() == [0] * 6 + [1] * 3
+    assert (moved[:, [0, 2]] == [0, 9]).all()
+    assert [set(moved[owner == row, 1].tolist()) for row in (0, 1)] == [{1, 2, 3, 5, 6, 8}, {2, 3, 8}]
 
 
 def test_constants_need_a_floor():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 import hybridbn as hb
 from hybridbn.inference import gaussian_component
+from hybridbn.inference.axes import CellAxis, StateAxis
 from hybridbn.inference.engines import bounds, slices
 
 SMALL = hb.Options(max_bytes=800, beyond="slice")
@@ -276,3 +279,10 @@ def test_configurations_of_linear_gaussians_are_solved_in_blocks(monkeypatch):
     np.testing.assert_allclose(again["c0"].probabilities, whole["c0"].probabilities, atol=1e-12)
     np.testing.assert_allclose(again["x1"].mean(), whole["x1"].mean(), atol=1e-12)
     np.testing.assert_allclose(again["x1"].std(), whole["x1"].std(), atol=1e-12)
+
+
+def test_values_of_numbers_with_cells_are_counted_by_cell() -> None:
+    axes = {"x": CellAxis(np.array([0.0, 1.0, 3.0, 4.0, 9.0])), "c": StateAxis(3)}
+    values = {"x": np.array([0.0, 0.5, 1.0, 3.5, 4.0, 9.0]), "c": np.array([2, 0, 1]), "free": np.zeros(2)}
+    codes = slices.index_cells(SimpleNamespace(axes=axes), values)
+    assert {name: own.tolist() for name, own in codes.items()} == {"x": [0, 0, 1, 2, 3, 3], "c": [2, 0, 1]}

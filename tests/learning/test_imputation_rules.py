@@ -164,7 +164,8 @@ def find(frame: pd.DataFrame) -> Rules:
 @pytest.mark.parametrize("seed", range(4))
 def test_rules_are_found_by_name_in_tables_with_and_without_holes(seed: int) -> None:
     for share in (0.0, 0.12, 0.3):
-        rules = find(hide(make_table(400, seed), share, seed))
+        frame = hide(make_table(400, seed), share, seed)
+        rules = find(frame)
         assert rules.clocks == ("leaves",)
         assert {*rules.codes} == {"red", "green", "blue", "grade"}
         assert rules.steps == {"price": 5.0}
@@ -175,6 +176,7 @@ def test_rules_are_found_by_name_in_tables_with_and_without_holes(seed: int) -> 
         }
         assert rules.orders == (("begun", "ended"),)
         assert rules.supports["score"][1] == 40
+        assert find(-frame[["score"]]).supports["score"] == (-40, 0)
         assert rules.supports["share"] == (0, 1)
 
 

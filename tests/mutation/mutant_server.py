@@ -194,7 +194,7 @@ class Server:
         process = os.fork()
         if not process:
             os.close(reader)
-            self._run(mutant, order_tests(costs), costs, writer)
+            self._run(mutant, order_tests(costs, mutant["path"]), costs, writer)
         os.close(writer)
         try:
             end = self._follow(reader, costs)
@@ -286,26 +286,31 @@ def name_end(told: list[dict[str, Any]], status: int) -> dict[str, Any]:
     return last
 
 
-def order_tests(costs: dict[str, float]) -> list[str]:
-    """Return tests with the quick ones of many files first, the others file by file.
+def order_tests(costs: dict[str, float], path: str) -> list[str]:
+    """Return tests of a mutant's file: quick ones of many files, then what is near, then the others file by file.
+
+    Near are the doctests of the file, and the files of tests that have its name in theirs.
 
     Examples
     --------
-    >>> order_tests({"a::1": 0.1, "a::2": 0.2, "a::3": 0.3, "a::4": 0.4, "b::1": 5.0, "c::1": 0.2})
-    ['a::1', 'a::2', 'c::1', 'a::3', 'a::4', 'b::1']
+    >>> costs = {"a::1": 0.1, "a::2": 0.2, "a::3": 0.3, "a::4": 0.4, "test_b_c::1": 5.0, "c::1": 0.2}
+    >>> order_tests(costs, "library/b.py")
+    ['a::1', 'a::2', 'c::1', 'test_b_c::1', 'a::3', 'a::4']
     """
+    files = {name: name.split("::")[0] for name in costs}
+    name = Path(path).stem
+    far = {file: name not in Path(file).stem for file in files.values()}
     seen: Counter[str] = Counter()
     first: list[str] = []
-    for name in sorted(costs, key=lambda name: costs[name]):
-        file = name.split("::")[0]
-        seen[file] += 1
-        if seen[file] <= 2 and costs[name] < 3:
-            first.append(name)
-    rest = [name for name in costs if name not in set(first)]
-    totals: Counter[str] = Counter()
-    for name in rest:
-        totals[name.split("::")[0]] += costs[name]  # type: ignore[assignment]
-    return [*first, *sorted(rest, key=lambda name: (totals[name.split("::")[0]], name.split("::")[0]))]
+    for test in sorted(costs, key=lambda test: costs[test]):
+        seen[files[test]] += 1
+        if seen[files[test]] <= 2 and costs[test] < 3:
+            first.append(test)
+    rest = [test for test in costs if test not in set(first)]
+    totals = dict.fromkeys(files.values(), 0.0)
+    for test in rest:
+        totals[files[test]] += costs[test]
+    return [*first, *sorted(rest, key=lambda test: (far[files[test]], totals[files[test]], files[test]))]
 
 
 def match_codes(before: CodeType, after: CodeType) -> Iterator[tuple[CodeType, CodeType]]:

@@ -268,6 +268,8 @@ def edit_expressions(node: ast.AST) -> Iterator[Edit]:
     if isinstance(node, ast.AugAssign) and type(node.op) in ARITHMETIC:
         yield Edit("arithmetic", node, "op", ARITHMETIC[type(node.op)]())
     for field, value in ast.iter_fields(node):
+        if field == "keywords" and is_zip(node):
+            continue
         several = isinstance(value, list)
         for index, child in enumerate(value if several else [value]):
             if field == "annotation" or isinstance(child, ast.JoinedStr) or not isinstance(child, EXPRESSIONS):
@@ -276,6 +278,11 @@ def edit_expressions(node: ast.AST) -> Iterator[Edit]:
                 yield Edit(operator, node, field, [*value[:index], other, *value[index + 1 :]] if several else other)
             if not (isinstance(child, ast.Call) and name_call(child) in OF_TYPES):
                 yield from edit_expressions(child)
+
+
+def is_zip(node: ast.AST) -> bool:
+    """Tell whether an expression is a call of `zip`, whose keyword only asserts."""
+    return isinstance(node, ast.Call) and name_call(node) == "zip"
 
 
 def name_call(node: ast.Call) -> str:
@@ -323,7 +330,7 @@ def other_constants(value: object) -> Iterator[tuple[str, ast.expr]]:
 def other_calls(node: ast.Call) -> Iterator[tuple[str, ast.expr]]:
     """Yield calls without one of the keywords, with another axis, and with the two first arguments swapped."""
     for index, keyword in enumerate(node.keywords):
-        if keyword.arg is None:
+        if keyword.arg is None or is_zip(node):
             continue
         yield "dropped keyword", changed(node, keywords=[*node.keywords[:index], *node.keywords[index + 1 :]])
         axis = read_number(keyword.value) if keyword.arg == "axis" else None

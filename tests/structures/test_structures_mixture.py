@@ -178,6 +178,12 @@ def test_any_family(potentials):
     assert adjusted_rand_score(group, found.argmax(axis=1)) > 0.5
 
 
+def test_numbers_without_holes_are_no_normal_ones():
+    data, _ = simulated(100, 6, missing=0.0)
+    net = mixture({name: data[name] for name in ("x", "y")}, 2, "mte", random_state=1)
+    assert {type(net.potential(name)) for name in ("x", "y")} == {hb.MTE}
+
+
 def test_held_out_rows_are_not_seen():
     rng = np.random.default_rng(7)
     data = compute_statistics([rng.normal(size=40)], [None], np.ones(40))

@@ -2,6 +2,7 @@
 
 import random
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -413,6 +414,19 @@ def test_duckdb_through_sqlalchemy_reads_one_statement(tmp_path, alchemy):
     assert len(hb.read_table(f"{url}?query=SELECT * FROM t")) == 1
     with pytest.raises(hb.TableError, match="is not one SELECT statement"):
         hb.read_table(f"{url}?query=SELECT 1; DROP TABLE t")
+
+
+@needs
+def test_queries_of_duckdb_are_checked_before_they_run(monkeypatch):
+    from hybridbn.tables.formats import sqlalchemy_database
+
+    def refuse(query):
+        raise hb.TableError(f"refused: {query}")
+
+    monkeypatch.setattr(sqlalchemy_database, "check_duckdb_query", refuse)
+    connection = SimpleNamespace(dialect=SimpleNamespace(name="duckdb"))
+    with pytest.raises(hb.TableError, match="refused: DROP TABLE t"):
+        sqlalchemy_database._open_query(connection, SimpleNamespace(name="DROP TABLE t"))
 
 
 @needs

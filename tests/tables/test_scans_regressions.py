@@ -106,6 +106,16 @@ def test_a_level_by_a_pass_is_that_of_rows_in_memory(tmp_path: Path) -> None:
     )
 
 
+def test_large_errors_count_less_in_all_rows_too(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    x, z = rng.normal(size=(2, 600))
+    y = 2 * x - z + np.where(rng.random(600) < 0.1, 60 * rng.random(600), 0.1 * rng.normal(size=600))
+    data = {"x": x.tolist(), "z": z.tolist(), "y": y.tolist()}
+    network = regression(hb.scan(write(tmp_path, data), sample=200), "y")
+    found = network.posterior("y", hb.Table({"x": [0.0, 1.0, 0.0], "z": [0.0, 0.0, 1.0]})).median()
+    np.testing.assert_allclose(found, [0.0, 2.0, -1.0], atol=0.05)
+
+
 @pytest.mark.parametrize("build", [regression, model_tree])
 def test_all_rows_have_a_say(build: Any, tmp_path: Path) -> None:
     data = make_regimes(6000, 3)

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
-from hybridbn.tables.columns import Frame, FrameAdapter, open_frame
+from hybridbn.tables.columns import Frame, FrameAdapter, frame_adapter, open_frame
 from hybridbn.variables import Discrete
 
 INTEGERS = st.integers(-(2**63), 2**63 - 1)
@@ -273,3 +273,13 @@ def test_columns_of_other_types_are_no_known_integers(values):
     unsigned = np.array([1, 2**64 - 1], dtype=np.uint64)
     with pytest.raises(TableError, match="row 1: 18446744073709551615 is not a state"):
         Table({"c": unsigned}, variables=[Discrete("c", states=(0, 1))]).column("c")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "object"])
+def test_matrices_keep_their_type(dtype):
+    data = np.array([[0, 1], [1, 1]]).astype(dtype)
+    frame = open_frame(data)
+    for flags in ({}, {"x1 is missing": np.array([True, False])}):
+        replaced = frame_adapter("matrix").replace(frame, {}, flags)
+        assert replaced.dtype == dtype
+        assert replaced.tolist() == np.column_stack([data, *flags.values()]).tolist()
