@@ -89,6 +89,7 @@ def discriminant(
     ([('c', 'x'), ('c', 'y'), ('x', 'y')], 'alike')
     """
     read, variable = read_data_with_class(data, target, potentials, weights, "discriminant functions")
+    read.require_moments(read.attributes)
     labeled, dealt = read.deal(FOLDS, make_generator(random_state))
     analysis = DiscriminantAnalysis(labeled, variable)
     shrinkage, told = analysis.tune(dealt.parts)
@@ -367,6 +368,7 @@ def logistic(
                 f"{name!r}: logistic takes normal densities and tables, not {fitter!r}; say potentials='gaussian', or"
                 " 'multinomial' to cut numbers into intervals"
             )
+    read.require_moments(read.attributes)
     labeled, dealt = read.deal(FOLDS, make_generator(random_state))
     regression = _Regression(labeled, variable, correlated)
     parameters, told = regression.tune(dealt.parts)

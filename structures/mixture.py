@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import NetworkError, TableError
+from hybridbn.errors import NetworkError
 from hybridbn.fitting import Role
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
@@ -542,7 +542,7 @@ def cluster_rows(
         data, dealt = data.deal(folds, rng)
         parts = dealt.parts
     measures = _measure(data)
-    statistics = _collect_statistics(data.sampled, measures)
+    statistics = compute_statistics(*_read_cells(data.sampled), data.table.weights, measures)
     sample = np.sort(rng.permutation(len(statistics))[:MOST_ROWS]) if len(statistics) > MOST_ROWS else None
     varies = statistics.narrow[:, statistics.numbers + 2].sum(axis=0) > CONSTANT * len(statistics)
     joint = np.array([place for place in _list_joint(data) if varies[place]], dtype=np.intp)
@@ -600,22 +600,9 @@ def _read_cells(data: TrainingData) -> tuple[list[NDArray[Any]], list[int | None
     return cells, states
 
 
-def _collect_statistics(data: TrainingData, measures: Measures) -> MixtureStatistics:
-    """Return the statistics of all columns."""
-    statistics = compute_statistics(*_read_cells(data), data.table.weights, measures)
-    numbers = [column for column, is_state in _list_parts(data) if not is_state]
-    with np.errstate(over="ignore"):
-        wide = [name for name, square in zip(numbers, statistics.scales**2, strict=True) if not square < np.inf]
-    if wide:
-        raise TableError(
-            f"column {wide[0]!r} spreads so far that its variance is no double; divide it by a power of ten, or leave"
-            " it out"
-        )
-    return statistics
-
-
 def _measure(data: TrainingData) -> Measures:
     """Return what columns are standardized by, from all rows."""
+    data.require_moments(data.attributes)
     ranges = [data.rows.value_range(column) for column, is_state in _list_parts(data) if not is_state]
     units = np.array([(max(abs(low), abs(high)) if low <= high else 0.0) or 1.0 for low, high in ranges])
     return data.rows.learn(partial(_measure_part, roles=data.roles, units=units), data.variables)

@@ -149,6 +149,7 @@ def nb_tree(
         if isinstance(weight, bool) or not isinstance(weight, int | float | np.number) or not weight >= 0:
             raise NetworkError(f"{option} must be a weight of rows that is not negative, not {weight!r}")
     discrete = isinstance(read.variable(target), Discrete)
+    read.require_moments([target])
     if criterion is None:
         criterion = Variance() if not discrete else Utility() if max_depth is None else GainRatio()
     tests = {column: _choose_intervals(read, column, isinstance(criterion, Utility)) for column in read.attributes}

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.fitting import SoftmaxFitter
-from hybridbn.fitting.base import counts_suffice, moments_suffice
+from hybridbn.fitting.base import counts_suffice, moments_suffice, refuse_overflow
 from hybridbn.fitting.counting import RowCounter
 from hybridbn.fitting.cross_validation import deal_table, evaluate_rows, score_held_out, split_folds
 from hybridbn.fitting.mte import cells_suffice
@@ -244,6 +244,7 @@ class FamilyScores:
         """Moments of the standardized number columns without missing cells."""
         names = [name for name in self.names if not self._discrete[name] and not self._holes[name]]
         products = self._counter.moments(tuple(names)).products[0] / self.total
+        refuse_overflow(names, products.diagonal())
         scales = np.sqrt(np.diag(products))
         units = np.where(scales > 0, scales, 1.0)
         return _StandardizedMoments(

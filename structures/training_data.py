@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError, warn_user
 from hybridbn.fitting import Fitter, Role, fitter_of, roles
-from hybridbn.fitting.base import Potentials, prepare_families
+from hybridbn.fitting.base import Potentials, prepare_families, refuse_overflow
 from hybridbn.fitting.counting import Counts, RowCounter, count_columns
 from hybridbn.fitting.cross_validation import DealtRows, deal_table
 from hybridbn.fitting.mte import CellGains
@@ -21,7 +21,7 @@ from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.columns import describe_left_alone
-from hybridbn.variables import Discrete, Variable, find_observed
+from hybridbn.variables import Continuous, Discrete, Variable, find_observed
 
 COARSE = Options(tolerance=1e-6, impossible="nan")
 """Posteriors need no higher precision while learning, because the noise of the sample is far greater."""
@@ -135,6 +135,15 @@ class TrainingData:
             table = table.with_weights(np.where(find_observed(strata), table.weights, 0.0))
         dealt = deal_table(table, folds, rng, strata)
         return replace(self, rows=dealt.take(table)), dealt
+
+    def require_moments(self, names: Iterable[str]) -> None:
+        """Refuse those of some columns that are numbers whose squares floats can't hold; constants are none of them."""
+        for name in names:
+            low, high = self.rows.value_range(name) if isinstance(self.variable(name), Continuous) else (0.0, 0.0)
+            if low < high:
+                with np.errstate(over="ignore", divide="ignore"):
+                    square = np.square(high - low)
+                    refuse_overflow([name], [self.rows.total_weight * np.array([low, high, square, 1 / square])])
 
     def take(self, rows: Any) -> TrainingData:
         """Return the same with some of the rows; variables stay as they are, cut points included."""

@@ -15,7 +15,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError, TooWide
 from hybridbn.fitting.contingency_tables import select_complete_rows
@@ -420,6 +420,25 @@ def refuse_too_wide(child: Variable, parents: Sequence[Variable], cells: int, ma
             f" ({8 * cells / 2**30:.3g} GiB), more than max_bytes={max_bytes} allows; give the node fewer parents, or"
             " merge states"
         )
+
+
+def refuse_overflow(names: Iterable[str], squares: Iterable[ArrayLike]) -> None:
+    """Refuse columns whose squares, and so whose variance, floats can't hold.
+
+    Examples
+    --------
+    >>> refuse_overflow(["x", "y"], [4.0, np.inf])
+    Traceback (most recent call last):
+        ...
+    hybridbn.errors.TableError: column 'y': the values lie so far apart, or so close together, that their variance
+    leaves the range of floats; measure them in another unit
+    """
+    for name, own in zip(names, squares, strict=True):
+        if not np.isfinite(own).all():
+            raise TableError(
+                f"column {name!r}: the values lie so far apart, or so close together, that their variance leaves the"
+                " range of floats; measure them in another unit"
+            )
 
 
 def effective_size(weights: Values) -> float:

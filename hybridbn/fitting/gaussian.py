@@ -16,6 +16,7 @@ from hybridbn.fitting.base import (
     Statistics,
     learns_as,
     refuse_empty,
+    refuse_overflow,
     refuse_too_wide,
     split_by_kind,
 )
@@ -156,7 +157,7 @@ class GaussianFitter(Fitter):
         refuse_too_wide(child, parents, math.prod(sizes) * numbers**2, self.max_bytes, "array of moments")
         counter = RowCounter(table, (child, *check_parents(child, parents)))
         moments = counter.moments(_list_names(child, *continuous), _list_names(*discrete))
-        _refuse_overflow((child, *continuous), moments.products)
+        refuse_overflow(_list_names(child, *continuous), np.diagonal(moments.products, axis1=1, axis2=2).T)
         return GaussianStatistics(child=child, parents=parents, **vars(moments))
 
     def requests(
@@ -219,16 +220,6 @@ class GaussianFitter(Fitter):
 
 def _list_names(*variables: Variable) -> tuple[str, ...]:
     return tuple(variable.name for variable in variables)
-
-
-def _refuse_overflow(variables: tuple[Variable, ...], products: Values) -> None:
-    """Refuse columns whose squares, and so whose variance, floats can't hold."""
-    for j, variable in enumerate(variables):
-        if not np.isfinite(products[:, j, j]).all():
-            raise TableError(
-                f"column {variable.name!r}: the values lie so far apart that their variance leaves the range of floats;"
-                " measure them in another unit"
-            )
 
 
 STEPS = 100

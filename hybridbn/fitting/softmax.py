@@ -15,6 +15,7 @@ from hybridbn.fitting.base import (
     RowStatistics,
     has_numbers,
     refuse_empty,
+    refuse_overflow,
     refuse_too_wide,
     split_by_kind,
 )
@@ -132,11 +133,13 @@ class SoftmaxFitter(Fitter):
         discrete, continuous = split_by_kind(statistics.parents)
         shape, k = tuple(len(parent) for parent in discrete), len(statistics.child)
         columns, weights = statistics.numbers.T, statistics.row_weights
-        mean = columns @ weights / statistics.total
-        # the second pass removes what rounding left in the first
-        mean = mean + (columns - mean[:, None]) @ weights / statistics.total
-        centered = columns - mean[:, None]
-        scale = np.sqrt(centered**2 @ weights / statistics.total)
+        with np.errstate(over="ignore", invalid="ignore"):
+            mean = columns @ weights / statistics.total
+            # the second pass removes what rounding left in the first
+            mean = mean + (columns - mean[:, None]) @ weights / statistics.total
+            centered = columns - mean[:, None]
+            scale = np.sqrt(centered**2 @ weights / statistics.total)
+        refuse_overflow([parent.name for parent in continuous], scale)
         # what is left of a constant after its mean is taken away is a few units in the last place
         scale = np.where(scale > 4 * np.finfo(float).eps * np.abs(mean), scale, np.inf)
         design = np.concatenate([np.ones((1, len(weights))), centered / scale[:, None]])
