@@ -31,10 +31,11 @@ from hybridbn.estimation.available_cases import (
 from hybridbn.estimation.completion import Completion, RowLevels, fill_table, find_holes
 from hybridbn.estimation.em import expectation_maximization, is_exact, log_likelihood
 from hybridbn.fitting.base import Potentials
+from hybridbn.fitting.cross_validation import collapse_rows
 from hybridbn.jobs import track_items
 from hybridbn.network import Network
 from hybridbn.network_description import is_arc_text
-from hybridbn.options import Options, make_generator
+from hybridbn.options import Options, check_count, make_generator
 from hybridbn.registry import Registry
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
@@ -417,6 +418,10 @@ def name_hidden_node(name: str | None, default: str, names: Iterable[str]) -> st
     return name
 
 
+_MOST_COPIES = 20
+"""Equal rows with holes are filled in no more ways than so many of them."""
+
+
 @dataclass(frozen=True)
 class Structured:
     """The result of structural EM.
@@ -505,19 +510,24 @@ def structural_em(
     >>> list(result.network.edges), len(result.history), result.converged
     ([('y', 'x')], 2, True)
     """
-    for name, number in (("rounds", rounds), ("draws", draws)):
-        if not isinstance(number, int | np.integer) or isinstance(number, bool) or number < 1:
-            raise NetworkError(f"{name} must be a positive whole number, not {number!r}")
+    rounds, draws = check_count(rounds, "rounds", 1, NetworkError), check_count(draws, "draws", 1, NetworkError)
     options = options or Options()
     rng = make_generator(random_state)
     learning = Build.of(build)
     table = learning.read(data, weights, target).sample(purpose="networks by structural EM")
     table = table.take(table.weights > 0).require_rows(1).require_values()
-    learn = learning.make_learner(target, potentials)
+    names = table.names
+
+    def learn(rows: Table) -> Network:
+        return learning.learn(rows.select(names), target, potentials)
+
     holes = find_holes(table)
     if not holes:
         network = learn(table)
         return Structured(network, np.array([_score(network, table, options)]), True)
+    distinct = collapse_rows(table)
+    # random numbers go to rows and columns, whose order must not matter
+    table = table.take(distinct.rows).with_weights(distinct.weights).select(distinct.columns)
     marginals = learning.fit_marginals(table.select(holes), potentials)
     alone = Completion.of(marginals, table, Options())
     copies = _repeat_rows_with_holes(table, draws)
@@ -542,8 +552,11 @@ def structural_em(
 
 
 def _repeat_rows_with_holes(table: Table, draws: int) -> Table:
-    """Return a table in which each incomplete row is repeated, and its weight divided among the copies."""
-    times = np.where(np.any([*find_holes(table).values()], axis=0), draws, 1)
+    """Return a table in which each incomplete row is repeated, one of weight two twice as often, and its weight divided
+    among the copies.
+    """
+    rows = np.clip(np.ceil(table.weights), 1, _MOST_COPIES).astype(np.intp)
+    times = np.where(np.any([*find_holes(table).values()], axis=0), draws * rows, 1)
     rows = np.repeat(np.arange(len(table)), times)
     return table.take(rows).with_weights((table.weights / times)[rows])
 

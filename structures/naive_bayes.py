@@ -630,14 +630,14 @@ class _ClassClustering:
         if not masses.any():
             raise TableError(f"no row of positive weight has a value of {self.target!r}")
         names = [name for name in data.roles if name != self.target or not discrete]
-        classes, kept = [], []
+        classes, kept, seed = [], [], int(rng.integers(2**63))
         for code, state in enumerate(self.classes):
             assign, own = None, np.arange(1)
             if masses[code] > 0 and numbers[state] != 1 and data.attributes:
                 table = data.rows.keep_rows(variable, code if discrete else None)
                 if len(table) > 1:
                     columns = TrainingData(table, data.roles, None).select(names)
-                    assign, own = self._cluster_class(columns, numbers[state], rng)
+                    assign, own = self._cluster_class(columns, numbers[state], seed)
             classes.append(assign)
             kept.append(own)
         counts = dict(zip(self.classes, map(len, kept), strict=True))
@@ -646,9 +646,11 @@ class _ClassClustering:
         return _ClusteredClasses(data, self.target, Discrete(self.name, tuple(states)), assigned, counts)
 
     def _cluster_class(
-        self, data: TrainingData, number: int | None, rng: np.random.Generator
+        self, data: TrainingData, number: int | None, seed: int
     ) -> tuple[AssignComponents, NDArray[np.intp]]:
         """Return what assigns the rows of a class to clusters, and the clusters that have some."""
+        # the same for all classes, whose order tells nothing
+        rng = np.random.default_rng(seed)
         assign = cluster_rows(data, number, self.criterion, self.most, STARTS, rng, self.folds).assign
         if self.soft:
             return assign, np.arange(assign.fit.components)

@@ -5,9 +5,13 @@ with.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
+
+import hybridbn as hb
+from hybridbn.learning.sample_weights import BootstrapSample
 
 FLOOR = 1e-8
 
@@ -39,9 +43,15 @@ def decide(model, x: NDArray[np.intp]) -> NDArray[np.intp]:
     return logs.argmax(axis=1)
 
 
-def adaboost_m1(x, y, sizes, k, rounds, rng=None, most=10**9):
-    """Return models, votes, errors and the weights after each round; starts anew by `rng` where it must, so many times
-    at most.
+def draws_of(table: hb.Table) -> Callable[[], NDArray[np.float64]]:
+    """Return what draws the weights of bootstrap samples as boosting does."""
+    rng = np.random.default_rng(0)
+    return lambda: BootstrapSample.draw(rng, table, None).weigh(table, 0)
+
+
+def adaboost_m1(x, y, sizes, k, rounds, draw=None, most=10**9):
+    """Return models, votes, errors and the weights after each round; starts anew from weights that are drawn
+    where it must, so many times at most.
     """
     n = len(y)
     w = np.ones(n)
@@ -53,10 +63,10 @@ def adaboost_m1(x, y, sizes, k, rounds, rng=None, most=10**9):
         e = w[wrong].sum() / n
         starts += e >= 0.5 - 1e-12 or e == 0
         if e >= 0.5 - 1e-12:
-            w = np.bincount(rng.integers(0, n, n), minlength=n).astype(float)
+            w = draw()
             continue
         if e == 0:
-            w = np.bincount(rng.integers(0, n, n), minlength=n).astype(float)
+            w = draw()
         else:
             w = np.where(wrong, w / (2 * e), w / (2 * (1 - e)))
             w = np.maximum(w, FLOOR)

@@ -442,15 +442,17 @@ def refuse_overflow(names: Iterable[str], squares: Iterable[ArrayLike]) -> None:
 
 
 def effective_size(weights: Values) -> float:
-    """Return how many equally weighted rows are worth as much as these (Kish): the n of h = c / sqrt(n).
+    """Return how many rows these are worth: the n of h = c / sqrt(n).
+
+    A row of weight two is two rows; of rows that count less than one, as many equal ones as are worth as much (Kish).
 
     Examples
     --------
-    >>> effective_size(np.array([2.0, 2.0, 2.0])), effective_size(np.array([1.0, 0.0, 1.0]))
-    (3.0, 2.0)
+    >>> effective_size(np.array([2.0, 2.0, 2.0])), effective_size(np.array([0.5, 0.0, 0.5]))
+    (6.0, 2.0)
     """
     shares = weights / weights.max()
-    return float(shares.sum() ** 2 / (shares @ shares))
+    return float(shares.sum() ** 2 / (shares @ np.minimum(shares, 1.0 / weights.max())))
 
 
 Spec: TypeAlias = "str | Fitter"

@@ -57,6 +57,8 @@ _ROUNDS = 2
 """The first hash of a row tells its weight only; in each round hashes come to tell what rows, columns and states are
 like.
 """
+_MOST_DRAWN = 1e15
+"""Bootstrap samples of greater weight are drawn as of this."""
 _WHOLE = 1e-9
 """Less than this of a row is a rounding error."""
 
@@ -87,7 +89,7 @@ class DistinctRows(NamedTuple):
 
 
 def collapse_rows(table: Table) -> DistinctRows:
-    """Return the different rows of a table, in an order of their own; rows of no weight are left out.
+    """Return the different rows of a table, in the order of their hashes; rows of no weight are left out.
 
     Examples
     --------
@@ -118,7 +120,10 @@ def collapse_rows(table: Table) -> DistinctRows:
             salts[name] = int(salt[0])
             rows += hash_numbers(cells ^ salt)
         hashes = hash_numbers(hashes + rows)
-    return DistinctRows(counted[first], weights, groups, hashes, tuple(sorted(salts, key=salts.__getitem__)))
+    order = np.argsort(hashes, kind="stable")
+    groups[counted] = np.argsort(order)[groups[counted]]
+    columns_in_order = tuple(sorted(salts, key=salts.__getitem__))
+    return DistinctRows(counted[first][order], weights[order], groups, hashes[order], columns_in_order)
 
 
 def _hash_states(codes: Codes, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]:
@@ -126,6 +131,20 @@ def _hash_states(codes: Codes, hashes: NDArray[np.uint64]) -> NDArray[np.uint64]
     sums = np.zeros(int(codes.max(initial=-1)) + 1, dtype=np.uint64)
     np.add.at(sums, codes, hash_numbers(hashes))
     return hash_numbers(sums)[codes]
+
+
+def draw_bootstrap(weights: Values, rng: np.random.Generator) -> Codes:
+    """Return how often each of some rows is in a bootstrap sample, a row of weight w being w rows.
+
+    As many are drawn as there are rows; where weights are less than one, at least as many as there are of these.
+
+    Examples
+    --------
+    >>> draw_bootstrap(np.array([3.0, 1.0, 1.0]), np.random.default_rng(0)).sum()
+    np.int64(5)
+    """
+    total = weights.sum()
+    return rng.multinomial(int(np.clip(np.round(total), len(weights), _MOST_DRAWN)), weights / total)
 
 
 @dataclass(frozen=True)

@@ -108,10 +108,9 @@ class KernelFitter(Fitter):
     *Missing values.* Rows lacking the child or a parent are left out (footnote 2), but their other values count for the
     ranges.
 
-    *Weights.* A row's kernel has its weight, the cross-entropy leaves out and counts each row with its weight, and n is
-    :math:`(\sum w)^2 / \sum w^2`. So weights of zero are as if the row were not there and the scale of the weights
-    doesn't matter; but a weight of 2 is one observation that counts double, not two observations that happen to be
-    equal, which would tell the cross-entropy that kernels should be narrow.
+    *Weights.* A row of weight 2 is two rows, one of which the cross-entropy leaves out while the other one stays, and a
+    row of weight zero is none. A row of less weight than one is left out as a whole, and n is :math:`(\sum w)^2 / \sum
+    \min(w, w^2)`, so that the scale of weights below one doesn't matter.
 
     *Repeated values.* The cross-entropy has no minimum where all values are repeated: with h going to 0 every point is
     predicted by its copies. So the grid never goes below the paper's 0.4 for a variable with more than a tenth of its
@@ -342,7 +341,7 @@ class GroupedPoints:
             mine = order[bounds[0] : bounds[-1]]
             if not len(mine):
                 mine = self._select_borrowed(np.arange(len(cells)))
-                widths[group] = self._widen(float(len(mine)))
+                widths[group] = self._widen(effective_size(self.weights[mine]))
                 kernels.append(self._weigh_borrowed(mine, group, self.states[mine], 1.0))
             else:
                 size = effective_size(self.weights[mine])
@@ -361,7 +360,7 @@ class GroupedPoints:
     def _everything(self) -> tuple[float, Values]:
         """The n of all points, whatever their group and state, and their bandwidths."""
         size = effective_size(self.weights)
-        if len(self.values) == 1:
+        if size <= 1:
             return size, np.full(self.values.shape[1], MIDDLE)
         return size, self.fitter.search_constants(self.values, self.weights, size) / np.sqrt(size)
 
@@ -376,7 +375,7 @@ class GroupedPoints:
             return self._widen(group_size)
         weights = self.weights[mine]
         size = effective_size(weights) if self.fitter.per_state else group_size
-        if len(mine) <= FEW:
+        if effective_size(weights) <= FEW:
             return self._widen(size)
         own = self.fitter.search_constants(self.values[mine], weights, size) / np.sqrt(size)
         # equal points have no width of their own
@@ -386,15 +385,15 @@ class GroupedPoints:
         """Return rows to lend, evenly in the order of the first variable if they are many."""
         if len(rows) <= MOST_BORROWED:
             return rows
-        order = rows[np.argsort(self.values[rows, 0], kind="stable")]
+        order = rows[np.lexsort((self.states[rows], *self.values[rows].T[::-1]))]
         return order[np.linspace(0, len(rows) - 1, MOST_BORROWED).round().astype(np.intp)]
 
     def _weigh_borrowed(
         self, rows: Codes, group: int, states: Codes, count: float
     ) -> tuple[Codes, Codes, Codes, Values]:
-        """Return kernels that together weigh as much as some rows of average weight."""
+        """Return kernels that together weigh as much as some rows of average weight, which is one at most."""
         weights = self.weights[rows]
-        weights = weights * (count * self.weights.mean() / weights.sum())
+        weights = weights * (count * self.weights.sum() / self._everything[0] / weights.sum())
         return rows, np.full(len(rows), group), states, weights
 
 
@@ -424,13 +423,15 @@ def list_constants(window: int) -> Values:
     return np.asarray(PAPER[-1] * 2.0 ** (window - 1) * steps if window > 0 else PAPER[0] * 2.0**window * steps)
 
 
-def has_many_repeats(values: Values) -> bool:
-    """Tell whether more than a tenth of the values occur more than once.
+def has_many_repeats(values: Values, weights: Values) -> bool:
+    """Tell whether more than a tenth of the values occur more than once; one of weight two does.
 
     The cross-entropy then rewards ever narrower kernels, which bet on the same values coming up again.
     """
-    counts = np.unique(values, return_counts=True)[1]
-    return bool(counts[counts > 1].sum() > REPEATED * len(values))
+    distinct, inverse = np.unique(values, return_inverse=True)
+    masses, own = np.bincount(inverse, weights, len(distinct)), np.zeros(len(distinct))
+    np.maximum.at(own, inverse, np.minimum(weights, 1.0))
+    return bool(masses[masses > own].sum() > REPEATED * weights.sum())
 
 
 def search_constants(points: Values, weights: Values, size: float, extend: bool = True) -> tuple[float, ...]:
@@ -461,7 +462,7 @@ def search_constants(points: Values, weights: Values, size: float, extend: bool 
     >>> search_constants(points, np.ones(1000), 1000, extend=False)
     (0.8,)
     """
-    lowest = [0 if not extend or has_many_repeats(column) else -OCTAVES for column in points.T]
+    lowest = [0 if not extend or has_many_repeats(column, weights) else -OCTAVES for column in points.T]
     highest = OCTAVES if extend else 0
     root = np.sqrt(size)
     if points.shape[1] <= 2:
@@ -530,10 +531,10 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
 
     .. math::
 
-        CV_{CE} = -\frac{1}{W} \sum_j w_j \log \left( \frac{1}{(W - w_j) \prod_m h_m}
-                  \sum_{i \ne j} w_i \prod_m K\left(\frac{x_{jm} - x_{im}}{h_m}\right) \right)
+        CV_{CE} = -\frac{1}{W} \sum_j w_j \log \left( \frac{1}{(W - v_j) \prod_m h_m}
+                  \sum_i (w_i - v_j [i = j]) \prod_m K\left(\frac{x_{jm} - x_{im}}{h_m}\right) \right)
 
-    A row is left out with all its weight: weighting is not repetition, which would leave copies of the row behind.
+    where the weight :math:`v_j = \min(w_j, 1)` is left out: of a row of weight two, as of two equal rows, one stays.
 
     Parameters
     ----------
@@ -554,23 +555,26 @@ def leave_one_out(points: Values, weights: Values, widths: Sequence[Values]) -> 
     array([4.9181, 2.5126, 2.1335])
     """
     points = np.ascontiguousarray(points, dtype=np.float64)
+    left_out = np.minimum(weights, 1.0) / weights.mean()
     weights = weights / weights.mean()
-    # the subtraction W - w has no digits left where one row has nearly all the weight
+    # the subtraction has no digits left where one row has nearly all the weight
     heaviest = int(np.argmax(weights))
-    rest = len(points) - weights
-    rest[heaviest] = math.fsum(np.delete(weights, heaviest))
+    rest = len(points) - left_out
+    rest[heaviest] = math.fsum([*np.delete(weights, heaviest), weights[heaviest] - left_out[heaviest]])
     # a point's sum must dwarf all that may be missing from it
-    least = np.maximum(OWN * weights, len(points) * math.exp(DIGITS - REACH**2 / 2))
+    least = np.maximum(OWN * left_out, len(points) * math.exp(DIGITS - REACH**2 / 2))
     total = np.zeros(tuple(map(len, widths)))
     lonely = np.ones(len(points), dtype=bool)
     crowd = len(points) > FEW_POINTS and len(widths) <= 2
     for rows, sums in (sum_on_lattice if crowd else sum_pairs)(points, weights, widths, REACH):
-        others = sums - weights[rows].reshape(-1, *(1,) * len(widths))
+        others = sums - left_out[rows].reshape(-1, *(1,) * len(widths))
         fine = others.reshape(len(rows), -1).min(axis=1) >= least[rows]
         kept = rows[fine]
         total += np.tensordot(weights[kept], np.log(others[fine]), 1)
         lonely[kept] = False
-    total += np.tensordot(weights[lonely], sum_logs_of_nearest(points, weights, widths, np.flatnonzero(lonely)), 1)
+    total += np.tensordot(
+        weights[lonely], sum_logs_of_nearest(points, weights, left_out, widths, np.flatnonzero(lonely)), 1
+    )
     entropy = (float(weights @ np.log(rest)) - total) / len(points) + len(widths) * math.log(2 * math.pi) / 2
     for j, h in enumerate(widths):
         entropy += np.log(h).reshape(-1, *(1,) * (len(widths) - 1 - j))
@@ -614,21 +618,24 @@ def _find_window(ordered: Values, start: int, stop: int, reach: float) -> tuple[
     return low, high
 
 
-def sum_logs_of_nearest(points: Values, weights: Values, widths: Sequence[Values], rows: Codes) -> Values:
-    """Return the logarithms of the sums of the others' kernels at some rows, over so many nearest points as it
-    takes.
+def sum_logs_of_nearest(
+    points: Values, weights: Values, left_out: Values, widths: Sequence[Values], rows: Codes
+) -> Values:
+    """Return the logarithms of the sums of kernels at some rows, each without what is left out of its own weight, over
+    so many nearest points as it takes.
     """
     largest = np.array([h[-1] for h in widths])
     # how much narrower than the largest a combination's kernels are, at the least
     narrower = np.min(np.meshgrid(*[(h[-1] / h) ** 2 for h in widths], indexing="ij"), axis=0)
     scaled = points / largest
-    logs = np.log(weights)
+    with np.errstate(divide="ignore"):
+        logs, own = np.log(weights), np.log(weights - left_out)
     # no sum of kernels leaves out more than all the weight at the distance of the farthest neighbor
     everything = math.log(len(points)) + DIGITS
     result = np.empty((len(rows), *narrower.shape))
 
     def add_up(some: Codes, distances: Values, neighbors: Codes) -> NDArray[np.bool_]:
-        result[some] = sums = _sum_logs(points, logs, widths, rows[some], neighbors)
+        result[some] = sums = _sum_logs(points, logs, own, widths, rows[some], neighbors)
         missing = everything - 0.5 * distances[:, -1].reshape(-1, *(1,) * len(widths)) ** 2 * narrower
         return np.asarray((sums >= missing).reshape(len(some), -1).all(axis=1) | (neighbors.shape[1] == len(points)))
 
@@ -636,9 +643,11 @@ def sum_logs_of_nearest(points: Values, weights: Values, widths: Sequence[Values
     return result
 
 
-def _sum_logs(points: Values, logs: Values, widths: Sequence[Values], rows: Codes, neighbors: Codes) -> Values:
-    """Return the logarithms of sums of kernels over some neighbors, without the row itself."""
-    exponents = np.where(neighbors == rows[:, None], -np.inf, logs[neighbors])
+def _sum_logs(
+    points: Values, logs: Values, own: Values, widths: Sequence[Values], rows: Codes, neighbors: Codes
+) -> Values:
+    """Return the logarithms of sums of kernels over some neighbors, the row itself with another weight than others."""
+    exponents = np.where(neighbors == rows[:, None], own[rows][:, None], logs[neighbors])
     for j, h in enumerate(widths):
         apart = points[rows, j, None] - points[neighbors, j]
         quadratic = -0.5 * (apart[..., None] / h) ** 2

@@ -17,6 +17,7 @@ from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.available_cases import read_as_declared, structure_of
 from hybridbn.fitting import fit
 from hybridbn.fitting.base import Potentials
+from hybridbn.fitting.cross_validation import collapse_rows, draw_bootstrap
 from hybridbn.jobs import run_in_executor, track_items
 from hybridbn.network import Network
 from hybridbn.options import check_count, make_generator
@@ -210,10 +211,12 @@ def bootstrap(
         raise NetworkError(f"the builder {learning} needs a target; name it: bootstrap(..., target=...)")
     table = learning.read(data, weights, target).sample(purpose="replicates of a bootstrap")
     table = table.take(table.weights > 0).require_rows(1).require_values()
+    distinct = collapse_rows(table)
     seeds = make_generator(random_state).integers(2**63, size=count).tolist()
     size = 1 if executor is None else -(-count // _PARTS)
     parts = [seeds[start : start + size] for start in range(0, count, size)]
-    learn = partial(_count_arcs, learning, table, target, potentials)
+    different = table.take(distinct.rows).with_weights(distinct.weights)
+    learn = partial(_count_arcs, learning, different, target, potentials)
     counted = run_in_executor(executor, learn, parts, "the builder and the table")
     total = reduce(_Counted.merge, track_items(counted, "bootstrap", len(parts)))
     families = potentials if potentials is not None else learning.potentials
@@ -272,27 +275,17 @@ def _count_network(network: Network, table: Table, target: str | None, knowledge
 def _resample(table: Table, seed: int, build: Build) -> Table:
     """Return the table with new weights, or the rows that were drawn for a builder that doesn't take weights."""
     rng = np.random.default_rng(seed)
-    given = table.weights
-    sum_of_weights = float(given.sum())
-    # whole weights are repetitions of rows; others have the rows' number of draws
-    times = int(sum_of_weights) if bool((given == np.floor(given)).all()) else len(table)
+    varying = [name for name in table.names if _varies(table, name)]
     for _ in range(_MOST_DRAWS):
-        drawn = rng.multinomial(times, given / sum_of_weights)
-        if _keep_varying(table, drawn > 0):
+        drawn = draw_bootstrap(table.weights, rng)
+        if all(_varies(table, name, drawn > 0) for name in varying):
             break
     if build.structure is None and not build.declaration.takes_weights:
-        return table.take(np.repeat(np.arange(len(table)), drawn))
-    return table.with_weights(drawn * (sum_of_weights / times))
+        return table.take(np.repeat(np.arange(len(table)), drawn)).with_weights(None)
+    return table.with_weights(drawn * (table.weights.sum() / drawn.sum()))
 
 
-def _keep_varying(table: Table, kept: NDArray[np.bool_]) -> bool:
-    """Return whether each column that varies does so among some rows."""
-    return all(_varies(table, name, kept) for name in table.names) or not all(
-        _varies(table, name, np.ones(len(table), dtype=bool)) for name in table.names
-    )
-
-
-def _varies(table: Table, name: str, rows: NDArray[np.bool_]) -> bool:
+def _varies(table: Table, name: str, rows: NDArray[np.bool_] | slice = slice(None)) -> bool:
     column = table.column(name)[rows]
     values = column[find_observed(column)]
     return bool(values.size and (values != values[0]).any())

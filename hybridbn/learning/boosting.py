@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any, Literal, Unpack
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
 from hybridbn.fitting import Role, fitter_of, roles
 from hybridbn.fitting.base import Potentials, counts_suffice
 from hybridbn.fitting.counting import RowCounter, count_columns
+from hybridbn.fitting.cross_validation import collapse_rows
 from hybridbn.jobs import progress_if, track
 from hybridbn.learning.ensemble import ClassScorer, Ensemble, LazyNetwork, LazyNetworks, vote_scores
 from hybridbn.learning.sample_weights import SampleWeights
@@ -31,6 +31,9 @@ from hybridbn.options import (
 from hybridbn.structures.building import Build, Learner
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Discrete, Values, shorten
+
+_ROUNDING = 1e-9
+"""A share of the rows that is less than a whole number by this is that number."""
 
 
 def boost(
@@ -160,7 +163,7 @@ def boost(
     if validation is not None:
         held_out, kept = _hold_out(rows.sample(), variable, validation, rng)
         run.stopping = EarlyStopping(ClassScorer(target, held_out, precision), algorithm == "real", held_out, patience)
-        rows = rows if kept is None else rows.sample().take(kept)
+        rows = rows if kept is None else kept
     _require_two_classes(rows, variable)
     # what is remembered of these rows is boosting's own
     rows = rows.with_weights(_initial_weights(rows, variable, priors))
@@ -370,8 +373,8 @@ def _require_two_classes(rows: Rows, target: Discrete) -> None:
 
 def _hold_out(
     table: Table, variable: Discrete, validation: Any, rng: np.random.Generator
-) -> tuple[Table, NDArray[np.intp] | None]:
-    """Return rows for early stopping, and the indices of the other rows; None for all rows."""
+) -> tuple[Table, Table | None]:
+    """Return rows for early stopping, and the other rows; None for all rows."""
     target = variable.name
     if isinstance(validation, bool) or not isinstance(validation, float | int | np.number):
         variables = [table.variable(name) for name in table.names]
@@ -384,15 +387,20 @@ def _hold_out(
         return _keep_usable_rows(validation_table, variable).sample(), None
     if not 0 < validation < 1:
         raise TableError(f"validation must be a table, or a share of the rows between 0 and 1, not {validation!r}")
-    codes = table.column(target)
-    order = rng.permutation(len(table))
-    order = order[np.argsort(codes[order], kind="stable")]
+    distinct = collapse_rows(table)
+    _, first, codes = np.unique(table.column(target)[distinct.rows], return_index=True, return_inverse=True)
+    # one class after the other, in an order that is not that of their names
+    order = np.lexsort((rng.permutation(len(codes)), first[codes]))
+    weights = distinct.weights[order]
+    unit = min(float(weights.mean()), 1.0)
     # rows are taken at equal distances from each class, so that classes keep their shares
-    positions = np.arange(1, len(table) + 1) * float(validation)
-    is_held_out = np.floor(positions) > np.floor(positions - float(validation))
-    if not is_held_out.any() or is_held_out.all():
+    ends = np.floor(np.cumsum(np.append(0.0, weights)) / unit * float(validation) + _ROUNDING)
+    held_out = np.minimum(np.diff(ends) * unit, weights)
+    parts = [(order[part > 0], part[part > 0]) for part in (held_out, weights - held_out)]
+    if not all(len(chosen) for chosen, _ in parts):
         raise TableError(f"validation={validation!r} of {len(table)} rows leaves no row on one side")
-    return table.take(np.sort(order[is_held_out])), np.sort(order[~is_held_out])
+    held, kept = (table.take(distinct.rows[chosen]).with_weights(part) for chosen, part in parts)
+    return held, kept
 
 
 def _initial_weights(rows: Rows, variable: Discrete, priors: Any) -> Values | None:

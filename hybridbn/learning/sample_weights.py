@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.fitting.cross_validation import collapse_rows, draw_bootstrap
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed
 
@@ -125,25 +126,6 @@ class Step:
         return following
 
 
-def draw_bootstrap_weights(rng: np.random.Generator, rows: int, base: Values) -> Values:
-    """Return the weights of a bootstrap sample: how often each row is drawn, scaled to the sum of the initial weights.
-
-    Examples
-    --------
-    >>> draw_bootstrap_weights(np.random.default_rng(0), 5, np.ones(5))
-    array([0., 2., 1., 1., 1.])
-    """
-    if (base == base[0]).all():
-        return np.asarray(count_draws(rng, rows) * base[0])
-    counts, cumulative = np.zeros(rows), np.cumsum(base)
-    for start in range(0, rows, _BLOCK):
-        drawn = rng.random(min(_BLOCK, rows - start)) * cumulative[-1]
-        rows_drawn = np.minimum(np.searchsorted(cumulative, drawn, side="right"), rows - 1)
-        np.add.at(counts, rows_drawn, 1.0)
-    counts *= cumulative[-1] / rows
-    return counts
-
-
 def count_draws(rng: np.random.Generator, rows: int) -> NDArray[np.uint8]:
     """Return how often each row is drawn in a bootstrap sample of rows of equal weight, in a byte a row."""
     counts = np.zeros(rows, np.uint8)
@@ -159,28 +141,33 @@ class BootstrapSample:
     Attributes
     ----------
     drawn : ndarray
-        The weights of the rows: of rows without weights, how often each is drawn, in a byte.
+        The weights of the rows: of too many for memory, how often each is drawn, in a byte.
     places : mapping from int to int, optional
         The place of a batch among the rows that count, by that of its first row among all.
-    generator : tuple
-        The kind of bit generator that drew it, and its state before.
+    generator : tuple, optional
+        The kind of bit generator that drew how often each row is drawn, and its state before.
     """
 
     drawn: NDArray[Any]
     places: Mapping[int, int] | None
-    generator: tuple[type, Mapping[str, Any]]
+    generator: tuple[type, Mapping[str, Any]] | None = None
 
     @classmethod
-    def draw(
-        cls, rng: np.random.Generator, rows: int, initial: Values | None, places: Mapping[int, int] | None
-    ) -> BootstrapSample:
-        """Return a sample of rows with these weights."""
+    def draw(cls, rng: np.random.Generator, rows: Rows, places: Mapping[int, int] | None) -> BootstrapSample:
+        """Return a sample of the rows; equal ones share what is drawn of them, unless they are too many for memory."""
+        known = rows.sample()
+        if len(known) == len(rows):
+            distinct = known.keep(collapse_rows, lambda: collapse_rows(known))
+            counts = draw_bootstrap(distinct.weights, rng)
+            shares = counts * (distinct.weights.sum() / counts.sum()) / distinct.weights
+            return cls(known.weights * shares[distinct.groups], places)
         generator = type(rng.bit_generator), rng.bit_generator.state
-        drawn = count_draws(rng, rows) if initial is None else draw_bootstrap_weights(rng, rows, initial)
-        return cls(drawn, places, generator)
+        return cls(count_draws(rng, len(rows)), places, generator)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # another process draws it, once, which takes less than to send it; weighted rows are in no other process
+        if self.generator is None:
+            return BootstrapSample, (self.drawn, self.places)
+        # another process draws it, once, which takes less than to send it
         kind, state = self.generator
         places = None if self.places is None else tuple(self.places.items())
         return _draw_again, (kind, pickle.dumps(state), len(self.drawn), places)
@@ -206,7 +193,7 @@ def _draw_again(
     rng = np.random.Generator(kind())
     # of this program's own making
     rng.bit_generator.state = pickle.loads(state)
-    return BootstrapSample.draw(rng, rows, None, None if places is None else dict(places))
+    return BootstrapSample(count_draws(rng, rows), None if places is None else dict(places))
 
 
 @dataclass(frozen=True)
@@ -322,7 +309,7 @@ class SampleWeights:
         rows.remembered.pop(_NOTED, None)
         places = _find_places(rows) if self.filtered else None
         for _ in range(_MOST_TRIES):
-            start = BootstrapSample.draw(rng, len(rows), self.initial, places)
+            start = BootstrapSample.draw(rng, rows, places)
             if not self.rare or (rows.learn(partial(start.sum_observed, self.rare)) > 0).all():
                 break
         return replace(self, start=start, steps=())

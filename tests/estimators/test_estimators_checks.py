@@ -18,14 +18,6 @@ from hybridbn.structures import kdb, selective_naive_bayes, tan
 BOTH = (HybridClassifier, HybridRegressor)
 
 
-def not_repetition(estimator: Any) -> dict[str, str]:
-    """What can't hold where bandwidths are those that predict single rows best: a row that occurs twice is then seen by
-    its copy.
-    """
-    reason = "a copy of a row helps to predict the one left out, a weight of two does not"
-    return {"check_sample_weight_equivalence_on_dense_data": reason} if estimator.potentials == "kernel" else {}
-
-
 def parametrize(estimators: list[Any], **options: Any) -> pytest.MarkDecorator:
     """Give each check an id that names functions without their addresses, which differ between processes."""
     mark = parametrize_with_checks(estimators, **options)
@@ -55,8 +47,7 @@ def test_estimators_pass_the_checks_of_scikit_learn(estimator: Any, check: Any) 
         *(kind("naive_bayes", potentials="gaussian") for kind in BOTH),
         *(HybridClassifier("naive_bayes", potentials=family) for family in ("multinomial", "kernel")),
         *(kind(build, potentials="gaussian") for kind in BOTH for build in (selective_naive_bayes, partial(kdb, k=1))),
-    ],
-    expected_failed_checks=not_repetition,
+    ]
 )
 def test_other_families_and_structures_pass_them_too(estimator: Any, check: Any) -> None:
     check(estimator)

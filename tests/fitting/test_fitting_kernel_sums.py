@@ -29,13 +29,14 @@ INF = math.inf
 def _direct(points, weights, widths):
     """Equation 5 with weights, pair by pair."""
     n, d = points.shape
-    rest = np.array([np.delete(weights, j).sum() for j in range(n)])
+    left = np.maximum(weights - 1, 0)
+    rest = np.array([np.delete(weights, j).sum() for j in range(n)]) + left
     squares = [(points[:, j, None] - points[:, j]) ** 2 for j in range(d)]
     result = np.empty(tuple(map(len, widths)))
     for place in np.ndindex(result.shape):
         h = [widths[j][i] for j, i in enumerate(place)]
         logs = np.log(weights) - 0.5 * sum(square / width**2 for square, width in zip(squares, h, strict=True))
-        np.fill_diagonal(logs, -INF)
+        np.fill_diagonal(logs, np.log(left, out=np.full(n, -INF), where=left > 0))
         parts = logsumexp(logs, axis=1) - np.log(rest) - np.log(h).sum() - d / 2 * math.log(2 * math.pi)
         result[place] = -(weights @ parts) / weights.sum()
     return result
@@ -102,7 +103,7 @@ def test_nearest_sums_need_as_many_points_as_count():
     """A lonely point far from a crowd of 3000 needs far more of it than its 64 nearest."""
     rng = np.random.default_rng(2)
     points = np.vstack([[[30.0, 0.0]], rng.normal(size=(3000, 2)) * 0.1])
-    sums = sum_logs_of_nearest(points, np.ones(3001), [np.array([1.0, 2.0])] * 2, np.array([0]))
+    sums = sum_logs_of_nearest(points, np.ones(3001), np.ones(3001), [np.array([1.0, 2.0])] * 2, np.array([0]))
     squares = (points[0] - points[1:]) ** 2
     assert logsumexp(-0.5 * np.sort(squares.sum(axis=1))[:64]) < sums[0, 0, 0] - 0.1
     for (a, g), (b, h) in itertools.product(enumerate((1.0, 2.0)), repeat=2):
@@ -170,8 +171,9 @@ def test_grid_goes_down_for_distinct_values_but_not_for_repeated_ones():
     assert search_constants(clusters, np.ones(200), 200, extend=False)[0] == 0.4
     twice = np.repeat(rng.normal(size=(100, 2)), 2, axis=0)
     assert search_constants(twice, np.ones(200), 200) == (0.4, 0.4)
-    assert has_many_repeats(np.array([1.0, 1.0, 2.0]))
-    assert not has_many_repeats(np.arange(20.0))
+    assert has_many_repeats(np.array([1.0, 1.0, 2.0]), np.ones(3))
+    assert not has_many_repeats(np.arange(20.0), np.ones(20))
+    assert has_many_repeats(np.arange(20.0), np.full(20, 2.0))
 
 
 def test_two_points_have_a_bandwidth_of_their_distance():

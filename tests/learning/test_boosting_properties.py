@@ -62,7 +62,9 @@ cases = given(
 def test_m1_is_the_reference_through_its_restarts(**shape: Any) -> None:
     table, x, y, sizes = drawn(**shape)
     classes = shape["classes"]
-    models, votes, errors, expected = reference.adaboost_m1(x, y, sizes, classes, 15, np.random.default_rng(0), most=12)
+    models, votes, errors, expected = reference.adaboost_m1(
+        x, y, sizes, classes, 15, reference.draws_of(table), most=12
+    )
     for build in (None, slow):
         weights: list[Any] = []
         with warnings.catch_warnings():

@@ -10,16 +10,17 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inference_tools import SHARED, needs_shared
 
 import hybridbn as hb
-from hybridbn.learning.arc_comparison import find_strength_threshold
+from hybridbn.learning.arc_comparison import _resample, find_strength_threshold
 from hybridbn.structures import builder, chow_liu, hill_climb, naive_bayes
 from hybridbn.structures.arcs import find_essential_graph, matrix_of, structural_distance
-from hybridbn.structures.building import BUILDERS
+from hybridbn.structures.building import BUILDERS, Build
 
 
 def collider(rows: int = 150, missing: float = 0.0, seed: int = 0) -> dict[str, Any]:
@@ -86,7 +87,7 @@ def test_the_threshold_minimizes_the_distance_to_certain_arcs(counts: list[int],
 
 def test_strengths_are_the_shares_of_the_networks() -> None:
     data = collider()
-    result = hb.bootstrap(hill_climb, data, 11, potentials="gaussian")
+    result = hb.bootstrap(hill_climb, data, 11, random_state=2, potentials="gaussian")
     frame = result.strengths
     assert list(frame.columns) == ["from", "to", "strength", "direction"]
     assert frame.strength.is_monotonic_decreasing
@@ -225,3 +226,21 @@ def test_averaged_networks_are_closer_to_the_true_one_and_predict_better() -> No
     for other in (hill_climb(train, "gaussian"), hb.fit([], train, "gaussian")):
         result = hb.compare(other, averaged, test)
         assert result.gain > 2 * result.standard_error  # type: ignore[operator]
+
+
+def test_weights_are_frequencies_and_orders_tell_nothing() -> None:
+    data = pd.DataFrame(collider())
+    weights = np.random.default_rng(0).integers(0, 4, len(data))
+    order = np.random.default_rng(1).permutation(len(data))
+
+    def count(frame: pd.DataFrame, given: Any = None) -> pd.DataFrame:
+        return hb.bootstrap(chow_liu, frame, 5, potentials="gaussian", weights=given, random_state=3).strengths
+
+    plain = count(data.loc[np.repeat(np.arange(len(data)), weights)])
+    pd.testing.assert_frame_equal(count(data.loc[order], weights[order]), plain)
+
+
+def test_other_columns_vary_beside_a_constant() -> None:
+    table = hb.Table({"x": np.append(np.zeros(11), 1.0), "y": np.arange(12.0), "c": np.ones(12)})
+    samples = [_resample(table, seed, Build.of("chow_liu")) for seed in range(30)]
+    assert all((sample.weights[-1] > 0) and sample.weights[-1] < 12 for sample in samples)

@@ -328,7 +328,8 @@ class Kernel(Potential):
         return self.bandwidths.size
 
     def optimism(self) -> float:
-        r"""Return the points' log-likelihood minus that in which each point is predicted by all the others.
+        r"""Return the points' log-likelihood minus that in which each point is predicted by all the others; a point of
+        weight two is two.
 
         With :math:`l_i` and :math:`m_i` the shares of point i's own kernel in the sums of the numerator and the
         denominator at that point, leaving it out multiplies its density by :math:`(1 - l_i) / (1 - m_i)`.
@@ -336,7 +337,8 @@ class Kernel(Potential):
         total = 0.0
         for number in range(len(self._starts) - 1):
             chosen = self._order[self._starts[number] : self._starts[number + 1]]
-            total -= float(self.weights[chosen] @ log_factors_without_self(self._mixture_of(number)))
+            own = np.log(np.minimum(1 / self.weights[chosen], 1.0))
+            total -= float(self.weights[chosen] @ log_factors_without_self(self._mixture_of(number), own))
         return total
 
     # -- files ----------------------------------------------------------------------------------------------------

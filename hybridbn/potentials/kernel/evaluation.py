@@ -572,21 +572,27 @@ def _log_sums_by_state(group: KernelMixture, combinations: Values, weights: Any,
     return result
 
 
-def log_factors_without_self(group: KernelMixture) -> Values:
+def log_factors_without_self(group: KernelMixture, left_out: Values) -> Values:
     """Return the logarithm of the factor by which leaving its own kernel out changes the conditional at each point.
+
+    Parameters
+    ----------
+    group : KernelMixture
+    left_out : ndarray (points,)
+        The logarithms of the shares of their weights that are left out.
 
     Examples
     --------
     >>> zeros = np.zeros(2)
     >>> one = KernelMixture(np.zeros((2, 1)), np.ones((2, 1)), zeros, zeros, np.zeros(2, int), (-9.0, 9.0), 1)
-    >>> log_factors_without_self(one)
+    >>> log_factors_without_self(one, zeros)
     array([0., 0.])
     """
     if group.first:
         own = group.log_weights - group.log_inside
         numerator = _log_sums_at(group.points, group.widths[0], own, group.points)
         denominator = _log_sums_at(group.points[:, 1:], group.widths[0, 1:], group.log_weights, group.points[:, 1:])
-        return _log_rest(own - numerator) - _log_rest(group.log_weights - denominator)
+        return _log_rest(left_out + own - numerator) - _log_rest(left_out + group.log_weights - denominator)
     by_state = np.stack(
         [
             _log_sums_at(group.points[mine], group.widths[mine][0], group.log_weights[mine], group.points)
@@ -595,7 +601,7 @@ def log_factors_without_self(group: KernelMixture) -> Values:
     )
     numerator = np.take_along_axis(by_state, np.unique(group.labels, return_inverse=True)[1].reshape(1, -1), axis=0)[0]
     denominator = np.asarray(scipy.special.logsumexp(by_state, axis=0))
-    return _log_rest(group.log_weights - numerator) - _log_rest(group.log_weights - denominator)
+    return _log_rest(left_out + group.log_weights - numerator) - _log_rest(left_out + group.log_weights - denominator)
 
 
 def _log_sums_at(points: Values, widths: Values, log_weights: Values, targets: Values) -> Values:
