@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from narrowing import as_continuous, as_discrete
 from scipy import stats
 
 from hybridbn.errors import NetworkError
@@ -132,7 +133,7 @@ def check_mass_is_one(example: Example) -> None:
         if example.continuous:
             mass = cell_masses(example, row, edges_for(example, row)).sum()
         else:
-            mass = density(example, row, np.arange(len(example.potential.child))).sum()
+            mass = density(example, row, np.arange(len(as_discrete(example.potential.child)))).sum()
         assert abs(mass - 1) < 1e-10, f"mass {mass} at {example.row(row)}"
 
 
@@ -189,7 +190,7 @@ def check_masses(example: Example) -> None:
     if not potential.exact_mass:
         return
     axes = example.columns()
-    low, high = potential.child.domain
+    low, high = as_continuous(potential.child).domain
     ends = [_finite_ends(example, row) for row in range(example.rows)]
     inner = np.linspace(max(e[0] for e in ends), min(e[1] for e in ends), 9)
     inner = inner if inner[0] < inner[-1] else np.linspace(min(e[0] for e in ends), max(e[1] for e in ends), 9)
@@ -217,7 +218,7 @@ def check_support(example: Example) -> None:
     potential = example.potential
     if not example.continuous or example.landmarks is not None:
         return
-    name, (bottom, top) = potential.child.name, potential.child.domain
+    name, (bottom, top) = potential.child.name, as_continuous(potential.child).domain
     parents = [p.name for p in potential.parents if isinstance(p, Continuous)]
     exact = {p: (np.asarray(example.given[p], float), np.asarray(example.given[p], float)) for p in parents}
     wide = {p: (pair[0] - 0.25, pair[1] + 0.5) for p, pair in exact.items()}
@@ -293,7 +294,7 @@ def check_ppf(example: Example) -> None:
             np.testing.assert_allclose(cell_quadrature.cdf(potential, found, given), UNIFORMS, atol=1e-9, rtol=0)
             continue
         assert found.dtype.kind == "i"
-        masses = density(example, row, np.arange(len(potential.child)))
+        masses = density(example, row, np.arange(len(as_discrete(potential.child))))
         reached = np.cumsum(masses)
         assert (reached[found] >= UNIFORMS - 1e-12).all()
         assert ((reached - masses)[found] <= UNIFORMS + 1e-12).all()
@@ -331,7 +332,7 @@ def check_samples(example: Example, count: int = 4000) -> None:
             assert len(np.unique(drawn)) > 0.99 * count
             assert stats.kstest(cdf(example, row, drawn), "uniform").pvalue > ALPHA
         else:
-            masses = density(example, row, np.arange(len(potential.child)))
+            masses = density(example, row, np.arange(len(as_discrete(potential.child))))
             counts = np.bincount(drawn, minlength=len(masses))
             assert (counts[masses == 0] == 0).all()
             likely = masses * count > 5

@@ -378,7 +378,7 @@ def list_class_attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | 
             targets = (statement.target,)
         for target in targets:
             if isinstance(target, ast.Name):
-                yield target.id, statement.value  # type: ignore[union-attr]
+                yield target.id, statement.value
 
 
 def list_flags(node: ast.ClassDef) -> Iterator[tuple[str, bool]]:

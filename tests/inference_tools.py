@@ -7,12 +7,9 @@ the plain functions alone.
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import json
 import math
-import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -21,31 +18,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from known_answers import ANSWERS
+from narrowing import as_discrete, as_kind
 from scipy.special import ndtr
 
 import hybridbn as hb
 from hybridbn.potentials.cases import Case, Cases
 
-SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).parents[2] / "shared"))
-MISSING = f"no shared folder at {SHARED}; set HYBRIDBN_SHARED to where cases/ and oracle/ lie"
-needs_shared = pytest.mark.skipif(not SHARED.is_dir(), reason=MISSING)
-
-
-def shared_module(name: str) -> Any:
-    """Import a module of the shared oracle, or skip."""
-    if not (SHARED / "oracle" / f"{name}.py").is_file():
-        pytest.skip(MISSING)
-    folder = str(SHARED / "oracle")
-    if folder not in sys.path:
-        sys.path.append(folder)
-    return importlib.import_module(name)
-
 
 def hybrid_case(name: str) -> dict[str, Any]:
-    path = SHARED / "cases" / "hybrid" / f"{name}.json"
-    if not path.is_file():
-        pytest.skip(MISSING)
-    return json.loads(path.read_text())
+    """Return a network with exact answers."""
+    return json.loads((ANSWERS / "hybrid" / f"{name}.json").read_text())
 
 
 def pgmpy_file(name: str) -> Path:
@@ -156,7 +139,10 @@ def joint_table(network: hb.Network) -> tuple[list[str], np.ndarray]:
     from hybridbn.inference.elimination.reference import NamedTable, multiply  # which earlier versions lack
 
     names = list(network)
-    tables = [NamedTable(potential.scope, potential.table) for potential in map(network.potential, names)]
+    tables = [
+        NamedTable(potential.scope, as_kind(hb.Multinomial, potential).table)
+        for potential in map(network.potential, names)
+    ]
     return names, multiply(tables).sum_to(names).values
 
 
@@ -175,7 +161,7 @@ def brute(network: hb.Network, evidence: Mapping[str, Any]) -> tuple[list[str], 
     """Return the joint of a discrete network times the evidence, unnormalized."""
     names, total = joint_table(network)
     for i, name in enumerate(names):
-        weights = discrete_weights(network.variable(name), evidence.get(name))
+        weights = discrete_weights(as_discrete(network.variable(name)), evidence.get(name))
         total = total * weights.reshape([-1 if j == i else 1 for j in range(len(names))])
     return names, total
 

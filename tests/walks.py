@@ -24,6 +24,7 @@ from types import CodeType, FrameType
 from typing import Any
 
 from house import FOLDERS, OF_TABLES, ROOT
+from narrowing import as_discrete
 
 WITHIN = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"}
 Function = tuple[str, str, int]
@@ -151,7 +152,7 @@ def list_doors(incomplete: bool) -> Iterator[tuple[str, Callable[[Any], object]]
     yield "HybridClassifier", lambda rows: hb.HybridClassifier(hb.structures.tan).fit(rows, "c")
     yield "HybridRegressor", lambda rows: hb.HybridRegressor(hb.structures.regression).fit(rows, "x0")
     network = hb.structures.naive_bayes(make_frame(5), "c")
-    yield "posterior of states", lambda rows: list(network.posterior("c", rows).probabilities)
+    yield "posterior of states", lambda rows: list(as_discrete(network.posterior("c", rows)).probabilities)
     yield "posterior of a number", lambda rows: list(network.posterior("x0", rows).mean())
     if incomplete:
         for strategy in ("draw", "mean", "most_probable"):

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_continuous, as_discrete, as_kind, known
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
@@ -106,7 +107,7 @@ def test_help_has_examples_before_options_and_they_parse(verb: str, capsys: pyte
 def test_shared_options_mean_the_same_everywhere() -> None:
     [commands] = [action for action in make_parser()._actions if hasattr(action, "choices") and action.choices]
     options: dict[str, set[tuple[object, ...]]] = {}
-    for command in commands.choices.values():
+    for command in known(commands.choices).values():
         for action in command._actions:
             for name in action.option_strings:
                 options.setdefault(name, set()).add((action.nargs, str(action.default), action.metavar))
@@ -206,9 +207,9 @@ def test_fit_learns_what_the_library_learns(capsys: pytest.CaptureFixture[str]) 
     network = hb.load("m.hbn")
     table = hb.read_table("table.csv", discrete=["k"]).drop("id")
     expected = tan(table, "c", potentials="gaussian")
-    assert set(network.edges) == set(expected.edges)
-    assert network.log_density(table) == pytest.approx(expected.log_density(table))
-    assert network.variable("day").unit is not None
+    assert set(as_kind(hb.Network, network).edges) == set(expected.edges)
+    assert as_kind(hb.Network, network).log_density(table) == pytest.approx(expected.log_density(table))
+    assert as_continuous(network.variable("day")).unit is not None
 
 
 @pytest.mark.usefixtures("folder")
@@ -223,7 +224,7 @@ def test_fit_takes_arcs_pipes_and_other_formats(
     _, err = said_by(capsys, "fit table.csv m.bif --structure tan --target c --keep day", code=2)
     assert "--bins" in err
     said_by(capsys, "fit table.csv m.bif --structure tan --target c --keep day --bins 4")
-    assert len(hb.read_network("m.bif").variable("x").states) == 4
+    assert len(as_discrete(hb.read_network("m.bif").variable("x")).states) == 4
     said_by(capsys, "fit table.csv m.hbn --no-clobber --structure chow_liu", code=73)
 
 
@@ -293,7 +294,7 @@ def test_query_is_the_posterior(
     out, _ = said_by(capsys, "query", "model.hbn", "c", *words, "--json")
     told = json.loads(out)
     assert told["states"] == ["no", "yes"]
-    assert told["probabilities"] == pytest.approx(exact.probabilities.tolist(), abs=1e-12)
+    assert told["probabilities"] == pytest.approx(as_discrete(exact).probabilities.tolist(), abs=1e-12)
     assert told["log_evidence"] == pytest.approx(exact.log_evidence, abs=1e-9)
     if "x" not in evidence:
         out, _ = said_by(capsys, "query", "model.hbn", "x", *words, "--level", "0.8")
@@ -332,7 +333,7 @@ def test_show_lists_nodes_and_beliefs(capsys: pytest.CaptureFixture[str]) -> Non
     assert "\x1b" not in out
     told = {node["name"]: node for node in json.loads(said_by(capsys, "show", "model.hbn", "--json")[0])["nodes"]}
     assert told["k"]["parents"] == ["c"]
-    assert told["k"]["probabilities"] == pytest.approx(network.posterior("k").probabilities.tolist())
+    assert told["k"]["probabilities"] == pytest.approx(as_discrete(network.posterior("k")).probabilities.tolist())
     assert told["day"]["mean"].startswith("2022-")
     out, _ = said_by(capsys, "show", "model.hbn")
     assert len(out.splitlines()) == 1 + 2 + 3 + 5 + 5 + 3
@@ -352,7 +353,7 @@ def test_predict_adds_the_posterior_of_each_row(suffix: str, capsys: pytest.Capt
     exact = network.posterior("c", evidence)
     added = ("c_predicted", "c_probability_no", "c_probability_yes")
     assert made.names == ("id", "c", "k", "x", "day", *added)
-    assert made["c_probability_yes"] == pytest.approx(exact.probabilities[:, 1], abs=1e-12)
+    assert made["c_probability_yes"] == pytest.approx(as_discrete(exact).probabilities[:, 1], abs=1e-12)
     assert list(made.raw("c_predicted")) == list(exact.mode())
     assert made["x"] == pytest.approx(hb.read_table("table.csv")["x"], nan_ok=True)
     said_by(capsys, f"predict model.hbn table.csv number.{suffix} --target x --level 0.5 --prefix p.")

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_continuous
 
 import hybridbn as hb
 
@@ -53,7 +54,7 @@ DOORS: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
     "pieces": (lambda it: hb.MTE(X, pieces=it), [None, 5, object(), int]),
     "interval": (hb.Interval, ["zz", 10**400, [1], object()]),
     "intercept": (lambda it: hb.LinearGaussian(X, intercept=it, variance=1), NO_NUMBERS),
-    "pdf": (POSTERIOR.pdf, NO_NUMBERS),
+    "pdf": (as_continuous(POSTERIOR).pdf, NO_NUMBERS),
     "cdf": (POSTERIOR.cdf, NO_NUMBERS),
     "quantile": (POSTERIOR.quantile, [*NO_NUMBERS, 2]),
     "level": (POSTERIOR.interval, [None, "zz", 2, object()]),

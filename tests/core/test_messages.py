@@ -12,6 +12,7 @@ from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
+from narrowing import as_continuous, as_discrete
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
@@ -204,8 +205,8 @@ REFUSALS: dict[str, Callable[[str], object]] = {
     "evidence on a number": lambda text: NET.posterior("d", {"x": text}),
     "evidence in a table": lambda text: NET.log_evidence({"d": ["a", text]}),
     "name in evidence": lambda text: NET.posterior("d", {text: 1}),
-    "end of an interval": lambda text: hb.Interval(0, text),  # type: ignore[arg-type]
-    "state asked for": lambda text: NET.posterior("d").probability(text),
+    "end of an interval": lambda text: hb.Interval(0, text),
+    "state asked for": lambda text: as_discrete(NET.posterior("d")).probability(text),
     "states of a variable": lambda text: hb.Discrete("c", (text, text)),
     "name of a variable": lambda text: hb.Discrete(text, ()),
     "domain of a variable": lambda text: hb.Continuous(text, domain=(1, 0)),
@@ -268,7 +269,7 @@ LARGE_NUMBERS: dict[str, Callable[[], object]] = {
     "weights": lambda: hb.fit([], {"x": [1.0, 2.0]}, weights=[1, HUGE]),
     "parameter": lambda: hb.LinearGaussian(X, intercept=HUGE, variance=1),
     "table": lambda: hb.Multinomial(D, table=[HUGE, 1]),
-    "point of a density": lambda: NET.posterior("x").pdf(HUGE),
+    "point of a density": lambda: as_continuous(NET.posterior("x")).pdf(HUGE),
     "quantile": lambda: NET.posterior("x").quantile(HUGE),
     "count": lambda: NET.sample(HUGE),
     "explorer's number": lambda: as_number(HUGE, "a number"),

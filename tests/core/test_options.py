@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete
 
 import hybridbn as hb
 
@@ -129,8 +130,8 @@ def test_threads_share_the_rows_of_a_table_with_the_same_bits() -> None:
             options = hb.Options(n_jobs=n_jobs)
             threads.append(
                 [
-                    network.posterior("u", evidence, options=options).probabilities,
-                    network.posteriors(evidence, n_jobs=n_jobs)["w"].probabilities,
+                    as_discrete(network.posterior("u", evidence, options=options)).probabilities,
+                    as_discrete(network.posteriors(evidence, n_jobs=n_jobs)["w"]).probabilities,
                     network.log_density(evidence, n_jobs=n_jobs),
                     network.most_probable(table.iloc[:20_000], n_jobs=n_jobs)["u"].to_numpy(),
                     network.sample(140_000, random_state=3, n_jobs=n_jobs)["z"].to_numpy(),

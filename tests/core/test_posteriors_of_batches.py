@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior, Posterior
@@ -142,4 +143,4 @@ def test_strange_names_are_refused_at_once() -> None:
     with pytest.raises(hb.HybridBNError, match="'z'"):
         NETWORKS["gaussian"].posterior("z", SCAN)
     with pytest.raises(AttributeError):
-        NETWORKS["gaussian"].posterior("c", SCAN).such  # noqa: B018  it is looked up
+        as_discrete(NETWORKS["gaussian"].posterior("c", SCAN)).such  # noqa: B018  it is looked up

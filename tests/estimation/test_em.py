@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete, as_kind
 from scipy import stats
 
 import hybridbn as hb
@@ -69,9 +70,9 @@ def brute_force(network: hb.Network, cells: dict[str, Any]) -> tuple[float, list
     numbers = [n for n in network if isinstance(network.variable(n), hb.Continuous)]
     states = [n for n in network if isinstance(network.variable(n), hb.Discrete)]
     found = []
-    for codes in itertools.product(*(range(len(network.variable(n))) for n in states)):
+    for codes in itertools.product(*(range(len(as_discrete(network.variable(n)))) for n in states)):
         code = dict(zip(states, codes, strict=True))
-        if any(cells[n] is not None and network.variable(n).states[code[n]] != cells[n] for n in states):
+        if any(cells[n] is not None and as_discrete(network.variable(n)).states[code[n]] != cells[n] for n in states):
             continue
         log = 0.0
         mean, weights, noise = np.zeros(len(numbers)), np.zeros((len(numbers), len(numbers))), np.zeros(len(numbers))
@@ -81,9 +82,14 @@ def brute_force(network: hb.Network, cells: dict[str, Any]) -> tuple[float, list
                 log += math.log(potential.table[(*discrete, code[potential.child.name])])
                 continue
             row = numbers.index(potential.child.name)
-            mean[row], noise[row] = potential.intercept[discrete], potential.variance[discrete]
+            mean[row], noise[row] = (
+                as_kind(hb.LinearGaussian, potential).intercept[discrete],
+                as_kind(hb.LinearGaussian, potential).variance[discrete],
+            )
             continuous = [p.name for p in potential.parents if isinstance(p, hb.Continuous)]
-            for name, slope in zip(continuous, potential.coefficients[discrete], strict=True):
+            for name, slope in zip(
+                continuous, as_kind(hb.LinearGaussian, potential).coefficients[discrete], strict=True
+            ):
                 weights[row, numbers.index(name)] = slope
         inverse = np.linalg.inv(np.eye(len(numbers)) - weights)
         mu, sigma = inverse @ mean, inverse @ np.diag(noise) @ inverse.T
@@ -133,8 +139,12 @@ def test_means_far_from_zero_keep_their_digits() -> None:
     frame.loc[::3, "y"] = np.nan
     near = expectation_maximization([("x", "y")], frame, "gaussian").network.potential("y")
     far = expectation_maximization([("x", "y")], frame + 1e7, "gaussian").network.potential("y")
-    np.testing.assert_allclose(far.coefficients, near.coefficients, rtol=1e-6)
-    np.testing.assert_allclose(far.variance, near.variance, rtol=1e-6)
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, far).coefficients, as_kind(hb.LinearGaussian, near).coefficients, rtol=1e-6
+    )
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, far).variance, as_kind(hb.LinearGaussian, near).variance, rtol=1e-6
+    )
 
 
 # -- the algorithm ----------------------------------------------------------------------------------------------------
@@ -166,7 +176,7 @@ def test_posterior_never_falls_with_a_prior() -> None:
                 network, table, potentials, start=current, max_iterations=1, tolerance=1e-300
             )
         current = learned.network
-        prior = sum(alpha * np.log(current.potential(name).table).sum() for name in current)
+        prior = sum(alpha * np.log(as_kind(hb.Multinomial, current.potential(name)).table).sum() for name in current)
         values.append(current.log_density(table).sum() + prior)
     assert np.diff(values).min() >= -1e-10 * abs(values[0])
     assert values[-1] > values[0]
@@ -211,10 +221,13 @@ def test_closed_form_of_a_monotone_pattern() -> None:
     slope, intercept = np.polyfit(x[seen], y[seen], 1)
     noise = np.mean((y[seen] - slope * x[seen] - intercept) ** 2)
     own = learned.network.potential("y")
-    assert float(own.intercept) == pytest.approx(intercept + slope * x.mean(), abs=1e-4)
-    assert float(own.variance) == pytest.approx(slope**2 * x.var() + noise, abs=1e-3)
+    assert float(as_kind(hb.LinearGaussian, own).intercept) == pytest.approx(intercept + slope * x.mean(), abs=1e-4)
+    assert float(as_kind(hb.LinearGaussian, own).variance) == pytest.approx(slope**2 * x.var() + noise, abs=1e-3)
     # available cases are far off
-    assert float(fit([("y", "x")], {"x": x, "y": y}, "gaussian").potential("y").intercept) < intercept - 0.5
+    assert (
+        float(as_kind(hb.LinearGaussian, fit([("y", "x")], {"x": x, "y": y}, "gaussian").potential("y")).intercept)
+        < intercept - 0.5
+    )
 
 
 def test_equal_rows_and_weights() -> None:
@@ -240,7 +253,9 @@ def test_hidden_variable() -> None:
     learned = expectation_maximization(rough, table, {"d": ML, "e": ML, "x": "gaussian"}, start=rough, tolerance=3e-6)
     assert np.diff(learned.history).min() > -1e-6
     assert learned.history[-1] > truth.log_density(table).sum()
-    np.testing.assert_allclose(learned.network.potential("x").intercept, [0, 2, -3], atol=0.7)
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, learned.network.potential("x")).intercept, [0, 2, -3], atol=0.7
+    )
     again = expectation_maximization(rough, table, {"d": ML, "e": ML, "x": "gaussian"}, tolerance=3e-6)
     same(learned.network, again.network)
 
@@ -256,7 +271,9 @@ def test_families_never_seen_as_a_whole() -> None:
     learned = expectation_maximization([("a", "b"), ("c", "a")], table, ML, tolerance=1e-5)
     assert np.diff(learned.history).min() >= -1e-9
     np.testing.assert_allclose(
-        learned.network.posterior("b").probabilities[1], np.mean([v for v in b if v is not None]), atol=1e-3
+        as_discrete(learned.network.posterior("b")).probabilities[1],
+        np.mean([v for v in b if v is not None]),
+        atol=1e-3,
     )
 
 
@@ -264,7 +281,7 @@ def test_discretized_columns() -> None:
     frame = mixed_network().sample(300, random_state=0)
     frame = frame.mask(np.random.default_rng(0).random(frame.shape) < 0.2)
     learned = expectation_maximization([("x", "y"), ("d", "x")], frame, "multinomial")
-    assert learned.network.variable("x").cuts
+    assert as_discrete(learned.network.variable("x")).cuts
     assert learned.converged
 
 
@@ -291,7 +308,7 @@ def test_equal_rows_of_a_large_discrete_table_count_once(monkeypatch: pytest.Mon
     table = with_holes(network, 50_000, 0.3)
     learned = expectation_maximization(network, table)
     assert learned.converged
-    patterns = math.prod(len(network.variable(name).states) + 1 for name in network)
+    patterns = math.prod(len(as_discrete(network.variable(name)).states) + 1 for name in network)
     assert 0 < max(sizes) <= patterns < 1000
 
 

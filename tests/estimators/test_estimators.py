@@ -15,6 +15,7 @@ from scipy import stats
 
 pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
 
+from narrowing import as_discrete, as_kind
 from sklearn.base import clone
 from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import GridSearchCV, cross_val_predict, cross_validate
@@ -86,7 +87,7 @@ def test_the_estimator_is_its_network() -> None:
     model = Classifier().fit(frame, y)
     direct = naive_bayes(frame.assign(sick=y), "sick", potentials="gaussian")
     found = direct.posterior("sick", frame)
-    np.testing.assert_array_equal(model.predict_proba(frame), found.probabilities)
+    np.testing.assert_array_equal(model.predict_proba(frame), as_discrete(found).probabilities)
     np.testing.assert_array_equal(model.predict_distribution(frame).entropy(), found.entropy())
     assert model.network_.explain("sick", {"x": 1.0}).target == "sick"
     frame, y = numbers()
@@ -127,7 +128,7 @@ def test_weights_are_repetitions_and_weight_zero_is_absence() -> None:
         without = kind().fit(frame[kept], target[kept], sample_weight=weights[kept])
         repeated = kind().fit(frame.loc[np.repeat(frame.index, weights)], target.repeat(weights))
         np.testing.assert_array_equal(weighted.predict(new), without.predict(new))
-        assert weighted.network_.variable("group").states == ("a", "b", "c")
+        assert as_discrete(weighted.network_.variable("group")).states == ("a", "b", "c")
         if kind is Classifier:
             np.testing.assert_allclose(weighted.predict_proba(new), repeated.predict_proba(new), rtol=1e-10)
         else:
@@ -185,16 +186,19 @@ def test_classes_keep_their_type(y: Any) -> None:
     predicted = model.predict(X)
     assert predicted.dtype == model.classes_.dtype
     assert model.score(X, labels.tolist() if labels.dtype == object else labels) > 0.6
-    assert model.network_.variable("y").states == tuple(model.classes_.tolist())
+    assert as_discrete(model.network_.variable("y")).states == tuple(model.classes_.tolist())
 
 
 def test_declared_columns() -> None:
     X = np.column_stack([np.tile([1.0, 2.0, 7.0], 20), np.arange(60.0)])
     y = np.tile([0, 1, 1], 20)
     model = Classifier(discrete="x0").fit(X, y)
-    assert model.network_.variable("x0").states == (1, 2, 7)
+    assert as_discrete(model.network_.variable("x0")).states == (1, 2, 7)
     assert model.predict([[1, 5], [7, 5]]).tolist() == [0, 1]
-    assert Classifier(discrete=["x0"], potentials="multinomial").fit(X, y).network_.variable("x1").cuts is not None
+    assert (
+        as_discrete(Classifier(discrete=["x0"], potentials="multinomial").fit(X, y).network_.variable("x1")).cuts
+        is not None
+    )
 
 
 def test_the_targets_name_is_free() -> None:
@@ -202,7 +206,7 @@ def test_the_targets_name_is_free() -> None:
     assert Classifier().fit(frame, y).target_name_ == "sick"
     assert Classifier().fit(frame.assign(sick=1.0 * frame["flag"]), y).target_name_ == "y"
     assert Classifier().fit(frame.rename(columns={"x": "y", "flag": "y_"}), y.to_numpy()).target_name_ == "y__"
-    assert Classifier(target="out").fit(frame, y).network_.variable("out").states == ("no", "yes")
+    assert as_discrete(Classifier(target="out").fit(frame, y).network_.variable("out")).states == ("no", "yes")
     with pytest.raises(TableError, match="target='x' is the name of a column"):
         Classifier(target="x").fit(frame, y)
 
@@ -224,7 +228,7 @@ def test_structures_are_kept() -> None:
     np.testing.assert_array_equal(proba, states[:, [2, 1, 0]])
     np.testing.assert_allclose(proba.sum(axis=1), 1.0)
     assert type(model.network_.potential("x")) is hb.LinearGaussian
-    assert net.potential("sick").table.tolist() == [0.2, 0.3, 0.5]
+    assert as_kind(hb.Multinomial, net.potential("sick")).table.tolist() == [0.2, 0.3, 0.5]
     with pytest.raises(TableError, match="'no' is not a state"):
         HybridClassifier(hb.Network([hb.Multinomial(hb.Discrete("sick", ("yes", "?")), table=[0.5, 0.5])])).fit(
             frame[["flag"]], y
@@ -246,10 +250,10 @@ def test_priors() -> None:
     hidden = frame.iloc[:1].assign(group=None, x=np.nan)
     for priors in ([0.9, 0.1], {"yes": 0.1, "no": 0.9}, np.array([0.9, 0.1])):
         model = Classifier(priors=priors).fit(frame, y)
-        np.testing.assert_allclose(model.network_.potential("sick").table, [0.9, 0.1])
+        np.testing.assert_allclose(as_kind(hb.Multinomial, model.network_.potential("sick")).table, [0.9, 0.1])
     learned = Classifier().fit(frame, y)
     ratio = (model.predict_proba(hidden) / learned.predict_proba(hidden))[0]
-    own = learned.network_.potential("sick").table
+    own = as_kind(hb.Multinomial, learned.network_.potential("sick")).table
     assert ratio[1] / ratio[0] == pytest.approx(0.1 / 0.9 * own[0] / own[1])
     with pytest.raises(TableError, match="add up to 1"):
         Classifier(priors=[0.5, 0.6]).fit(frame, y)
@@ -314,7 +318,9 @@ def test_rows_without_any_value_get_the_prior() -> None:
     frame, y = mixed()
     model = Classifier().fit(frame, y)
     empty = pd.DataFrame({name: [None] * 3 for name in frame})
-    np.testing.assert_allclose(model.predict_proba(empty), np.tile(model.network_.potential("sick").table, (3, 1)))
+    np.testing.assert_allclose(
+        model.predict_proba(empty), np.tile(as_kind(hb.Multinomial, model.network_.potential("sick")).table, (3, 1))
+    )
 
 
 # --- scikit-learn's tools ---------------------------------------------------------------------------------------------

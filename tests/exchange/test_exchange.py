@@ -6,6 +6,7 @@ import warnings
 
 import numpy as np
 import pytest
+from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
 from hybridbn.exchange.discrete_networks import LinearValue
@@ -181,7 +182,7 @@ def test_peers_open_binned_networks(suffix, tmp_path):
     path = tmp_path / f"n{suffix}"
     hb.write_network(net, path, bins=4)
     again = hb.read_network(path)
-    assert again.variable("x").states[0].startswith("< -")
+    assert as_discrete(again.variable("x")).states[0].startswith("< -")
     bn = pytest.importorskip("pyagrum").loadBN(str(path))
     assert sorted(bn.variable(name).domainSize() for name in bn.names()) == [2, 3, 4, 4, 4]
     assert all(all(bn.variable(name).labels()) for name in bn.names())
@@ -245,7 +246,9 @@ def test_we_read_what_pyagrum_writes(suffix, tmp_path):
         order = [names[v.name] for v in found.variables]
         mine = [v.name for v in net.potential(node).variables]
         np.testing.assert_allclose(
-            found.table.transpose([order.index(name) for name in mine]), net.potential(node).table, atol=2e-6
+            as_kind(hb.Multinomial, found).table.transpose([order.index(name) for name in mine]),
+            net.potential(node).table,
+            atol=2e-6,
         )
 
 
@@ -261,7 +264,7 @@ def test_we_read_what_pgmpy_writes(suffix, tmp_path):
     for node in net:
         found, expected = again.potential(node), net.potential(node)
         order = [v.name for v in found.variables]
-        table = found.table.transpose([order.index(v.name) for v in expected.variables])
+        table = as_kind(hb.Multinomial, found).table.transpose([order.index(v.name) for v in expected.variables])
         np.testing.assert_allclose(table, expected.table, atol=1e-8)  # eight digits in NET
 
 
@@ -283,8 +286,12 @@ def test_we_read_uai_files_of_pgmpy(tmp_path):
     )
     readwrite.UAIWriter(net.to_pgmpy()).write(str(tmp_path / "n.uai"))
     found = hb.read_network(tmp_path / "n.uai").potential("var_2")
-    table = found.table if found.parents[0].name == "var_0" else found.table.transpose(1, 0, 2)
-    np.testing.assert_allclose(table, net.potential("c").table, rtol=1e-15)
+    table = (
+        as_kind(hb.Multinomial, found).table
+        if found.parents[0].name == "var_0"
+        else as_kind(hb.Multinomial, found).table.transpose(1, 0, 2)
+    )
+    np.testing.assert_allclose(table, as_kind(hb.Multinomial, net.potential("c")).table, rtol=1e-15)
 
 
 # -- XMLBIF -----------------------------------------------------------------------------------------------------------
@@ -321,15 +328,19 @@ WEKA = b"""<?xml version="1.0"?>
 
 def test_xmlbif_of_other_programs():
     net = parse_xmlbif(WEKA)
-    assert net.variable("windy & cold").states == ("'\\'(-inf-1]\\''", "<1")
-    np.testing.assert_array_equal(net.potential("windy & cold").table, [[0.35, 0.65], [0.58, 0.42]])
+    assert as_discrete(net.variable("windy & cold")).states == ("'\\'(-inf-1]\\''", "<1")
+    np.testing.assert_array_equal(
+        as_kind(hb.Multinomial, net.potential("windy & cold")).table, [[0.35, 0.65], [0.58, 0.42]]
+    )
     again = parse_xmlbif(WEKA.decode().replace('"1.0"?', '"1.0" encoding="utf-16"?').encode("utf-16"))
     same(net, again)
 
 
 def test_tables_whose_child_runs_slowest_are_told_by_their_sums():
     text = WEKA.replace(b"0.35 <!-- yes --> 0.65\n0.58 0.42", b"0.35 0.58 0.65 0.42")
-    np.testing.assert_array_equal(parse_xmlbif(text).potential("windy & cold").table, [[0.35, 0.65], [0.58, 0.42]])
+    np.testing.assert_array_equal(
+        as_kind(hb.Multinomial, parse_xmlbif(text).potential("windy & cold")).table, [[0.35, 0.65], [0.58, 0.42]]
+    )
 
 
 # -- XDSL -------------------------------------------------------------------------------------------------------------
@@ -357,11 +368,11 @@ GENIE = b"""<?xml version="1.0" encoding="UTF-8"?>
 def test_equations_of_genie():
     net = parse_xdsl(GENIE)
     assert list(net) == ["season", "warm", "A", "B"]
-    np.testing.assert_array_equal(net.potential("warm").table, [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(as_kind(hb.Multinomial, net.potential("warm")).table, [[1, 0], [0, 1]])
     b = net.potential("B")
-    np.testing.assert_allclose(b.intercept, [[0.5 + 2, 1.5 + 2], [6.5 + 2, 7.5 + 2]])
-    np.testing.assert_allclose(b.coefficients[..., 0], [[-1.5, -1.5], [0.5, 0.5]])
-    np.testing.assert_allclose(b.variance, 0.25)
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, b).intercept, [[0.5 + 2, 1.5 + 2], [6.5 + 2, 7.5 + 2]])
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, b).coefficients[..., 0], [[-1.5, -1.5], [0.5, 0.5]])
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, b).variance, 0.25)
 
 
 @pytest.mark.parametrize(
@@ -417,12 +428,12 @@ potential (Y | X C D) { data = (( normal(1 + 2 * X, 1) normal(X, 1) normal(-X + 
 
 def test_net_of_hugin():
     net = parse_net(HUGIN)
-    assert net.variable("D").states == ("s1", "2", "s 3")
-    np.testing.assert_array_equal(net.potential("D").table, [[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]])
+    assert as_discrete(net.variable("D")).states == ("s1", "2", "s 3")
+    np.testing.assert_array_equal(as_kind(hb.Multinomial, net.potential("D")).table, [[0.1, 0.2, 0.7], [0.5, 0.5, 0.0]])
     y = net.potential("Y")
-    np.testing.assert_array_equal(y.intercept, [[1, 0, 2], [0, 0, -1]])
-    np.testing.assert_array_equal(y.coefficients[..., 0], [[2, 1, -1], [0, 0, -3]])
-    np.testing.assert_array_equal(y.variance, [[1, 1, 1], [1, 2, 4]])
+    np.testing.assert_array_equal(as_kind(hb.LinearGaussian, y).intercept, [[1, 0, 2], [0, 0, -1]])
+    np.testing.assert_array_equal(as_kind(hb.LinearGaussian, y).coefficients[..., 0], [[2, 1, -1], [0, 0, -3]])
+    np.testing.assert_array_equal(as_kind(hb.LinearGaussian, y).variance, [[1, 1, 1], [1, 2, 4]])
 
 
 # -- UAI --------------------------------------------------------------------------------------------------------------
@@ -434,8 +445,10 @@ def test_uai_without_its_names(tmp_path):
     (tmp_path / "n.uai.names.json").unlink()
     again = hb.read_network(tmp_path / "n.uai")
     assert list(again) == ["var_0", "var_1", "var_2", "var_3", "var_4"]
-    assert again.variable("var_2").states == (0, 1, 2, 3, 4)
-    np.testing.assert_array_equal(again.potential("var_2").table, net.potential("données <&>").table)
+    assert as_discrete(again.variable("var_2")).states == (0, 1, 2, 3, 4)
+    np.testing.assert_array_equal(
+        as_kind(hb.Multinomial, again.potential("var_2")).table, net.potential("données <&>").table
+    )
 
 
 def test_uai_whose_names_are_of_another_network(tmp_path):
@@ -443,7 +456,7 @@ def test_uai_whose_names_are_of_another_network(tmp_path):
     text = (tmp_path / "n.uai").read_text()
     (tmp_path / "n.uai").write_text(text.replace("0.1 0.2 0.7", "0.2 0.1 0.7"))
     with pytest.warns(UserWarning, match=r"n\.uai\.names\.json: the network has changed since its names were written"):
-        assert hb.read_network(tmp_path / "n.uai").potential("my class").table[0] == 0.2
+        assert as_kind(hb.Multinomial, hb.read_network(tmp_path / "n.uai").potential("my class")).table[0] == 0.2
     (tmp_path / "n.uai").write_text("BAYES 1 2 1 1 0 2 0.5 0.5")
     with (
         pytest.warns(UserWarning, match="has changed since"),
@@ -489,7 +502,7 @@ def test_damaged_names_are_refused(change, reason, tmp_path):
 
 def test_uai_with_comments():
     net = parse_uai("BAYES\n# two\n2\n2 2\n2\n1 0 # a\n2 0 1\n\n2\n .25 .75\n4\n1 0\n0 1 # last")
-    np.testing.assert_array_equal(net.potential("var_1").table, np.eye(2))
+    np.testing.assert_array_equal(as_kind(hb.Multinomial, net.potential("var_1")).table, np.eye(2))
 
 
 # -- what can't be held -----------------------------------------------------------------------------------------------
@@ -510,8 +523,12 @@ def test_mixed_networks_want_bins(suffix, tmp_path):
         hb.write_network(net, path, bins={"x": 30})
     assert caught[0].filename == __file__
     again = hb.read_network(path)
-    assert again.variable("x").cuts is not None
-    np.testing.assert_allclose(again.posterior("d", {}).probabilities, net.posterior("d", {}).probabilities, atol=0.01)
+    assert as_discrete(again.variable("x")).cuts is not None
+    np.testing.assert_allclose(
+        as_discrete(again.posterior("d", {})).probabilities,
+        as_discrete(net.posterior("d", {})).probabilities,
+        atol=0.01,
+    )
 
 
 @pytest.mark.parametrize("suffix", [".xmlbif", ".net", ".xdsl"])
@@ -531,7 +548,7 @@ def test_tables_of_other_families_are_written(tmp_path):
     net = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), softmax])
     for suffix in SUFFIXES:
         hb.write_network(net, tmp_path / f"n{suffix}")
-        table = hb.read_network(tmp_path / f"n{suffix}").potential("d").table
+        table = as_kind(hb.Multinomial, hb.read_network(tmp_path / f"n{suffix}").potential("d")).table
         np.testing.assert_allclose(table[:, 1], [1 / (1 + np.exp(-1)), 1 / (1 + np.exp(2))], rtol=1e-14)
 
 

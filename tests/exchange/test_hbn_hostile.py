@@ -1,11 +1,9 @@
 """Damaged and hostile files: a `FormatError` naming the file and the reason, at little cost, and nothing else.
 
-The file cases of the shared catalogue of bad inputs stand here too, so that these tests need nothing but this
-repository.
+Files of `badinputs` are among them.
 """
 
 import hashlib
-import importlib.util
 import io
 import json
 import os
@@ -18,18 +16,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import badinputs
 import numpy as np
 import pytest
 from costs import ended_if_it_hangs
+from narrowing import as_kind
 
+import hybridbn as hb
 from hybridbn.errors import FormatError
 from hybridbn.exchange.hbn import load, save
 from hybridbn.network import Network
 from hybridbn.potentials.gaussian import LinearGaussian
 from hybridbn.potentials.multinomial import Multinomial
 from hybridbn.variables import Continuous, Discrete
-
-SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).parents[3] / "shared"))
 
 C = Discrete("c", states=("a", "b"))
 X = Continuous("x", domain=(-np.inf, np.inf))
@@ -70,8 +69,8 @@ def outcome(path: Path) -> list[Any] | None:
         net = load(path)
     except FormatError:
         return None
-    net.check()
-    return state(net)
+    as_kind(hb.Network, net).check()
+    return state(as_kind(hb.Network, net))
 
 
 def refused(path: Path, data: bytes) -> str:
@@ -145,7 +144,7 @@ def npy(dtype: str, shape: str, content: bytes, version: bytes = b"\x01\x00") ->
 def test_the_tools_of_these_tests(valid: bytes, tmp_path: Path) -> None:
     for data in (signed(parts(valid)), with_network(valid, lambda network: None)):
         (tmp_path / "m.hbn").write_bytes(data)
-        assert state(load(tmp_path / "m.hbn")) == state(example())
+        assert state(as_kind(hb.Network, load(tmp_path / "m.hbn"))) == state(example())
 
 
 # -- what is no hybridbn file at all ------------------------------------------------------------------------------
@@ -548,22 +547,14 @@ def test_json_with_parts_replaced(valid: bytes, tmp_path: Path) -> None:
         container[key] = kept
 
 
-# -- the shared catalogue -----------------------------------------------------------------------------------------
+# -- the catalogue -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # its own files
-def test_the_shared_catalogue_of_bad_files(tmp_path: Path) -> None:
-    source = SHARED / "oracle" / "badinputs.py"
-    if not source.exists():
-        pytest.skip(f"the shared catalogue of bad inputs is not at {source}; set HYBRIDBN_SHARED to its folder")
-    spec = importlib.util.spec_from_file_location("badinputs", source)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    cases = [(name, factory, ideal) for name, area, factory, ideal in module.CASES if area == "file"]
+def test_the_catalogue_of_bad_files(tmp_path: Path) -> None:
+    cases = [(name, factory, ideal) for name, area, factory, ideal in badinputs.CASES if area == "file"]
     assert len(cases) >= 13
     for i, (name, factory, ideal) in enumerate(cases):
         folder = tmp_path / str(i)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_kind
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
@@ -52,7 +53,7 @@ def test_all_files_are_asked() -> None:
 def test_networks_answer_as_they_did(name: str) -> None:
     net, asked = hb.load(OLD / f"{name}.hbn"), expected()["networks"][name]
     rows, answers = frame_of(asked["rows"]), asked["answers"]
-    assert_close(net.log_density(rows), answers["log_density"], "log densities")
+    assert_close(as_kind(hb.Network, net).log_density(rows), answers["log_density"], "log densities")
     nodes = {what.partition(" of ")[2] for what in answers} - {""}
     assert nodes == ({"c", "y", "w"} if name == "family_mixed" else {*net})
     posteriors = {
@@ -86,7 +87,12 @@ def test_imputation_models_complete_as_they_did(name: str, strategy: str) -> Non
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # means are biased, as was said then
         now = hb.impute(
-            asked, None, strategy, network=hb.load(OLD / f"{name}.hbn"), random_state=0, full_precision=True
+            asked,
+            None,
+            strategy,
+            network=as_kind(hb.Network, hb.load(OLD / f"{name}.hbn")),
+            random_state=0,
+            full_precision=True,
         )
     assert list(now) == list(before)
     for column, values in before.items():
@@ -119,16 +125,16 @@ def test_an_unfinished_run_is_taken_up_or_refused(
 def test_imputation_models_complete_alike_when_they_are_saved_anew(tmp_path: Path, strategy: str) -> None:
     asked = pd.DataFrame(expected()["imputation"]["rows"])
     old = hb.load(OLD / "imputation.hbn")
-    assert old.graph["imputation"]["version"] == 3
+    assert as_kind(hb.Network, old).graph["imputation"]["version"] == 3
 
     def complete(network: hb.Network) -> Imputation:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return hb.impute(asked, None, strategy, network=network, details=True, random_state=0)
 
-    first = complete(old)
+    first = complete(as_kind(hb.Network, old))
     assert first.network is not None
     first.network.save(tmp_path / "new.hbn")
     new = hb.load(tmp_path / "new.hbn")
-    assert new.graph["imputation"]["version"] > 3
-    pd.testing.assert_frame_equal(complete(new).table, first.table)
+    assert as_kind(hb.Network, new).graph["imputation"]["version"] > 3
+    pd.testing.assert_frame_equal(complete(as_kind(hb.Network, new)).table, first.table)

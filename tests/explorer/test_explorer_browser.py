@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 import pytest
 from explorer_browser import Browser, Page, find_tools, start_browser
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.explorer.page import ExplorerServer, make_page
@@ -184,7 +185,7 @@ def walk_tables(page: Page, network: hb.Network) -> None:
       [...node.querySelectorAll('.hbx-state')].findIndex(
         (row) => !row.querySelector('.hbx-best').getAttribute('visibility'))])""")
     explained = network.most_probable(evidence)
-    assert dict(marked) == {name: network.variable(name).states.index(explained[name]) for name in names}
+    assert dict(marked) == {name: as_discrete(network.variable(name)).states.index(explained[name]) for name in names}
     page.click("button:has-text('Most probable')")
 
 
@@ -201,8 +202,8 @@ def walk_scenarios(page: Page, network: hb.Network) -> None:
     page.click("button:has-text('Compare side by side')")
     page.wait("() => document.querySelector('.hbx-comparison')")
     text = page.evaluate("() => document.querySelector('.hbx-comparison').innerText")
-    assert f"{network.posterior('wet', {'rain': 'yes'}).probabilities[0]:.1%}".replace("%", " %") in text
-    assert f"{network.posterior('wet', {'rain': 'no'}).probabilities[0]:.1%}".replace("%", " %") in text
+    assert f"{as_discrete(network.posterior('wet', {'rain': 'yes'})).probabilities[0]:.1%}".replace("%", " %") in text
+    assert f"{as_discrete(network.posterior('wet', {'rain': 'no'})).probabilities[0]:.1%}".replace("%", " %") in text
     page.click("button:has-text('Back to the graph')")
     with page.change():
         page.click(".hbx-scenario .hbx-link:has-text('dry')")
@@ -239,7 +240,7 @@ def test_server_answers_tables(browser: Browser) -> None:
         page.click("button:has-text('Copy link')")
         link = page.evaluate("() => location.href")
         assert "#case=" in link
-        other = browser.open(link)
+        other = browser.open(link, beside=page.number)  # in the browser that has the cookie
         other.wait("() => document.querySelector('.hbx-chip')")
         other.wait()
         compare(other, network, {"rain": "no"})
@@ -287,7 +288,7 @@ def test_file_agrees_with_the_library_on_known_networks(browser: Browser, tmp_pa
         for key, view in shown.items():
             if key in wanted:
                 got = {int(number): p for number, p in view["states"].items()}
-                want = wanted[key].probabilities
+                want = as_discrete(wanted[key]).probabilities
                 np.testing.assert_allclose(list(got.values()), want[list(got)], atol=1e-6)
                 checked += len(got)
         assert checked > 20
@@ -464,10 +465,12 @@ def test_a_large_network_is_a_map_with_neighborhoods(browser: Browser, tmp_path:
             page.wait(f"() => document.querySelector('.hbx-node[data-name={name}]')")
             with page.change():
                 page.click(state(name, 2))
-            wanted = network.posteriors({name: network.variable(name).states[2]})
+            wanted = network.posteriors({name: as_discrete(network.variable(name)).states[2]})
             for other, view in page.read().items():
                 if other != name:
-                    np.testing.assert_allclose(list(view["states"].values()), wanted[other].probabilities, atol=1e-6)
+                    np.testing.assert_allclose(
+                        list(view["states"].values()), as_discrete(wanted[other]).probabilities, atol=1e-6
+                    )
 
 
 @pytest.mark.parametrize("width", [420, 1440])
@@ -524,7 +527,7 @@ app = marimo.App(width="full")
 @app.cell
 def _():
     import sys
-    sys.path.insert(0, {folder!r})
+    sys.path[:0] = {folders!r}
     from test_explorer_browser import make_mixed
     make_mixed().explore({{"sex": "male"}})
     return
@@ -533,12 +536,14 @@ if __name__ == "__main__":
     app.run()
 """
 
+FOLDERS = [str(folder) for folder in Path(__file__).resolve().parents[:2]]
+
 
 def test_notebook_with_a_real_kernel(browser: Browser, tmp_path: Path) -> None:
     pytest.importorskip("anywidget", reason="anywidget is not installed")
     pytest.importorskip("marimo", reason="marimo, whose notebooks run in a browser without more, is not installed")
     path = tmp_path / "notebook.py"
-    path.write_text(NOTEBOOK.format(folder=str(Path(__file__).parents[1])))
+    path.write_text(NOTEBOOK.format(folders=FOLDERS))
     with closing(socket.socket()) as found:
         found.bind(("127.0.0.1", 0))
         port = found.getsockname()[1]
@@ -575,7 +580,7 @@ def test_notebook_with_a_real_kernel(browser: Browser, tmp_path: Path) -> None:
 
 CELL = """
 import sys
-sys.path.insert(0, {folder!r})
+sys.path[:0] = {folders!r}
 from test_explorer_browser import make_mixed
 explorer = make_mixed().explore({{"sex": "male"}})
 explorer
@@ -615,7 +620,7 @@ def test_contract_of_anywidget_with_a_kernel_of_jupyter(browser: Browser) -> Non
             def listen(message: dict[str, Any]) -> None:
                 shown.append(message)
 
-            cell = CELL.format(folder=str(Path(__file__).parents[1]))
+            cell = CELL.format(folders=FOLDERS)
             client.execute_interactive(cell, output_hook=listen, timeout=60)
             opened = [m["content"] for m in shown if m["msg_type"] == "comm_open"]
             widget = next(content for content in opened if "document" in content["data"]["state"])

@@ -8,6 +8,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.fitting import (
@@ -264,12 +265,12 @@ def test_choices_that_are_none():
 def test_roles_discretize_what_is_asked_for():
     table = hb.Table({"x": [1.0, 2, 3, 11, 12, 13], "y": [2.0, 1, 2, 1, 2, 1], "c": list("aaabbb")})
     found = roles(table, "c", "multinomial")
-    assert found["x"].variable.cuts == (7.0,)
-    assert found["y"].variable.cuts == ()
+    assert as_discrete(found["x"].variable).cuts == (7.0,)
+    assert as_discrete(found["y"].variable).cuts == ()
     assert found["c"].variable is table.variable("c")
-    assert roles(table, None, "multinomial")["y"].variable.cuts == (1.5,)
+    assert as_discrete(roles(table, None, "multinomial")["y"].variable).cuts == (1.5,)
     own = roles(table, "c", {"y": MultinomialFitter(discretizer=equal_width)})
-    assert len(own["y"].variable.cuts) == 9
+    assert len(as_discrete(own["y"].variable).cuts) == 9
     assert own["x"] == (hb.Continuous("x"), "auto")
     assert [role.variable.name for role in own.values()] == ["x", "y", "c"]
 
@@ -279,9 +280,9 @@ def test_a_discretized_target_guides_the_others():
     x = rng.random(200)
     table = hb.Table({"x": x, "y": x + 0.01 * rng.random(200)})
     found = roles(table, "y", {"x": "multinomial", "y": "multinomial"})
-    assert len(found["y"].variable.cuts) == 9
-    assert len(found["x"].variable.cuts) > 3
-    assert len(roles(table, "y", {"x": "multinomial"})["x"].variable.cuts) == 9
+    assert len(as_discrete(found["y"].variable).cuts) == 9
+    assert len(as_discrete(found["x"].variable).cuts) > 3
+    assert len(as_discrete(roles(table, "y", {"x": "multinomial"})["x"].variable).cuts) == 9
 
 
 def test_roles_refuse_hopeless_columns():

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from narrowing import as_kind
 from scipy.special import logsumexp
 
 import hybridbn as hb
@@ -260,7 +261,7 @@ def test_logistic_regressions_have_no_slope_left(parents: tuple[Variable, ...]) 
         whole = np.column_stack([intercept + coefficients @ mean, coefficients * scale])
         return whole - whole.mean(axis=0)
 
-    shared = standardize(common.intercept, common.coefficients)
+    shared = standardize(as_kind(hb.Softmax, common).intercept, as_kind(hb.Softmax, common).coefficients)
     prior = np.exp(shared[:, 0] - logsumexp(shared[:, 0]))
 
     def slope(own: Values, design: Values, targets: Values, start: Values) -> Values:
@@ -281,7 +282,10 @@ def test_logistic_regressions_have_no_slope_left(parents: tuple[Variable, ...]) 
         return
     for given, own, heavy in data.configurations(C, parents):
         codes = tuple(given[p.name] for p in parents if isinstance(p, hb.Discrete))
-        mine = standardize(potential.intercept[codes], potential.coefficients[codes])
+        mine = standardize(
+            as_kind(hb.Softmax, potential).intercept[codes],
+            as_kind(hb.Softmax, potential).coefficients[codes],
+        )
         design = np.column_stack([np.ones(len(heavy)), (numbers(own, parents) - mean) / scale])
         design = np.concatenate([design, np.eye(1, design.shape[1])])
         targets = np.concatenate([make_targets(own, heavy), 2 * prior[None]])

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.estimators.base import Stream
@@ -344,7 +345,7 @@ def test_trees_are_bit_equal_with_every_counter(criterion, monkeypatch):
     expected = nb_tree(table, "y", criterion=criterion)
     monkeypatch.setattr(column_splits, "NumpyCounter", BlockCounter)
     network = nb_tree(table, "y", criterion=criterion)
-    assert len(expected.variable("y leaf")) > 1
+    assert len(as_discrete(expected.variable("y leaf"))) > 1
     assert repr(parameters_of(network)) == repr(parameters_of(expected))
 
 

@@ -5,6 +5,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_kind
 
 import hybridbn as hb
 from hybridbn.errors import TableError
@@ -43,15 +44,19 @@ def test_regressions_are_those_of_lstsq(weighted):
     for code, state in enumerate(D.states):
         rows = data["d"] == state if state != "never" else np.full(80, True)
         a, b, s2 = least_squares([data["x"][rows], data["z"][rows]], data["y"][rows], weights[rows])
-        np.testing.assert_allclose(found.intercept[code], a, rtol=1e-9)
-        np.testing.assert_allclose(found.coefficients[code], b, rtol=1e-9)
-        np.testing.assert_allclose(found.variance[code], s2, rtol=1e-9)
+        np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).intercept[code], a, rtol=1e-9)
+        np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).coefficients[code], b, rtol=1e-9)
+        np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).variance[code], s2, rtol=1e-9)
 
 
 def test_without_parents_it_is_mean_and_variance():
     data = some_data()
     found = GaussianFitter().fit(table_of(data), X)
-    np.testing.assert_allclose([found.intercept, found.variance], [data["x"].mean(), data["x"].var()], rtol=1e-14)
+    np.testing.assert_allclose(
+        [as_kind(hb.LinearGaussian, found).intercept, as_kind(hb.LinearGaussian, found).variance],
+        [data["x"].mean(), data["x"].var()],
+        rtol=1e-14,
+    )
 
 
 @settings(max_examples=examples(25), deadline=None)
@@ -67,9 +72,20 @@ def test_units_do_not_matter(seed, scale, shift, ridge):
     before = fitter.fit(table_of(data), Y, (X, D, Z))
     moved = {**data, "x": data["x"] * scale + shift * scale, "y": data["y"] * 10 - shift}
     after = fitter.fit(table_of(moved), Y, (X, D, Z))
-    np.testing.assert_allclose(after.coefficients[:, 0] * scale / 10, before.coefficients[:, 0], rtol=1e-7, atol=1e-9)
-    np.testing.assert_allclose(after.coefficients[:, 1] / 10, before.coefficients[:, 1], rtol=1e-7)
-    np.testing.assert_allclose(after.variance / 100, before.variance, rtol=1e-7)
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, after).coefficients[:, 0] * scale / 10,
+        as_kind(hb.LinearGaussian, before).coefficients[:, 0],
+        rtol=1e-7,
+        atol=1e-9,
+    )
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, after).coefficients[:, 1] / 10,
+        as_kind(hb.LinearGaussian, before).coefficients[:, 1],
+        rtol=1e-7,
+    )
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, after).variance / 100, as_kind(hb.LinearGaussian, before).variance, rtol=1e-7
+    )
 
 
 def test_a_far_offset_costs_no_digits():
@@ -85,7 +101,7 @@ def test_a_far_offset_costs_no_digits():
         total = total + part
     exact = (1e9 + noise - 1e9).var()
     np.testing.assert_allclose(GaussianFitter().potential(total).variance, exact, rtol=1e-8)
-    np.testing.assert_allclose(GaussianFitter().fit(table, Y).variance, exact, rtol=1e-12)
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, GaussianFitter().fit(table, Y)).variance, exact, rtol=1e-12)
 
 
 def test_the_ridge_by_hand():
@@ -97,9 +113,13 @@ def test_the_ridge_by_hand():
     standardized = (design - design.mean(axis=0)) / s
     centered = data["y"] - data["y"].mean()
     slopes = np.linalg.solve(standardized.T @ standardized + ridge * np.eye(2), standardized.T @ centered)
-    np.testing.assert_allclose(found.coefficients, slopes / s, rtol=1e-10)
-    np.testing.assert_allclose(found.variance, ((centered - standardized @ slopes) ** 2).mean(), rtol=1e-10)
-    np.testing.assert_allclose(found.intercept, data["y"].mean() - (slopes / s) @ design.mean(axis=0), rtol=1e-10)
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).coefficients, slopes / s, rtol=1e-10)
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, found).variance, ((centered - standardized @ slopes) ** 2).mean(), rtol=1e-10
+    )
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, found).intercept, data["y"].mean() - (slopes / s) @ design.mean(axis=0), rtol=1e-10
+    )
 
 
 def test_a_strong_ridge_gives_all_configurations_the_common_slopes():
@@ -109,9 +129,16 @@ def test_a_strong_ridge_gives_all_configurations_the_common_slopes():
     # the common regression feels the ridge too, so it is compared with its own
     large = GaussianFitter(ridge=1e3).fit(table_of(data), Y, (X, D))
     own = GaussianFitter(ridge=1e3).fit(table_of(data), Y, (X,))
-    assert abs(small.coefficients[0, 0] - small.coefficients[1, 0]) > 2.5
-    np.testing.assert_allclose(large.coefficients[:2, 0], own.coefficients[0], atol=0.2)
-    np.testing.assert_allclose(small.coefficients[2], common.coefficients, rtol=1e-8)
+    assert (
+        abs(as_kind(hb.LinearGaussian, small).coefficients[0, 0] - as_kind(hb.LinearGaussian, small).coefficients[1, 0])
+        > 2.5
+    )
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, large).coefficients[:2, 0], as_kind(hb.LinearGaussian, own).coefficients[0], atol=0.2
+    )
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, small).coefficients[2], as_kind(hb.LinearGaussian, common).coefficients, rtol=1e-8
+    )
 
 
 def test_few_rows_use_the_regression_of_all():
@@ -121,11 +148,20 @@ def test_few_rows_use_the_regression_of_all():
     found = GaussianFitter().fit(table_of(data), Y, (D, X, Z))
     common = GaussianFitter().fit(table_of(data), Y, (X, Z))
     for code in (1, 2):
-        np.testing.assert_allclose(found.coefficients[code], common.coefficients)
-        np.testing.assert_allclose(found.intercept[code], common.intercept)
-        np.testing.assert_allclose(found.variance[code], common.variance)
+        np.testing.assert_allclose(
+            as_kind(hb.LinearGaussian, found).coefficients[code], as_kind(hb.LinearGaussian, common).coefficients
+        )
+        np.testing.assert_allclose(
+            as_kind(hb.LinearGaussian, found).intercept[code], as_kind(hb.LinearGaussian, common).intercept
+        )
+        np.testing.assert_allclose(
+            as_kind(hb.LinearGaussian, found).variance[code], as_kind(hb.LinearGaussian, common).variance
+        )
     four = data | {"d": np.array(["q"] * 4 + ["p"] * 76)}
-    assert GaussianFitter().fit(table_of(four), Y, (D, X, Z)).coefficients[1, 0] != common.coefficients[0]
+    assert (
+        as_kind(hb.LinearGaussian, GaussianFitter().fit(table_of(four), Y, (D, X, Z))).coefficients[1, 0]
+        != as_kind(hb.LinearGaussian, common).coefficients[0]
+    )
 
 
 def test_constant_columns():
@@ -137,9 +173,17 @@ def test_constant_columns():
     with pytest.raises(hb.TableError, match="constant"):
         GaussianFitter().fit(table[:1], X)
     floored = GaussianFitter(floor=0.01).fit(table, Y)
-    np.testing.assert_allclose([floored.intercept, floored.variance], [0.1, 1e-4], rtol=1e-12)
+    np.testing.assert_allclose(
+        [as_kind(hb.LinearGaussian, floored).intercept, as_kind(hb.LinearGaussian, floored).variance],
+        [0.1, 1e-4],
+        rtol=1e-12,
+    )
     parent = GaussianFitter().fit(table, X, (Y,))
-    np.testing.assert_allclose([parent.coefficients[0], parent.intercept], [0, 4.5], atol=1e-12)
+    np.testing.assert_allclose(
+        [as_kind(hb.LinearGaussian, parent).coefficients[0], as_kind(hb.LinearGaussian, parent).intercept],
+        [0, 4.5],
+        atol=1e-12,
+    )
 
 
 def test_collinear_parents_and_exact_relations():
@@ -147,18 +191,21 @@ def test_collinear_parents_and_exact_relations():
     data["z"] = 3 * data["x"] - 1
     data["y"] = 2 * data["x"] + 5
     found = GaussianFitter().fit(table_of(data), Y, (X, Z))
-    predicted = found.intercept + found.coefficients @ [data["x"], data["z"]]
+    predicted = as_kind(hb.LinearGaussian, found).intercept + as_kind(hb.LinearGaussian, found).coefficients @ [
+        data["x"],
+        data["z"],
+    ]
     np.testing.assert_allclose(predicted, data["y"], rtol=1e-9)
-    np.testing.assert_allclose(found.variance, 1e-9 * data["y"].var(), rtol=1e-6)
-    assert np.abs(found.coefficients).max() < 3
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).variance, 1e-9 * data["y"].var(), rtol=1e-6)
+    assert np.abs(as_kind(hb.LinearGaussian, found).coefficients).max() < 3
 
 
 def test_a_constant_within_a_configuration_is_floored():
     data = some_data()
     data["y"] = np.where(data["d"] == "p", 4.0, data["y"])
     found = GaussianFitter().fit(table_of(data), Y, (D,))
-    np.testing.assert_allclose(found.variance[0], 1e-9 * data["y"].var(), rtol=1e-9)
-    assert GaussianFitter(floor=2.0).fit(table_of(data), Y, (D,)).variance[0] == 4.0
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).variance[0], 1e-9 * data["y"].var(), rtol=1e-9)
+    assert as_kind(hb.LinearGaussian, GaussianFitter(floor=2.0).fit(table_of(data), Y, (D,))).variance[0] == 4.0
 
 
 def test_the_network_recovers_what_it_sampled():
@@ -168,9 +215,9 @@ def test_the_network_recovers_what_it_sampled():
     y = truth.sample({"d": d, "x": x}, rng)
     table = table_of({"d": np.array(D.states)[d], "x": x, "y": y})
     found = GaussianFitter().fit(table, Y, (D, X))
-    np.testing.assert_allclose(found.intercept, truth.intercept, atol=0.08)
-    np.testing.assert_allclose(found.coefficients, truth.coefficients, atol=0.08)
-    np.testing.assert_allclose(found.variance, truth.variance, rtol=0.05)
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).intercept, truth.intercept, atol=0.08)
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).coefficients, truth.coefficients, atol=0.08)
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).variance, truth.variance, rtol=0.05)
 
 
 def test_refusals():
@@ -192,8 +239,12 @@ def test_a_parent_that_rounding_keeps_from_being_constant_tells_nothing():
     for constant in (0.1, 1e9 / 3, -7.3):
         found = GaussianFitter().fit(table_of(data | {"z": np.full(90, constant)}), Y, (D, X, Z))
         without = GaussianFitter().fit(table_of(data), Y, (D, X))
-        np.testing.assert_allclose(found.coefficients[:, 1], 0, atol=1e-12)
-        np.testing.assert_allclose(found.coefficients[:, 0], without.coefficients[:, 0], rtol=1e-9)
+        np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).coefficients[:, 1], 0, atol=1e-12)
+        np.testing.assert_allclose(
+            as_kind(hb.LinearGaussian, found).coefficients[:, 0],
+            as_kind(hb.LinearGaussian, without).coefficients[:, 0],
+            rtol=1e-9,
+        )
 
 
 def test_a_parent_that_is_constant_within_a_configuration_keeps_the_common_slope():
@@ -201,8 +252,10 @@ def test_a_parent_that_is_constant_within_a_configuration_keeps_the_common_slope
     data["x"] = np.where(data["d"] == "p", 0.1, data["x"])
     found = GaussianFitter().fit(table_of(data), Y, (D, X))
     common = GaussianFitter().fit(table_of(data), Y, (X,))
-    np.testing.assert_allclose(found.coefficients[0], common.coefficients, rtol=1e-9)
-    at = found.intercept[0] + found.coefficients[0, 0] * 0.1
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, found).coefficients[0], as_kind(hb.LinearGaussian, common).coefficients, rtol=1e-9
+    )
+    at = as_kind(hb.LinearGaussian, found).intercept[0] + as_kind(hb.LinearGaussian, found).coefficients[0, 0] * 0.1
     np.testing.assert_allclose(at, data["y"][data["d"] == "p"].mean(), rtol=1e-9)
 
 
@@ -212,7 +265,7 @@ def test_values_whose_squares_overflow_are_refused():
     for child, parents in ((x, ()), (x, (y,)), (y, (x,))):
         with pytest.raises(TableError, match=r"column 'x'.*another unit"):
             GaussianFitter().fit(table, child, parents)
-    assert GaussianFitter().fit(table, y).variance == pytest.approx(2)
+    assert as_kind(hb.LinearGaussian, GaussianFitter().fit(table, y)).variance == pytest.approx(2)
 
 
 FAR = {

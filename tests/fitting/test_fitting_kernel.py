@@ -5,6 +5,7 @@ import math
 
 import numpy as np
 import pytest
+from narrowing import as_kind
 from scipy import stats
 
 import hybridbn as hb
@@ -63,7 +64,7 @@ def test_numeric_attribute():
     c = _brute_force(np.column_stack([_scaled(x), _scaled(y)]), 40)
     h_x, h_y = (constant / math.sqrt(40) * np.ptp(values) for constant, values in zip(c, (x, y), strict=True))
     potential = PAPERS.fit(table, *_variables(table, "x"), tuple(_variables(table, "y")))
-    np.testing.assert_allclose(potential.bandwidths, [h_x, h_y], rtol=1e-12)
+    np.testing.assert_allclose(as_kind(hb.Kernel, potential).bandwidths, [h_x, h_y], rtol=1e-12)
     for at_x, at_y in ((0.3, 55.0), (-0.8, 35.0), (0.0, 90.0)):
         k_x, k_y = stats.norm.pdf((at_x - x) / h_x), stats.norm.pdf((at_y - y) / h_y)
         joint = (k_x * k_y).sum() / (40 * h_x * h_y)
@@ -84,7 +85,7 @@ def test_nominal_attribute(per_state):
         n = mine.sum() if per_state else 40
         (c,) = _brute_force(_scaled(y)[mine, None], n)
         h = c / math.sqrt(n) * np.ptp(y)
-        assert math.isclose(potential.bandwidths[k, 0], h, rel_tol=1e-12)
+        assert math.isclose(as_kind(hb.Kernel, potential).bandwidths[k, 0], h, rel_tol=1e-12)
         densities.append(lambda at, mine=mine, h=h: stats.norm.pdf((at - y[mine]) / h).mean() / h)
         shares.append(mine.mean())
     for at in (40.0, 52.0, 75.0):
@@ -100,7 +101,7 @@ def test_response():
     (c,) = _brute_force(_scaled(y)[:, None], 50)
     h = c / math.sqrt(50) * np.ptp(y)
     potential = PAPERS.fit(table, table.variable("y"))
-    assert math.isclose(potential.bandwidths.item(), h, rel_tol=1e-12)
+    assert math.isclose(as_kind(hb.Kernel, potential).bandwidths.item(), h, rel_tol=1e-12)
     assert math.isclose(potential(y=48.0), stats.norm.pdf((48 - y) / h).mean() / h, rel_tol=1e-12)
 
 
@@ -130,7 +131,7 @@ def test_every_configuration_of_nominal_parents_has_kernels_of_its_own():
         points = np.column_stack([_scaled(table["x"])[mine], _scaled(table["y"])[mine]])
         c = search_constants(points, np.ones(mine.sum()), mine.sum())
         h = np.array(c) / math.sqrt(mine.sum()) * [np.ptp(table["x"]), np.ptp(table["y"])]
-        np.testing.assert_allclose(potential.bandwidths[code], h, rtol=1e-12)
+        np.testing.assert_allclose(as_kind(hb.Kernel, potential).bandwidths[code], h, rtol=1e-12)
         alone = hb.Kernel(x, (y,), points=np.column_stack([table["x"], table["y"]])[mine], bandwidths=h)
         for at in (30.0, 55.0):
             assert math.isclose(potential(x=0.2, d=state, y=at), alone(x=0.2, y=at), rel_tol=1e-12)
@@ -160,14 +161,14 @@ def test_rows_with_missing_values_are_left_out():
     table, rows = hb.Table(holes), np.arange(50) % 5 != 0
     x, y = _variables(table, "xy")
     potential = PAPERS.fit(table, x, (y,))
-    np.testing.assert_array_equal(potential.points, np.column_stack([full["x"], full["y"]])[rows])
+    np.testing.assert_array_equal(as_kind(hb.Kernel, potential).points, np.column_stack([full["x"], full["y"]])[rows])
     # the response of a row without x widens the range, though it has no kernel
     wider = hb.Table({**holes, "y": np.r_[1e3, full["y"][1:]]})
-    ratio = PAPERS.fit(wider, x, (y,)).bandwidths[1] / np.ptp(wider["y"])
+    ratio = as_kind(hb.Kernel, PAPERS.fit(wider, x, (y,))).bandwidths[1] / np.ptp(wider["y"])
     assert 0.39 < ratio * math.sqrt(40) < 0.81
     for names in ("yx", "cyx", "xc"):
         child, *parents = _variables(table, names)
-        assert np.isfinite(PAPERS.fit(table, child, tuple(parents)).points).all()
+        assert np.isfinite(as_kind(hb.Kernel, PAPERS.fit(table, child, tuple(parents))).points).all()
 
 
 def test_states_that_are_numbers_truth_values_and_cuts():
@@ -198,12 +199,12 @@ def test_configurations_without_points_get_those_of_the_whole_table():
 def test_single_points():
     table = hb.Table({"d": ["a", "b", "b", "b"], "y": [0.0, 1.0, 3.0, 2.5], "x": [1.0, 5.0, 4.0, 2.0]})
     d, y, x = table.variables
-    widths = KernelFitter().fit(table, x, (d, y)).bandwidths
-    whole = KernelFitter().fit(table, x, (y,)).bandwidths
+    widths = as_kind(hb.Kernel, KernelFitter().fit(table, x, (d, y))).bandwidths
+    whole = as_kind(hb.Kernel, KernelFitter().fit(table, x, (y,))).bandwidths
     np.testing.assert_allclose(widths[0], whole * 4 ** (1 / 6))
     # a state's density keeps the bandwidth of all points: the n of c / sqrt(n) is the same
-    states = KernelFitter().fit(table, d, (y,)).bandwidths
-    assert states[0] == KernelFitter().fit(table, y).bandwidths
+    states = as_kind(hb.Kernel, KernelFitter().fit(table, d, (y,))).bandwidths
+    assert states[0] == as_kind(hb.Kernel, KernelFitter().fit(table, y)).bandwidths
 
 
 # -- weights, statistics, invariance ------------------------------------------------------------------------------
@@ -217,16 +218,17 @@ def test_weights(names):
     weights = np.random.default_rng(1).uniform(size=60)
     fitted = KernelFitter().fit(table.with_weights(weights), child, parents)
     scaled = KernelFitter().fit(table.with_weights(weights / 8), child, parents)
-    np.testing.assert_allclose(scaled.bandwidths, fitted.bandwidths, rtol=1e-12)
+    np.testing.assert_allclose(as_kind(hb.Kernel, scaled).bandwidths, as_kind(hb.Kernel, fitted).bandwidths, rtol=1e-12)
     plain = KernelFitter().fit(table, child, parents)
     np.testing.assert_array_equal(
-        KernelFitter().fit(table.with_weights(np.ones(60)), child, parents).bandwidths, plain.bandwidths
+        as_kind(hb.Kernel, KernelFitter().fit(table.with_weights(np.ones(60)), child, parents)).bandwidths,
+        as_kind(hb.Kernel, plain).bandwidths,
     )
     kept = np.arange(60) % 4 != 0
     without = KernelFitter().fit(table.take(kept), child, parents)
     zero = KernelFitter().fit(table.with_weights(np.where(kept, 1.0, 0.0)), child, parents)
-    np.testing.assert_array_equal(zero.points, without.points)
-    np.testing.assert_array_equal(zero.bandwidths, without.bandwidths)
+    np.testing.assert_array_equal(as_kind(hb.Kernel, zero).points, as_kind(hb.Kernel, without).points)
+    np.testing.assert_array_equal(as_kind(hb.Kernel, zero).bandwidths, as_kind(hb.Kernel, without).bandwidths)
 
 
 @pytest.mark.parametrize("names", ["xy", "xyd", "cyd", "y"])
@@ -251,7 +253,9 @@ def test_affine_changes_of_variables(scale, shift):
     x, y, c = _variables(table, "xyc")
     changed = table.with_column("x", table["x"] * scale + shift).with_column("y", table["y"] * scale + shift)
     before, after = KernelFitter().fit(table, x, (y,)), KernelFitter().fit(changed, x, (y,))
-    np.testing.assert_allclose(after.bandwidths, before.bandwidths * abs(scale), rtol=1e-9)
+    np.testing.assert_allclose(
+        as_kind(hb.Kernel, after).bandwidths, as_kind(hb.Kernel, before).bandwidths * abs(scale), rtol=1e-9
+    )
     at_x, at_y = np.array([-1.0, 0.3, 2.0]), np.array([40.0, 55.0, 70.0])
     densities = after(x=at_x * scale + shift, y=at_y * scale + shift) * abs(scale)
     np.testing.assert_allclose(densities, before(x=at_x, y=at_y), rtol=1e-7)
@@ -270,8 +274,8 @@ def test_wild_columns():
         for names in ("xy", "yx", "x"):
             child, *parents = _variables(table, names)
             potential = KernelFitter().fit(table, child, tuple(parents))
-            assert (potential.bandwidths > 0).all()
-            assert np.isfinite(potential.bandwidths).all()
+            assert (as_kind(hb.Kernel, potential).bandwidths > 0).all()
+            assert np.isfinite(as_kind(hb.Kernel, potential).bandwidths).all()
             axes = {"x": table["x"][None, 2:5], "y": y[None, 2:5]}
             assert np.isfinite(potential.log_on({name: axes[name] for name in potential.scope})).all()
 

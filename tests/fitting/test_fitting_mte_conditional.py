@@ -6,6 +6,7 @@ import math
 import numpy as np
 import pytest
 from mte_fits import conditional, divergence, fitted
+from narrowing import as_discrete
 from scipy import stats
 
 import hybridbn as hb
@@ -75,7 +76,7 @@ def test_every_kind_of_child_and_parents(child, parents):
     table = hb.Table(columns, discrete=["d", "e", "c"], weights=rng.uniform(0.5, 2, 500))
     density = conditional(table, child, *parents)
     given = {name: np.array([-50.0, -0.5, 0.0, 2.0, 1e9]) for name in parents if name in "yz"}
-    given |= {name: np.arange(len(table.variable(name).states)) for name in parents if name in "de"}
+    given |= {name: np.arange(len(as_discrete(table.variable(name)).states)) for name in parents if name in "de"}
     rows = [dict(zip(given, cell, strict=True)) for cell in itertools.product(*given.values())]
     for row in rows:
         axes = {name: np.array([value]) for name, value in row.items()}

@@ -6,6 +6,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from narrowing import as_kind
 
 import hybridbn as hb
 from hybridbn.fitting import Dirichlet, MaximumLikelihood, MEstimate, MultinomialFitter
@@ -29,18 +30,22 @@ def test_m_estimate_by_hand():
             prior,
         ]
     )
-    np.testing.assert_allclose(MultinomialFitter().fit(TABLE, C, (D,)).table, by_hand, rtol=1e-15)
-    np.testing.assert_allclose(MultinomialFitter().fit(TABLE, C).table, prior, rtol=1e-15)
-    uniform = MultinomialFitter(estimate=MEstimate(m=3, uniform=True)).fit(TABLE, C, (D,)).table
+    np.testing.assert_allclose(
+        as_kind(hb.Multinomial, MultinomialFitter().fit(TABLE, C, (D,))).table, by_hand, rtol=1e-15
+    )
+    np.testing.assert_allclose(as_kind(hb.Multinomial, MultinomialFitter().fit(TABLE, C)).table, prior, rtol=1e-15)
+    uniform = as_kind(
+        hb.Multinomial, MultinomialFitter(estimate=MEstimate(m=3, uniform=True)).fit(TABLE, C, (D,))
+    ).table
     np.testing.assert_allclose(uniform, (np.array([[2, 1, 0], [0, 1, 0], [0, 0, 0]]) + 1) / [[6], [4], [3]])
 
 
 def test_other_estimates_by_hand():
-    laplace = MultinomialFitter(estimate=Dirichlet()).fit(TABLE, C, (D,)).table
+    laplace = as_kind(hb.Multinomial, MultinomialFitter(estimate=Dirichlet()).fit(TABLE, C, (D,))).table
     np.testing.assert_allclose(laplace, np.array([[3, 2, 1], [1, 2, 1], [1, 1, 1]]) / [[6], [4], [3]], rtol=1e-15)
-    pseudo = MultinomialFitter(estimate=Dirichlet((1, 2, 5))).fit(TABLE, C, (D,)).table
+    pseudo = as_kind(hb.Multinomial, MultinomialFitter(estimate=Dirichlet((1, 2, 5))).fit(TABLE, C, (D,))).table
     np.testing.assert_allclose(pseudo[2], [1 / 8, 2 / 8, 5 / 8])
-    likely = MultinomialFitter(estimate=MaximumLikelihood()).fit(TABLE, C, (D,)).table
+    likely = as_kind(hb.Multinomial, MultinomialFitter(estimate=MaximumLikelihood()).fit(TABLE, C, (D,))).table
     np.testing.assert_allclose(likely, [[2 / 3, 1 / 3, 0], [0, 1, 0], [0.5, 0.5, 0]], rtol=1e-15)
 
 
@@ -66,7 +71,7 @@ def test_three_dimensions_and_the_order_of_parents():
     data = {"d": rng.integers(0, 2, 500), "e": rng.integers(0, 3, 500), "c": rng.integers(0, 4, 500)}
     table = hb.Table(data, discrete=list(data))
     d, e, c = table.variables
-    found = MultinomialFitter(estimate=MaximumLikelihood()).fit(table, c, (e, d)).table
+    found = as_kind(hb.Multinomial, MultinomialFitter(estimate=MaximumLikelihood()).fit(table, c, (e, d))).table
     assert found.shape == (3, 2, 4)
     for i in range(3):
         for j in range(2):

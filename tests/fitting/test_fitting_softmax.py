@@ -5,6 +5,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_kind
 from scipy.optimize import minimize
 
 import hybridbn as hb
@@ -47,7 +48,7 @@ def test_it_is_scikit_learns_with_the_rows_of_the_prior(ridge, weighted):
     model = linear_model.LogisticRegression(C=1 / ridge, tol=1e-12, max_iter=10_000, solver="newton-cg")
     model.fit(np.tile(z, (4, 1)), classes, sample_weight=np.concatenate([weights, spread]))
     np.testing.assert_allclose(predicted(found, x=data["x"], y=data["y"]), model.predict_proba(z), rtol=1e-6, atol=1e-9)
-    slopes = found.coefficients * scale
+    slopes = as_kind(hb.Softmax, found).coefficients * scale
     np.testing.assert_allclose(slopes - slopes.mean(axis=0), model.coef_ - model.coef_.mean(axis=0), atol=1e-6)
 
 
@@ -61,7 +62,7 @@ def test_configurations_are_pulled_toward_the_common_regression():
     values = np.stack([data["x"], data["y"]], axis=1)
     mean, scale = values.mean(axis=0), values.std(axis=0)
     z = (values - mean) / scale
-    start = common.coefficients * scale
+    start = as_kind(hb.Softmax, common).coefficients * scale
     prior = predicted(common, x=mean[0], y=mean[1])
     codes = np.array([C.states.index(c) for c in data["c"]])
 
@@ -94,7 +95,7 @@ def test_without_continuous_parents_it_is_the_m_estimate():
         for parents in ((), (D,)):
             logistic, counted = SoftmaxFitter(m=m).fit(table, C, parents), table_fitter.fit(table, C, parents)
             values = {"d": np.array([0, 1, 2])} if parents else {}
-            np.testing.assert_allclose(predicted(logistic, **values), counted.table, rtol=1e-9)
+            np.testing.assert_allclose(predicted(logistic, **values), as_kind(hb.Multinomial, counted).table, rtol=1e-9)
 
 
 @settings(max_examples=examples(15), deadline=None)
@@ -115,7 +116,7 @@ def test_separable_rows_converge(ridge):
     x = np.concatenate([np.arange(50.0), np.arange(60.0, 110.0)])
     table = table_of({"x": x, "c": np.repeat(["a", "b"], 50)})
     found = SoftmaxFitter(ridge=ridge).fit(table, C, (X,))
-    assert np.isfinite(found.coefficients).all()
+    assert np.isfinite(as_kind(hb.Softmax, found).coefficients).all()
     assert found(x=10.0, c="a") > 0.95
     assert found(x=100.0, c="b") > 0.95
     assert 0 < found(x=55.0, c="z") < 0.1
@@ -138,8 +139,12 @@ def test_a_constant_parent_tells_nothing():
     data = some_data()
     constant = SoftmaxFitter().fit(table_of(data | {"y": np.full(150, 0.1)}), C, (X, Y))
     without = SoftmaxFitter().fit(table_of(data), C, (X,))
-    np.testing.assert_allclose(constant.coefficients[:, 1], 0, atol=1e-12)
-    np.testing.assert_allclose(constant.coefficients[:, 0], without.coefficients[:, 0], rtol=1e-9)
+    np.testing.assert_allclose(as_kind(hb.Softmax, constant).coefficients[:, 1], 0, atol=1e-12)
+    np.testing.assert_allclose(
+        as_kind(hb.Softmax, constant).coefficients[:, 0],
+        as_kind(hb.Softmax, without).coefficients[:, 0],
+        rtol=1e-9,
+    )
 
 
 def test_many_parameters_by_the_quasi_newton_method(monkeypatch):
@@ -147,7 +152,12 @@ def test_many_parameters_by_the_quasi_newton_method(monkeypatch):
     by_newton = SoftmaxFitter().fit(table_of(data), C, (X, D, Y))
     monkeypatch.setattr(module, "_NEWTON", 0)
     other = SoftmaxFitter().fit(table_of(data), C, (X, D, Y))
-    np.testing.assert_allclose(other.coefficients, by_newton.coefficients, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(
+        as_kind(hb.Softmax, other).coefficients,
+        as_kind(hb.Softmax, by_newton).coefficients,
+        rtol=1e-4,
+        atol=1e-6,
+    )
 
 
 @pytest.mark.parametrize("parents", [(X,), (Y, X), (D, X), (X, D, Y)])
@@ -159,14 +169,19 @@ def test_an_approximation_has_the_likelihood_of_the_regressions(parents):
     axes = {variable.name: table.coded(variable)[None] for variable in (C, *parents)}
     likelihood = fitter.statistics(table, C, parents).log_likelihood(approximate)
     np.testing.assert_allclose(likelihood, exact.log_on(axes).sum(), rtol=1e-9)
-    np.testing.assert_allclose(approximate.coefficients, exact.coefficients, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(approximate.coefficients, as_kind(hb.Softmax, exact).coefficients, rtol=1e-4, atol=1e-4)
 
 
 def test_many_rows_are_fitted_as_those_of_a_few_that_are_repeated():
     data = some_data()
     few = SoftmaxFitter(ridge=0.5).fit(table_of(data, np.full(len(data["x"]), 40.0)), C, (X, D, Y))
     many = SoftmaxFitter(ridge=0.5).fit(table_of({name: np.tile(own, 40) for name, own in data.items()}), C, (X, D, Y))
-    np.testing.assert_allclose(many.coefficients, few.coefficients, rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(
+        as_kind(hb.Softmax, many).coefficients,
+        as_kind(hb.Softmax, few).coefficients,
+        rtol=1e-9,
+        atol=1e-10,
+    )
 
 
 def test_gradient_and_curvature_are_derivatives():
@@ -203,4 +218,6 @@ def test_badly_conditioned_rows_converge(seed):
     weights = rng.random(rows) * 10.0 ** rng.integers(-3, 4)
     table = table_of({"x": x, "y": y, "d": rng.integers(0, 3, rows), "c": c}, weights)
     for ridge, m in ((1e-9, 1e-6), (1e-9, 2.0), (1.0, 1e-6)):
-        assert np.isfinite(SoftmaxFitter(ridge=ridge, m=m).fit(table, C, (X, D, Y)).coefficients).all()
+        assert np.isfinite(
+            as_kind(hb.Softmax, SoftmaxFitter(ridge=ridge, m=m).fit(table, C, (X, D, Y))).coefficients
+        ).all()

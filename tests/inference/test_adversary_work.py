@@ -22,6 +22,7 @@ import pandas as pd
 import pytest
 from effort import SHARE, examples, fresh_generators, fresh_seed, report
 from inference_tools import crops, random_discrete
+from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
@@ -176,11 +177,11 @@ def test_hours_of_service_in_minutes() -> None:
         rounds += 1
         data = make_table(rng, 200)
         net = hb.structures.naive_bayes(data.dropna(subset=["c"]), "c")
-        net.posterior("c", data.drop(columns=["c"])).probabilities.sum()
+        as_discrete(net.posterior("c", data.drop(columns=["c"]))).probabilities.sum()
         net.posterior("x", {"c": "a", "y": float(rng.normal())}).mean()
         net.sample(50, int(rng.integers(2**31)), {"c": "a"})
         net.save("n.hbn")
-        hb.load("n.hbn").log_evidence({"y": float(rng.normal())})
+        as_kind(hb.Network, hb.load("n.hbn")).log_evidence({"y": float(rng.normal())})
         crops().posteriors({"B": bool(rng.random() < 0.5), "C": float(rng.normal(5))})
         table = random_discrete(rng, 6, zeros=False)
         table.most_probable({})
@@ -212,9 +213,9 @@ def test_two_thousand_columns() -> None:
     learned = time.process_time()
     post = net.posterior("v0", table.drop(columns=["v0"]))
     report(f"learned in {learned - began:.1f}, answered in {time.process_time() - learned:.1f} CPU seconds")
-    np.testing.assert_allclose(post.probabilities.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(as_discrete(post).probabilities.sum(axis=1), 1, atol=1e-12)
     known = table["v0"].notna().to_numpy()
-    guess = np.array(net.variable("v0").states)[post.probabilities.argmax(axis=1)]
+    guess = np.array(as_discrete(net.variable("v0")).states)[as_discrete(post).probabilities.argmax(axis=1)]
     assert (guess[known] == table["v0"].to_numpy()[known]).mean() > 0.7
 
 
@@ -235,7 +236,7 @@ def test_ten_thousand_states() -> None:
     began = time.process_time()
     asked = table.drop(columns=["s"]).dropna(subset=["x"]).head(200)
     for part in (asked, asked[["d"]]):
-        np.testing.assert_allclose(net.posterior("s", part).probabilities.sum(axis=1), 1, atol=1e-12)
+        np.testing.assert_allclose(as_discrete(net.posterior("s", part)).probabilities.sum(axis=1), 1, atol=1e-12)
     report(f"400 posteriors of 10,000 states: {time.process_time() - began:.2f} CPU seconds")
     net.save("n.hbn")
     assert hb.load("n.hbn").variable("s") == net.variable("s")

@@ -19,7 +19,9 @@ import numpy as np
 import pandas as pd
 import pytest
 from earlier import compare_section, encode, run_as_tool
-from inference_tools import SHARED, Spec, crops, network_of, random_discrete, random_hybrid
+from inference_tools import Spec, crops, network_of, random_discrete, random_hybrid
+from known_answers import TABLES
+from narrowing import as_kind
 
 import hybridbn as hb
 
@@ -340,7 +342,7 @@ def saved(network: hb.Network) -> dict[str, Any]:
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             members = {info.filename: f"{info.CRC:08x}" for info in archive.infolist()}
-    again = contents(hb.load(path))
+    again = contents(as_kind(hb.Network, hb.load(path)))
     return {"members": members, "contents": again} if members else {"bytes": path.read_bytes().hex(), "contents": again}
 
 
@@ -350,7 +352,7 @@ def heart() -> hb.Table:
 
 def small_tables() -> Iterator[tuple[str, hb.Table]]:
     for name in SMALL:
-        path = SHARED / "data" / f"{name}.arff"
+        path = TABLES / f"{name}.arff"
         if path.is_file():
             yield name, hb.read_table(path)
 
@@ -548,7 +550,7 @@ def record_imputation() -> Any:
     for seed in (0, 1):
         answers[f"heart {seed}"] = attempt(partial(ask, heart(), {"random_state": seed}))
     answers["heart mean"] = attempt(partial(ask, heart(), {"strategy": "mean"}))
-    labor = SHARED / "data" / "labor.arff"
+    labor = TABLES / "labor.arff"
     if labor.is_file():
         answers["labor"] = attempt(lambda: ask(hb.read_table(labor), {"random_state": 0}))
     return answers

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_discrete, as_kind
 from scipy import optimize, stats
 
 import hybridbn as hb
@@ -107,7 +108,7 @@ def tables(rng: np.random.Generator) -> hb.Network:
 @settings(max_examples=12, deadline=None)
 def test_bounds_are_those_of_all_response_functions(seed: int, evidence: dict[str, str]) -> None:
     net = tables(np.random.default_rng(seed))
-    prior, above, table = (net.potential(name).table for name in "bac")
+    prior, above, table = (as_kind(hb.Multinomial, net.potential(name)).table for name in "bac")
     low, high = hb.counterfactual(net, "c", evidence, {"a": "k"}).probability_bounds
     # given b the noise of c is which state it takes for each state of a: nine functions
     functions = list(itertools.product(range(3), repeat=2))
@@ -140,7 +141,7 @@ def test_ordered_states_share_their_quantiles(seed: int) -> None:
     net = tables(rng)
     found = hb.counterfactual(net, "c", {"a": "l", "c": "l"}, {"a": "k"}, monotone=True).probabilities
     # by one uniform number, on a fine grid, for each state of b
-    prior, above, table = (net.potential(name).table for name in "bac")
+    prior, above, table = (as_kind(hb.Multinomial, net.potential(name)).table for name in "bac")
     expected = np.zeros(3)
     for b in range(2):
         before, after = np.cumsum(table[1, b]), np.cumsum(table[0, b])
@@ -187,7 +188,7 @@ def test_a_number_may_move_a_category() -> None:
             hb.Softmax(A, parents=(X,), intercept=[0, 1], coefficients=[[0], [2]]),
         ]
     )
-    before, after = (net.posterior("a", {"x": x}).probabilities[1] for x in (0.0, 1.0))
+    before, after = (as_discrete(net.posterior("a", {"x": x})).probabilities[1] for x in (0.0, 1.0))
     low, high = hb.counterfactual(net, "a", {"x": 0.0, "a": "k"}, {"x": 1.0}).probability_bounds
     assert low[1] == pytest.approx((after - before) / (1 - before))
     assert high[1] == pytest.approx(min(after / (1 - before), 1))

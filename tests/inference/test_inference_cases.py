@@ -1,26 +1,28 @@
-"""Hybrid networks of the literature with exact answers; those of the shared folder, and some that stand here."""
+"""Hybrid networks of the literature with exact answers; those of `tests/data`, and some that stand here."""
 
 from __future__ import annotations
 
 import math
 
+import clg_exact
 import numpy as np
 import pandas as pd
 import pytest
-from inference_tools import SHARED, clg_network, crops, hybrid_case, mte_network, needs_shared, shared_module
+from inference_tools import clg_network, crops, hybrid_case, mte_network
+from known_answers import ANSWERS
+from narrowing import as_continuous, as_discrete
 from scipy import integrate, stats
 
 import hybridbn as hb
 from hybridbn.potentials.cases import Case, Cases
 
-FOLDER = SHARED / "cases" / "hybrid"
+FOLDER = ANSWERS / "hybrid"
 CLG = ("waste_incinerator", "waste_simplified")
 MTES = sorted(p.stem for pattern in ("mte_*.json", "stress_*.json") for p in FOLDER.glob(pattern))
 CLOSE = 1e-9
 
 
-@needs_shared
-def test_the_shared_cases_are_there():
+def test_the_cases_are_there():
     assert len(MTES) >= 9
     assert all((FOLDER / f"{name}.json").is_file() for name in (*CLG, "crops"))
 
@@ -45,7 +47,7 @@ def test_clg_cases(name):
                 continue
             for post in (together[node], net.posterior(node, evidence)):
                 if "mean" not in expected:
-                    found = dict(zip(post.states, post.probabilities, strict=True))
+                    found = dict(zip(as_discrete(post).states, as_discrete(post).probabilities, strict=True))
                     assert found == pytest.approx(expected, abs=CLOSE, rel=1e-12)
                     check_honest(post, max(abs(found[s] - p) for s, p in expected.items()))
                     continue
@@ -56,20 +58,19 @@ def test_clg_cases(name):
                 cdf = stats.norm.cdf(x[:, None], means, np.sqrt(variances)) @ weights
                 pdf = stats.norm.pdf(x[:, None], means, np.sqrt(variances)) @ weights
                 np.testing.assert_allclose(post.cdf(x), cdf, rtol=0, atol=CLOSE)
-                np.testing.assert_allclose(post.pdf(x), pdf, rtol=CLOSE, atol=CLOSE)
+                np.testing.assert_allclose(as_continuous(post).pdf(x), pdf, rtol=CLOSE, atol=CLOSE)
                 check_honest(post, float(np.abs(post.cdf(x) - cdf).max()))
         assert net.log_evidence(evidence) == pytest.approx(query["log_evidence_density"], rel=CLOSE, abs=CLOSE)
 
 
 def test_random_clg_networks_against_enumeration():
-    """The shared enumeration in 50 digits, on random evidence of the incinerator."""
-    clg = shared_module("clg_exact")
+    """Enumeration in 50 digits, on random evidence of the incinerator."""
     model = hybrid_case("waste_incinerator")["model"]
     net = clg_network(model)
     rng = np.random.default_rng(3)
     for row in net.sample(4, 3).to_dict("records"):
         evidence = {k: v for k, v in row.items() if rng.random() < 0.4}
-        exact, log_evidence = clg.posterior(model, evidence)
+        exact, log_evidence = clg_exact.posterior(model, evidence)
         together = net.posteriors(evidence)
         assert net.log_evidence(evidence) == pytest.approx(log_evidence, rel=CLOSE, abs=CLOSE)
         for node, post in together.items():
@@ -77,7 +78,9 @@ def test_random_clg_networks_against_enumeration():
                 assert post.mean() == pytest.approx(exact[node]["mean"], rel=CLOSE)
                 assert post.var() == pytest.approx(exact[node]["var"], rel=CLOSE)
             else:
-                assert [exact[node][s] for s in post.states] == pytest.approx(list(post.probabilities), abs=CLOSE)
+                assert [exact[node][s] for s in as_discrete(post).states] == pytest.approx(
+                    list(as_discrete(post).probabilities), abs=CLOSE
+                )
 
 
 def test_the_incinerator_as_lauritzen_printed_it():
@@ -143,9 +146,9 @@ def check_crops(evidence, exact):
     log_evidence = net.log_evidence(evidence)
     for key, value in exact.items():
         if key == "P_B_true":
-            got = found["B"].probability(True)
+            got = as_discrete(found["B"]).probability(True)
         elif key == "S_subsidised":
-            got = found["S"].probability(True)
+            got = as_discrete(found["S"]).probability(True)
         elif key == "P_evidence":
             got = math.exp(log_evidence)
         elif key == "P_evidence_given_C":
@@ -164,7 +167,6 @@ def test_crops(evidence, exact):
     check_crops(evidence, exact)
 
 
-@needs_shared
 def test_crops_as_shared():
     for query in hybrid_case("crops")["queries"]:
         check_crops(query["evidence"], {k: v for k, v in query.items() if k != "evidence"})
@@ -182,7 +184,7 @@ def test_crops_by_one_integral():
 
     total = integrate.quad(joint, -10, 40, points=[5, 15], epsabs=1e-13, epsrel=1e-13)[0]
     x = np.linspace(0, 20, 41)
-    np.testing.assert_allclose(post.pdf(x), joint(x) / total, rtol=1e-10)
+    np.testing.assert_allclose(as_continuous(post).pdf(x), joint(x) / total, rtol=1e-10)
     part = integrate.quad(joint, -10, 12, points=[5], epsabs=1e-13, epsrel=1e-13)[0]
     assert post.cdf(12) == pytest.approx(part / total, abs=1e-12)
 
@@ -190,7 +192,6 @@ def test_crops_by_one_integral():
 # -- mixtures of truncated exponentials ---------------------------------------------------------------------------
 
 
-@needs_shared
 @pytest.mark.parametrize("name", MTES)
 def test_mte_cases(name):
     case = hybrid_case(name)
@@ -201,7 +202,7 @@ def test_mte_cases(name):
         expected = query["expected"]
         for post in (net.posterior(query["target"], evidence), net.posteriors(evidence)[query["target"]]):
             if "p" in expected:
-                found = dict(zip(post.states, post.probabilities, strict=True))
+                found = dict(zip(as_discrete(post).states, as_discrete(post).probabilities, strict=True))
                 assert found == pytest.approx({s: float(p) for s, p in expected["p"].items()}, abs=CLOSE)
                 assert net.log_evidence(evidence) == pytest.approx(
                     float(expected["log_evidence"]), rel=CLOSE, abs=CLOSE
@@ -210,7 +211,7 @@ def test_mte_cases(name):
             assert post.mean() == pytest.approx(float(expected["mean"]), rel=CLOSE)
             assert post.var() == pytest.approx(float(expected["var"]), rel=CLOSE)
             grid, pdf = (np.array(expected[k], float) for k in ("grid", "pdf"))
-            np.testing.assert_allclose(post.pdf(grid), pdf, rtol=CLOSE, atol=CLOSE * pdf.max())
+            np.testing.assert_allclose(as_continuous(post).pdf(grid), pdf, rtol=CLOSE, atol=CLOSE * pdf.max())
 
 
 def test_an_mte_naive_bayes_by_hand():
@@ -257,7 +258,7 @@ def test_cases_that_are_cut_and_have_other_parents():
     )
     limits = [(0.2, math.inf), (-math.inf, 0.5), (-2.0, 0.1)]
     evidence = pd.DataFrame({"y": pd.Series([hb.Interval(*limit) for limit in limits], dtype=object)})
-    batch, chances = net.posterior("x", evidence), net.posterior("d", evidence).probabilities
+    batch, chances = net.posterior("x", evidence), as_discrete(net.posterior("d", evidence)).probabilities
     for row, (low, high) in enumerate(limits):
         single = net.posterior("x", {"y": hb.Interval(low, high)})
         assert batch[row].mean() == pytest.approx(single.mean(), abs=1e-11)

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete, known
 from numpy.typing import NDArray
 from scipy import stats
 
@@ -96,10 +97,10 @@ def network() -> hb.Network:
 def exact(name: str, cell: Any, density: Any) -> float:
     """Return the probability of evidence on one variable by brute force."""
     if name == "c":
-        weights = as_evidence(cell).weights(C, np.arange(3))
+        weights = known(as_evidence(cell)).weights(C, np.arange(3))
         return float(weights @ [0.2, 0.3, 0.5])
     x = np.linspace(-8, 8, 1_600_001)
-    values = as_evidence(cell).weights(X, x) * density(x)
+    values = known(as_evidence(cell)).weights(X, x) * density(x)
     return float(np.sum((values[1:] + values[:-1]) / 2) * (x[1] - x[0]))
 
 
@@ -169,7 +170,7 @@ def test_readers_tell_kinds_apart() -> None:
 @pytest.mark.parametrize("variable, cell", KINDS.values(), ids=KINDS)  # noqa: PT006
 def test_probability_of_the_evidence(variable: hb.Variable, cell: Any) -> None:
     expected = math.log(exact(variable.name, cell, prior_of_x))
-    tolerance = 2e-5 if as_evidence(cell).breaks() else 1e-6  # of the brute force at the ends
+    tolerance = 2e-5 if known(as_evidence(cell)).breaks() else 1e-6  # of the brute force at the ends
     assert network().log_evidence({variable.name: cell}) == pytest.approx(expected, abs=tolerance)
 
 
@@ -191,11 +192,11 @@ def test_a_new_kind_in_a_table_among_values_and_holes() -> None:
     net = network()
     cells = np.array([Reading(1.0, 0.5), 0.3, None, hb.Interval(0, 1), Intervals(((0.0, 1.0, 2.0),))], dtype=object)
     table = pd.DataFrame({"x": cells, "y": [0.5, np.nan, 1.0, 0.2, 0.2]})
-    whole = net.posterior("c", table).probabilities
+    whole = as_discrete(net.posterior("c", table)).probabilities
     logs = net.log_evidence(table)
     for row, cell in enumerate(cells):
         case = {name: value for name, value in (("x", cell), ("y", table["y"][row])) if value is not None}
-        np.testing.assert_allclose(net.posterior("c", case).probabilities, whole[row], atol=1e-9)
+        np.testing.assert_allclose(as_discrete(net.posterior("c", case)).probabilities, whole[row], atol=1e-9)
         assert net.log_evidence(case) == pytest.approx(logs[row], abs=1e-8)
     np.testing.assert_allclose(whole[3], whole[4], atol=1e-8)
     states = pd.DataFrame({"c": np.array([NotThis("b"), "b", {"a"}], dtype=object)})

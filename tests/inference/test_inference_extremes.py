@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete
 from scipy import special, stats
 
 import hybridbn as hb
@@ -210,7 +211,7 @@ def test_adversarial_gaussian_attributes():
         row[x.name] = -15.0 if i < 200 else 15.0
     net = hb.Network(potentials)
     post = net.posterior("class", row)
-    np.testing.assert_allclose(post.probabilities, [0.25, 0.75], atol=1e-9)
+    np.testing.assert_allclose(as_discrete(post).probabilities, [0.25, 0.75], atol=1e-9)
     expected = 200 * (stats.norm.logpdf(0) + stats.norm.logpdf(30))
     assert net.log_evidence(row) == pytest.approx(expected, rel=1e-12)
 
@@ -229,7 +230,7 @@ def test_adversarial_mte_attributes():
         potentials.append(hb.MTE(x, (classes,), pieces))
         row[x.name] = 0.0 if i < 150 else 1.0
     net = hb.Network(potentials)
-    np.testing.assert_allclose(net.posterior("class", row).probabilities, [0.25, 0.75], atol=1e-9)
+    np.testing.assert_allclose(as_discrete(net.posterior("class", row)).probabilities, [0.25, 0.75], atol=1e-9)
     assert net.log_evidence(row) == pytest.approx(150 * (2 * math.log(k) + 40), rel=1e-12)
 
 
@@ -266,7 +267,7 @@ def test_contradictions_name_their_rows():
     assert caught.value.rows == (0,)
     post = net.posterior("b", table, impossible="nan")
     expected = [[1, 0], [np.nan] * 2, [1, 0], [np.nan] * 2, [0, 1]]
-    np.testing.assert_array_equal(post.probabilities, expected)
+    np.testing.assert_array_equal(as_discrete(post).probabilities, expected)
     np.testing.assert_array_equal(
         net.log_evidence(table), np.log([0.5, 0, 0.5, 0, 0.5], where=[1, 0, 1, 0, 1], out=np.full(5, -np.inf))
     )
@@ -350,7 +351,7 @@ def test_functions_of_parents_on_the_whole_line():
     assert post.mean() == pytest.approx(mean, rel=1e-9)
     assert post.var() == pytest.approx(9 * (0.4 + 0.6 * 4 + 0.24 * 2500) + math.pi**2 / 3, rel=1e-9)
     below = net.posterior("z", {"y": 20.0})
-    assert below.probability(0) == pytest.approx(1, abs=1e-9)
+    assert as_discrete(below).probability(0) == pytest.approx(1, abs=1e-9)
     assert net.posterior("x", {"y": 150.0, "z": 1}).mean() == pytest.approx(50, rel=1e-9)
 
 

@@ -15,6 +15,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inference_tools import pgmpy_file
+from narrowing import as_continuous, as_discrete, as_kind
 from scipy import linalg, stats
 
 import hybridbn as hb
@@ -30,8 +31,11 @@ def joint_normal(net: hb.Network) -> tuple[list[str], np.ndarray, np.ndarray]:
     slopes, intercept, variance = np.zeros((len(names),) * 2), np.zeros(len(names)), np.zeros(len(names))
     for name in names:
         potential = net.potential(name)
-        intercept[place[name]], variance[place[name]] = potential.intercept, potential.variance
-        for parent, slope in zip(potential.parents, potential.coefficients, strict=True):
+        intercept[place[name]], variance[place[name]] = (
+            as_kind(hb.LinearGaussian, potential).intercept,
+            as_kind(hb.LinearGaussian, potential).variance,
+        )
+        for parent, slope in zip(potential.parents, as_kind(hb.LinearGaussian, potential).coefficients, strict=True):
             slopes[place[name], place[parent.name]] = slope
     lower = np.eye(len(names)) - slopes
     mean = linalg.solve_triangular(lower, intercept, lower=True)
@@ -300,15 +304,15 @@ def enumerated(net: hb.Network, case: dict) -> tuple[float, list[tuple[float, di
         for p in net.potentials:
             if p.child.name in given:
                 continue
-            cell = tuple(q.code(chosen[q.name]) for q in p.parents if q.name in given)
+            cell = tuple(as_discrete(q).code(chosen[q.name]) for q in p.parents if q.name in given)
             above = [q for q in p.parents if q.name not in given]
             plain.append(
                 hb.LinearGaussian(
-                    p.child,
+                    as_continuous(p.child),
                     above,
-                    intercept=p.intercept[cell],
-                    coefficients=p.coefficients[cell],
-                    variance=p.variance[cell],
+                    intercept=as_kind(hb.LinearGaussian, p).intercept[cell],
+                    coefficients=as_kind(hb.LinearGaussian, p).coefficients[cell],
+                    variance=as_kind(hb.LinearGaussian, p).variance[cell],
                 )
             )
         names, mean, covariance, log_evidence = conditioned(*joint_normal(hb.Network(plain)), numbers)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_continuous, as_discrete
 
 import hybridbn as hb
 from hybridbn.inference.compilation import Problem
@@ -61,11 +62,13 @@ def test_a_row_gets_what_it_gets_alone(net: hb.Network, table: pd.DataFrame, tar
     for row in range(len(table)):
         alone = net.posterior(target, case(table, row, target))
         if target in "yc":
-            np.testing.assert_allclose(batch.probabilities[row], alone.probabilities, atol=CLOSE)
+            np.testing.assert_allclose(
+                as_discrete(batch).probabilities[row], as_discrete(alone).probabilities, atol=CLOSE
+            )
         else:
             ours, theirs = batch[row], alone
             np.testing.assert_allclose([ours.mean(), ours.var()], [theirs.mean(), theirs.var()], rtol=CLOSE)
-            np.testing.assert_allclose(ours.pdf([-1.0, 0.5]), theirs.pdf([-1.0, 0.5]), rtol=1e-8)
+            np.testing.assert_allclose(ours.pdf([-1.0, 0.5]), as_continuous(theirs).pdf([-1.0, 0.5]), rtol=1e-8)
 
 
 def test_a_row_has_the_evidence_that_it_has_alone(net: hb.Network, table: pd.DataFrame) -> None:
@@ -96,7 +99,9 @@ def test_joint_moments_and_intervals(net: hb.Network, table: pd.DataFrame) -> No
         np.testing.assert_allclose(batch.mean()[row], alone.mean(), rtol=CLOSE)
         np.testing.assert_allclose(batch.cov()[row], alone.cov(), rtol=1e-8, atol=1e-10)
         np.testing.assert_allclose(
-            inside.probabilities[row], net.posterior("y", case(ranged, row)).probabilities, atol=CLOSE
+            as_discrete(inside).probabilities[row],
+            as_discrete(net.posterior("y", case(ranged, row))).probabilities,
+            atol=CLOSE,
         )
 
 
@@ -169,7 +174,9 @@ def test_holes_of_every_pattern(shape: str) -> None:
             assert every[name].var()[row] == pytest.approx(one.var(), rel=1e-8)
         if "s" not in alone:
             np.testing.assert_allclose(
-                every["s"].probabilities[row], net.posterior("s", alone).probabilities, atol=1e-9
+                as_discrete(every["s"]).probabilities[row],
+                as_discrete(net.posterior("s", alone)).probabilities,
+                atol=1e-9,
             )
     seen = table["b"].notna().to_numpy()
     np.testing.assert_array_equal(every["b"].mean()[seen], table["b"][seen])
@@ -214,7 +221,7 @@ def test_threads_share_grids_and_give_the_same_bits(monkeypatch: pytest.MonkeyPa
         seeded = np.random.default_rng(5)
         network = hb.Network([make_kernel(n, p, seeded) for n, p in (("a", None), ("b", "a"), ("c", "b"), ("d", "a"))])
         posteriors = [network.posterior("a", table, n_jobs=n_jobs) for table in (frame, holes)]
-        results.append([p.mean() for p in posteriors] + [p.pdf([0.3, 1.0]) for p in posteriors])
+        results.append([p.mean() for p in posteriors] + [as_continuous(p).pdf([0.3, 1.0]) for p in posteriors])
     assert any(grid is not None for grid in refined)
     for one, two, three in zip(*results, strict=True):
         assert np.array_equal(one, two)

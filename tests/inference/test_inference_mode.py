@@ -12,6 +12,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inference_tools import brute, crops, discrete_weights, network_of, random_discrete, random_hybrid
+from narrowing import as_discrete, as_kind
 from scipy import optimize
 
 import hybridbn as hb
@@ -270,7 +271,7 @@ def test_weights_add_up():
     net = crops()
     evidence = {"C": 5.5, "B": False, "P": 6.0}
     found = net.explain("S", evidence, True)
-    p, rest = net.posterior("S", evidence).probabilities
+    p, rest = as_discrete(net.posterior("S", evidence)).probabilities
     assert list(found.weights) == ["C", "B", "P"]
     assert found.log_odds == pytest.approx(math.log(p / rest), abs=1e-9)
     assert found.prior == pytest.approx(math.log(0.3 / 0.7), abs=1e-12)
@@ -291,18 +292,20 @@ def test_each_weight_is_a_likelihood_ratio(seed):
     rng = np.random.default_rng(seed)
     net = random_discrete(rng, 5, zeros=False)
     target, *others = (str(n) for n in rng.permutation(list(net)))
-    evidence = {n: net.variable(n).states[rng.integers(len(net.variable(n)))] for n in others[:3]}
-    evidence[others[3]] = {s: float(rng.random() + 0.1) for s in net.variable(others[3]).states}
-    state = net.variable(target).states[0]
+    evidence = {
+        n: as_discrete(net.variable(n)).states[rng.integers(len(as_discrete(net.variable(n))))] for n in others[:3]
+    }
+    evidence[others[3]] = {s: float(rng.random() + 0.1) for s in as_discrete(net.variable(others[3])).states}
+    state = as_discrete(net.variable(target)).states[0]
     found = net.explain(target, evidence, state)
     assert list(found.weights) == list(evidence)
     names, _ = brute(net, {})
 
     def mass(part, states):
         _, total = brute(net, part)
-        return total.take([net.variable(target).code(s) for s in states], axis=names.index(target)).sum()
+        return total.take([as_discrete(net.variable(target)).code(s) for s in states], axis=names.index(target)).sum()
 
-    rest = net.variable(target).states[1:]
+    rest = as_discrete(net.variable(target)).states[1:]
     before: dict = {}
     for name, value in evidence.items():
         after = {**before, name: value}
@@ -424,8 +427,14 @@ def test_tables_with_ties_and_holes(seed: int, nodes: int) -> None:
     net = random_discrete(rng, nodes)
     flat = hb.Network()
     for potential in net.potentials:
-        table = np.round(2 * potential.table) + 1  # few different numbers, so that many completions tie
-        flat.add(hb.Multinomial(potential.child, potential.parents, table=table / table.sum(axis=-1, keepdims=True)))
+        table = (
+            np.round(2 * as_kind(hb.Multinomial, potential).table) + 1
+        )  # few different numbers, so that many completions tie
+        flat.add(
+            hb.Multinomial(
+                as_discrete(potential.child), potential.parents, table=table / table.sum(axis=-1, keepdims=True)
+            )
+        )
     frame = flat.sample(12, seed % 1000).astype(object)
     frame = frame.mask(rng.random(frame.shape) < 0.5, None)
     completed = flat.most_probable(frame)

@@ -9,7 +9,9 @@ import itertools
 import numpy as np
 import pandas as pd
 import pytest
-from inference_tools import brute, crops, network_of, random_discrete, random_hybrid, shared_module
+import stattests
+from inference_tools import brute, crops, network_of, random_discrete, random_hybrid
+from narrowing import as_discrete
 from scipy import stats
 
 import hybridbn as hb
@@ -119,7 +121,7 @@ def test_pairs_of_states():
     assert set(frame["b"]) <= {"x", "y"}
     frequencies(
         [(frame["a"] == i).sum() for i in (0, 1)],
-        net.posterior("a", {"b": {"x", "y"}, "c": {0: 0.1, 1: 0.9}}).probabilities,
+        as_discrete(net.posterior("a", {"b": {"x", "y"}, "c": {0: 0.1, 1: 0.9}})).probabilities,
     )
 
 
@@ -199,8 +201,7 @@ def test_simulation_based_calibration():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_calibration_of_random_hybrid_networks(seed):
-    """With the shared protocols: hidden numbers and the log-likelihood's rank in random networks of every family."""
-    tests = shared_module("stattests")
+    """By the protocols of `stattests`: hidden numbers and the log-likelihood's rank in random networks."""
     rng = np.random.default_rng(1000 + seed)
     specs = random_hybrid(rng, 4)
     net = network_of(specs)
@@ -212,13 +213,13 @@ def test_calibration_of_random_hybrid_networks(seed):
         if name in given or spec.discrete:
             continue
         drawn = frame[name].to_numpy().reshape(repeats, draws)
-        ok, detail = tests.sbc((drawn < truth[name].to_numpy()[:, None]).sum(axis=1), draws)
+        ok, detail = stattests.sbc((drawn < truth[name].to_numpy()[:, None]).sum(axis=1), draws)
         assert ok, (name, detail)
     full, mine = net.log_density(frame).reshape(repeats, draws), net.log_density(truth)
     # equal densities (discrete networks) take a random rank among themselves
     below = (full < mine[:, None] - 1e-12).sum(axis=1)
     equal = (np.abs(full - mine[:, None]) <= 1e-12).sum(axis=1)
-    ok, detail = tests.sbc(below + rng.integers(0, equal + 1), draws)
+    ok, detail = stattests.sbc(below + rng.integers(0, equal + 1), draws)
     assert ok, detail
 
 
@@ -252,7 +253,7 @@ def test_joint_frequencies_given_evidence_of_all_kinds(seed):
     rng = np.random.default_rng(seed)
     net = random_discrete(rng, 5)
     last = list(net)[-1]
-    states = net.variable(last).states
+    states = as_discrete(net.variable(last)).states
     cells = [{state: float(rng.random() + 0.1) for state in states}, states[0], None]
     table = pd.DataFrame({last: cells}, dtype=object)
     n = 6000
@@ -260,7 +261,7 @@ def test_joint_frequencies_given_evidence_of_all_kinds(seed):
     for row, cell in enumerate(cells):
         names, total = brute(net, {} if cell is None else {last: cell})
         part = frame.iloc[row * n : (row + 1) * n]
-        codes = [[net.variable(name).code(state) for state in part[name]] for name in names]
+        codes = [[as_discrete(net.variable(name)).code(state) for state in part[name]] for name in names]
         counts = np.zeros(total.shape)
         np.add.at(counts, tuple(codes), 1)
         frequencies(counts.ravel(), total.ravel() / total.sum())

@@ -11,6 +11,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inference_tools import brute, random_discrete
+from narrowing import as_discrete
 from scipy import integrate, stats
 
 import hybridbn as hb
@@ -34,7 +35,7 @@ def test_soft_evidence_on_every_target_of_a_discrete_network(seed: int, nodes: i
     net = random_discrete(rng, nodes)
     cells: dict[str, Any] = {}
     for name in net:
-        states = net.variable(name).states
+        states = as_discrete(net.variable(name)).states
         kind = rng.integers(3)
         if kind == 0:
             cells[name] = {state: float(rng.random() + 0.01) for state in states}
@@ -49,9 +50,9 @@ def test_soft_evidence_on_every_target_of_a_discrete_network(seed: int, nodes: i
         single = net.posterior(name, cells).probabilities
         np.testing.assert_allclose(single, right, atol=1e-12)
         np.testing.assert_allclose(net.posterior(name, table).probabilities[0], right, atol=1e-12)
-        np.testing.assert_allclose(net.posteriors(table, [name])[name].probabilities[0], right, atol=1e-12)
+        np.testing.assert_allclose(as_discrete(net.posteriors(table, [name])[name]).probabilities[0], right, atol=1e-12)
         # a column of nothing but values is ignored, and so are values among other evidence
-        values = table.assign(**{name: [net.variable(name).states[0]] * 2})
+        values = table.assign(**{name: [as_discrete(net.variable(name)).states[0]] * 2})
         rest = {other: cell for other, cell in cells.items() if other != name}
         np.testing.assert_allclose(
             net.posterior(name, values).probabilities[0], net.posterior(name, rest).probabilities, atol=1e-12
@@ -59,7 +60,7 @@ def test_soft_evidence_on_every_target_of_a_discrete_network(seed: int, nodes: i
     joint = net.posterior(list(names), table)
     np.testing.assert_allclose(joint.probabilities[0], total / total.sum(), atol=1e-12)
     best = net.most_probable(table.head(1), list(names))
-    at = tuple(net.variable(name).code(best[name].iloc[0]) for name in names)
+    at = tuple(as_discrete(net.variable(name)).code(best[name].iloc[0]) for name in names)
     assert total[at] == pytest.approx(total.max(), rel=1e-9)
     assert net.most_probable(cells, list(names)).keys() == set(names)
 
@@ -111,7 +112,7 @@ def test_frames_of_every_library(kind: str) -> None:
         "records": lambda: [{"a": cell} for cell in cells],
         "Table": lambda: hb.Table({"a": cells}, variables=[A]),
     }
-    probabilities = network(0.5).posterior("a", frames[kind]()).probabilities
+    probabilities = as_discrete(network(0.5).posterior("a", frames[kind]())).probabilities
     np.testing.assert_allclose(probabilities, [[0.1, 0.9], [0.5, 0.5]], atol=1e-15)
 
 
@@ -146,7 +147,7 @@ def test_no_network_with_other_names_in_its_potentials_is_asked(tmp_path: Any) -
         with pytest.raises(NetworkError, match=r"use net.rename\(\{'a': 'b', 'b': 'a'\}\) on the network as it was"):
             ask()
     right = net.rename({"a": "b", "b": "a"})
-    np.testing.assert_allclose(right.posterior("a").probabilities, [0.75, 0.25], atol=1e-15)
+    np.testing.assert_allclose(as_discrete(right.posterior("a")).probabilities, [0.75, 0.25], atol=1e-15)
 
 
 def test_ensembles_heed_it_in_tables_as_in_mappings() -> None:

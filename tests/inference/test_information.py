@@ -8,6 +8,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete
 from scipy import integrate
 from scipy.stats import norm
 
@@ -35,7 +36,7 @@ def measure(joint: np.ndarray) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("evidence", [{}, {"v5": 1}, {"v4": {0: 0.3, 1: 0.9}, "v2": 0}])
-def test_tables_agree_with_sums_over_joint_tables(evidence: dict) -> None:  # type: ignore[type-arg]
+def test_tables_agree_with_sums_over_joint_tables(evidence: dict) -> None:
     net = make_tables(4)
     frame = net.value_of_information("v1", evidence)
     assert set(frame.index) == set(net) - {"v1", *(name for name in evidence if name != "v4")}
@@ -129,7 +130,7 @@ def test_findings_that_are_no_values_stay() -> None:
     net = make_mixed()
     evidence = {"pulse": hb.Interval(70, 100), "sick": {"no": 0.2, "yes": 0.5}}
     frame = net.value_of_information("sick", evidence)
-    prior = net.posterior("sick", evidence).probabilities
+    prior = as_discrete(net.posterior("sick", evidence)).probabilities
     joint = net.posterior(["sick", "cough"], evidence).probabilities
     np.testing.assert_allclose(joint.sum(axis=1), prior, atol=1e-9)
     np.testing.assert_allclose(frame.loc["cough"].tolist(), measure(joint), atol=1e-9)
@@ -165,14 +166,14 @@ def test_what_makes_no_sense_is_refused() -> None:
         (lambda: hb.shapley_values(net, "fever", {"cough": "yes"}, "yes"), "continuous"),
     ):
         with pytest.raises(hb.HybridBNError, match=message):
-            call()  # type: ignore[no-untyped-call]
+            call()
     assert net.subgraph(["pulse", "sick"]).value_of_information("sick", {"pulse": 70.0}).empty
 
 
 # -- Shapley values -----------------------------------------------------------------------------------------------
 
 
-def average_over_orders(worth, names: list[str]) -> dict[str, float]:  # type: ignore[no-untyped-def]
+def average_over_orders(worth, names: list[str]) -> dict[str, float]:
     shares = dict.fromkeys(names, 0.0)
     orders = list(itertools.permutations(names))
     for order in orders:
@@ -186,7 +187,7 @@ def test_shapley_values_are_averages_over_all_orders() -> None:
     evidence = {"v5": 1, "v3": {0: 0.3, 1: 0.6}, "v0": 1, "v2": 0}
 
     def worth(known: tuple[str, ...]) -> float:
-        return float(net.posterior("v1", {name: evidence[name] for name in known}).probability(1))
+        return float(as_discrete(net.posterior("v1", {name: evidence[name] for name in known})).probability(1))
 
     shares = hb.shapley_values(net, "v1", evidence, 1)
     expected = average_over_orders(worth, list(evidence))
@@ -238,7 +239,10 @@ def test_values_that_have_mass_tell_what_they_tell() -> None:
     net = hb.structures.naive_bayes(table, "sick", "gaussian")
     assert isinstance(net.potential("dose"), hb.Atoms)
     drawn = net.sample(20_000, random_state=0)[["dose"]]
-    told, before = net.posterior("sick", drawn).probabilities, net.posterior("sick").probabilities
+    told, before = (
+        as_discrete(net.posterior("sick", drawn)).probabilities,
+        as_discrete(net.posterior("sick")).probabilities,
+    )
     found = net.value_of_information("sick").loc["dose"]
     lost = [-(p * np.log(p)).sum(axis=-1) for p in (before, told)]
     assert found["information"] == pytest.approx(lost[0] - lost[1].mean(), abs=0.01)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete, as_kind
 from scipy import stats
 
 import hybridbn as hb
@@ -168,7 +169,7 @@ def test_simulated_cells_follow_the_exact_conditionals() -> None:
         ]
         assert stats.kstest(levels, "uniform").pvalue > 1e-4
     rows = np.flatnonzero(find_holes(table)["c"])
-    probability = network.posterior("c", table.drop("c").take(rows)).probabilities[:, 0]
+    probability = as_discrete(network.posterior("c", table.drop("c").take(rows))).probabilities[:, 0]
     z = ((drawn["c"] == 0) - probability).sum() / math.sqrt((probability * (1 - probability)).sum())
     assert abs(z) < 4
 
@@ -208,8 +209,8 @@ def drift(joint: bool, sweeps: int = 25) -> tuple[float, float]:
             table, RowLevels.draw(rng, table).of(table, 0)
         )
         network = fit(list(truth.edges), fill_table(table, cells), "gaussian")
-        slopes.append(network.potential("y").coefficients.ravel())
-        tables.append(network.potential("b").table[:, 0])
+        slopes.append(as_kind(hb.LinearGaussian, network.potential("y")).coefficients.ravel())
+        tables.append(as_kind(hb.Multinomial, network.potential("b")).table[:, 0])
     # standard errors of the rows whose family is complete, .7 ** 3 or .7 ** 2 of all
     slope_error = np.sqrt(0.5 / (n * 0.5 * 0.34 * 1.0))
     table_error = np.sqrt(np.array([0.09, 0.16]) / (n * np.array([0.6, 0.4]) * 0.49))
@@ -301,7 +302,9 @@ def test_default_build_is_naive_bayes_discretization_included() -> None:
     own, builders = Build.of(None).learn(hb.Table(frame), "c", "multinomial"), naive_bayes(frame, "c", "multinomial")
     assert {n: own.variable(n) for n in own} == {n: builders.variable(n) for n in builders}
     assert set(own.edges) == set(builders.edges)
-    np.testing.assert_allclose(own.potential("u").table, builders.potential("u").table)
+    np.testing.assert_allclose(
+        as_kind(hb.Multinomial, own.potential("u")).table, as_kind(hb.Multinomial, builders.potential("u")).table
+    )
 
 
 def test_discrete_response_gets_its_most_probable_state() -> None:
@@ -311,8 +314,8 @@ def test_discrete_response_gets_its_most_probable_state() -> None:
     post = result.network.posterior("c", hb.Table(frame))
     assert result.completed["c"].to_numpy()[rows].tolist() == post.mode()[rows].tolist()
     known = np.flatnonzero(frame["c"].notna())
-    indicators = frame["c"].to_numpy()[known, None] == np.array(post.states)
-    brier = math.sqrt(np.mean(((indicators - post.probabilities[known]) ** 2).sum(axis=1)))
+    indicators = frame["c"].to_numpy()[known, None] == np.array(as_discrete(post).states)
+    brier = math.sqrt(np.mean(((indicators - as_discrete(post).probabilities[known]) ** 2).sum(axis=1)))
     assert result.history.srmse[result.history.best] == pytest.approx(brier)
 
 
@@ -363,8 +366,8 @@ def test_a_complete_table_is_learned_once() -> None:
     assert len(result.history) == 1
     assert result.converged
     pd.testing.assert_frame_equal(result.completed, frame)
-    expected = naive_bayes(frame, "y", "gaussian").potential("u").coefficients
-    np.testing.assert_allclose(result.network.potential("u").coefficients, expected)
+    expected = as_kind(hb.LinearGaussian, naive_bayes(frame, "y", "gaussian").potential("u")).coefficients
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, result.network.potential("u")).coefficients, expected)
 
 
 def test_weights_count_rows() -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import boosting_reference as reference
 import numpy as np
 import pytest
+from narrowing import as_discrete, as_kind
 from numpy.typing import NDArray
 
 import hybridbn as hb
@@ -61,7 +62,12 @@ def same(ensemble: hb.Ensemble, other: hb.Ensemble, tolerance: float = 1e-9) -> 
     for mine, yours in zip(ensemble.networks, other.networks, strict=True):
         assert list(mine) == list(yours)
         for name in mine:
-            np.testing.assert_allclose(mine.potential(name).table, yours.potential(name).table, rtol=0, atol=tolerance)
+            np.testing.assert_allclose(
+                as_kind(hb.Multinomial, mine.potential(name)).table,
+                as_kind(hb.Multinomial, yours.potential(name)).table,
+                rtol=0,
+                atol=tolerance,
+            )
 
 
 @pytest.mark.parametrize("build", [None, naive_bayes, slow], ids=["default", "counted", "general"])
@@ -75,9 +81,9 @@ def test_weights_votes_and_networks_are_those_of_the_reference(build: Any, class
     np.testing.assert_allclose(found.errors, errors, atol=1e-9)
     np.testing.assert_allclose(weights, expected, atol=1e-9)
     for network, (prior, tables) in zip(found.networks, models, strict=True):
-        np.testing.assert_allclose(network.potential("y").table, prior, atol=1e-9)
+        np.testing.assert_allclose(as_kind(hb.Multinomial, network.potential("y")).table, prior, atol=1e-9)
         for j, own in enumerate(tables):
-            np.testing.assert_allclose(network.potential(f"x{j}").table, own, atol=1e-9)
+            np.testing.assert_allclose(as_kind(hb.Multinomial, network.potential(f"x{j}")).table, own, atol=1e-9)
     assert (found.posterior(table).probabilities.argmax(axis=1) == reference.voted(models, votes, x, classes)).all()
 
 
@@ -180,10 +186,10 @@ def numbers(rows: int = 300) -> hb.Table:
 def test_numbers_are_cut_once_or_in_each_round() -> None:
     data = numbers()
     once = hb.boost(data, "y", rounds=6)
-    cuts = {network.variable("a").cuts for network in once.networks}
-    assert cuts == {naive_bayes(data, "y", "multinomial").variable("a").cuts}
+    cuts = {as_discrete(network.variable("a")).cuts for network in once.networks}
+    assert cuts == {as_discrete(naive_bayes(data, "y", "multinomial").variable("a")).cuts}
     each = hb.boost(data, "y", rounds=6, refit_cuts=True)
-    assert len({network.variable("a").cuts for network in each.networks}) > 1
+    assert len({as_discrete(network.variable("a")).cuts for network in each.networks}) > 1
     for found in (once, each):
         assert (found.posterior(data).probabilities.argmax(axis=1) == data["y"]).mean() > 0.75
         assert found.predict({"a": 3.0}) == "yes"
@@ -210,7 +216,7 @@ def test_restarts_are_counted_and_capped() -> None:
     found = hb.boost(easy, "y", rounds=5)
     assert found.restarts == 5
     np.testing.assert_allclose(found.votes, math.log(1e10))
-    assert len({tuple(network.potential("y").table) for network in found.networks}) > 1
+    assert len({tuple(as_kind(hb.Multinomial, network.potential("y")).table) for network in found.networks}) > 1
 
 
 def test_restarts_leave_no_column_without_values() -> None:
@@ -224,7 +230,13 @@ def test_restarts_leave_no_column_without_values() -> None:
 def test_where_nothing_works_the_first_network_remains() -> None:
     def contrary(data: hb.Table, target: str, potentials: Any = None) -> hb.Network:
         own = naive_bayes(data, target, "multinomial")
-        own.add(hb.Multinomial(own.variable("x"), (own.variable("y"),), table=own.potential("x").table[::-1]))
+        own.add(
+            hb.Multinomial(
+                as_discrete(own.variable("x")),
+                (own.variable("y"),),
+                table=as_kind(hb.Multinomial, own.potential("x")).table[::-1],
+            )
+        )
         return own
 
     table = hb.Table({"x": [0, 1] * 20, "y": [0, 1] * 20}, discrete=["x", "y"])
@@ -267,7 +279,7 @@ def test_answers_agree_with_votes_by_hand() -> None:
     found = hb.boost(table, "y", rounds=7)
     totals = np.zeros((200, 3))
     for number, (network, vote) in enumerate(zip(found.networks, found.votes, strict=True)):
-        best = network.posterior("y", table).probabilities.argmax(axis=1)
+        best = as_discrete(network.posterior("y", table)).probabilities.argmax(axis=1)
         totals[np.arange(200), best] += vote
         staged = list(found.staged_posterior(table))[number]
         expected = np.exp(totals) / np.exp(totals).sum(axis=1, keepdims=True)

@@ -10,6 +10,7 @@ import pytest
 from effort import examples
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from narrowing import as_discrete, as_kind
 from numpy.typing import NDArray
 from scipy.special import expit
 
@@ -64,7 +65,7 @@ def test_collapsed_networks_are_naive_bayes() -> None:
     assert ensemble.disagreement(one, table) == 0
     # with a hole it can't be the same: the members marginalize the cell each for itself
     other = ensemble.posterior({"x0": 0}).probabilities
-    assert abs(one.posterior("y", {"x0": 0}).probabilities - other).max() > 1e-6
+    assert abs(as_discrete(one.posterior("y", {"x0": 0})).probabilities - other).max() > 1e-6
 
 
 def test_cuts_that_differ_are_joined() -> None:
@@ -78,10 +79,10 @@ def test_cuts_that_differ_are_joined() -> None:
         }
     )
     ensemble = hb.boost(data, "y", rounds=8, algorithm="real", refit_cuts=True)
-    cuts = [network.variable("a").cuts for network in ensemble.networks]
+    cuts = [as_discrete(network.variable("a")).cuts for network in ensemble.networks]
     assert len(set(cuts)) > 1
     one = ensemble.collapse()
-    assert one.variable("a").cuts == tuple(sorted(set().union(*cuts)))
+    assert as_discrete(one.variable("a")).cuts == tuple(sorted(set().union(*cuts)))
     np.testing.assert_allclose(log_odds(one, data), ensemble.scores(data) @ [-1, 1], atol=1e-9)
 
 
@@ -98,15 +99,15 @@ def test_votes_collapse_to_the_nearest_network(classes: int) -> None:
     ensemble = hb.boost(table, "y", rounds=10, random_state=3)
     one = ensemble.collapse()
     total = sum(
-        vote / classes * np.log(network.posterior("y", table).probabilities)
+        vote / classes * np.log(as_discrete(network.posterior("y", table)).probabilities)
         for vote, network in zip(ensemble.votes, ensemble.networks, strict=True)
     )
     expected = np.exp(total) / np.exp(total).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(one.posterior("y", table).probabilities, expected, atol=1e-9)
+    np.testing.assert_allclose(as_discrete(one.posterior("y", table)).probabilities, expected, atol=1e-9)
     rate = ensemble.disagreement(one, table)
-    apart = one.posterior("y", table).probabilities.argmax(axis=1) != ensemble.posterior(table).probabilities.argmax(
-        axis=1
-    )
+    apart = as_discrete(one.posterior("y", table)).probabilities.argmax(axis=1) != ensemble.posterior(
+        table
+    ).probabilities.argmax(axis=1)
     assert rate == apart.mean()
     assert rate < 0.2
     weights = np.arange(500) + 1.0
@@ -201,7 +202,9 @@ def test_real_weights_follow_their_formula() -> None:
     for vote, after, network in told:
         margins = np.where(y == 1, 1, -1) * log_odds(network, table)
         np.testing.assert_allclose(
-            network.potential("y").table, naive_bayes(table, "y", weights=weights).potential("y").table, atol=1e-9
+            as_kind(hb.Multinomial, network.potential("y")).table,
+            as_kind(hb.Multinomial, naive_bayes(table, "y", weights=weights).potential("y")).table,
+            atol=1e-9,
         )
         weights = weights * np.exp(-vote * margins / 2)
         weights *= 150 / weights.sum()

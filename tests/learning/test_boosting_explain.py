@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from narrowing import as_kind
 
 import hybridbn as hb
 from hybridbn.structures import naive_bayes, tan
@@ -30,7 +31,11 @@ def test_weights_of_real_ensembles_are_sums_over_the_members() -> None:
     found = ensemble.explain(case, 1)
     expected = {
         name: sum(
-            vote * np.log(network.potential(name).table[1, case[name]] / network.potential(name).table[0, case[name]])
+            vote
+            * np.log(
+                as_kind(hb.Multinomial, network.potential(name)).table[1, case[name]]
+                / as_kind(hb.Multinomial, network.potential(name)).table[0, case[name]]
+            )
             for vote, network in zip(ensemble.votes, ensemble.networks, strict=True)
         )
         for name in case
@@ -86,7 +91,7 @@ def test_nomogram() -> None:
     from matplotlib import pyplot
 
     for algorithm in ("real", "m1"):
-        ensemble = hb.boost(made(), "y", rounds=6, algorithm=algorithm)  # type: ignore[arg-type]
+        ensemble = hb.boost(made(), "y", rounds=6, algorithm=algorithm)
         axes = ensemble.plot({"a": 1, "b": None}, state=0)
         assert axes.get_yticklabels()[0].get_text() == "without evidence"
         assert "y = 0" in axes.get_xlabel()

@@ -18,6 +18,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.inference.engines.naive_bayes import mixture_of
@@ -111,7 +112,7 @@ def test_the_error_of_real_adaboost_never_exceeds_the_product_of_normalizers(**s
         return
     scores = np.zeros(len(y))
     for network, vote in zip(found.networks, found.votes, strict=True):
-        tables = network.posterior("y", table).probabilities
+        tables = as_discrete(network.posterior("y", table)).probabilities
         scores += vote * (np.log(tables[:, 1]) - np.log(tables[:, 0]))
         # the product of the normalizers is the mean of the weights that were never normalized
         bound = np.exp(-np.where(y == 1, scores, -scores) / 2).mean()
@@ -133,19 +134,19 @@ def test_trees_are_scored_as_their_networks_answer(
     network = nb_tree(table, "y", max_depth=depth, binary=binary, least=10)
     mixture = mixture_of(network, "y")
     assert mixture is not None
-    assert mixture.leaves == len(network.variable("y leaf"))
+    assert mixture.leaves == len(as_discrete(network.variable("y leaf")))
     found = np.exp(ClassScorer("y", table).log_joint(network))
     evidence = table.drop("y")
     np.testing.assert_allclose(found.sum(axis=0), np.exp(network.log_evidence(evidence)), rtol=1e-9)
     # by elimination, which two questions at once are answered by
-    expected = posteriors(network, evidence, ["y", "y leaf"])["y"].probabilities
+    expected = as_discrete(posteriors(network, evidence, ["y", "y leaf"])["y"]).probabilities
     np.testing.assert_allclose((found / found.sum(axis=0)).T, expected, atol=1e-10)
     answer = network.posterior("y", evidence)
-    np.testing.assert_allclose(answer.probabilities, expected, atol=1e-10)
+    np.testing.assert_allclose(as_discrete(answer).probabilities, expected, atol=1e-10)
     np.testing.assert_allclose(answer.log_evidence, network.log_evidence(evidence), rtol=1e-12)
     assert (answer.error < 1e-11).all()
     leafless = network.posterior("y leaf", evidence)
-    np.testing.assert_allclose(leafless.probabilities.sum(axis=1), 1, atol=1e-12)
+    np.testing.assert_allclose(as_discrete(leafless).probabilities.sum(axis=1), 1, atol=1e-12)
 
 
 def test_impossible_rows_are_impossible_for_mixtures_too() -> None:
@@ -164,7 +165,7 @@ def test_impossible_rows_are_impossible_for_mixtures_too() -> None:
     with pytest.raises(hb.ImpossibleEvidence) as caught:
         network.posterior("y", rows)
     assert caught.value.rows == (1,)
-    answer = network.posterior("y", rows, impossible="nan").probabilities
+    answer = as_discrete(network.posterior("y", rows, impossible="nan")).probabilities
     assert np.isnan(answer[1]).all()
     np.testing.assert_allclose(answer[[0, 2]], 0.5)
 
@@ -173,12 +174,14 @@ def test_evidence_on_the_leaf_itself_and_sets_of_states_count() -> None:
     table, *_ = drawn(0, 200, 4, 2, 0.0, 0.2)
     network = nb_tree(table, "y", max_depth=1)
     ensemble = hb.Ensemble([network], [1.0], "y", "real")
-    state = network.variable("y leaf").states[1]
+    state = as_discrete(network.variable("y leaf")).states[1]
     for case in ({"y leaf": state, "x1": 1}, {"x0": {0, 1}, "x2": 1}):
-        expected = network.posterior("y", case).probabilities
+        expected = as_discrete(network.posterior("y", case)).probabilities
         np.testing.assert_allclose(ensemble.posterior(case).probabilities, expected, atol=1e-12)
         rows = {name: [value] for name, value in case.items()}
-        np.testing.assert_allclose(network.posterior("y", pd.DataFrame(rows)).probabilities[0], expected, atol=1e-12)
+        np.testing.assert_allclose(
+            as_discrete(network.posterior("y", pd.DataFrame(rows))).probabilities[0], expected, atol=1e-12
+        )
 
 
 @pytest.mark.parametrize("build", [None, slow, partial(nb_tree, max_depth=2)], ids=["counted", "general", "trees"])

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from inference_tools import SHARED, needs_shared
+from known_answers import ANSWERS
 
 import hybridbn as hb
 from hybridbn.learning.arc_comparison import _resample, find_strength_threshold
@@ -210,10 +210,9 @@ def test_distances_count_pairs() -> None:
     assert structural_distance(first, first) == 0
 
 
-@needs_shared
 @pytest.mark.slow
 def test_averaged_networks_are_closer_to_the_true_one_and_predict_better() -> None:
-    folder = SHARED / "cases" / "spbn"
+    folder = ANSWERS / "spbn"
     pandas = pytest.importorskip("pandas")
     truth = json.loads((folder / "ecoli70.json").read_text())
     train, test = (pandas.read_csv(folder / f"ecoli70_{part}.csv.xz") for part in ("200", "test"))

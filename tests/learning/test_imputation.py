@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete
 from scipy import stats
 
 import hybridbn as hb
@@ -215,7 +216,7 @@ def test_drawn_cells_follow_their_exact_conditionals(which: str) -> None:
         posterior = model.posterior(name, rows.drop(columns=name).iloc[hidden])
         values = filled[name].to_numpy()[hidden]
         if isinstance(model.variable(name), hb.Discrete):
-            codes = model.variable(name).codes(values)
+            codes = as_discrete(model.variable(name)).codes(values)
             tables = posterior.probabilities
             below = np.concatenate([np.zeros((len(hidden), 1)), np.cumsum(tables, axis=1)], axis=1)
             at = np.arange(len(hidden))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_kind, known
 from scipy import stats
 
 import hybridbn as hb
@@ -89,7 +90,7 @@ def test_leaves_have_the_donors_where_numbers_come_in_combinations_and_lines_go_
 def test_models_of_earlier_versions_have_one_sweep_and_near_donors() -> None:
     frame = profiles(120, 3)
     network = hb.impute(frame.mask(np.random.default_rng(4).random(frame.shape) < 0.3), details=True).network
-    content = network.graph["imputation"]["matching"]
+    content = known(network).graph["imputation"]["matching"]
     assert content["sweeps"] > 1
     earlier = {name: value for name, value in content.items() if name != "sweeps"}
     earlier["donors"] = {
@@ -128,9 +129,9 @@ def test_odd_curves_and_products_are_found_and_lines_with_categories_are_not() -
     true["line"] = shift + x + noise
     frame = true.mask(rng.random(true.shape) < 0.1)
     network = hb.impute(frame[["x", "z", "wave", "product"]], details=True, random_state=0).network
-    assert {"wave", "product"} <= set(network.graph["imputation"]["matching"]["donors"])
+    assert {"wave", "product"} <= set(known(network).graph["imputation"]["matching"]["donors"])
     straight = hb.impute(frame[["x", "kind", "line"]], details=True, random_state=0).network
-    assert not straight.graph["imputation"]["matching"]
+    assert not known(straight).graph["imputation"]["matching"]
 
 
 def test_states_that_badly_described_numbers_depend_on_are_drawn_by_regressions() -> None:
@@ -139,7 +140,7 @@ def test_states_that_badly_described_numbers_depend_on_are_drawn_by_regressions(
     for noise, matched in ((rng.normal(size=200), []), (rng.exponential(size=200), ["group", "y"])):
         frame = pd.DataFrame({"group": group, "y": noise + 0.8 * (group == "b")}).mask(rng.random((200, 2)) < 0.3)
         network = hb.impute(frame, rules=False, details=True, random_state=0).network
-        assert (network.graph["imputation"]["matching"] or {"order": []})["order"] == matched
+        assert (known(network).graph["imputation"]["matching"] or {"order": []})["order"] == matched
 
 
 def test_leaves_without_donors_do_not_end_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,16 +172,16 @@ def test_borrowed_numbers_belong_to_their_rows_and_to_a_model_that_is_saved(tmp_
     rows = bent(300, 2)
     frame = rows.mask(np.random.default_rng(3).random(rows.shape) < 0.25)
     network = hb.impute(frame, details=True, random_state=0).network
-    network.save(tmp_path / "model.hbn")
+    known(network).save(tmp_path / "model.hbn")
     loaded = hb.load(tmp_path / "model.hbn")
     # a row without any observed cell has mates with the same key
     frame = frame[frame.notna().any(axis=1)]
     filled = hb.impute(frame, network=network, random_state=0)
-    pd.testing.assert_frame_equal(hb.impute(frame, network=loaded, random_state=0), filled)
-    part = hb.impute(frame[100:150], network=loaded, random_state=0)
+    pd.testing.assert_frame_equal(hb.impute(frame, network=as_kind(hb.Network, loaded), random_state=0), filled)
+    part = hb.impute(frame[100:150], network=as_kind(hb.Network, loaded), random_state=0)
     pd.testing.assert_frame_equal(part, filled[100:150], check_exact=True)
     for row in range(40):
-        alone = hb.impute(frame[row : row + 1], network=loaded, random_state=0)
+        alone = hb.impute(frame[row : row + 1], network=as_kind(hb.Network, loaded), random_state=0)
         pd.testing.assert_frame_equal(alone, filled[row : row + 1], check_exact=True)
 
 
@@ -205,8 +206,12 @@ def test_a_regression_without_categories_is_that_of_least_squares() -> None:
     table = hb.Table({"x": x, "z": 1e3 * z, "y": 3 * x - 2 * z + noise})
     family = (table.variable("y"), (table.variable("x"), table.variable("z")))
     mine, exact = ImputationRegression().fit(table, *family), GaussianFitter().fit(table, *family)
-    np.testing.assert_allclose(mine.coefficients, exact.coefficients, rtol=0.01)
-    np.testing.assert_allclose(mine.variance, exact.variance * 500 / 497, rtol=0.01)
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, mine).coefficients, as_kind(hb.LinearGaussian, exact).coefficients, rtol=0.01
+    )
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, mine).variance, as_kind(hb.LinearGaussian, exact).variance * 500 / 497, rtol=0.01
+    )
 
 
 def test_a_regression_has_slopes_of_its_own_where_the_data_say_so() -> None:
@@ -214,7 +219,7 @@ def test_a_regression_has_slopes_of_its_own_where_the_data_say_so() -> None:
     c, x, noise = rng.integers(2, size=500), *rng.normal(size=(2, 500))
     table = hb.Table({"c": c, "x": x, "y": np.where(c == 1, 3.0, -3.0) * x + noise}, discrete="c")
     found = ImputationRegression().fit(table, table.variable("y"), (table.variable("c"), table.variable("x")))
-    np.testing.assert_allclose(found.coefficients.ravel(), [-3, 3], atol=0.2)
+    np.testing.assert_allclose(as_kind(hb.LinearGaussian, found).coefficients.ravel(), [-3, 3], atol=0.2)
 
 
 def test_arcs_follow_what_depends_on_what() -> None:

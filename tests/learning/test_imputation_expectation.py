@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_kind, known
 
 import hybridbn as hb
 from hybridbn.fitting.ridge import fit_ridges
@@ -156,15 +157,15 @@ def test_states_that_contradict_the_network_are_drawn_given_all_other_cells(
     hidden = rng.random(400) < 0.3
     frame = true.assign(kind=true["kind"].mask(hidden))
     network = hb.impute(frame, details=True, random_state=0).network
-    assert list(network.graph["imputation"]["matching"]["states"]) == ["kind"]
+    assert list(known(network).graph["imputation"]["matching"]["states"]) == ["kind"]
     filled = hb.impute(frame, network=network, random_state=0)
     assert (filled["kind"] == kind)[hidden].mean() > 0.75
     with pytest.warns(UserWarning, match="expected values"):
         expected = hb.impute(frame, network=network, strategy="mean", random_state=0)
     assert (expected["kind"] == kind)[hidden].mean() > (filled["kind"] == kind)[hidden].mean()
-    network.save(tmp_path / "model.hbn")
+    known(network).save(tmp_path / "model.hbn")
     loaded = hb.load(tmp_path / "model.hbn")
-    part = hb.impute(frame[100:150], network=loaded, random_state=0)
+    part = hb.impute(frame[100:150], network=as_kind(hb.Network, loaded), random_state=0)
     pd.testing.assert_frame_equal(part, filled[100:150], check_exact=True)
 
 
@@ -179,7 +180,7 @@ def test_expected_numbers_of_matched_columns_lie_on_their_lines_and_curves(bend:
     hidden[:, 1] = False
     frame = true.mask(hidden)
     result = hb.impute(frame, strategy="mean", details=True, random_state=0)
-    matching = result.network.graph["imputation"]["matching"]
+    matching = known(result.network).graph["imputation"]["matching"]
     assert "y" in matching["donors"]
     # of x given z: the normal distribution with this mean and variance
     given_z, variance = z / 1.25, 0.2
@@ -210,7 +211,7 @@ def test_what_fits_the_weights_of_a_bootstrap_by_chance_does_not_bring_slopes_of
     with_common_slopes = 0
     for _ in range(20):
         drawn = learner.learn_again(graph, table.with_weights(rng.gamma(1.0, size=rows)), settled=True, bootstrap=True)
-        with_common_slopes += np.ptp(drawn.potential("y").coefficients) == 0
+        with_common_slopes += np.ptp(as_kind(hb.LinearGaussian, drawn.potential("y")).coefficients) == 0
     assert with_common_slopes >= 18
 
 
@@ -225,8 +226,8 @@ def test_many_rows_start_from_rounds_with_some_and_end_with_all(monkeypatch: pyt
     monkeypatch.setattr(data_augmentation, "_FIRST_ROWS", 200)
     monkeypatch.setattr(data_augmentation, "_LEAST_ROUNDS", 4)
     some = hb.impute(frame, details=True, random_state=0)
-    of_y = [np.concatenate([p.intercept.ravel(), p.coefficients.ravel()]) for p in
-            (one.network.potential("y") for one in (whole, some))]  # fmt: skip
+    potentials = [as_kind(hb.LinearGaussian, known(one.network).potential("y")) for one in (whole, some)]
+    of_y = [np.concatenate([p.intercept.ravel(), p.coefficients.ravel()]) for p in potentials]
     np.testing.assert_allclose(*of_y, atol=0.25)
     assert len(some.history) > len(whole.history)
     # where few rows would hardly show a column's states, all rows learn from the start

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import known
 
 import hybridbn as hb
 from hybridbn.commands.table_input import TableRequest, open_input, read_profile
@@ -68,7 +69,7 @@ def test_a_learned_network_brings_along_what_it_was_learned_with() -> None:
         hb.impute(frame, network=found.network, bounds={"x": (0, 1)})
     with pytest.raises(hb.TableError, match="has the columns"):
         hb.impute(frame[["x"]], network=found.network)
-    changed = found.network.copy()
+    changed = known(found.network).copy()
     changed.remove_node("y")
     with pytest.raises(hb.NetworkError, match=r"del network\.graph\['imputation'\]"):
         hb.impute(frame, network=changed)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_kind
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
@@ -103,8 +104,10 @@ def test_a_saved_model_keeps_the_rules(tmp_path: Path) -> None:
     assert result.network is not None
     result.network.save(tmp_path / "model.hbn")
     network = hb.load(tmp_path / "model.hbn")
-    pd.testing.assert_frame_equal(hb.impute(frame, network=network, random_state=0), result.table)
-    assert not broken_rules(hb.impute(hide(make_table(seed=5), seed=6), network=network, random_state=1))
+    pd.testing.assert_frame_equal(hb.impute(frame, network=as_kind(hb.Network, network), random_state=0), result.table)
+    assert not broken_rules(
+        hb.impute(hide(make_table(seed=5), seed=6), network=as_kind(hb.Network, network), random_state=1)
+    )
 
 
 def test_the_command_tells_the_rules_and_keeps_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

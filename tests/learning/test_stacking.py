@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.errors import NetworkError
@@ -39,7 +40,7 @@ def test_a_network_that_is_too_sure_gets_a_smaller_weight():
 
     pooled = loss(ensemble.posterior(table).probability("p"))
     assert ensemble.votes[:-1].sum() < 0.8
-    assert pooled < loss(alone.posterior("c", table).probability("p")) - 0.05
+    assert pooled < loss(as_discrete(alone.posterior("c", table)).probability("p")) - 0.05
 
 
 def test_no_sure_member_overrules_the_others():
@@ -53,7 +54,7 @@ def test_no_sure_member_overrules_the_others():
     far = {"x": -50.0}
     for spread in (1.0, 1e-6):
         told = hb.Ensemble([normal(100.0), normal(spread), even], np.array([1.0, 0.1, 1.0]), "c", "pool").posterior(far)
-        alone = np.log(normal(100.0).posterior("c", far).probabilities) @ [1, -1]
+        alone = np.log(as_discrete(normal(100.0).posterior("c", far)).probabilities) @ [1, -1]
         assert np.log(told.probabilities) @ [1, -1] == pytest.approx(alone - 0.1 * np.log(_LEAST_POOLED))
     # what is known of the class alone holds
     told = hb.Ensemble([normal(1.0), ruled_out], np.ones(2), "c", "pool").posterior({"x": 50.0})
@@ -94,8 +95,11 @@ def test_a_pool_is_saved_explained_and_deterministic(tmp_path):
     np.testing.assert_array_equal(loaded.posterior(case).probabilities, ensemble.posterior(case).probabilities)
     explained = ensemble.explain({"x": 1.0, "z": 2.0})
     assert explained.prior + sum(explained.weights.values()) == pytest.approx(explained.log_odds)
-    chances = np.log(loaded.networks[0].posterior("c", {"x": 1.0}).probabilities)
-    rest = [np.log(net.posterior("c", {"x": 1.0} if "x" in net else {}).probabilities) for net in loaded.networks[1:]]
+    chances = np.log(as_discrete(loaded.networks[0].posterior("c", {"x": 1.0})).probabilities)
+    rest = [
+        np.log(as_discrete(net.posterior("c", {"x": 1.0} if "x" in net else {})).probabilities)
+        for net in loaded.networks[1:]
+    ]
     total = np.tensordot(loaded.votes, np.stack([chances, *rest]), 1)
     np.testing.assert_allclose(loaded.posterior({"x": 1.0}).probabilities, np.exp(total) / np.exp(total).sum())
 

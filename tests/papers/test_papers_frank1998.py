@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from known_answers import TABLES
 
 import hybridbn as hb
 
 PAPERS = Path(__file__).parents[2] / "examples" / "papers"
-DATA = Path(__file__).parents[3] / "shared" / "data"
 
 
 @pytest.fixture
@@ -198,10 +198,8 @@ def test_significance_is_paired(modules):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["elusage", "cloud"])
 def test_published_errors_are_met(modules, name):
-    if not DATA.is_dir():
-        pytest.skip("the datasets of the papers are not beside this checkout")
     studies, frank1998 = modules["studies"], modules["frank1998"]
-    (dataset,) = studies.datasets_of(DATA, "regression", "frank1998", [name])
+    (dataset,) = studies.datasets_of(TABLES, "regression", "frank1998", [name])
     methods = {"naive_bayes": frank1998.kernel_naive_bayes()}
     found = studies.summaries(studies.cross_validated(dataset, methods, frank1998.ERRORS, repetitions=3))
     published = studies.read_published(frank1998.PUBLISHED)

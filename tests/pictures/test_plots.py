@@ -12,6 +12,7 @@ import pandas as pd
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from narrowing import as_continuous, as_discrete
 
 import hybridbn as hb
 from hybridbn.formatting import choose_ticks, format_numbers, format_probability, format_value, shorten_text
@@ -116,10 +117,10 @@ PLOTS = {
     "augmentation": lambda ax: hb.pictures.plot_augmentation(history(), ax),
     "boosting": lambda ax: hb.pictures.plot_boosting(ensemble(), ax=ax),
     "calibration": lambda ax: hb.pictures.plot_calibration(
-        mixed().posterior("c", cases()[["x", "d"]]), cases()["c"], ax=ax
+        as_discrete(mixed().posterior("c", cases()[["x", "d"]])), cases()["c"], ax=ax
     ),
     "transform": lambda ax: hb.pictures.plot_probability_integral_transform(
-        mixed().posterior("x", cases()[["c"]]), cases()["x"], ax=ax
+        as_continuous(mixed().posterior("x", cases()[["c"]])), cases()["x"], ax=ax
     ),
     "tornado": lambda ax: mixed().subgraph("cd").sensitivity("c", {"d": "p"}).plot(ax=ax),
     "effect": lambda ax: hb.effect([mixed()], of="x", on="y", values=[0.0, 1.0]).plot(ax),
@@ -180,8 +181,8 @@ def test_bars_are_the_probabilities_and_outlines_those_without_evidence() -> Non
     posterior, prior = mixed().posterior("d", {"c": "b"}), mixed().posterior("d")
     ax = posterior.plot(open_axes(), prior=prior)
     _, bars, ghosts = bars_of(ax)
-    np.testing.assert_allclose([bar[2] for bar in bars], posterior.probabilities)
-    np.testing.assert_allclose([bar[2] for bar in ghosts], prior.probabilities)
+    np.testing.assert_allclose([bar[2] for bar in bars], as_discrete(posterior).probabilities)
+    np.testing.assert_allclose([bar[2] for bar in ghosts], as_discrete(prior).probabilities)
     assert texts_of(ax) == ["0.125", "0.125", "0.750"]
     assert [text.get_text() for text in ax.get_legend().get_texts()] == ["posterior", "prior"]
     assert [label.get_text() for label in ax.get_yticklabels()] == ["p", "q", "r"]
@@ -191,7 +192,7 @@ def test_of_many_states_the_most_probable_ones_are_shown() -> None:
     posterior = mixed().posterior(MANY.name, {"c": "a"})
     ax = posterior.plot(open_axes())
     bars = bars_of(ax)[1]
-    np.testing.assert_allclose([bar[2] for bar in bars[:-1]], posterior.probabilities[-11:])
+    np.testing.assert_allclose([bar[2] for bar in bars[:-1]], as_discrete(posterior).probabilities[-11:])
     assert sum(bar[2] for bar in bars) == pytest.approx(1)
     assert ax.get_yticklabels()[-1].get_text() == "19 others"
 
@@ -211,7 +212,7 @@ def test_curves_are_the_densities() -> None:
     ax = posterior.plot(open_axes(), prior=prior)
     for line, density in zip(ax.lines[:2], (prior, posterior), strict=True):
         x, y = line.get_data()
-        np.testing.assert_allclose(y, density.pdf(x))
+        np.testing.assert_allclose(y, as_continuous(density).pdf(x))
         assert density.cdf(x.max()) - density.cdf(x.min()) > 0.998
     assert ax.lines[2].get_xdata()[0] == pytest.approx(3.0)
     assert ax.get_ylim()[0] == 0
@@ -245,7 +246,7 @@ def test_conditional_pictures_show_the_conditional_distributions() -> None:
     assert [label.get_text() for label in ax.get_yticklabels()] == ["-1", "0", "2.5"]
     ax = hb.pictures.plot_conditional(mixed(), "c", "x", ax=open_axes())
     x, y = ax.lines[0].get_data()
-    np.testing.assert_allclose(y, mixed().posterior("c", pd.DataFrame({"x": x})).probabilities[:, 0])
+    np.testing.assert_allclose(y, as_discrete(mixed().posterior("c", pd.DataFrame({"x": x}))).probabilities[:, 0])
     ax = hb.pictures.plot_conditional(mixed(), "d", "c", ax=open_axes())
     assert sorted(texts_of(ax)) == sorted(format_probability(p) for row in TABLE for p in row)
     ax = hb.pictures.plot_conditional(mixed(), "y", "x", {"c": "a"}, ax=open_axes())
@@ -374,26 +375,26 @@ def test_boosting_curves_count_errors() -> None:
 def test_calibration_compares_predictions_with_what_came_true() -> None:
     posterior = mixed().posterior("c", cases()[["x"]])
     truth = cases()["c"].where(np.arange(300) > 20, None)
-    ax = hb.pictures.plot_calibration(posterior, truth, "a", 5, open_axes())
+    ax = hb.pictures.plot_calibration(as_discrete(posterior), truth, "a", 5, open_axes())
     known, shares = truth.notna().to_numpy(), posterior["a"]
     bins = np.minimum((shares * 5).astype(int), 4)
     expected = [np.mean((truth == "a")[known & (bins == b)]) for b in range(5) if (known & (bins == b)).any()]
     np.testing.assert_allclose(ax.lines[-1].get_ydata(), expected)
     for wrong, message in ((["a"], "one for each row"), ([None] * 300, "nothing to draw"), (["z"] * 300, "no state")):
         with pytest.raises(hb.TableError, match=message):
-            hb.pictures.plot_calibration(posterior, wrong)
+            hb.pictures.plot_calibration(as_discrete(posterior), wrong)
 
 
 def test_the_transform_of_true_values_is_their_cdf() -> None:
     posterior = mixed().posterior("x", cases()[["c"]])
-    below = posterior.pit(cases()["x"])
+    below = as_continuous(posterior).pit(cases()["x"])
     for row in (0, 7):
         assert below[row] == pytest.approx(posterior[row].cdf(cases()["x"][row]))
-    ax = hb.pictures.plot_probability_integral_transform(posterior, cases()["x"], 4, open_axes())
+    ax = hb.pictures.plot_probability_integral_transform(as_continuous(posterior), cases()["x"], 4, open_axes())
     heights = [bar[3] for bar in bars_of(ax)[0]]
     np.testing.assert_allclose(heights, np.histogram(below, 4, (0, 1))[0] * 4 / 300)
     with pytest.raises(hb.TableError, match="plot_calibration"):
-        hb.pictures.plot_probability_integral_transform(mixed().posterior("c", cases()[["x"]]), cases()["c"])
+        hb.pictures.plot_probability_integral_transform(mixed().posterior("c", cases()[["x"]]), cases()["c"])  # type: ignore[arg-type]
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------

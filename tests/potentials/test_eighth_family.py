@@ -7,6 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 import pytest
+from narrowing import as_kind
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
@@ -173,7 +174,10 @@ def test_estimators_ensembles_and_imputation_take_it(tmp_path):
 def test_files_and_the_command_know_it(tmp_path, capsys):
     network = naive_bayes(data(), "c", NAME)
     network.save(tmp_path / "model.hbn")
-    assert hb.load(tmp_path / "model.hbn").potential("x").centers.tolist() == network.potential("x").centers.tolist()
+    assert (
+        as_kind(hb.Network, hb.load(tmp_path / "model.hbn")).potential("x").centers.tolist()
+        == network.potential("x").centers.tolist()
+    )
     hb.Table(data(holes=True)).write(tmp_path / "in.csv")
     options = ["--structure", "naive_bayes", "--target", "c", "--potentials", NAME, "--quiet"]
     assert run(["impute", str(tmp_path / "in.csv"), str(tmp_path / "out.csv"), *options]) == 0

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from narrowing import as_kind
 
 import hybridbn as hb
 from hybridbn.structures import automatic, naive_bayes, nb_tree, tan
@@ -47,7 +48,7 @@ def test_candidates_and_loss_can_be_given(tmp_path):
     assert set(net.graph["losses"]) == {"naive_bayes, auto", "nb_tree, multinomial"}
     assert net.graph["losses"]["nb_tree, multinomial"] < 0.2
     net.save(tmp_path / "net.hbn")
-    assert hb.load(tmp_path / "net.hbn").graph["chosen"] == "nb_tree, multinomial"
+    assert as_kind(hb.Network, hb.load(tmp_path / "net.hbn")).graph["chosen"] == "nb_tree, multinomial"
 
 
 def test_few_rows_and_single_columns():

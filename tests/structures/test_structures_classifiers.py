@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_discrete, known
 
 import hybridbn as hb
 from hybridbn.errors import NetworkError
@@ -49,9 +50,9 @@ def test_leaves_that_are_looked_up_answer_as_elimination_does(only_elimination, 
     net = random_forest(data, "c", family, trees=3)
     net.check()
     table, cases = without_class(data, slice(10)), ({"x": 0.3}, {"d": "p", "z": 2.0}, {})
-    fast = [net.posterior("c", evidence).probabilities for evidence in (table, *cases)]
+    fast = [as_discrete(net.posterior("c", evidence)).probabilities for evidence in (table, *cases)]
     only_elimination()
-    slow = [net.posterior("c", evidence).probabilities for evidence in (table, *cases)]
+    slow = [as_discrete(net.posterior("c", evidence)).probabilities for evidence in (table, *cases)]
     for one, other in zip(fast, slow, strict=True):
         assert one.shape == other.shape
         np.testing.assert_allclose(one, other, atol=1e-9)
@@ -74,7 +75,7 @@ def test_rules_that_do_not_cover_all_points_are_looked_up_as_they_are_evaluated(
     ]
     net = hb.Network([*attributes, boxes, hb.Multinomial(c, (rule,), table=table)])
     values, codes = rng.normal(size=8), rng.integers(0, 2, 8)
-    told = net.posterior("c", hb.Table({"x": values, "d": np.array(["a", "b"])[codes]})).probabilities
+    told = as_discrete(net.posterior("c", hb.Table({"x": values, "d": np.array(["a", "b"])[codes]}))).probabilities
     shares = np.array([[boxes(x=v, d="ab"[k], rule=r) for r in range(5)] for v, k in zip(values, codes, strict=True)])
     np.testing.assert_allclose(told, shares @ table, atol=1e-12)
 
@@ -95,7 +96,9 @@ def test_a_forest_learns_what_naive_bayes_can_not_and_is_saved_exactly(tmp_path)
     net.save(tmp_path / "forest.hbn")
     again = hb.load(tmp_path / "forest.hbn")
     table = without_class(mixed(50, seed=2, holes=0.3))
-    np.testing.assert_array_equal(again.posterior("c", table).probabilities, net.posterior("c", table).probabilities)
+    np.testing.assert_array_equal(
+        as_discrete(again.posterior("c", table)).probabilities, as_discrete(net.posterior("c", table)).probabilities
+    )
     assert set(net.sample(20, random_state=0)) == set(net)
     explained = net.explain("c", {"x": 1.0, "d": "p"})
     assert explained.log_odds == pytest.approx(explained.prior + sum(explained.weights.values()))
@@ -113,11 +116,11 @@ def test_a_forest_learns_what_naive_bayes_can_not_and_is_saved_exactly(tmp_path)
 def test_held_out_predictions_tell_how_well_fresh_rows_are_predicted(build):
     data, fresh = mixed(300, holes=0.05), mixed(600, seed=3, holes=0.05)
     net, predicted = Build.of(build).learn_held_out(hb.Table(data), "c", "gaussian")
-    told = predicted.select_rows(np.arange(300)).probabilities
-    states = list(net.variable("c").states)
+    told = known(predicted).select_rows(np.arange(300)).probabilities
+    states = list(as_discrete(net.variable("c")).states)
     codes = np.array([states.index(c) for c in data["c"]])
     held_out = -np.log(told[np.arange(300), codes]).mean()
-    posterior = net.posterior("c", without_class(fresh)).probabilities
+    posterior = as_discrete(net.posterior("c", without_class(fresh))).probabilities
     loss = -np.log(posterior[np.arange(600), [states.index(c) for c in fresh["c"]]]).mean()
     assert held_out == pytest.approx(loss, rel=0.25)
     np.testing.assert_allclose(told.sum(axis=1), 1.0)
@@ -143,7 +146,7 @@ def test_logistic_is_the_regression_of_scikit_learn(least, potentials):
     codes = (x @ [1.0, -1.0, 0.5] + rng.logistic(size=300) > 0).astype(int) + (x[:, 2] > 2.5)
     net = logistic({**{f"x{i}": x[:, i] for i in range(3)}, "c": codes.astype(str)}, "c", potentials)
     standard = (x - x.mean(axis=0)) / x.std(axis=0)
-    told = net.posterior("c", hb.Table({f"x{i}": x[:, i] for i in range(3)})).probabilities
+    told = as_discrete(net.posterior("c", hb.Table({f"x{i}": x[:, i] for i in range(3)}))).probabilities
     apart = []
     # as if two more rows had been seen, spread evenly over the classes
     weights = (codes == np.arange(3)[:, None]).ravel() + 2 / 3 / 300
@@ -180,7 +183,7 @@ def test_copies_of_an_attribute_do_not_count_twice():
     x = rng.normal(size=400)
     c = np.where(x + rng.logistic(size=400) > 0, "p", "n")
     copies = {f"x{i}": x for i in range(6)}
-    told = logistic({**copies, "c": c}, "c").posterior("c", dict.fromkeys(copies, 2.0)).probability("p")
+    told = as_discrete(logistic({**copies, "c": c}, "c").posterior("c", dict.fromkeys(copies, 2.0))).probability("p")
     assert told == pytest.approx(1 / (1 + math.exp(-2)), abs=0.08)
     assert naive_bayes({**copies, "c": c}, "c", "gaussian").posterior("c", dict.fromkeys(copies, 2.0))["p"] > 0.99
 
@@ -271,4 +274,4 @@ def test_columns_of_one_state_and_rare_classes_are_no_trouble():
     data = {"x": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "d": ["k"] * 6, "c": ["a", "a", "a", "b", "b", "z"]}
     for build in (partial(random_forest, trees=3), logistic, discriminant):
         net = build(data, "c", "gaussian")
-        assert np.isfinite(net.posterior("c", {"x": 3.5, "d": "k"}).probabilities).all()
+        assert np.isfinite(as_discrete(net.posterior("c", {"x": 3.5, "d": "k"})).probabilities).all()

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
 from hybridbn.structures import class_clusters, naive_bayes, tan
@@ -32,7 +33,7 @@ def test_classes_in_several_places(assignment, missing):
     plain = naive_bayes(data, "odd", "gaussian")
     net = class_clusters(data, "odd", "gaussian", assignment=assignment)
     assert accuracy(net, fresh) > accuracy(plain, fresh) + 0.2
-    assert net.variable("odd cluster").states[:2] == ("no 1", "no 2")
+    assert as_discrete(net.variable("odd cluster")).states[:2] == ("no 1", "no 2")
     assert list(net.predecessors("odd")) == ["odd cluster"]
     net.check()
 
@@ -41,9 +42,9 @@ def test_the_class_is_the_sum_of_its_clusters():
     data = corners(missing=0.2)
     net = class_clusters(data, "odd", "gaussian")
     evidence = hb.Table(data).select(["x", "y", "color"])
-    clusters = net.posterior("odd cluster", evidence).probabilities
-    owner = net.potential("odd").table
-    np.testing.assert_allclose(net.posterior("odd", evidence).probabilities, clusters @ owner, atol=1e-12)
+    clusters = as_discrete(net.posterior("odd cluster", evidence)).probabilities
+    owner = as_kind(hb.Multinomial, net.potential("odd")).table
+    np.testing.assert_allclose(as_discrete(net.posterior("odd", evidence)).probabilities, clusters @ owner, atol=1e-12)
     assert set(np.unique(owner)) == {0.0, 1.0}
     expected = np.array(["no", "yes"])[owner.argmax(axis=1)[clusters.argmax(axis=1)]]
     assert best_cluster(net, "odd", evidence).tolist() == expected.tolist()
@@ -56,18 +57,20 @@ def test_the_guard_keeps_what_does_not_pay():
     data = {f"x{i}": rng.exponential(size=300) + 0.7 * (label == "a") for i in range(4)} | {"y": label}
     open_ended = class_clusters(data, "y", "gaussian", guard=False)
     guarded = class_clusters(data, "y", "mte")
-    assert len(open_ended.variable("y cluster")) > 2
-    assert len(guarded.variable("y cluster")) == 2
+    assert len(as_discrete(open_ended.variable("y cluster"))) > 2
+    assert len(as_discrete(guarded.variable("y cluster"))) == 2
     plain = naive_bayes(data, "y", "mte")
     rows = hb.Table(data).drop("y")
     np.testing.assert_allclose(
-        guarded.posterior("y", rows).probabilities, plain.posterior("y", rows).probabilities, atol=1e-9
+        as_discrete(guarded.posterior("y", rows)).probabilities,
+        as_discrete(plain.posterior("y", rows)).probabilities,
+        atol=1e-9,
     )
 
 
 def test_numbers_of_clusters_can_be_given():
     net = class_clusters(corners(), "odd", "gaussian", clusters={"yes": 3}, guard=False)
-    assert sum(state.startswith("yes") for state in net.variable("odd cluster").states) == 3
+    assert sum(state.startswith("yes") for state in as_discrete(net.variable("odd cluster")).states) == 3
 
 
 def test_other_builders_and_weights():
@@ -84,7 +87,11 @@ def test_rows_without_a_class_do_not_count():
     short = {name: values[:150] for name, values in data.items()}
     data["odd"][150:] = None
     first, second = (class_clusters(d, "odd", "gaussian", clusters=2, guard=False) for d in (data, short))
-    np.testing.assert_allclose(first.potential("odd cluster").table, second.potential("odd cluster").table, atol=0.02)
+    np.testing.assert_allclose(
+        as_kind(hb.Multinomial, first.potential("odd cluster")).table,
+        as_kind(hb.Multinomial, second.potential("odd cluster")).table,
+        atol=0.02,
+    )
 
 
 def test_a_number_as_target():

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.fitting.cross_validation import deal_table
@@ -63,8 +64,8 @@ def predict(
         posterior = network.posterior(target, asked.drop(columns=target))
     if target == "y":
         return np.stack([posterior.mean(), posterior.std()], axis=1)
-    states = RENAMED if "low" in posterior.states else RENAMED.values()
-    return np.stack([posterior.probability(state) for state in states], axis=1)
+    states = RENAMED if "low" in as_discrete(posterior).states else RENAMED.values()
+    return np.stack([as_discrete(posterior).probability(state) for state in states], axis=1)
 
 
 @cache

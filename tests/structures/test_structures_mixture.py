@@ -7,6 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from narrowing import as_discrete, as_kind
 from sklearn.metrics import adjusted_rand_score
 
 import hybridbn as hb
@@ -124,11 +125,11 @@ def test_a_row_of_weight_zero_is_as_if_it_were_not_there():
 def test_simulated_groups_are_found(criterion):
     data, group = simulated(900, 1)
     net = mixture(data, criterion=criterion)
-    assert len(net.variable("cluster")) == 3
-    found = net.posterior("cluster", hb.Table(data)).probabilities.argmax(axis=1)
+    assert len(as_discrete(net.variable("cluster"))) == 3
+    found = as_discrete(net.posterior("cluster", hb.Table(data))).probabilities.argmax(axis=1)
     assert adjusted_rand_score(group, found) > 0.6
     complete, group = simulated(900, 2, missing=0.0)
-    found = mixture(complete, 3).posterior("cluster", hb.Table(complete)).probabilities.argmax(axis=1)
+    found = as_discrete(mixture(complete, 3).posterior("cluster", hb.Table(complete))).probabilities.argmax(axis=1)
     assert adjusted_rand_score(group, found) > 0.95
 
 
@@ -138,14 +139,14 @@ def test_the_network_is_the_mixture():
     found = cluster_rows(read, 4, "held_out", 20, 3, np.random.default_rng(0))
     net = found.build_network("cluster")
     np.testing.assert_allclose(
-        net.posterior("cluster", hb.Table(data)).probabilities, found.assign(read.table), atol=1e-9
+        as_discrete(net.posterior("cluster", hb.Table(data))).probabilities, found.assign(read.table), atol=1e-9
     )
     logs = compute_responsibilities(found.statistics, found.fit)[1]
     rows = found.data.table
     seen = ~np.isnan(np.stack([rows.column("x"), rows.column("y")], axis=1))
     expected = logs - seen @ np.log(found.statistics.scales)
     np.testing.assert_allclose(net.log_evidence(rows), expected, rtol=1e-9)
-    assert (np.diff(net.potential("cluster").table) <= 0).all()
+    assert (np.diff(as_kind(hb.Multinomial, net.potential("cluster")).table) <= 0).all()
 
 
 def test_units_do_not_matter():
@@ -153,8 +154,8 @@ def test_units_do_not_matter():
     moved = {**data, "y": data["y"] * 1e-6 + 40}
     first, second = mixture(data, 3), mixture(moved, 3)
     np.testing.assert_allclose(
-        first.posterior("cluster", hb.Table(data)).probabilities,
-        second.posterior("cluster", hb.Table(moved)).probabilities,
+        as_discrete(first.posterior("cluster", hb.Table(data))).probabilities,
+        as_discrete(second.posterior("cluster", hb.Table(moved))).probabilities,
         atol=1e-6,
     )
 
@@ -164,15 +165,19 @@ def test_a_weight_of_two_is_two_rows():
     twice = {name: np.repeat(values, 2) for name, values in data.items()}
     table, doubled = hb.Table(data, weights=np.full(100, 2.0)), hb.Table(twice)
     one, two = (mixture(read, 1) for read in (table, doubled))
-    assert one.potential("x").variance == pytest.approx(two.potential("x").variance, rel=1e-12)
-    np.testing.assert_allclose(one.potential("c").table, two.potential("c").table, rtol=1e-12)
+    assert as_kind(hb.LinearGaussian, one.potential("x")).variance == pytest.approx(
+        as_kind(hb.LinearGaussian, two.potential("x")).variance, rel=1e-12
+    )
+    np.testing.assert_allclose(
+        as_kind(hb.Multinomial, one.potential("c")).table, as_kind(hb.Multinomial, two.potential("c")).table, rtol=1e-12
+    )
 
 
 @pytest.mark.parametrize("potentials", ["auto", "mte", "kernel", "multinomial", {"x": "mte"}])
 def test_any_family(potentials):
     data, group = simulated(300, 6, missing=0.1)
     net = mixture(data, 3, potentials, random_state=1)
-    found = net.posterior("cluster", hb.Table(data)).probabilities
+    found = as_discrete(net.posterior("cluster", hb.Table(data))).probabilities
     assert found.shape == (300, 3)
     np.testing.assert_allclose(found.sum(axis=1), 1)
     assert adjusted_rand_score(group, found.argmax(axis=1)) > 0.5
@@ -195,10 +200,12 @@ def test_held_out_rows_are_not_seen():
 
 def test_awkward_tables():
     rng = np.random.default_rng(8)
-    assert len(mixture({"x": [1.0, 1.0, 1.0]}, 2).variable("cluster")) == 2
-    assert len(mixture({"x": rng.normal(size=3)}).variable("cluster")) == 1
+    assert len(as_discrete(mixture({"x": [1.0, 1.0, 1.0]}, 2).variable("cluster"))) == 2
+    assert len(as_discrete(mixture({"x": rng.normal(size=3)}).variable("cluster"))) == 1
     net = mixture({"x": [1.0, np.nan, 2.0, np.nan], "c": ["a", None, "b", None]}, 2)
-    np.testing.assert_allclose(net.posterior("cluster", {}).probabilities, net.potential("cluster").table)
+    np.testing.assert_allclose(
+        as_discrete(net.posterior("cluster", {})).probabilities, as_kind(hb.Multinomial, net.potential("cluster")).table
+    )
     huge = mixture({"x": np.r_[rng.normal(size=50), 1e120]}, 2)
     with pytest.raises(hb.TableError, match="'x': the values lie so far apart"):
         mixture({"x": np.r_[rng.normal(size=50), 1e308, -1e308]}, 2)
@@ -214,9 +221,9 @@ def test_a_constant_column_changes_no_clusters(covariance):
     net, more = (
         mixture(one, most=4, starts=2, covariance=covariance) for one in (data, {**data, "one": 7.0 * np.ones(150)})
     )
-    assert len(net.variable("cluster")) == 3
+    assert len(as_discrete(net.variable("cluster"))) == 3
     table = hb.Table(data)
-    probabilities = [one.posterior("cluster", table).probabilities for one in (net, more)]
+    probabilities = [as_discrete(one.posterior("cluster", table)).probabilities for one in (net, more)]
     np.testing.assert_allclose(*probabilities, atol=1e-4)
     assert more.posterior("one").mean() == pytest.approx(7)
 
@@ -240,7 +247,7 @@ def test_the_parts_of_the_cross_validation_can_be_chosen():
     rng = np.random.default_rng(0)
     data = {"x": rng.normal(size=60) + 8 * (np.arange(60) % 3)}
     for folds in (2, 10):
-        assert len(mixture(data, folds=folds, random_state=1).variable("cluster")) == 3
+        assert len(as_discrete(mixture(data, folds=folds, random_state=1).variable("cluster"))) == 3
     for folds in (1, 2.5, True):
         with pytest.raises(hb.NetworkError, match="folds"):
             mixture(data, folds=folds)
@@ -272,7 +279,7 @@ def test_covariances_are_densities_of_networks(covariance):
     scale = np.log(clustering.statistics.scales)
     seen = np.array([~np.isnan(np.asarray(table.column(f"x{i}"))) for i in range(5)])
     np.testing.assert_allclose(net.log_density(table), logs - scale @ seen, rtol=1e-8)
-    np.testing.assert_allclose(net.posterior("cluster", table).probabilities, probabilities, atol=1e-8)
+    np.testing.assert_allclose(as_discrete(net.posterior("cluster", table)).probabilities, probabilities, atol=1e-8)
 
 
 @pytest.mark.parametrize("covariance", ["full", "tied"])
@@ -310,7 +317,7 @@ def test_covariances_are_tried_where_numbers_are_correlated_in_the_components(cr
     rng = np.random.default_rng(10)
     x = rng.normal(size=(300, 4)) + 5 * rng.integers(3, size=300)[:, None]
     x[rng.random(x.shape) < 0.2] = np.nan
-    assert len(mixture(dict(zip("abcd", x.T, strict=True)), criterion=criterion).variable("cluster")) == 3
+    assert len(as_discrete(mixture(dict(zip("abcd", x.T, strict=True)), criterion=criterion).variable("cluster"))) == 3
     assert set(tried) == {"diagonal"}
     net = mixture(correlated(300, 5), criterion=criterion)
     assert {"diagonal", "full", "tied", "tree", "factors"} == set(tried)
@@ -359,12 +366,12 @@ def test_kernels_and_components_are_the_density_of_the_network(covariance):
     np.testing.assert_allclose(net.log_density(fresh), expected - unit, rtol=1e-9)
     assert list(net) == ["cluster", "cluster_kernel", "x", "c", "y"]
     own = kernels.share * shares.mean(axis=0) + (1 - kernels.share) * np.exp(found.fit.log_shares)
-    np.testing.assert_allclose(net.posterior("cluster").probabilities, own)
+    np.testing.assert_allclose(as_discrete(net.posterior("cluster")).probabilities, own)
     # a row far from all others has the density of the components
     far = {"x": 1e3, "y": 0.0, "c": "u"}
     assert net.log_density(far) == pytest.approx(without.log_density(far) + np.log1p(-kernels.share), rel=1e-6)
     # the column follows its group
-    assert net.potential("c").table[:150].max(axis=1).min() > 0.9
+    assert as_kind(hb.Multinomial, net.potential("c")).table[:150].max(axis=1).min() > 0.9
 
 
 def test_kernels_leave_rows_out():
@@ -389,7 +396,7 @@ def test_kernels_are_chosen_by_held_out_rows():
     net, without = mixture(table, most=3, starts=2), mixture(table, most=3, starts=2, kernels=False)
     assert "cluster_kernel" in net
     assert "cluster_kernel" not in without
-    assert len(net.variable("cluster")) == len(without.variable("cluster"))
+    assert len(as_discrete(net.variable("cluster"))) == len(as_discrete(without.variable("cluster")))
     assert net.log_density(fresh).mean() > without.log_density(fresh).mean() + 0.5
     assert "cluster_kernel" not in mixture(correlated(100, 3), 3, starts=1)
     holes = {"x": np.where(np.arange(150) < 3, np.nan, table.column("x")), "y": table.column("y")}

@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from narrowing import as_discrete, as_kind
 from sklearn.naive_bayes import CategoricalNB, GaussianNB
 
 import hybridbn as hb
@@ -45,11 +46,13 @@ def test_equals_scikit_learn_on_discrete_columns():
     net = naive_bayes(table, "y", fitters)
     peer = CategoricalNB(min_categories=4).fit(columns, y, sample_weight=weights)
     for j in range(6):
-        np.testing.assert_allclose(net.potential(f"x{j}").table, np.exp(peer.feature_log_prob_[j]), rtol=1e-12)
+        np.testing.assert_allclose(
+            as_kind(hb.Multinomial, net.potential(f"x{j}")).table, np.exp(peer.feature_log_prob_[j]), rtol=1e-12
+        )
     prior = (np.bincount(y, weights) + 1) / (weights.sum() + 3)
-    np.testing.assert_allclose(net.potential("y").table, prior, rtol=1e-12)
+    np.testing.assert_allclose(as_kind(hb.Multinomial, net.potential("y")).table, prior, rtol=1e-12)
     peer.class_log_prior_ = np.log(prior)
-    found = net.posterior("y", table).probabilities
+    found = as_discrete(net.posterior("y", table)).probabilities
     np.testing.assert_allclose(found, peer.predict_proba(columns), rtol=1e-9)
 
 
@@ -60,7 +63,9 @@ def test_equals_scikit_learn_on_numbers():
     table = hb.Table({**{f"x{j}": x[:, j] for j in range(3)}, "y": y}, discrete="y")
     net = naive_bayes(table, "y", "gaussian")
     peer = GaussianNB(var_smoothing=0.0).fit(x, y)
-    np.testing.assert_allclose(net.posterior("y", table).probabilities, peer.predict_proba(x), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(
+        as_discrete(net.posterior("y", table)).probabilities, peer.predict_proba(x), rtol=1e-9, atol=1e-12
+    )
 
 
 def test_linear_regression_is_a_product_of_normal_densities():
@@ -101,10 +106,10 @@ def test_a_mapping_chooses_families_and_discretized_numbers_take_raw_evidence():
     data = mixed()
     net = naive_bayes(data, "c", {"x": "gaussian", "z": "multinomial", "y": "gaussian"})
     assert net.potential("x").family == "gaussian"
-    assert net.variable("z").cuts
-    raw = net.posterior("c", {"z": 4.2}).probabilities
-    state = net.variable("z").states[net.variable("z").code(4.2)]
-    np.testing.assert_array_equal(raw, net.posterior("c", {"z": state}).probabilities)
+    assert as_discrete(net.variable("z")).cuts
+    raw = as_discrete(net.posterior("c", {"z": 4.2})).probabilities
+    state = as_discrete(net.variable("z")).states[as_discrete(net.variable("z")).code(4.2)]
+    np.testing.assert_array_equal(raw, as_discrete(net.posterior("c", {"z": state})).probabilities)
 
 
 def test_learns_what_fit_learns():
@@ -122,8 +127,8 @@ def test_missing_cells_are_left_out_family_by_family():
     a, c = [0, 1, None, 1, 0, 1], [0, None, 1, 1, 0, 1]
     table = hb.Table({"a": a, "c": c}, discrete=["a", "c"])
     net = naive_bayes(table, "c", MultinomialFitter(estimate=Dirichlet(1)))
-    np.testing.assert_allclose(net.potential("a").table, [[3 / 4, 1 / 4], [1 / 4, 3 / 4]])
-    np.testing.assert_allclose(net.potential("c").table, [3 / 7, 4 / 7])
+    np.testing.assert_allclose(as_kind(hb.Multinomial, net.potential("a")).table, [[3 / 4, 1 / 4], [1 / 4, 3 / 4]])
+    np.testing.assert_allclose(as_kind(hb.Multinomial, net.potential("c")).table, [3 / 7, 4 / 7])
     counts = joint_counts([table["c"], table["a"]], (2, 2))
     np.testing.assert_array_equal(counts, [[2, 0], [0, 2]])
 
@@ -132,7 +137,7 @@ def test_a_single_column_is_a_network_of_one_node():
     net = naive_bayes({"c": ["a", "b", "b"]}, "c")
     assert list(net) == ["c"]
     assert not net.edges
-    assert net.posterior("c").probability("b") > 0.5
+    assert as_discrete(net.posterior("c")).probability("b") > 0.5
     assert list(naive_bayes({"y": [1.0, 2.0, 4.0]}, "y", "gaussian")) == ["y"]
 
 
@@ -155,7 +160,7 @@ def test_a_weight_is_as_good_as_repeated_rows(target):
     repeated = naive_bayes(table.take(np.repeat(np.arange(60), weights)), target, "gaussian")
     here = table.take(slice(10))
     if target == "c":
-        mine, yours = (net.posterior("c", here).probabilities for net in (weighted, repeated))
+        mine, yours = (as_discrete(net.posterior("c", here)).probabilities for net in (weighted, repeated))
     else:
         mine, yours = (net.posterior("y", here).mean() for net in (weighted, repeated))
     np.testing.assert_allclose(mine, yours, rtol=1e-7)
@@ -163,8 +168,10 @@ def test_a_weight_is_as_good_as_repeated_rows(target):
 
 def test_weights_replace_those_of_a_table():
     table = hb.Table({"c": ["a", "b"], "d": ["u", "v"]}, weights=[1, 3])
-    assert naive_bayes(table, "c").potential("c").table[1] == pytest.approx(4 / 6)
-    assert naive_bayes(table, "c", weights=[3, 1]).potential("c").table[1] == pytest.approx(2 / 6)
+    assert as_kind(hb.Multinomial, naive_bayes(table, "c").potential("c")).table[1] == pytest.approx(4 / 6)
+    assert as_kind(hb.Multinomial, naive_bayes(table, "c", weights=[3, 1]).potential("c")).table[1] == pytest.approx(
+        2 / 6
+    )
 
 
 def test_a_table_that_is_too_wide_is_refused_by_its_fitter():
@@ -181,4 +188,7 @@ def test_a_fitter_that_counts_differently_is_asked():
 
     table = hb.Table({"a": ["x", "y", "y", "y"], "c": ["p", "q", "p", "q"]})
     plain, doubled = (naive_bayes(table, "c", fitter) for fitter in (MultinomialFitter(), Doubled()))
-    assert plain.potential("a").table[1, 1] < doubled.potential("a").table[1, 1]
+    assert (
+        as_kind(hb.Multinomial, plain.potential("a")).table[1, 1]
+        < as_kind(hb.Multinomial, doubled.potential("a")).table[1, 1]
+    )

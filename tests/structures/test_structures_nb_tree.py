@@ -4,6 +4,7 @@ targets.
 
 import numpy as np
 import pytest
+from narrowing import as_discrete, as_kind
 from scipy import stats
 
 import hybridbn as hb
@@ -38,10 +39,12 @@ def classified(**change):
 def test_depth_zero_is_naive_bayes():
     data = classified()
     tree, plain = nb_tree(data, "y", "gaussian", max_depth=0), naive_bayes(data, "y", "gaussian")
-    assert tree.variable("y leaf").states == ("all",)
+    assert as_discrete(tree.variable("y leaf")).states == ("all",)
     rows = hb.Table(data).drop("y")
     np.testing.assert_allclose(
-        tree.posterior("y", rows).probabilities, plain.posterior("y", rows).probabilities, atol=1e-12
+        as_discrete(tree.posterior("y", rows)).probabilities,
+        as_discrete(plain.posterior("y", rows)).probabilities,
+        atol=1e-12,
     )
 
 
@@ -51,10 +54,10 @@ def test_complete_rows_belong_to_one_leaf(depth, potentials):
     data = classified()
     net = nb_tree(data, "y", potentials, max_depth=depth)
     rows = hb.Table(data).drop("y")
-    belongs = net.posterior("y leaf", rows).probabilities
+    belongs = as_discrete(net.posterior("y leaf", rows)).probabilities
     np.testing.assert_allclose(belongs.max(axis=1), 1, atol=1e-12)
     leaf = belongs.argmax(axis=1)
-    states = net.variable("y leaf").states
+    states = as_discrete(net.variable("y leaf")).states
     for row in range(0, 600, 37):
         for told in states[leaf[row]].split("; "):
             name, _, value = told.partition(": ")
@@ -62,7 +65,7 @@ def test_complete_rows_belong_to_one_leaf(depth, potentials):
                 assert data[name][row] == value
     # within its leaf, a row is classified by naive Bayes over what was not tested
     for row in range(0, 600, 53):
-        found = net.potential("y").table[leaf[row]].copy()
+        found = as_kind(hb.Multinomial, net.potential("y")).table[leaf[row]].copy()
         for name in ("a", "b", "x", "z"):
             case = net.potential(name)
             tested = f"{name}: " in states[leaf[row]]
@@ -77,23 +80,33 @@ def test_complete_rows_belong_to_one_leaf(depth, potentials):
                         }
                     )
                     if not isinstance(net.variable(name), hb.Discrete) or isinstance(value, str)
-                    else case.table[leaf[row], code, net.variable(name).code(float(value))]
+                    else as_kind(hb.Multinomial, case).table[
+                        leaf[row], code, as_discrete(net.variable(name)).code(float(value))
+                    ]
                     for code, label in enumerate(("no", "yes"))
                 ]
-        np.testing.assert_allclose(net.posterior("y", rows).probabilities[row], found / found.sum(), atol=1e-9)
+        np.testing.assert_allclose(
+            as_discrete(net.posterior("y", rows)).probabilities[row], found / found.sum(), atol=1e-9
+        )
 
 
 def test_missing_tests_are_averaged_by_bayes_rule():
     data = classified(missing=0.2)
     net = nb_tree(data, "y", "multinomial", max_depth=2)
-    leaves = len(net.variable("y leaf"))
+    leaves = len(as_discrete(net.variable("y leaf")))
     known = {"b": "v", "z": 0.3}
-    weights = net.potential("y leaf").table[:, None] * net.potential("y").table
+    weights = (
+        as_kind(hb.Multinomial, net.potential("y leaf")).table[:, None]
+        * as_kind(hb.Multinomial, net.potential("y")).table
+    )
     for name, value in known.items():
-        weights = weights * net.potential(name).table[:, :, net.variable(name).code(value)]
+        weights = (
+            weights
+            * as_kind(hb.Multinomial, net.potential(name)).table[:, :, as_discrete(net.variable(name)).code(value)]
+        )
     assert weights.shape == (leaves, 2)
     expected = weights.sum(axis=0) / weights.sum()
-    np.testing.assert_allclose(net.posterior("y", known).probabilities, expected, atol=1e-12)
+    np.testing.assert_allclose(as_discrete(net.posterior("y", known)).probabilities, expected, atol=1e-12)
 
 
 def test_trees_beat_naive_bayes_where_tests_matter():
@@ -119,7 +132,7 @@ def test_the_gain_ratio_prefers_what_tells_most():
         "y": np.array(["n", "p"])[y],
     }
     net = nb_tree(data, "y", criterion=GainRatio(), max_depth=1)
-    assert net.variable("y leaf").states == ("good: l", "good: r")
+    assert as_discrete(net.variable("y leaf")).states == ("good: l", "good: r")
 
 
 @pytest.mark.parametrize("potentials", ["mte", "kernel", "gaussian", "multinomial"])
@@ -129,13 +142,13 @@ def test_leaves_of_any_family(potentials, binary, tmp_path):
     net = nb_tree(data, "y", potentials, max_depth=2, binary=binary)
     net.check()
     rows = hb.Table(data).drop("y")
-    found = net.posterior("y", rows).probabilities
+    found = as_discrete(net.posterior("y", rows)).probabilities
     assert np.isfinite(found).all()
-    plain = naive_bayes(data, "y", potentials).posterior("y", rows).probabilities
+    plain = as_discrete(naive_bayes(data, "y", potentials).posterior("y", rows)).probabilities
     right, base = (np.mean((table[:, 1] > 0.5) == (data["y"] == "yes")) for table in (found, plain))
     assert right > base - 0.02
     net.save(tmp_path / "tree.hbn")
-    np.testing.assert_array_equal(hb.load(tmp_path / "tree.hbn").posterior("y", rows).probabilities, found)
+    np.testing.assert_array_equal(as_discrete(hb.load(tmp_path / "tree.hbn").posterior("y", rows)).probabilities, found)
     drawn = net.sample(500, random_state=0)
     assert np.isfinite(net.log_density(drawn)).all()
 
@@ -147,7 +160,7 @@ def test_a_number_as_target(potentials):
     plain = naive_bayes(data, "s", potentials)
     rows = hb.Table(data).drop("s")
     error, base = (np.sqrt(np.mean((m.posterior("s", rows).mean() - data["s"]) ** 2)) for m in (net, plain))
-    assert len(net.variable("s leaf")) > 1
+    assert len(as_discrete(net.variable("s leaf"))) > 1
     assert error < 0.8 * base
 
 
@@ -160,11 +173,11 @@ def test_empty_branches_and_unseen_states():
         variables=[c, hb.Discrete("y", ("f", "t")), hb.Continuous("z")],
     )
     net = nb_tree(table, "y", "gaussian", max_depth=1)
-    assert len(net.variable("y leaf")) == 3
-    found = net.posterior("y", {"c": "never", "z": 0.1}).probabilities
+    assert len(as_discrete(net.variable("y leaf"))) == 3
+    found = as_discrete(net.posterior("y", {"c": "never", "z": 0.1})).probabilities
     assert np.isfinite(found).all()
     assert 0.2 < found[0] < 0.8
-    assert (net.potential("y leaf").table > 0).all()
+    assert (as_kind(hb.Multinomial, net.potential("y leaf")).table > 0).all()
 
 
 def test_weights_are_repetitions():
@@ -173,10 +186,12 @@ def test_weights_are_repetitions():
     repeated = {name: np.repeat(column, weights) for name, column in data.items()}
     first = nb_tree(data, "y", "multinomial", weights.astype(float), max_depth=2)
     second = nb_tree(repeated, "y", "multinomial", max_depth=2)
-    assert first.variable("y leaf").states == second.variable("y leaf").states
+    assert as_discrete(first.variable("y leaf")).states == as_discrete(second.variable("y leaf")).states
     rows = hb.Table(data).drop("y")
     np.testing.assert_allclose(
-        first.posterior("y", rows).probabilities, second.posterior("y", rows).probabilities, atol=1e-9
+        as_discrete(first.posterior("y", rows)).probabilities,
+        as_discrete(second.posterior("y", rows)).probabilities,
+        atol=1e-9,
     )
 
 
@@ -189,7 +204,7 @@ def test_variance_splits_where_the_mean_jumps():
         "y": np.select([group == "l", group == "m"], [0.0, 5.0], 9.0) + rng.normal(size=300),
     }
     net = nb_tree(data, "y", "gaussian", criterion=Variance(), max_depth=1)
-    assert all(state.startswith("g: ") for state in net.variable("y leaf").states)
+    assert all(state.startswith("g: ") for state in as_discrete(net.variable("y leaf")).states)
     assert stats.norm(5, 1).cdf(net.posterior("y", {"g": "m"}).mean()) == pytest.approx(0.5, abs=0.1)
 
 
@@ -200,9 +215,9 @@ def test_two_branches_of_a_leveled_tree_hold_as_much_as_a_node_that_is_split():
     y = np.where(few == "p", 1, rng.random(145) < np.where(kind == "x", 0.3, 0.5)).astype(int)
     data = {"few": few, "kind": kind, "y": np.array(["n", "p"])[y]}
     for options, tested in (({}, "kind: "), ({"least_branch": 20}, "few: "), ({"least_branch": 73}, "all")):
-        states = nb_tree(data, "y", max_depth=1, **options).variable("y leaf").states
+        states = as_discrete(nb_tree(data, "y", max_depth=1, **options).variable("y leaf")).states
         assert all(state.startswith(tested) for state in states)
-    assert len(nb_tree(data, "y", max_depth=1, least=73).variable("y leaf")) == 1
+    assert len(as_discrete(nb_tree(data, "y", max_depth=1, least=73).variable("y leaf"))) == 1
     with pytest.raises(hb.NetworkError, match="least_branch must be"):
         nb_tree(data, "y", max_depth=1, least_branch=-1)
     with pytest.raises(hb.NetworkError, match="least must be"):
@@ -216,18 +231,21 @@ def test_a_state_that_no_row_of_a_leaf_has_tells_nothing_about_the_class():
     other = np.where((side == "l") & (rng.random(200) < 0.5), "only left", rng.choice(["u", "v"], 200))
     data = {"side": side, "other": other, "y": y}
     net = nb_tree(data, "y", max_depth=1)
-    assert net.variable("y leaf").states == ("side: l", "side: r")
+    assert as_discrete(net.variable("y leaf")).states == ("side: l", "side: r")
     without, unseen = (net.posterior("y", {"side": "r", **more})["p"] for more in ({}, {"other": "only left"}))
     assert unseen == pytest.approx(without, abs=1e-12)
     assert net.posterior("y", {"side": "r", "other": "u"})["p"] != pytest.approx(without, abs=1e-6)
-    table, classes = net.potential("other").table, net.potential("y").table
+    table, classes = (
+        as_kind(hb.Multinomial, net.potential("other")).table,
+        as_kind(hb.Multinomial, net.potential("y")).table,
+    )
     np.testing.assert_allclose(table.sum(axis=-1), 1, atol=1e-12)
     # the share of each state in a leaf is that of the estimate, which has no state without any
     plain = naive_bayes({name: column[side == "r"] for name, column in data.items()}, "y")
-    assert (classes[1] @ table[1])[net.variable("other").code("only left")] > 0
-    seen = [net.variable("other").code(state) for state in ("u", "v")]
+    assert (classes[1] @ table[1])[as_discrete(net.variable("other")).code("only left")] > 0
+    seen = [as_discrete(net.variable("other")).code(state) for state in ("u", "v")]
     own = table[1][:, seen] / table[1][:, seen].sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(own, plain.potential("other").table, atol=0.01)
+    np.testing.assert_allclose(own, as_kind(hb.Multinomial, plain.potential("other")).table, atol=0.01)
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ truth.
 
 import numpy as np
 import pytest
+from narrowing import as_discrete, as_kind
 from scipy import stats
 from scipy.integrate import trapezoid
 
@@ -111,7 +112,7 @@ def test_a_complete_row_has_the_posterior_of_naive_bayes_in_its_leaf(depth, pote
     data, fresh = without(data_of(), "s"), without(data_of(seed=1), "s", "y")
     net = nb_tree(data, "y", potentials, max_depth=depth, criterion=GainRatio(), binary=False)
     learned, owner = (routed(net, "y leaf", rows, ATTRIBUTES) for rows in (data, fresh))
-    found = net.posterior("y", hb.Table(fresh)).probabilities
+    found = as_discrete(net.posterior("y", hb.Table(fresh))).probabilities
     tests = boxes(net, "y leaf", ATTRIBUTES)
     assert len(tests) > 1
     variables = [net.variable(name) for name in data]
@@ -124,7 +125,7 @@ def test_a_complete_row_has_the_posterior_of_naive_bayes_in_its_leaf(depth, pote
         inside = hb.Table({name: data[name][mine] for name in (*rest, "y")}, variables=kept)
         alone = naive_bayes(inside, "y", potentials)
         rows = hb.Table({name: fresh[name][seen] for name in rest}, variables=[v for v in kept if v.name != "y"])
-        np.testing.assert_allclose(found[seen], alone.posterior("y", rows).probabilities, atol=1e-9)
+        np.testing.assert_allclose(found[seen], as_discrete(alone.posterior("y", rows)).probabilities, atol=1e-9)
 
 
 @pytest.mark.slow
@@ -134,7 +135,7 @@ def test_a_complete_row_has_the_posterior_of_naive_bayes_in_its_leaf(depth, pote
 def test_classes_by_bayes_rule_over_the_leaves(binary, potentials, missing):
     data, fresh = without(data_of(missing=0.1), "s"), without(data_of(15, 2, missing), "s", "y")
     net = nb_tree(data, "y", potentials, max_depth=3, binary=binary)
-    found = net.posterior("y", hb.Table(fresh)).probabilities
+    found = as_discrete(net.posterior("y", hb.Table(fresh))).probabilities
     evidence = net.log_evidence(hb.Table(fresh))
     for row in range(15):
         joint = by_bayes_rule(net, "y", {name: fresh[name][row] for name in ATTRIBUTES}, ["no", "yes"])
@@ -149,7 +150,7 @@ def test_classes_by_bayes_rule_over_the_leaves(binary, potentials, missing):
 def test_numbers_by_bayes_rule_over_the_leaves(binary, potentials, missing):
     data, fresh = without(data_of(missing=0.05), "y"), without(data_of(3, 3, missing), "s", "y")
     net = nb_tree(data, "s", potentials, max_depth=2, binary=binary)
-    assert len(net.variable("s leaf")) > 1
+    assert len(as_discrete(net.variable("s leaf"))) > 1
     posterior = net.posterior("s", hb.Table(fresh))
     # tails may be long
     far = np.geomspace(0.01, 3000, 400)
@@ -175,7 +176,7 @@ def test_tested_numbers_are_normal_within_their_part_of_the_range():
     data["y"] = np.where(np.random.default_rng(5).random(3000) < likely, "yes", "no")
     net = nb_tree(data, "y", "gaussian", max_depth=2, binary=True, criterion=GainRatio())
     cases = net.potential("x").cases
-    leaves = net.variable("y leaf").states
+    leaves = as_discrete(net.variable("y leaf")).states
     cut = [leaf for leaf, case in enumerate(cases) if case.cut]
     assert cut
     rows = routed(net, "y leaf", data, ["a", "x"])
@@ -202,8 +203,8 @@ def test_leaves_weigh_as_many_rows_as_they_have():
     data = without(data_of(4000), "s")
     net = nb_tree(data, "y", "multinomial", max_depth=2)
     owner = routed(net, "y leaf", data, ATTRIBUTES)
-    shares = np.bincount(owner, minlength=len(net.variable("y leaf"))) / 4000
-    np.testing.assert_allclose(net.potential("y leaf").table, shares, atol=2e-3)
+    shares = np.bincount(owner, minlength=len(as_discrete(net.variable("y leaf")))) / 4000
+    np.testing.assert_allclose(as_kind(hb.Multinomial, net.potential("y leaf")).table, shares, atol=2e-3)
 
 
 def discrete_truth(seed: int):

@@ -7,6 +7,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from narrowing import as_continuous, as_discrete, as_kind
 from scipy import stats
 
 import hybridbn as hb
@@ -59,12 +60,14 @@ def test_a_regression_finds_the_slopes():
     data = straight()
     net = regression(data, "y")
     potential = net.potential("y")
-    found = dict(zip([p.name for p in potential.parents[1:]], potential.coefficients[0], strict=True))
+    found = dict(
+        zip([p.name for p in potential.parents[1:]], as_kind(hb.LinearGaussian, potential).coefficients[0], strict=True)
+    )
     design = np.column_stack((np.ones(200), data["x"], data["z"], data["w"]))
     expected = np.linalg.lstsq(design, data["y"], rcond=None)[0]
     np.testing.assert_allclose([found["x"], found["z"]], expected[1:3], atol=0.05)
     assert abs(found["w"]) < 0.1
-    assert np.sqrt(potential.variance[0]) == pytest.approx(0.5, rel=0.15)
+    assert np.sqrt(as_kind(hb.LinearGaussian, potential).variance[0]) == pytest.approx(0.5, rel=0.15)
 
 
 def test_rows_left_out_by_formula_are_rows_left_out():
@@ -93,14 +96,14 @@ def test_a_complete_row_is_in_one_leaf_and_gets_its_regression(missing):
     net = model_tree(data, "y")
     fresh = bent(rows=40, seed=1)
     rows = hb.Table(fresh).drop("y")
-    belongs = net.posterior("y leaf", rows).probabilities
+    belongs = as_discrete(net.posterior("y leaf", rows)).probabilities
     np.testing.assert_allclose(belongs.max(axis=1), 1, atol=1e-12)
-    states = net.variable("y leaf").states
+    states = as_discrete(net.variable("y leaf")).states
     assert len(states) > 1
     posterior = net.posterior("y", rows)
     for row in range(0, 40, 9):
         mean, variance = regression_of(net, states[belongs[row].argmax()], fresh, row)
-        shares = net.potential("y noise").table
+        shares = as_kind(hb.Multinomial, net.potential("y noise")).table
         total = shares @ mean
         mean, variance = total, shares @ (variance + (mean - total) ** 2)
         assert posterior.mean()[row] == pytest.approx(float(mean), rel=1e-9)
@@ -123,8 +126,8 @@ def test_several_trees_are_averaged():
     data = bent()
     net = SEVERAL(data, "y")
     rows = hb.Table(bent(rows=30, seed=1)).drop("y")
-    belongs = net.posterior("y leaf", rows).probabilities
-    trees = np.array([int(state.split(".")[0]) for state in net.variable("y leaf").states])
+    belongs = as_discrete(net.posterior("y leaf", rows)).probabilities
+    trees = np.array([int(state.split(".")[0]) for state in as_discrete(net.variable("y leaf")).states])
     for tree in range(1, 6):
         own = belongs[:, trees == tree]
         np.testing.assert_allclose(own.sum(axis=1), 0.2, atol=1e-12)
@@ -174,7 +177,7 @@ def test_leaves_that_are_looked_up_answer_as_elimination_does(only_elimination):
     only_elimination()
     slow = net.posterior("y", rows)
     grid = np.linspace(-4, 12, 33)
-    np.testing.assert_allclose(fast.pdf(grid), slow.pdf(grid), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(as_continuous(fast).pdf(grid), as_continuous(slow).pdf(grid), rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(fast.var(), slow.var(), rtol=1e-9)
 
 
@@ -188,7 +191,7 @@ def test_missing_numbers_that_trees_test_are_drawn():
     np.testing.assert_allclose(drawn.mean()[known], exact.mean()[known], rtol=1e-9)
     assert (drawn.error[~known] > 0).all()
     for level in (0.1, 0.5, 0.9):
-        np.testing.assert_allclose(drawn.pit(exact.quantile(level)), level, atol=0.03)
+        np.testing.assert_allclose(as_continuous(drawn).pit(exact.quantile(level)), level, atol=0.03)
     assert (np.abs(drawn.mean() - exact.mean()) < 0.05 * exact.std()).all()
     # a row's answer depends on no other row
     some = net.posterior("y", rows.take([3, 7]), beyond="bound")
@@ -270,7 +273,9 @@ def test_weights_are_repetitions_where_the_ridge_is_negligible():
     repeated = {name: np.repeat(column, weights) for name, column in data.items()}
     first = regression(data, "y", weights=weights.astype(float)).potential("y")
     second = regression(repeated, "y").potential("y")
-    np.testing.assert_allclose(first.coefficients, second.coefficients, atol=0.02)
+    np.testing.assert_allclose(
+        as_kind(hb.LinearGaussian, first).coefficients, as_kind(hb.LinearGaussian, second).coefficients, atol=0.02
+    )
     for build in (model_tree, SEVERAL):
         double = build(data, "y", weights=np.full(200, 2.0))
         assert np.isfinite(double.posterior("y", hb.Table(data).drop("y")).mean()).all()
@@ -350,7 +355,7 @@ def test_slopes_along_heavy_tails_change_less():
 
 def test_discretized_numbers_are_categories():
     net = model_tree(bent(), "y", {"x": "multinomial"})
-    assert net.variable("x").cuts is not None
+    assert as_discrete(net.variable("x")).cuts is not None
     assert net.posterior("y", {"x": -1.0, "z": 0.0, "c": "p"}).mean() < net.posterior("y", {"x": 1.0, "z": 0.0}).mean()
 
 

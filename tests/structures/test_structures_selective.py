@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+from narrowing import as_continuous, as_discrete
 
 import hybridbn as hb
 from hybridbn.fitting.cross_validation import deal_folds
@@ -71,9 +72,9 @@ def test_losses_by_hand():
     net = hb.Network([hb.Multinomial(c, table=[0.75, 0.25]), hb.LinearGaussian(x, intercept=1.0, variance=2.0)])
     here = hb.Table({"c": ["a", "b"], "x": [1.0, 4.0]})
     truth = np.array([0, 1])
-    np.testing.assert_allclose(log_loss(net.posterior("c", here), truth), -np.log([0.75, 0.25]))
-    np.testing.assert_array_equal(misclassification(net.posterior("c", here), truth), [0, 1])
-    np.testing.assert_allclose(squared_error(net.posterior("x", here), here["x"]), [0, 9], atol=1e-12)
+    np.testing.assert_allclose(log_loss(as_discrete(net.posterior("c", here)), truth), -np.log([0.75, 0.25]))
+    np.testing.assert_array_equal(misclassification(as_discrete(net.posterior("c", here)), truth), [0, 1])
+    np.testing.assert_allclose(squared_error(as_continuous(net.posterior("x", here)), here["x"]), [0, 9], atol=1e-12)
 
 
 def test_nothing_useful_leaves_the_target_alone():
@@ -117,14 +118,14 @@ def test_folds_are_alike(rows, folds):
 
 def test_cut_points_of_a_fold_are_learned_in_it():
     data = read_data_with_target({"x": [1.0, 2, 3, 4, 11, 12, 13, 14], "c": list("aaaabbbb")}, "c", "multinomial", None)
-    assert data.variable("x").cuts == (7.5,)
+    assert as_discrete(data.variable("x")).cuts == (7.5,)
     part = _discretize_again(data.take([0, 1, 2, 5, 6, 7]), "c")
-    assert part.variable("x").cuts == (7.5,)
+    assert as_discrete(part.variable("x")).cuts == (7.5,)
     part = _discretize_again(data.take([0, 1, 2, 3, 6, 7] * 2), "c")
-    assert part.variable("x").cuts == (8.5,)
+    assert as_discrete(part.variable("x")).cuts == (8.5,)
     assert part.variable("c") == data.variable("c")
     # a discretized target keeps its states, whatever the fold
     data = read_data_with_target({"x": np.arange(50.0), "y": np.arange(50.0)}, "y", "multinomial", None)
     part = _discretize_again(data.take(np.arange(25)), "y")
     assert part.variable("y") == data.variable("y")
-    assert part.variable("x").cuts != data.variable("x").cuts
+    assert as_discrete(part.variable("x")).cuts != as_discrete(data.variable("x")).cuts

@@ -17,6 +17,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_discrete
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
@@ -380,6 +381,6 @@ def test_no_frame_library_is_imported_for_plain_data() -> None:
 def test_integers_as_states_are_the_distinct_ones_in_order(numbers: list[int], kind: str) -> None:
     values = np.array(numbers, dtype=np.int64).astype(kind)
     table = Table({"d": values}, discrete=["d"])
-    assert table.variable("d").states == tuple(sorted(set(values.tolist())))
+    assert as_discrete(table.variable("d")).states == tuple(sorted(set(values.tolist())))
     assert list(table.raw("d")) == values.tolist()
-    assert all(type(state) is int for state in table.variable("d").states)
+    assert all(type(state) is int for state in as_discrete(table.variable("d")).states)

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import datetime
-import importlib.util
-import os
 import warnings
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import badinputs
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -19,8 +18,6 @@ import pytest
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
 from hybridbn.tables.formats import read_table
-
-SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 
 
 def frame(**columns: Any) -> pd.DataFrame:
@@ -249,27 +246,19 @@ ACCEPTED = {"datetime", "tz datetime", "timedelta", "NaT", "multiindex columns"}
 """What the catalog wants refused, and tables take: dates are numbers with a unit, and any names are names."""
 
 
-def shared_cases() -> list[Any]:
-    path = SHARED / "oracle" / "badinputs.py"
-    if not path.exists():
-        return [
-            pytest.param(None, marks=pytest.mark.skip(reason=f"the shared catalog of bad inputs is not at {SHARED}"))
-        ]
-    spec = importlib.util.spec_from_file_location("badinputs", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+def catalog_cases() -> list[Any]:
     return [
-        pytest.param(case, id=f"{case[1]}-{case[0]}") for case in module.CASES if case[1] in ("data", "weights", "csv")
+        pytest.param(case, id=f"{case[1]}-{case[0]}")
+        for case in badinputs.CASES
+        if case[1] in ("data", "weights", "csv")
     ]
 
 
 @pytest.mark.filterwarnings(
     "ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )  # the catalog's
-@pytest.mark.parametrize("case", shared_cases())
-def test_shared_catalog(case: tuple[str, str, Any, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", catalog_cases())
+def test_catalog(case: tuple[str, str, Any, str], tmp_path: Path) -> None:
     name, area, factory, ideal = case
     given = factory(tmp_path)
     warned: list[Any] = []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import os
 import sys
 import tempfile
 from pathlib import Path
@@ -16,13 +15,12 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from known_answers import TABLES
 
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.tables import Table
 from hybridbn.tables.formats import read_table
 from hybridbn.variables import Discrete
-
-SHARED = Path(os.environ.get("HYBRIDBN_SHARED", Path(__file__).resolve().parents[3] / "shared"))
 
 
 class TestDelimited:
@@ -227,13 +225,12 @@ class TestArff:
         with pytest.raises(FormatError, match=r"d\.arff"):
             self.read(tmp_path, text)
 
-    @pytest.mark.skipif(not (SHARED / "data").exists(), reason=f"the shared datasets are not at {SHARED}")
-    def test_every_shared_dataset(self) -> None:
-        with open(SHARED / "data" / "manifest.csv", encoding="utf-8", newline="") as file:
+    def test_every_dataset_of_the_manifest(self) -> None:
+        with open(TABLES / "manifest.csv", encoding="utf-8", newline="") as file:
             entries = list(csv.DictReader(file))
-        assert sorted(entry["file"] for entry in entries) == sorted(path.name for path in SHARED.glob("data/*.arff"))
+        assert sorted(entry["file"] for entry in entries) == sorted(path.name for path in TABLES.glob("*.arff"))
         for entry in entries:
-            table = read_table(SHARED / "data" / entry["file"])
+            table = read_table(TABLES / entry["file"])
             assert len(table) == int(entry["rows"]), entry["file"]
             attributes = int(entry["numeric"]) + int(entry["nominal"]) + 1 + len(entry["drop"].split())
             assert len(table.names) == attributes, entry["file"]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import as_continuous, as_discrete, as_kind, known
 
 import hybridbn as hb
 from hybridbn.tables.formats.arff import pattern_from_java, pattern_to_java
@@ -216,14 +217,14 @@ def test_dates_are_evidence_in_many_forms(tmp_path: Path) -> None:
     forms.append("2023-05-01 00:00:00")
     means = [loaded.posterior("end", {"start": form}).mean() for form in forms]
     assert len(set(means)) == 1
-    unit = loaded.variable("end").unit
-    assert datetime.datetime(2023, 5, 2) < unit.restore(means[0]) < datetime.datetime(2023, 5, 20)
+    unit = as_continuous(loaded.variable("end")).unit
+    assert datetime.datetime(2023, 5, 2) < known(unit).restore(means[0]) < datetime.datetime(2023, 5, 20)
     batch = loaded.posterior("end", pd.DataFrame({"start": ["01 May 2023", None]}))
     assert batch.mean()[0] == means[0]
-    assert unit.restore(batch.mean()).dtype.kind == "M"
+    assert known(unit).restore(batch.mean()).dtype.kind == "M"
     near = loaded.posterior("end", {"start": hb.Interval("2023-05-01", datetime.date(2023, 5, 3))})
     assert means[0] < near.mean() < means[0] + 2
-    assert loaded.sample(3, random_state=0)["end"].dtype.kind == "M"
+    assert as_kind(hb.Network, loaded).sample(3, random_state=0)["end"].dtype.kind == "M"
     with pytest.raises(hb.TableError, match="'start': 'soon' is not a point in time"):
         loaded.posterior("end", {"start": "soon"})
     with pytest.raises(hb.TableError, match=r"'start'.*is not a datetime"):
@@ -235,7 +236,7 @@ def test_dates_are_evidence_in_many_forms(tmp_path: Path) -> None:
 def test_dates_are_evidence_on_discretized_dates() -> None:
     frame = make_frame().dropna().assign(late=lambda f: np.where(f["start"] > pd.Timestamp("2023-06-01"), "y", "n"))
     network = hb.structures.naive_bayes(frame[["start", "late"]], "late", {"start": "multinomial"})
-    (cut,) = network.variable("start").cuts
+    (cut,) = as_discrete(network.variable("start")).cuts
     assert 19480 < cut < 19520
     for day, state in ((datetime.date(2023, 3, 1), "n"), (pd.Timestamp("2023-09-01"), "y")):
         assert network.posterior("late", {"start": day}).mode() == state
@@ -248,7 +249,7 @@ def test_a_model_of_dates_imputes_rows_in_another_pattern(tmp_path: Path) -> Non
     assert made.network is not None
     made.network.save(tmp_path / "m.hbn")
     other = frame.assign(end=frame["end"].dt.strftime("%d/%m/%Y"))
-    filled = hb.impute(other, network=hb.load(tmp_path / "m.hbn"), random_state=0)["end"]
+    filled = hb.impute(other, network=as_kind(hb.Network, hb.load(tmp_path / "m.hbn")), random_state=0)["end"]
     holes = frame["end"].isna()
     assert filled[~holes].tolist() == other["end"][~holes].tolist()
     drawn = pd.to_datetime(filled[holes], format="%d/%m/%Y") - frame["start"][holes]

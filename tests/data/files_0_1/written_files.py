@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.potentials import Case
@@ -177,7 +178,7 @@ def answers(net: hb.Network, rows: pd.DataFrame) -> dict[str, Any]:
         rest = rows[[other for other in rows if other != name and other in net]]
         posterior = net.posterior(name, rest, impossible="nan")
         if isinstance(net.variable(name), hb.Discrete):
-            said[f"probabilities of {name}"] = posterior.probabilities.tolist()
+            said[f"probabilities of {name}"] = as_discrete(posterior).probabilities.tolist()
         else:
             said[f"mean of {name}"] = posterior.mean().tolist()
             said[f"sd of {name}"] = posterior.std().tolist()
