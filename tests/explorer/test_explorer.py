@@ -460,6 +460,12 @@ def test_page_of_others_holds_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         make_page(Responder(network))
 
 
+def test_page_holds_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "MOST_ROWS", 2)
+    responder = Responder(make_tables(), {"rain": ["no", "yes", "no"]})
+    assert len(read_held(make_page(responder))["rowFindings"]) == 2
+
+
 def test_page_asks_for_no_state_of_probability_zero() -> None:
     assert pages._list_values(7, {"p": [0.8, 0.0, 0.2]}) == [{"node": 7, "state": 0}, {"node": 7, "state": 2}]
 

@@ -16,7 +16,7 @@ from hybridbn.errors import TableError
 from hybridbn.fitting import MTEFitter
 from hybridbn.fitting.mte import MTEStatistics
 from hybridbn.fitting.mte.pieces import _propose_moves, select_knots
-from hybridbn.fitting.mte.univariate import Knots, log_integrals, normalize
+from hybridbn.fitting.mte.univariate import Knots, _solve_bands, log_integrals, normalize
 
 RNG = np.random.default_rng(3)
 NORMAL = RNG.normal(size=300)
@@ -204,6 +204,16 @@ def test_a_jump_is_found_at_the_end_that_is_none_of_the_domain():
         inside, beyond, far = fitted(sign * values, domain=domain)(x=sign * places)
         assert inside > 0.2
         assert max(beyond, far) < 0.02
+
+
+@pytest.mark.parametrize("lack", [0.0, 1e-9, 1e-5])
+def test_systems_that_are_hardly_definite_are_solved(lack):
+    # of ones on all diagonals: the least eigenvalue is zero, or below it by what lacks
+    system, right = np.ones((4, 1, 4)), np.array([[1.0, 2.0, 3.0, 4.0]])
+    system[0] -= lack
+    steps = _solve_bands(system, right)
+    assert np.isfinite(steps).all()
+    assert (steps * right).sum() > 1
 
 
 def test_a_single_inner_knot_moves_by_a_step_or_two_or_to_where_a_piece_misses_most():

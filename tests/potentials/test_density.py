@@ -10,6 +10,7 @@ from scipy import integrate, stats
 import hybridbn as hb
 from hybridbn.errors import HybridBNError, NetworkError
 from hybridbn.potentials.density import Density
+from hybridbn.potentials.mode_search import _points_around
 from hybridbn.variables import Continuous, Discrete
 
 X, Y = Continuous("x"), Continuous("y")
@@ -492,3 +493,11 @@ def test_rows_with_similar_parents_are_drawn_as_each_alone(rows: int) -> None:
     some = rng.choice(rows, 20, replace=False)
     alone = np.concatenate([potential.ppf(uniforms[[row]], {"x": given[[row]]}) for row in some])
     assert np.allclose(together[some], alone, rtol=1e-9, atol=1e-9)
+
+
+def test_modes_are_looked_for_inside_of_the_ends_alone() -> None:
+    low, high = np.array([-np.inf, 2.0, -np.inf, 0.0]), np.array([5.0, np.inf, np.inf, 1.0])
+    points = _points_around([np.zeros((1, 4)), np.full((1, 4), 1e6)], low, high, 8)
+    assert ((points > low) & (points < high)).all()
+    # also where no point around an anchor is
+    assert {len(np.unique(column)) for column in points[len(points) // 2 :].T[[0, 3]]} == {1}

@@ -179,6 +179,13 @@ def test_formats_that_are_only_read_say_why(tmp_path: Path) -> None:
                 hb.write_table(TABLE, tmp_path / f"t{suffix}")
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet", "sqlite:///{}/a.db?table=t"])
+def test_no_encoding_is_the_usual_one(name: str, tmp_path: Path) -> None:
+    path, table = f"{tmp_path}/{name}" if name.startswith("a") else name.format(tmp_path), hb.Table({"x": [1.5]})
+    hb.write_table(table, path, encoding=None)
+    assert hb.read_table(path, encoding=None).equals(table)
+
+
 def test_encodings_have_one_mark_of_byte_order(tmp_path: Path) -> None:
     for suffix in (".csv", ".arff"):
         path = tmp_path / f"t{suffix}"
