@@ -259,6 +259,8 @@ def test_a_run_into_a_server_has_a_place_for_its_parts_if_it_is_told(tmp_path: P
     other = locate("postgresql://me:two@host/b?table=t", None, None, "OUTPUT")
     assert other.beside(str(tmp_path)) == beside
     assert locate("postgresql://me@host/b?table=u", None, None, "OUTPUT").beside(str(tmp_path)) != beside
+    # the tables of a file have a place each
+    assert locate(f"sqlite:///{tmp_path}/d.db?table=a/b", None, None, "OUTPUT").beside() == tmp_path / "d.db-a%2Fb"
 
 
 def test_a_column_of_bytes_is_left_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -86,7 +86,7 @@ def test_draws_keep_bounds(network: hb.Network, bounds: tuple[float, float]) -> 
 
 def test_draws_within_bounds_follow_the_conditional_distribution() -> None:
     table = hb.Table({"c": ["a"] * 3000, "x": [None] * 3000, "y": [2.0] * 3000}, variables=[C, X, Y])
-    made = Completion(GAUSSIAN, Options(), bounds={"x": (0.0, 1.0)})
+    made = Completion(GAUSSIAN, Options(), bounds={"x": (0.0, 1.0), "no node": (5.0, 6.0)})
     drawn = made.draw(table, levels(GAUSSIAN, 3000))["x"]
     # the posterior of x given c and y is normal with mean 2/3 and variance 2/3
     deviation = np.sqrt(2 / 3)

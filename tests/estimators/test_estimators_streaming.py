@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
 
 from narrowing import as_discrete
+from sklearn.base import clone
 
+import hybridbn as hb
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimators import HybridClassifier, HybridRegressor, base
 from hybridbn.structures import naive_bayes, tan
@@ -150,3 +152,22 @@ def test_classes_and_categories_are_those_of_the_first_call() -> None:
     regressor = HybridRegressor("naive_bayes", potentials="gaussian")
     with pytest.raises(TableError, match="1 sample"):
         regressor.partial_fit(frame[:1], [1.0])
+
+
+def test_rows_with_their_target_teach_what_features_and_target_do() -> None:
+    frame, y = data()
+    rows = hb.Table(frame.assign(target=y), discrete=["target"], weights=np.arange(90) % 3)
+    classifier = HybridClassifier("naive_bayes", potentials="gaussian")
+    wanted = clone(classifier).fit(frame, y, sample_weight=np.arange(90) % 3)
+    found = clone(classifier).fit(rows, "target")
+    assert list(found.feature_names_in_) == list(frame)
+    assert found.classes_.tolist() == [0, 1, 2]
+    np.testing.assert_allclose(found.predict_proba(frame), wanted.predict_proba(frame), rtol=1e-9)
+    with pytest.raises(TableError, match="y='k' is a column of numbers"):
+        clone(classifier).fit(rows, "k")
+    with pytest.raises(TableError, match="must be the name of a column of X"):
+        clone(classifier).set_params(target="k").fit(rows, "target")
+    regressor = HybridRegressor("naive_bayes", potentials="gaussian")
+    numbers = hb.Table(frame.assign(target=y.astype(float)), continuous=["target"], weights=np.arange(90) % 3)
+    wanted = clone(regressor).fit(frame, y.astype(float), sample_weight=np.arange(90) % 3)
+    np.testing.assert_allclose(clone(regressor).fit(numbers, "target").predict(frame), wanted.predict(frame), rtol=1e-9)

@@ -15,6 +15,7 @@ from scipy import integrate, stats
 
 import hybridbn as hb
 from hybridbn.errors import HybridBNError, TableError
+from hybridbn.inference.posteriors import mixtures
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 
 
@@ -461,3 +462,20 @@ def test_entropy_and_mode_of_mixtures_of_unequal_widths(parts, least):
     post = net.posterior("number")
     assert post.entropy() == pytest.approx(expected, abs=1e-9)
     assert mix(post.mode()) == pytest.approx(mix(points).max(), rel=1e-3)
+
+
+@pytest.mark.parametrize("points", [None, 50.0])
+def test_many_parts_are_merged_without_a_change_of_mean_and_variance(points, monkeypatch):
+    monkeypatch.setattr(mixtures, "MOST_PARTS", 50)
+    rng = np.random.default_rng(0)
+    weights, variances, means = *rng.random((2, 5, 40)), rng.normal(size=(5, 40))
+    scales = np.array([0.0, 700.0, 701.0, 699.0, 700.0])  # what comes first counts for nothing beside the others
+    mixture = mixtures.WeightedMixture(hb.Continuous("x"), sampled=False)
+    for part in zip(weights, means, variances, scales, strict=True):
+        mixture.add(*part)
+    found = mixture.posterior(points)
+    weights *= np.exp(scales - 701)[:, None]
+    mean = np.average(means, weights=weights)
+    assert found.mean() == pytest.approx(mean, rel=1e-9)
+    assert found.var() == pytest.approx(np.average(variances + (means - mean) ** 2, weights=weights), rel=1e-9)
+    assert np.isnan(mixtures.WeightedMixture(hb.Continuous("x"), sampled=False).posterior().mean()).all()

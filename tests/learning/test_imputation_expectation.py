@@ -12,7 +12,7 @@ from narrowing import as_kind, known
 import hybridbn as hb
 from hybridbn.fitting.ridge import fit_ridges
 from hybridbn.learning.imputation import data_augmentation, predictive_mean_matching
-from hybridbn.learning.imputation.column_matching import StackedRegression, fit_stacked_regression
+from hybridbn.learning.imputation.column_matching import StackedRegression, _choose_others, fit_stacked_regression
 from hybridbn.learning.imputation.data_augmentation import DefaultLearner, has_drift
 from hybridbn.structures.random_forest import grow_forest
 
@@ -254,3 +254,14 @@ def test_a_bootstrap_sample_keeps_what_all_rows_have_chosen() -> None:
     center, spread = np.mean(drawn, axis=0), np.std(drawn, axis=0)
     np.testing.assert_array_less(np.abs(center - same.predict(asked)[:, 0]), 4 * spread / np.sqrt(60) + 0.1)
     assert (spread > 0.01).all()
+
+
+def test_of_many_columns_those_count_that_go_with_a_target_by_weight(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hybridbn.learning.imputation.column_matching._MOST_FEATURES", 2)
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(200, 6)) + 7
+    features[:, 5] = 7 - 100 * (features[:, 1] + 0.1 * rng.normal(size=200))
+    features[:, 3] = 7 + features[:, 4] + 0.5 * rng.normal(size=200)
+    weights = np.repeat([1.0, 0.0], 100)
+    features[100:, 2], features[100:, 5] = features[100:, 1], 0.0
+    assert _choose_others(features, [1, 4], weights).tolist() == [3, 5]

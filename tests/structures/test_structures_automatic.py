@@ -1,5 +1,7 @@
 """Choosing builders and families by validation inside the data, from Python and from the estimators."""
 
+from importlib import import_module
+
 import numpy as np
 import pytest
 from narrowing import as_kind
@@ -131,3 +133,24 @@ def test_columns_that_are_constant_in_some_folds_do_not_stop_it():
     names = np.array([f"n{i // 2}" for i in range(40)], dtype=object)
     net = automatic({"x": x, "rare": rare, "name": names, "y": x + 0.1 * rng.normal(size=40)}, "y")
     assert net.graph["losses"]
+
+
+def test_more_effort_tries_more_candidates():
+    module = import_module("hybridbn.structures.automatic")
+    rng = np.random.default_rng(0)
+    data = {"x": [None, *rng.normal(size=19)], "z": rng.normal(size=20), "c": ["a", "b"] * 10, "y": ["u", "v"] * 10}
+
+    def names(columns, effort):
+        read = module.read_data_with_target({name: data[name] for name in columns}, "y", "auto", None, "networks")
+        candidates = module._list_class_candidates(read, "auto", effort)
+        return [(getattr(build, "func", build).__name__, family) for build, family in candidates]
+
+    usual = [("logistic", "auto"), ("random_forest", "gaussian"), ("naive_bayes", "auto")]
+    assert names("cy", 1) == usual
+    assert names("cy", 2) == [*usual, ("naive_bayes", "auto"), ("nb_tree", "auto")]
+    more = {*names("xzy", 2)} - {*names("xzy", 1)}
+    normal = {(name, "gaussian") for name in ("naive_bayes", "tan", "nb_tree")}
+    others = {("naive_bayes", "mte"), ("tan", "mte"), ("selective_naive_bayes", "kernel"), ("nb_tree", "multinomial")}
+    assert more == normal | others
+    # with holes in numbers beside categories some questions take long
+    assert {*names("xcy", 2)} == {*names("zcy", 2)} - {("tan", "gaussian")}
