@@ -423,7 +423,8 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
     "--workers": {"type": parse_positive, "metavar": "N", "help": "processes of this machine that share the work"},
     "--scheduler": {
         "metavar": "ADDRESS",
-        "help": "of dask, such as tcp://host:8786, whose workers share the work; they need the same build of hybridbn",
+        "help": "of dask, such as tls://host:8786 or tcp://host:8786, whose workers share the work; they need the same"
+        " build of hybridbn. Whoever reaches one by tcp:// can run programs as you: use tls:// outside of your machine",
     },
     "--bins": {
         "type": parse_positive,

@@ -391,7 +391,7 @@ def test_duckdb_reads_one_statement():
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
         connection.sql("CREATE TABLE t AS SELECT i % 2 AS a, i AS x FROM range(6) u(i)")
-        for query in ("FROM t", "SELECT ';' AS c, * FROM t -- ;", "PIVOT t ON a USING sum(x)", "VALUES (1)"):
+        for query in ("FROM t", "SELECT ';' AS c, * FROM t -- ;", "PIVOT t ON a IN (0, 1) USING sum(x)", "VALUES (1)"):
             assert len(hb.scan(query, backend=connection)) > 0
         for query in (
             "SELECT 1 AS x; DROP TABLE t",

@@ -175,6 +175,10 @@ def test_a_worker_of_another_build_is_refused(passes: Any, monkeypatch: pytest.M
     monkeypatch.setattr(workers, "hash_build", lambda: "other")
     with pytest.raises(hb.TableError, match="another build"):
         passes.learn(Fault(print))
+    with pytest.raises(hb.TableError, match="another build"):
+        list(passes.backend.answer(Fault(print), passes.source))
+    with pytest.raises(hb.TableError, match="another build"):
+        workers._unpack(workers._merge_group("that of the caller", (0, []))[1])
 
 
 def test_other_processes_are_refused(passes: Any) -> None:

@@ -9,19 +9,23 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
+import math
 import multiprocessing
 import os
 import pickle
+import platform
 import signal
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor
 from contextlib import ExitStack, contextmanager, nullcontext
 from functools import cache, partial
+from importlib import import_module
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn, Self, TypeVar
 
 import hybridbn
-from hybridbn.errors import HybridBNError, TableError
+from hybridbn.errors import HybridBNError, TableError, warn_user
 from hybridbn.jobs import check_jobs, run_in_executor
 from hybridbn.registry import LazyModule
 from hybridbn.tables.backends.base import (
@@ -45,6 +49,8 @@ Result = TypeVar("Result")
 
 _FAN_IN = 16
 """The number of statistics that are merged at a time."""
+_QUIET = 60
+"""After so many seconds in which a cluster gave nothing, it is asked whether it is still there."""
 
 
 class Processes(Backend):
@@ -127,20 +133,34 @@ def hash_build() -> str:
     return digest.hexdigest()
 
 
-def refuse_other_build(build: str, worker: str) -> None:
-    """Raise `TableError` if a hash is not that of this build.
+def call_checked(build: str, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a function returns, or the error that says what is wrong with the data; in another build, an error.
+
+    Errors are returned, because whoever runs tasks tries again what raises one.
 
     Examples
     --------
-    >>> refuse_other_build(hash_build(), "the worker")
-    >>> refuse_other_build("abc", "the worker")
-    Traceback (most recent call last):
-        ...
-    hybridbn.errors.TableError: the worker has another build of hybridbn than this process; install the same on all
-    machines
+    >>> call_checked(hash_build(), divmod, 7, 3)
+    (2, 1)
+    >>> call_checked("abc", divmod, 7, 3)  # doctest: +ELLIPSIS
+    TableError('a worker on ... has another build of hybridbn than the process that calls it; install the same ...')
     """
-    if build != hash_build():
-        raise TableError(f"{worker} has another build of hybridbn than this process; install the same on all machines")
+    try:
+        if build != hash_build():
+            raise TableError(
+                f"a worker on {platform.node()} has another build of hybridbn than the process that calls it; install"
+                " the same on all machines"
+            )
+        return function(*arguments)
+    except HybridBNError as error:
+        return error
+
+
+def _raise_error(result: Any) -> Any:
+    """Return what a task returned, unless it is an error."""
+    if isinstance(result, HybridBNError):
+        raise result
+    return result
 
 
 # -- dask --------------------------------------------------------------------------------------------------------------
@@ -150,7 +170,10 @@ class Dask(Backend):
     """Sends the fragments to the workers of a cluster of dask.
 
     A fragment that is lost with its worker is read again by another, `retries` times; what comes back is exact, or an
-    error. The workers need the same build of hybridbn and the same files.
+    error. A worker that dask hears nothing of for five minutes (``distributed.scheduler.worker-ttl``) is lost, too.
+    Whenever no fragment comes back for a minute, the scheduler is asked: one that is silent or has no workers ends the
+    call with an error, otherwise a warning tells. The workers need the same build of hybridbn, which each task checks,
+    and the same files.
 
     Parameters
     ----------
@@ -159,7 +182,8 @@ class Dask(Backend):
     retries : int
         How often a fragment is read again after an error.
     timeout : float, optional
-        Seconds after which a fragment that is not done is given up, as of a worker that hangs; by default never.
+        Seconds that a pass over the rows waits for the cluster in all before it ends with an error; by default as long
+        as its workers live, though they may hang.
 
     Examples
     --------
@@ -176,7 +200,7 @@ class Dask(Backend):
     @classmethod
     @contextmanager
     def start(cls, workers: int | None = None, scheduler: str | None = None) -> Iterator[Backend]:
-        """Connect to a scheduler, or to a cluster of this machine, all of whose workers have this build."""
+        """Connect to a scheduler, or to a cluster of this machine."""
         distributed = import_library("distributed", "--backend dask needs dask: pip install 'hybridbn[scale]'")
         with ExitStack() as stack:
             if scheduler is None:
@@ -184,7 +208,6 @@ class Dask(Backend):
                 client = stack.enter_context(distributed.Client(stack.enter_context(cluster)))
             else:
                 client = stack.enter_context(_connect(distributed, scheduler))
-            check_builds(client)
             yield cls(client)
 
     @property
@@ -202,89 +225,147 @@ class Dask(Backend):
 
     def map(self, function: Callable[[Fragment], Result], items: Sequence[Fragment]) -> Iterator[Result]:
         """Yield the results in the order of the fragments, of which a few are under way for each worker."""
-        width = max(4, 2 * sum(self.client.nthreads().values()))
-        waiting: list[Any] = []
-        try:
+        with _DaskPass(self, "of the parts of the table the first {} were answered") as tasks:
+            width = max(4, 2 * sum(tasks.count_threads().values()))
             for item in items:
-                waiting.append(self._submit(function, item))
-                if len(waiting) >= width:
-                    yield self._fetch(waiting.pop(0))
-            while waiting:
-                yield self._fetch(waiting.pop(0))
-        finally:
-            self._cancel(waiting)
+                tasks.submit(partial(function, item))
+                if len(tasks.futures) >= width:
+                    yield tasks.fetch_first()
+            while tasks.futures:
+                yield tasks.fetch_first()
 
     def merge(self, task: Task, source: Source) -> Any:
         """Return the sum of the statistics, which the workers add up among themselves."""
-        check_builds(self.client)
-        level = [self._submit(task.learn_fragment, fragment) for fragment in source.fragments()]
-        held = list(level)
-        try:
+        with _DaskPass(self, "nothing was counted") as tasks:
+            level = [tasks.submit(partial(task.learn_fragment, fragment)) for fragment in source.fragments()]
             while len(level) > 1:
                 parts = [level[start : start + _FAN_IN] for start in range(0, len(level), _FAN_IN)]
-                level = [self._submit(merge, part) for part in parts]
-                held += level
-            return self._fetch(level[0]) if level else None
-        finally:
-            self._cancel(held)
+                level = [tasks.submit(_merge_results, part) for part in parts]
+            return tasks.fetch(level[0]) if level else None
 
-    def _submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        return self.client.submit(function, *arguments, retries=self.retries, pure=False)
 
-    def _fetch(self, future: Any) -> Any:
-        from distributed import KilledWorker
-        from distributed import TimeoutError as LateError
+class _DaskPass:
+    """The tasks of a pass over the rows that a cluster has, and how long they may still be waited for.
 
-        try:
-            return future.result(self.timeout)
-        except KilledWorker as error:
-            raise TableError(
-                f"the workers that read a part of the table were lost again and again ({error}), perhaps for lack of"
-                " memory; nothing was counted: give them more, or read with fewer threads a worker"
-            ) from error
-        except (LateError, TimeoutError) as error:
-            raise TableError(
-                f"a worker did not answer within {self.timeout} seconds; nothing was counted: end it, and run the call"
-                " again"
-            ) from error
+    `counted` tells, in errors, what was counted when so many tasks were fetched.
+    """
 
-    def _cancel(self, futures: Iterable[Any]) -> None:
-        for future in futures:
-            if not future.done():
-                future.cancel()
+    def __init__(self, backend: Dask, counted: str) -> None:
+        self._backend, self._counted, self._fetched = backend, counted, 0
+        self._left = math.inf if backend.timeout is None else backend.timeout
+        self.futures: list[Any] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        # nobody computes what no client holds; to cancel it would wait for a scheduler that may be gone
+        for future in self.futures:
             future.release()
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return the future of a function, which goes with the hash of this build."""
+        packed = import_module("cloudpickle").dumps(function)
+        with self._explain():
+            future = self._backend.client.submit(
+                call_checked, hash_build(), _run, packed, *arguments, retries=self._backend.retries, pure=False
+            )
+        self.futures.append(future)
+        return future
+
+    def fetch_first(self) -> Any:
+        """Return the result of the task that was submitted first, and let go of it."""
+        result = self.fetch(self.futures[0])
+        self.futures.pop(0).release()
+        self._fetched += 1
+        return result
+
+    def fetch(self, future: Any) -> Any:
+        """Return the result of a task; what is wrong with the data is raised, and `TableError` where dask failed."""
+        while True:
+            done = self._count_done()
+            with self._explain(future):
+                try:
+                    return _raise_error(self._wait(future.result))
+                except TimeoutError:
+                    if future.status == "error" or self._left <= 0:
+                        raise
+            if self._count_done() == done:
+                if not self.count_threads():
+                    raise TableError(f"the cluster of dask has lost its workers; {self._tell()}: start some")
+                warn_user(
+                    f"no part of the table came back from the workers of dask for {_QUIET} seconds; if they hang, end"
+                    " them, or give up sooner with hybridbn.tables.backends.workers.Dask(client, timeout=...)"
+                )
+
+    def count_threads(self) -> Any:
+        """Return how many threads each worker has."""
+        with self._explain():
+            return self._wait(lambda seconds: self._backend.client.nthreads(callback_timeout=seconds))
+
+    def _wait(self, call: Callable[[float], Result]) -> Result:
+        """Return the result of a call that is told how many seconds it may take."""
+        began = time.monotonic()
+        try:
+            return call(max(min(self._left, _QUIET), 0))
+        finally:
+            self._left -= time.monotonic() - began
+
+    def _count_done(self) -> int:
+        return sum(future.done() for future in self.futures)
+
+    def _tell(self) -> str:
+        return self._counted.format(self._fetched)
+
+    @contextmanager
+    def _explain(self, future: Any = None) -> Iterator[None]:
+        """Pass on what a task raised, and tell what went wrong on the way to it and back."""
+        try:
+            yield
+        except HybridBNError:
+            raise
+        except Exception as error:
+            raised = future is not None and future.status == "error"
+            if raised and isinstance(error.__cause__, ImportError | AttributeError):
+                reason = f"dask could not read a task ({error.__cause__})"
+                remedy = "install the same build of hybridbn on all machines"
+            elif raised and type(error).__module__.startswith("distributed"):
+                reason = f"the workers that read a part of the table were lost again and again ({error})"
+                remedy = "give them more memory, or read with fewer threads a worker"
+            elif raised:
+                raise
+            elif isinstance(error, TimeoutError):
+                seconds = _QUIET if self._left > 0 else self._backend.timeout
+                reason = f"dask did not answer within {seconds:g} seconds"
+                remedy = "end workers that hang, and run the call again"
+            else:
+                reason = f"the connection to the cluster of dask was lost ({' '.join(str(error).split())})"
+                remedy = "run the call again"
+            raise TableError(f"{reason}; {self._tell()}: {remedy}") from error
+
+
+def _run(packed: bytes, *arguments: Any) -> Any:
+    return pickle.loads(packed)(*arguments)  # what the same call packed
+
+
+def _merge_results(results: Iterable[Any]) -> Any:
+    """Return the sum of statistics, or raise the error that is among them."""
+    return merge(map(_raise_error, results))
 
 
 def _connect(distributed: Any, scheduler: str) -> Any:
     """Return a client of a scheduler that runs already, and has workers."""
     try:
         client = distributed.Client(scheduler, timeout=10)
-    except (OSError, ValueError, TimeoutError) as error:
+        threads = client.nthreads(callback_timeout=10)
+    except (OSError, TypeError, ValueError) as error:
         raise TableError(
             f"--scheduler {scheduler}: no scheduler answers ({error}); start one with: dask scheduler"
         ) from error
-    if client.nthreads():
+    if threads:
         return client
     client.close()
     raise TableError(f"--scheduler {scheduler}: it has no workers; start some with: dask worker {scheduler}")
-
-
-def check_builds(client: Any) -> None:
-    """Raise `TableError` where a worker has another build of hybridbn.
-
-    Examples
-    --------
-    >>> class Client:
-    ...     def run(self, function):
-    ...         return {"tcp://here:1": function(), "tcp://there:1": "abc"}
-    >>> check_builds(Client())
-    Traceback (most recent call last):
-        ...
-    hybridbn.errors.TableError: the worker tcp://there:1 has another build of hybridbn than this process; install the
-    same on all machines
-    """
-    for address, build in client.run(hash_build).items():
-        refuse_other_build(build, f"the worker {address}")
 
 
 # -- Spark -------------------------------------------------------------------------------------------------------------
@@ -359,7 +440,7 @@ class Spark(Backend):
             results = self._distribute(task.learn_fragment, source.fragments())
             while results.getNumPartitions() > _FAN_IN:
                 groups = -(-results.getNumPartitions() // _FAN_IN)
-                results = results.map(_choose_group).groupByKey(groups).map(_merge_group)
+                results = results.map(_choose_group).groupByKey(groups).map(partial(_merge_group, hash_build()))
             return merge(_unpack(packed) for _, packed in sorted(results.collect()))
 
     def answer(self, task: Task, source: Source) -> Iterator[Any]:
@@ -489,21 +570,12 @@ class _Unpacker(pickle.Unpickler):
 def _unpack(packed: bytes, rows: Fragment | None = None) -> Any:
     unpacker = _Unpacker(io.BytesIO(packed))
     unpacker.rows = rows
-    value = unpacker.load()
-    if isinstance(value, HybridBNError):
-        raise value
-    return value
+    return _raise_error(unpacker.load())
 
 
 def _call(build: str, function: bytes, item: bytes, rows: Fragment | None = None) -> bytes:
-    """Return the packed result of a function of a fragment, or the error that says what is wrong with the data."""
-    try:
-        refuse_other_build(build, "a worker of Spark")
-        result = _unpack(function)(_unpack(item, rows))
-    except HybridBNError as error:
-        # returned, so that Spark doesn't try again what fails every time
-        result = error
-    return _pack(result, [])
+    """Return the packed result of a packed function of a fragment."""
+    return _pack(call_checked(build, lambda: _unpack(function)(_unpack(item, rows))), [])
 
 
 def _run_on_files(call: Callable[..., bytes], numbered: tuple[int, bytes]) -> tuple[int, bytes]:
@@ -525,13 +597,9 @@ def _choose_group(result: tuple[int, bytes]) -> tuple[int, tuple[int, bytes]]:
     return result[0] // _FAN_IN, result
 
 
-def _merge_group(group: tuple[int, Iterable[tuple[int, bytes]]]) -> tuple[int, bytes]:
+def _merge_group(build: str, group: tuple[int, Iterable[tuple[int, bytes]]]) -> tuple[int, bytes]:
     """Return the sum of a group's statistics, in their order, so that it is the same to the last bit every time."""
-    try:
-        total = merge(_unpack(packed) for _, packed in sorted(group[1]))
-    except HybridBNError as error:
-        total = error
-    return group[0], _pack(total, [])
+    return group[0], _pack(call_checked(build, lambda: merge(_unpack(packed) for _, packed in sorted(group[1]))), [])
 
 
 @contextmanager
