@@ -104,6 +104,16 @@ def test_expectations_and_modes_are_those_within_bounds() -> None:
     assert made.find_most_probable(table)["x"] == pytest.approx([1.0, 7.0], abs=1e-6)
 
 
+@pytest.mark.parametrize("network", NETWORKS.values(), ids=NETWORKS)
+def test_probabilities_are_those_of_the_table_s_own_states(network: hb.Network) -> None:
+    own = hb.Discrete("c", ("z", "b", "a"))
+    table = hb.Table({"c": [None], "x": [2.0]}, variables=[own, X])
+    made = Completion(network, Options())
+    known = network.posterior("c", {"x": 2.0}).probabilities
+    np.testing.assert_allclose(made.expectations(table)["c"], [[0, known[1], known[0]]], rtol=1e-9)
+    assert made.translate_to_table(table, "c", np.array([0, 1]), np.zeros(2)).tolist() == [2, 1]
+
+
 def test_impossible_rows_are_named_by_their_numbers_in_the_table() -> None:
     copy = hb.Discrete("copy", ("a", "b"))
     network = hb.Network([hb.Multinomial(C, table=[1.0, 0.0]), hb.Multinomial(copy, (C,), table=np.eye(2))])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -287,5 +288,6 @@ def test_configurations_of_linear_gaussians_are_solved_in_blocks(monkeypatch):
 def test_values_of_numbers_with_cells_are_counted_by_cell() -> None:
     axes = {"x": CellAxis(np.array([0.0, 1.0, 3.0, 4.0, 9.0])), "c": StateAxis(3)}
     values = {"x": np.array([0.0, 0.5, 1.0, 3.5, 4.0, 9.0]), "c": np.array([2, 0, 1]), "free": np.zeros(2)}
-    codes = slices.index_cells(SimpleNamespace(axes=axes), values)
+    problem: Any = SimpleNamespace(axes=axes)
+    codes = slices.index_cells(problem, values)
     assert {name: own.tolist() for name, own in codes.items()} == {"x": [0, 0, 1, 2, 3, 3], "c": [2, 0, 1]}

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 from test_inference_bounds import multiply, products
 from test_inference_slices import make_grid, make_mixed
 
 import hybridbn as hb
-from hybridbn.inference.proposals import bound_from_above
+from hybridbn.inference.proposals import _bound_potential, _draw_from, bound_from_above
 
 SMALL = hb.Options(max_bytes=300, beyond="slice")
 BOUND = hb.Options(max_bytes=300, beyond="bound", seconds=0.05)
@@ -96,3 +100,42 @@ def test_a_mode_search_has_no_upper_limit():
     completion, (low, high) = net.most_probable(return_bounds=True)
     assert low == pytest.approx(net.log_density(pd.DataFrame([completion]))[0])
     assert high == np.inf
+
+
+def test_a_regression_is_never_above_its_peak_in_each_configuration() -> None:
+    c, d, x, y = hb.Discrete("c", ("a", "b")), hb.Discrete("d", (0, 1, 2)), hb.Continuous("x"), hb.Continuous("y")
+    variance = np.array([[1.0, 4.0, 9.0], [0.25, 1.0, 16.0]])
+    potential = hb.LinearGaussian(
+        x, (c, d, y), intercept=np.ones((2, 3)), coefficients=np.ones((2, 3, 1)), variance=variance
+    )
+    peaks = -0.5 * np.log(2 * np.pi * variance)
+
+    def bound(observed: dict[str, int], axes: str = "cd", most_cells: float = 9) -> tuple[tuple[str, ...], list[float]]:
+        findings = {name: SimpleNamespace(observed=[True], values=[code]) for name, code in observed.items()}
+        problem: Any = SimpleNamespace(axes=dict.fromkeys(axes))
+        case: Any = SimpleNamespace(findings=findings)
+        table = _bound_potential(problem, potential, case, most_cells)
+        assert table is not None
+        return table.names, np.ravel(table.logs).tolist()
+
+    assert bound({}) == (("c", "d"), peaks.ravel().tolist())
+    assert bound({"c": 1}) == (("d",), peaks[1].tolist())
+    assert bound({"d": 2}) == (("c",), peaks[:, 2].tolist())
+    assert bound({}, most_cells=6) == (("c", "d"), peaks.ravel().tolist())
+    assert bound({}, most_cells=5) == bound({}, axes="c") == ((), [peaks.max()])
+    assert bound({"c": 0, "d": 1}) == ((), [peaks[0, 1]])
+
+
+def test_what_is_observed_is_not_drawn() -> None:
+    x, y = hb.Continuous("x"), hb.Continuous("y")
+    potential = hb.LinearGaussian(y, (x,), intercept=1, coefficients=[2], variance=4)
+    given: Any = SimpleNamespace(findings={"x": SimpleNamespace(observed=[True], values=np.array([5.0]))})
+    both: Any = SimpleNamespace(findings={"y": SimpleNamespace(observed=[True], values=np.array([7.0]))})
+    uniforms = np.array([0.5, 0.8])
+    values, logs = _draw_from(potential, both, uniforms, {"x": np.zeros(2)})
+    assert (values.tolist(), logs.tolist()) == ([7.0, 7.0], [0.0, 0.0])
+    for case, drawn, mean in ((given, {}, 11.0), (both, {"x": np.zeros(2)}, 1.0)):
+        case.findings.pop("y", None)
+        values, logs = _draw_from(potential, case, uniforms, drawn)
+        np.testing.assert_allclose(values, stats.norm.ppf(uniforms, mean, 2))
+        np.testing.assert_allclose(logs, stats.norm.logpdf(values, mean, 2))

@@ -479,3 +479,11 @@ def test_columns_of_all_types_are_read_as_in_memory(discrete: tuple[str, ...], t
         np.testing.assert_array_equal(scan.sample().coded(variable), known.coded(variable))
         if isinstance(variable, hb.Continuous):
             assert scan.value_range(variable.name) == known.value_range(variable.name)
+
+
+def test_what_is_lost_of_rare_states_adds_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(profiles, "TRACKED", 3)
+    first = profiles.ColumnTally(counts={"a": 5, "b": 4, "c": 2}, lost=2)
+    second = profiles.ColumnTally(counts={"a": 6, "d": 3, "e": 2}, lost=1)
+    both = first + second
+    assert (both.counts, both.lost) == ({"a": 9, "b": 2, "d": 1}, 2 + 1 + 2)
