@@ -404,6 +404,11 @@ def test_predict_says_what_rows_and_states_it_cannot_use(capsys: pytest.CaptureF
     Path("e.csv").write_text("d\na\nz\n")
     _, err = said_by(capsys, "predict sure.hbn e.csv e_out.csv --target c", code=2)
     assert "never seen" in err
+    numbers = hb.Multinomial(hb.Discrete("d", states=(1, 2)), parents=(c,), table=[[1, 0], [0, 1]])
+    hb.Network([tables[0], numbers]).save("numbers.hbn")
+    Path("f.csv").write_text("d\n1\n7\n")
+    _, err = said_by(capsys, "predict numbers.hbn f.csv f_out.csv --target c", code=2)
+    assert "column 'd' holds 7, which the model has never seen" in err
     said_by(capsys, "predict sure.hbn e.csv e_out.csv --target c --unknown missing")
     assert pd.read_csv("e_out.csv")["c_probability_a"].tolist() == [1.0, 1.0]
     said_by(capsys, "predict sure.hbn out.csv again.csv --target c", code=2)

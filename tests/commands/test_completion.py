@@ -147,3 +147,9 @@ def test_blocks_that_threads_share_give_each_row_the_same(name: str, monkeypatch
         one, other = (getattr(made, task)(table, levels(NETWORKS[name], 60)) for made in (alone, shared))
         for column, values in one.items():
             np.testing.assert_array_equal(other[column], values)
+
+
+@pytest.mark.parametrize("number", [0, -1, 2**63 - 1, -(2**63)])
+def test_whole_numbers_stand_for_themselves_alone_and_in_arrays(number: int) -> None:
+    listed, array = ([number, "a"], 2), (np.array([number]), 1)
+    assert hash_identifiers(*listed)[0] == hash_identifiers(*array)[0]

@@ -15,8 +15,10 @@ pytest.importorskip("sklearn", reason="the estimators need scikit-learn")
 from sklearn.exceptions import NotFittedError
 from test_estimators import Classifier, Regressor, mixed, numbers
 
+import hybridbn as hb
 from hybridbn.errors import HybridBNError, NetworkError, TableError
 from hybridbn.estimators import HybridClassifier, HybridRegressor
+from hybridbn.estimators.base import read_against
 
 # --- what prediction makes of strange values --------------------------------------------------------------------------
 
@@ -41,6 +43,12 @@ def test_unseen_categories() -> None:
             model.set_params(handle_unknown=handle).predict(frame.assign(group=1))
         with pytest.raises(TableError, match="'x', row 0: 'low' is not a number"):
             model.predict(frame.assign(x="low"))
+
+
+def test_all_columns_with_unknown_states_are_named() -> None:
+    variables = [hb.Discrete(name, ("u", "v")) for name in "ab"]
+    with pytest.raises(TableError, match=r"'a': 'zz' .*; .*'b': 'q' "):
+        read_against(pd.DataFrame({"a": ["u", "zz"], "b": ["v", "q"]}), variables, "error")
 
 
 def test_columns_must_be_those_of_fit() -> None:

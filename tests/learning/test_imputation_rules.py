@@ -153,6 +153,7 @@ def test_bounds_of_the_user_come_first() -> None:
     assert filled.loc[holes["height"], "height"].max() <= 12
     leaves = filled.loc[holes["leaves"], "leaves"]
     assert leaves.between(600, 1830).all()
+    assert (leaves < 1000).any()
     assert (leaves % 100 < 60).all()
 
 

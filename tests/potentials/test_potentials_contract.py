@@ -8,6 +8,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from hybridbn.errors import NetworkError
 from hybridbn.potentials.cases import Boxes, Case, Cases
 from hybridbn.potentials.density import Density
 from hybridbn.potentials.gaussian import LinearGaussian, LinearGaussianMixture
@@ -296,3 +297,9 @@ def kernels(draw):
 def test_random_potentials_keep_the_promises(example):
     for check in QUICK:
         check(example)
+
+
+@pytest.mark.parametrize("parents", [(), (X,), (X, D)])
+def test_cases_are_chosen_by_a_discrete_parent(parents) -> None:
+    with pytest.raises(NetworkError, match="'y': the first parent of its Cases must be discrete"):
+        Cases(Y, parents, [LinearGaussian(Y, intercept=0, variance=1)] * 2)

@@ -20,6 +20,7 @@ from known_answers import TABLES
 from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.tables import Table
 from hybridbn.tables.formats import read_table
+from hybridbn.tables.formats.delimited_scanner import Scanner
 from hybridbn.variables import Discrete
 
 
@@ -237,3 +238,19 @@ class TestArff:
             holes = 100 * sum(table.missing.values()) / (len(table) * len(table.names))
             assert abs(holes - float(entry["missing_pct"])) < 0.06, entry["file"]
             assert table.is_discrete(entry["target"]) == (entry["task"] == "classification")
+
+
+@pytest.mark.parametrize(
+    ("text", "rows", "plain"),
+    [
+        ('x,c\n1,"a"\n2,b\n', 2, True),
+        ('x,c\n1,"a ""b"""\n2,"b"', 2, True),
+        ('x,c\n1,a"b\n2,b\n', 2, False),
+        ('x,c\n1,"a"b\n2,b\n', 2, False),
+        ('x,c\n1,"a\n2",b\n', 1, False),
+        ('x,c\n1,"a\n2,b\n', 2, False),
+    ],
+)
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_odd_quotes_are_seen(text: str, rows: int, plain: bool, end: str) -> None:
+    assert Scanner(text.replace("\n", end).encode(), ",").quotes_are_plain(rows) == plain
