@@ -388,8 +388,8 @@ BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
 _PARTS_OF_CELL = 4
 """Into how many parts cells between knots are divided for modes and entropies."""
-_OVER_ALL_CELLS = ("_mode", "_entropy")
-"""Methods that are given no points and look at all cells."""
+_OVER_ALL_CELLS = {"_mode": 1, "_entropy": ORDER}
+"""Methods that are given no points and look at all cells, and at how many points of each part of a cell."""
 _LEVELS = 100
 """The number of quantiles that scores are computed from where there is no closed form."""
 
@@ -657,7 +657,7 @@ class Density(ContinuousPosterior):
         """Evaluate in blocks of rows, so that temporary arrays stay small."""
         rows, points = self._rows, max(len(x), 1)
         if method in _OVER_ALL_CELLS and rows > 1:
-            points = _PARTS_OF_CELL * ORDER * len(self.select_rows(np.arange(1)).knots()[0])
+            points = _PARTS_OF_CELL * _OVER_ALL_CELLS[method] * len(self.select_rows(np.arange(1)).knots()[0])
         block = max(1, BLOCK // max(self._width * points, 1))
         if block >= rows:
             return np.asarray(getattr(self, method)(x))

@@ -426,7 +426,7 @@ def test_queries_of_duckdb_are_checked_before_they_run(monkeypatch):
     monkeypatch.setattr(sqlalchemy_database, "check_duckdb_query", refuse)
     connection = SimpleNamespace(dialect=SimpleNamespace(name="duckdb"))
     with pytest.raises(hb.TableError, match="refused: DROP TABLE t"):
-        sqlalchemy_database._open_query(connection, SimpleNamespace(name="DROP TABLE t"))
+        sqlalchemy_database._open_query(connection, SimpleNamespace(name="DROP TABLE t")).__enter__()
 
 
 @needs
