@@ -527,7 +527,7 @@ def structural_em(
         return Structured(network, np.array([_score(network, table, options)]), True)
     distinct = collapse_rows(table)
     # random numbers go to rows and columns, whose order must not matter
-    table = table.take(distinct.rows).with_weights(distinct.weights).select(distinct.columns)
+    table = distinct.take(table).select(distinct.columns)
     marginals = learning.fit_marginals(table.select(holes), potentials)
     alone = Completion.of(marginals, table, Options())
     copies = _repeat_rows_with_holes(table, draws)

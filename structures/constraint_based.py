@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
@@ -488,27 +489,25 @@ class IndependenceTests:
 
 def _judge(statistic: float, degrees: int, rows: float) -> Outcome | None:
     """Return the outcome of a test whose statistic has a chi-square distribution under independence."""
-    from scipy.special import chdtrc
-
     if degrees <= 0:
         return Outcome(1.0, 0.0)
     if rows < LEAST_ROWS * degrees:
         return None
     statistic = max(statistic, 0.0)
-    return Outcome(float(chdtrc(degrees, statistic)), statistic)
+    return Outcome(float(scipy.special.chdtrc(degrees, statistic)), statistic)
 
 
 def _compare_residuals(without: float, with_other: float, degrees: int, left: float, largest: float) -> Outcome:
     """Return the outcome of an F test of two residual sums of squares."""
-    from scipy.special import fdtrc
-
     if degrees <= 0 or without <= _CERTAIN * largest:
         # what nothing is left of can't depend on anything else
         return Outcome(1.0, 0.0)
     if with_other <= _CERTAIN * without:
         return Outcome(0.0, math.inf)
     ratio = max(without - with_other, 0.0) / degrees / (with_other / left)
-    return Outcome(float(fdtrc(degrees, left, ratio)), left * math.log(without / min(with_other, without)))
+    return Outcome(
+        float(scipy.special.fdtrc(degrees, left, ratio)), left * math.log(without / min(with_other, without))
+    )
 
 
 def _find_residual(products: Values) -> float:
@@ -536,8 +535,6 @@ def _find_normal_scores(column: Values, weights: Values) -> Values:
     >>> _find_normal_scores(np.array([1.0, 9.0, np.nan, 1.0, 0.0]), np.ones(5)).round(3)
     array([ 0.  ,  1.15,   nan,  0.  , -1.15])
     """
-    from scipy.special import ndtri
-
     result = np.full(len(column), np.nan)
     observed = np.flatnonzero(~np.isnan(column))
     if len(observed):
@@ -545,5 +542,5 @@ def _find_normal_scores(column: Values, weights: Values) -> Values:
         sums = np.bincount(groups, weights[observed])
         total = sums.sum()
         middle = np.cumsum(sums) - sums / 2
-        result[observed] = ndtri(np.clip(middle / max(total, 1e-300), 1e-12, 1 - 1e-12))[groups]
+        result[observed] = scipy.special.ndtri(np.clip(middle / max(total, 1e-300), 1e-12, 1 - 1e-12))[groups]
     return result

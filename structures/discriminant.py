@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
@@ -191,8 +192,7 @@ class DiscriminantAnalysis:
                 logs = tables.copy()
                 for rows, test in folds:
                     logs[test] += self.score(self.estimate(rows, Shrinkage(strength, share)), test)
-                logs -= logs.max(axis=1, keepdims=True)
-                logs -= np.log(np.exp(logs).sum(axis=1, keepdims=True))
+                logs = scipy.special.log_softmax(logs, axis=1)
                 loss = float(np.minimum(-logs[np.arange(count), self.classes], MOST_LOSS) @ self.weights)
                 if loss < best:
                     best, chosen, told = loss, Shrinkage(strength, share), np.exp(logs)
@@ -491,8 +491,7 @@ class _Regression:
             scores[holes] -= self.design[np.ix_(own, self.columns)] @ parameters[:, self.columns].T
             scores[holes] += self._log_masses(parameters, factor)
             scores[holes] += self.joint.score(self._find_normals(parameters, factor), own)
-        top = scores.max(axis=1, keepdims=True)
-        return np.asarray(scores - top - np.log(np.exp(scores - top).sum(axis=1, keepdims=True)))
+        return np.asarray(scipy.special.log_softmax(scores, axis=1))
 
     def _log_mass(self, block: _Block, parameters: Values, factor: float) -> Values:
         """Return by what the attribute's exponential factors are divided in each class, to be densities."""

@@ -13,16 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.fitting.counting import Moments, Tallies
 from hybridbn.variables import Values
-
-if TYPE_CHECKING:
-    from scipy import sparse
 
 Covariance = Literal["diagonal", "full", "tied", "factors", "tree"]
 
@@ -103,14 +101,12 @@ class _Pattern(NamedTuple):
         """Return products with the matrices of the rows' patterns (..., rows, columns)."""
         return np.asarray((matrices[..., self.owner, :, :] @ vectors[..., None])[..., 0])
 
-    def list_places(self, numbers: int) -> tuple[NDArray[np.intp], sparse.csr_array]:
+    def list_places(self, numbers: int) -> tuple[NDArray[np.intp], scipy.sparse.csr_array]:
         """Return the first row of each pattern, and where the cells of its matrix are in that of all numbers."""
-        from scipy import sparse
-
         starts = np.searchsorted(self.owner, np.arange(len(self.missing)))
         cells = (self.missing[:, :, None] * numbers + self.missing[:, None, :]).ravel()
         indicators = np.ones(len(cells)), (np.arange(len(cells)), cells)
-        return starts, sparse.csr_array(indicators, shape=(len(cells), numbers**2))
+        return starts, scipy.sparse.csr_array(indicators, shape=(len(cells), numbers**2))
 
 
 @dataclass(frozen=True)
@@ -312,16 +308,14 @@ def _fit_tree(covariances: Values, total: Values) -> Values:
 
 def _find_tree(covariances: Values, total: Values) -> list[tuple[int, int]]:
     """Return each number with its parent in the tree of greatest likelihood, parents first; the root has -1."""
-    from scipy.sparse.csgraph import breadth_first_order, minimum_spanning_tree
-
     deviations = np.sqrt(np.diagonal(covariances, axis1=-2, axis2=-1))
     correlations = covariances / deviations[..., None] / deviations[..., None, :]
     information = -0.5 * np.log1p(-np.minimum(correlations**2, 1 - 1e-12))
     weights = np.einsum("k,kij->ij", total, information)
     np.fill_diagonal(weights, 0.0)
     # a missing edge is a zero there, so all edges are kept below it
-    tree = minimum_spanning_tree(-weights - 1e-9 * (1 + weights.max()))
-    order, above = breadth_first_order(tree, 0, directed=False)
+    tree = scipy.sparse.csgraph.minimum_spanning_tree(-weights - 1e-9 * (1 + weights.max()))
+    order, above = scipy.sparse.csgraph.breadth_first_order(tree, 0, directed=False)
     return [(int(node), int(above[node]) if above[node] >= 0 else -1) for node in order]
 
 
@@ -427,7 +421,7 @@ class MixtureStatistics:
     """
 
     narrow: Values
-    wide: sparse.csr_array
+    wide: scipy.sparse.csr_array
     weights: Values
     slices: tuple[slice, ...]
     numbers: NDArray[np.intp]
@@ -449,7 +443,7 @@ class MixtureStatistics:
         return joined, np.cumsum(sizes) - sizes, np.repeat(np.arange(len(sizes)), sizes)
 
     @cached_property
-    def _transposed(self) -> sparse.csr_array:
+    def _transposed(self) -> scipy.sparse.csr_array:
         return self.wide.T.tocsr()
 
     def __len__(self) -> int:
@@ -583,12 +577,10 @@ def compute_statistics(
     array([[ 1.,  0.,  1., -1.,  1.],
            [ 0.,  0.,  1.,  1.,  1.]])
     """
-    from scipy import sparse
-
     rows = len(weights)
     if measures is None:
         measures = measure_columns(columns, states, weights)
-    narrow, wide = [np.empty((rows, 0))], [sparse.csr_array((rows, 0))]
+    narrow, wide = [np.empty((rows, 0))], [scipy.sparse.csr_array((rows, 0))]
     standards = iter(zip(measures.units, measures.means, measures.scales, strict=True))
     sizes = [3 if count is None else count for count in states]
     is_wide = [count is not None and count > WIDE for count in states]
@@ -601,12 +593,12 @@ def compute_statistics(
         elif count > WIDE:
             observed = np.flatnonzero(column >= 0)
             indicators = np.ones(len(observed)), (observed, column[observed])
-            wide.append(sparse.csr_array(indicators, shape=(rows, count)))
+            wide.append(scipy.sparse.csr_array(indicators, shape=(rows, count)))
         else:
             narrow.append((column[:, None] == np.arange(count)).astype(float))
     statistics = MixtureStatistics(
         np.concatenate(narrow, axis=1),
-        sparse.hstack(wide, format="csr"),
+        scipy.sparse.hstack(wide, format="csr"),
         weights,
         slices,
         np.array(

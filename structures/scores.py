@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.errors import HybridBNError, NetworkError
@@ -581,8 +582,6 @@ class _DirichletScores(_SingleScores):
         self._sample_size = sample_size
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
-        from scipy.special import gammaln
-
         given, states = self._sort_by_column(parents), self.data.states(child)
         keys, counts = self._counter.occurring((*given, child))
         weight = float(counts.sum())
@@ -591,8 +590,8 @@ class _DirichletScores(_SingleScores):
         _, configurations = np.unique(keys // states, return_inverse=True)
         own = self._sample_size / math.prod(map(self.data.states, given))
         sums = np.bincount(configurations, counts)
-        likelihood = (gammaln(own) - gammaln(own + sums)).sum()
-        likelihood += (gammaln(own / states + counts) - gammaln(own / states)).sum()
+        likelihood = (scipy.special.gammaln(own) - scipy.special.gammaln(own + sums)).sum()
+        likelihood += (scipy.special.gammaln(own / states + counts) - scipy.special.gammaln(own / states)).sum()
         return float(likelihood) * self.total / weight
 
 
@@ -611,8 +610,6 @@ class _WishartScores(_SingleScores):
         }
 
     def _score(self, child: str, parents: frozenset[str]) -> float:
-        from scipy.special import gammaln
-
         family = [*self._sort_by_column(parents), child]
         units = np.array([self._units[name] for name in family])
         if not (units > 0).all():
@@ -634,8 +631,8 @@ class _WishartScores(_SingleScores):
         likelihood = (
             0.5 * math.log(mean_weight / (weight + mean_weight))
             - 0.5 * weight * math.log(math.pi)
-            + gammaln(0.5 * (weight + degrees + count + 1))
-            - gammaln(0.5 * (degrees + count + 1))
+            + scipy.special.gammaln(0.5 * (weight + degrees + count + 1))
+            - scipy.special.gammaln(0.5 * (degrees + count + 1))
             + 0.5 * (degrees + 2 * count + 1) * math.log(scale)
             + 0.5 * (weight + degrees + count) * marginal
             - 0.5 * (weight + degrees + count + 1) * joint

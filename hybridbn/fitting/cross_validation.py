@@ -87,6 +87,10 @@ class DistinctRows(NamedTuple):
     hashes: NDArray[np.uint64]
     columns: tuple[str, ...]
 
+    def take(self, table: Table) -> Table:
+        """Return them as the rows of a table of their weights."""
+        return table.take(self.rows).with_weights(self.weights)
+
 
 def collapse_rows(table: Table) -> DistinctRows:
     """Return the different rows of a table, in the order of their hashes; rows of no weight are left out.
@@ -179,13 +183,12 @@ class DealtRows:
     def average(self, told: Values) -> Values:
         """Return for each row of the table the mean of what is told of its entries; NaN for rows that don't count."""
         count = int(self.distinct.max(initial=-1)) + 1
-        columns = told.reshape(len(told), -1).T
-        sums = [np.bincount(self.distinct, self.weights * column, count) for column in columns]
-        means = np.array(sums).T / np.bincount(self.distinct, self.weights, count)[:, None]
-        result = np.full((len(self.groups), len(columns)), np.nan)
-        counted = self.groups >= 0
-        result[counted] = means[self.groups[counted]]
-        return result.reshape(-1, *told.shape[1:])
+        means = np.zeros((count + 1, *told.shape[1:]))
+        np.add.at(means, self.distinct, (told.T * self.weights).T)
+        means = (means.T / np.bincount(self.distinct, self.weights, count + 1)).T
+        # the last one is that of rows that don't count
+        means[-1] = np.nan
+        return np.asarray(means[self.groups])
 
 
 def deal_table(table: Table, folds: int, rng: np.random.Generator, strata: NDArray[Any] | None = None) -> DealtRows:

@@ -178,6 +178,7 @@ class KernelFitter(Fitter):
         numbers, states = _split_family(child, parents)
         count = len(columns[0])
         counting = slice(None) if weights is None else rows.weights > 0
+        cells = [rows.coded(v)[counting] for v in numbers]
         codes = [arrays[v.name] for v in states]
         return KernelStatistics(
             child=child,
@@ -186,7 +187,9 @@ class KernelFitter(Fitter):
             points=np.stack([arrays[v.name] for v in numbers], axis=1),
             codes=np.stack(codes, axis=1).astype(np.intp) if codes else np.empty((count, 0), dtype=np.intp),
             weights=np.ones(count) if weights is None else weights,
-            ranges=np.array([_find_range(rows.coded(v)[counting]) for v in numbers]),
+            ranges=np.array(
+                [(np.fmin.reduce(own, initial=np.inf), np.fmax.reduce(own, initial=-np.inf)) for own in cells]
+            ),
         )
 
     def potential(self, statistics: Any) -> Kernel:
@@ -265,12 +268,6 @@ def _split_family(
     """Return the continuous variables, the child first, and the discrete ones, the child last."""
     discrete, continuous = split_by_kind(parents)
     return ((child, *continuous), discrete) if isinstance(child, Continuous) else (continuous, (*discrete, child))
-
-
-def _find_range(values: Values) -> tuple[float, float]:
-    """Return the least and the greatest value; an empty range where there is none."""
-    known = values[~np.isnan(values)]
-    return (float(known.min()), float(known.max())) if len(known) else (math.inf, -math.inf)
 
 
 def _scale_points(numbers: tuple[Continuous, ...], points: Values, ranges: Values) -> Values:

@@ -7,7 +7,7 @@ one after the other, or the best node first (`BestFirst`). A node knows the way 
 each batch are divided; those of rows in memory once. The splits of naive Bayes trees and of model trees, and random
 forests, stand beside their builders.
 
-The criterion here divides the parents of a conditional density into cells (`grow_cells`): a binary tree, grown from the
+The criterion here, `LikelihoodGain`, divides the parents of a density into cells: a binary tree, grown from the
 best split on, stopped by BIC. A split divides the range of one parent: a continuous one at a cut, a discrete one by its
 states, in the order of the child's mean there. How much it gains is judged by two cheap models of the child, a normal
 one (of its normal scores) and a histogram; or by the exact class frequencies if the child is discrete. The cuts of a
@@ -572,66 +572,6 @@ def choose_cuts(values: Values, weights: Values, most: int) -> Values:
     return np.unique(np.where(cuts > distinct[step], cuts, distinct[step + 1]))
 
 
-def grow_cells(
-    columns: Sequence[Codes],
-    sizes: Sequence[int],
-    ordered: Sequence[bool],
-    models: SplitModels,
-    weights: Values,
-    least: float,
-    price: float | None = None,
-) -> tuple[list[Cell], Codes]:
-    """Grow the tree of cells.
-
-    Parameters
-    ----------
-    columns : for each parent, its state or cell in each row
-    sizes : number of states or cells of each parent
-    ordered : whether the parent's cells have an order (a continuous parent)
-    least : smallest weight of a part
-    price : what a parameter has to gain in log-likelihood, by default what BIC asks
-
-    Returns
-    -------
-    cells : every cell of the tree, the whole first and every cell after the one that it is a part of
-    leaves : positions of those that were not divided
-    """
-    criterion = LikelihoodGain.of(columns, sizes, ordered, models, weights, least, price)
-    nodes = criterion.grow()
-    position = {id(node): number for number, node in enumerate(nodes)}
-    cells = [
-        Cell(
-            _mask_cells(node, sizes),
-            criterion.located.locate(node.route).rows,
-            -1 if node.parent is None else position[id(node.parent)],
-        )
-        for node in nodes
-    ]
-    return cells, np.array([number for number, node in enumerate(nodes) if node.split is None])
-
-
-def measure_cell_gains(
-    columns: Sequence[Codes],
-    sizes: Sequence[int],
-    ordered: Sequence[bool],
-    models: SplitModels,
-    weights: Values,
-    least: float,
-) -> tuple[float, float]:
-    """Return by how much the splits of the tree of cells raise the log-likelihood, and the parameters that they cost.
-
-    Parameters
-    ----------
-    columns, sizes, ordered, models, weights, least : as in `grow_cells`
-    """
-    criterion = LikelihoodGain.of(columns, sizes, ordered, models, weights, least)
-    splits = [node.split for node in criterion.grow() if node.split is not None]
-    likelihood = sum(split.gain + criterion.price * split.parameters for split in splits)
-    # the density of a cell has as many parameters as the richer model of it
-    parameters = len(splits) * (1.0 + max(model.freedom for model in models.models))
-    return float(likelihood), parameters
-
-
 def _mask_cells(node: TreeNode[None], sizes: Sequence[int]) -> tuple[NDArray[np.bool_], ...]:
     masks = []
     for parent, size in enumerate(sizes):
@@ -662,7 +602,18 @@ class _Grid:
 
 @dataclass(frozen=True, eq=False)
 class LikelihoodGain:
-    """The split whose parts are most likely, if it gains more than its parameters cost; see `grow_cells`."""
+    """The split whose parts are most likely, if it gains more than its parameters cost.
+
+    Attributes
+    ----------
+    columns : for each parent, its state or cell in each row
+    sizes : number of states or cells of each parent
+    ordered : whether the parent's cells have an order (a continuous parent)
+    models : SplitModels
+    located : LocatedRows
+    least : smallest weight of a part
+    price : what a parameter has to gain in log-likelihood
+    """
 
     columns: Sequence[Codes]
     sizes: Sequence[int]
@@ -689,9 +640,36 @@ class LikelihoodGain:
         located = LocatedRows([Sample(np.arange(len(weights)), weights)], columns)
         return cls(columns, sizes, ordered, models, located, least, price)
 
-    def grow(self) -> list[TreeNode[None]]:
+    def grow_nodes(self) -> list[TreeNode[None]]:
         """Return the nodes of the tree."""
         return grow([Route()], self, BestFirst(_MOST_CELLS, _Grid(self.sizes, self.ordered).permits))
+
+    def grow_cells(self) -> tuple[list[Cell], Codes]:
+        """Grow the tree of cells.
+
+        Returns
+        -------
+        cells : every cell of the tree, the whole first and every cell after the one that it is a part of
+        leaves : positions of those that were not divided
+        """
+        nodes = self.grow_nodes()
+        position = {id(node): number for number, node in enumerate(nodes)}
+        cells = [
+            Cell(
+                _mask_cells(node, self.sizes),
+                self.located.locate(node.route).rows,
+                -1 if node.parent is None else position[id(node.parent)],
+            )
+            for node in nodes
+        ]
+        return cells, np.array([number for number, node in enumerate(nodes) if node.split is None])
+
+    def measure_gains(self) -> tuple[float, float]:
+        """Return by how much the splits of the tree raise the log-likelihood, and the parameters that they cost."""
+        splits = [node.split for node in self.grow_nodes() if node.split is not None]
+        likelihood = sum(split.gain + self.price * split.parameters for split in splits)
+        # the density of a cell has as many parameters as the richer model of it
+        return float(likelihood), len(splits) * (1.0 + max(model.freedom for model in self.models.models))
 
     def measure(self, routes: Sequence[Route]) -> list[None]:
         """Return nothing: the sums are taken for one node and parent at a time."""

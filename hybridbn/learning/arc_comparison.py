@@ -211,12 +211,10 @@ def bootstrap(
         raise NetworkError(f"the builder {learning} needs a target; name it: bootstrap(..., target=...)")
     table = learning.read(data, weights, target).sample(purpose="replicates of a bootstrap")
     table = table.take(table.weights > 0).require_rows(1).require_values()
-    distinct = collapse_rows(table)
     seeds = make_generator(random_state).integers(2**63, size=count).tolist()
     size = 1 if executor is None else -(-count // _PARTS)
     parts = [seeds[start : start + size] for start in range(0, count, size)]
-    different = table.take(distinct.rows).with_weights(distinct.weights)
-    learn = partial(_count_arcs, learning, different, target, potentials)
+    learn = partial(_count_arcs, learning, collapse_rows(table).take(table), target, potentials)
     counted = run_in_executor(executor, learn, parts, "the builder and the table")
     total = reduce(_Counted.merge, track_items(counted, "bootstrap", len(parts)))
     families = potentials if potentials is not None else learning.potentials

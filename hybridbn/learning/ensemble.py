@@ -15,6 +15,7 @@ from threading import Lock
 from typing import Any, ClassVar, Literal, Self, TypeAlias, Unpack, overload
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
@@ -230,10 +231,10 @@ class Ensemble:
             raise impossible_evidence(np.flatnonzero(~possible).tolist(), self._is_single(evidence))
 
     def _posterior(self, total: Values, evidence: Any) -> DiscretePosterior:
-        from scipy.special import softmax
-
         error = np.full(total.shape[1], 1e-12)
-        return DiscretePosterior(self.variable, softmax(total, axis=0), self._is_single(evidence), error, None)
+        return DiscretePosterior(
+            self.variable, scipy.special.softmax(total, axis=0), self._is_single(evidence), error, None
+        )
 
     @staticmethod
     def _is_single(evidence: Any) -> bool:
@@ -726,8 +727,6 @@ def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Value
     >>> votes.round(1)
     array([0.])
     """
-    from scipy.optimize import minimize
-
     count, rows, classes = logs.shape
     shares = weights / weights.sum()
     # what networks tell beyond the shares of the classes, so that no findings give these, whatever the votes
@@ -753,7 +752,9 @@ def fit_pool(logs: Values, truth: Codes, weights: Values) -> tuple[Values, Value
 
     start = np.append(np.full(count, 1 / count), np.zeros(classes))
     bounds = [(0.0, None)] * count + [(None, None)] * classes
-    solution = minimize(objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-10}).x
+    solution = scipy.optimize.minimize(
+        objective, start, jac=True, method="L-BFGS-B", bounds=bounds, options={"ftol": 1e-10}
+    ).x
     votes, bias = solution[:count], solution[count:]
     return np.asarray(votes), np.asarray(bias + (1 - votes.sum()) * prior)
 
@@ -780,8 +781,6 @@ def calibrate_votes(ensemble: Ensemble, scores: Values, truth: Codes, weights: V
     >>> calibrate_votes(ensemble, scores, truth.astype(int), np.ones(100)).votes.round(1)
     array([1.1])
     """
-    from scipy.optimize import minimize_scalar
-
     kept = np.flatnonzero(np.isfinite(scores).all(axis=1))
     relative = scores[kept] - scores[kept].max(axis=1, keepdims=True, initial=-np.inf)
 
@@ -791,5 +790,5 @@ def calibrate_votes(ensemble: Ensemble, scores: Values, truth: Codes, weights: V
 
     if not len(kept):
         return ensemble
-    factor = float(np.exp(minimize_scalar(measure_loss, bounds=LOG_FACTORS, method="bounded").x))
+    factor = float(np.exp(scipy.optimize.minimize_scalar(measure_loss, bounds=LOG_FACTORS, method="bounded").x))
     return replace(ensemble, votes=ensemble.votes * factor)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import pickle
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -126,9 +125,9 @@ class Step:
         return following
 
 
-def count_draws(rng: np.random.Generator, rows: int) -> NDArray[np.uint8]:
+def count_draws(seed: int, rows: int) -> NDArray[np.uint8]:
     """Return how often each row is drawn in a bootstrap sample of rows of equal weight, in a byte a row."""
-    counts = np.zeros(rows, np.uint8)
+    counts, rng = np.zeros(rows, np.uint8), np.random.default_rng(seed)
     for start in range(0, rows, _BLOCK):
         np.add.at(counts, rng.integers(0, rows, min(_BLOCK, rows - start)), np.uint8(1))
     return counts
@@ -144,13 +143,13 @@ class BootstrapSample:
         The weights of the rows: of too many for memory, how often each is drawn, in a byte.
     places : mapping from int to int, optional
         The place of a batch among the rows that count, by that of its first row among all.
-    generator : tuple, optional
-        The kind of bit generator that drew how often each row is drawn, and its state before.
+    seed : int, optional
+        Of what drew how often each row is drawn.
     """
 
     drawn: NDArray[Any]
     places: Mapping[int, int] | None
-    generator: tuple[type, Mapping[str, Any]] | None = None
+    seed: int | None = None
 
     @classmethod
     def draw(cls, rng: np.random.Generator, rows: Rows, places: Mapping[int, int] | None) -> BootstrapSample:
@@ -161,16 +160,15 @@ class BootstrapSample:
             counts = draw_bootstrap(distinct.weights, rng)
             shares = counts * (distinct.weights.sum() / counts.sum()) / distinct.weights
             return cls(known.weights * shares[distinct.groups], places)
-        generator = type(rng.bit_generator), rng.bit_generator.state
-        return cls(count_draws(rng, len(rows)), places, generator)
+        seed = int(rng.integers(2**63))
+        return cls(count_draws(seed, len(rows)), places, seed)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        if self.generator is None:
+        if self.seed is None:
             return BootstrapSample, (self.drawn, self.places)
         # another process draws it, once, which takes less than to send it
-        kind, state = self.generator
         places = None if self.places is None else tuple(self.places.items())
-        return _draw_again, (kind, pickle.dumps(state), len(self.drawn), places)
+        return _draw_again, (self.seed, len(self.drawn), places)
 
     def weigh(self, batch: Table, first: int) -> Values:
         """Return the weights of some rows."""
@@ -187,13 +185,8 @@ class BootstrapSample:
 
 
 @lru_cache(maxsize=1)
-def _draw_again(
-    kind: type[np.random.BitGenerator], state: bytes, rows: int, places: tuple[tuple[int, int], ...] | None
-) -> BootstrapSample:
-    rng = np.random.Generator(kind())
-    # of this program's own making
-    rng.bit_generator.state = pickle.loads(state)
-    return BootstrapSample(count_draws(rng, rows), None if places is None else dict(places))
+def _draw_again(seed: int, rows: int, places: tuple[tuple[int, int], ...] | None) -> BootstrapSample:
+    return BootstrapSample(count_draws(seed, rows), None if places is None else dict(places), seed)
 
 
 @dataclass(frozen=True)

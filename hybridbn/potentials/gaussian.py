@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
@@ -24,10 +25,7 @@ from hybridbn.potentials.base import (
     spread,
 )
 from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, describe_cell, split
-from hybridbn.registry import LazyModule
 from hybridbn.variables import Continuous, Discrete, Values, Variable
-
-scipy = LazyModule("scipy")
 
 LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 LARGEST = 1e300

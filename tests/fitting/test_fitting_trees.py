@@ -12,12 +12,12 @@ import hybridbn as hb
 from hybridbn.fitting.ridge import Spectrum, regress_towards
 from hybridbn.fitting.trees import (
     BestFirst,
+    LikelihoodGain,
     LocatedRows,
     Route,
     Sample,
     Split,
     grow,
-    grow_cells,
     leaves,
     make_class_models,
 )
@@ -134,7 +134,8 @@ def test_cells_divide_all_configurations_of_the_parents():
     columns = [rng.integers(4, size=500), rng.integers(3, size=500)]
     child = ((columns[0] > 1) ^ (columns[1] == 2)).astype(int)
     # a state that no row has stays with the cell above
-    cells, last = grow_cells(columns, [4, 5], [True, False], make_class_models(child, 2), np.ones(500), 8.0)
+    models = make_class_models(child, 2)
+    cells, last = LikelihoodGain.of(columns, [4, 5], [True, False], models, np.ones(500), 8.0).grow_cells()
     covered = np.zeros((4, 5), dtype=int)
     for cell in (cells[i] for i in last):
         covered += np.outer(*cell.allowed)

@@ -1,6 +1,6 @@
 """Learning mixtures of truncated exponentials: `MTEFitter`.
 
-A conditional MTE divides the ranges of the parents into cells by a tree (`grow_cells`), whose splits are judged by
+A conditional MTE divides the ranges of the parents into cells by a tree (`LikelihoodGain`), whose splits are judged by
 cheap models of the child. What these splits gain together is by how much the parents raise the likelihood of the child
 (`CellGains`), without fitting its densities. It takes a small part of the time of a fit, so that searches for
 structures compare thousands of families by it.
@@ -48,13 +48,12 @@ from hybridbn.fitting.mte.univariate import (
 )
 from hybridbn.fitting.trees import (
     Cell,
+    LikelihoodGain,
     bin_scores,
     choose_cuts,
-    grow_cells,
     make_binned_models,
     make_class_models,
     make_value_models,
-    measure_cell_gains,
 )
 from hybridbn.potentials import MTE
 from hybridbn.potentials.mte.terms import Terms
@@ -195,7 +194,8 @@ class MTEFitter(Fitter):
         if isinstance(child, Discrete):
             columns, sizes, cuts = self._divide_parents(parents, others, weights)
             models = make_class_models(own, len(child))
-            cells, leaves = grow_cells(columns, sizes, [c is not None for c in cuts], models, weights, self.min_weight)
+            ordered = [c is not None for c in cuts]
+            cells, leaves = LikelihoodGain.of(columns, sizes, ordered, models, weights, self.min_weight).grow_cells()
             contents = map(
                 write_probabilities, estimate_probabilities(own, weights, len(child), cells, leaves, self.prior)
             )
@@ -218,7 +218,8 @@ class MTEFitter(Fitter):
             # differences between classes that are too small to pay in a single density add up over many of them
             price = 0.0 if len(parents) == 1 and cuts[0] is None else None
             ordered = [c is not None for c in cuts]
-            cells, leaves = grow_cells(columns, sizes, ordered, models, weights, self.min_weight, price)
+            gain = LikelihoodGain.of(columns, sizes, ordered, models, weights, self.min_weight, price)
+            cells, leaves = gain.grow_cells()
         else:
             cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
         whole = fit_density(standardized, summed, domain)
@@ -475,14 +476,14 @@ class CellGains:
             [own.size, *(column.size for column in columns)],
             weights,
         )
-        likelihood, parameters = measure_cell_gains(
+        likelihood, parameters = LikelihoodGain.of(
             codes[1:],
             [column.size for column in columns],
             [column.ordered for column in columns],
             make_class_models(codes[0], own.size) if own.means is None else make_binned_models(codes[0], own.means),
             weights,
             fitter.min_weight,
-        )
+        ).measure_gains()
         return CellGain(likelihood, parameters, total)
 
     def _find_observed(self, variable: Variable) -> NDArray[np.bool_] | None:

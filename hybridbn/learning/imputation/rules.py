@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.errors import warn_user
@@ -569,8 +570,6 @@ def _find_step(values: Values, counts_days: bool) -> float | None:
 
 def _find_support(values: Values) -> tuple[float, float]:
     """Return what numbers of a column can't be below or above: zero, one, a hundred, or an end where many are."""
-    from scipy.special import ndtr
-
     low, high = -math.inf, math.inf
     if len(values) < _SIGNS_ROWS:
         return low, high
@@ -587,7 +586,7 @@ def _find_support(values: Values) -> tuple[float, float]:
     if least >= 0:
         for top in (1.0, 100.0):
             deviation = max(float(values.std()), 1e-300)
-            chance = len(values) * math.log1p(-min(float(ndtr((values.mean() - top) / deviation)), 0.999))
+            chance = len(values) * math.log1p(-min(float(scipy.special.ndtr((values.mean() - top) / deviation)), 0.999))
             whole_scale = 0.9 * top < most <= top and least < 0.1 * top
             if most == top or whole_scale or (0.5 * top < most < top and chance < math.log(0.01)):
                 high = top
@@ -759,8 +758,6 @@ def _is_order(lesser: Values, greater: Values, limit: float, comparable: bool) -
     comparable : bool
         Whether the columns are of one kind for sure, so that normal differences need not be ruled out.
     """
-    from scipy.special import ndtr
-
     both = ~(np.isnan(lesser) | np.isnan(greater))
     rows = int(both.sum())
     if rows < _ROWS:
@@ -773,5 +770,5 @@ def _is_order(lesser: Values, greater: Values, limit: float, comparable: bool) -
     if share >= 1 or rows * math.log(share) > limit:
         return False
     gaps = y - x
-    below = float(ndtr(-gaps.mean() / max(float(gaps.std()), 1e-300)))
+    below = float(scipy.special.ndtr(-gaps.mean() / max(float(gaps.std()), 1e-300)))
     return bool(comparable or (gaps == 0).any() or rows * math.log1p(-min(below, 0.999)) < math.log(_NORMAL_CHANCE))

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Self
 
 import numpy as np
+import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
@@ -28,10 +29,7 @@ from hybridbn.potentials.kernel.sums import (
     weigh_by_parents,
 )
 from hybridbn.potentials.multinomial import Side, as_number_array, as_parameter_array, cell_name, split
-from hybridbn.registry import LazyModule
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
-
-scipy = LazyModule("scipy")
 
 __all__ = ["Kernel"]
 

@@ -19,6 +19,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI
@@ -38,10 +39,7 @@ from hybridbn.potentials.kernel.sums import (
     sum_on_line,
     weigh_by_parents,
 )
-from hybridbn.registry import LazyModule
 from hybridbn.variables import Codes, Values
-
-scipy = LazyModule("scipy")
 
 PRODUCTS_PER_KERNEL, TERMS_PER_KERNEL = 6, 128
 """An exponential counts as this many products of two kernels, or terms of a large matrix product."""

@@ -19,13 +19,11 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import scipy
 from numpy.typing import NDArray
 
 from hybridbn.potentials.gaussian import LOG_ROOT_TWO_PI, invert_normals, log_normal_interval
-from hybridbn.registry import LazyModule
 from hybridbn.variables import Codes, Values
-
-scipy = LazyModule("scipy")
 
 STEP = 0.4
 """Step of the lattice in units of the smallest bandwidth, for a relative error of 1e-13."""
