@@ -309,6 +309,12 @@ class RowStatistics(Statistics):
         arrays = {variable.name: column for variable, column in zip(variables, self.columns, strict=True)}
         return Table.from_arrays(variables, arrays).with_weights(self.weights)
 
+    def log_likelihood(self, potential: Potential) -> float:
+        """Return the logarithm of the probability that a potential gives to the rows."""
+        variables = (self.child, *self.parents)
+        axes = {variable.name: column[None] for variable, column in zip(variables, self.columns, strict=True)}
+        return float(self.row_weights @ potential.log_on(axes).reshape(-1))
+
     @classmethod
     def of(cls, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Self:
         """Collect them from a table."""

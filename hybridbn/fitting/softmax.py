@@ -30,17 +30,6 @@ _NEARLY = 1e-7
 """The share of the weight that the last Newton step gains where an approximate regression is enough."""
 
 
-@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class SoftmaxStatistics(RowStatistics):
-    """The rows themselves, as a logistic regression has no smaller sufficient statistics."""
-
-    def log_likelihood(self, regressions: Softmax) -> float:
-        """Return the logarithm of the probability that regressions give to the rows."""
-        variables = (self.child, *self.parents)
-        axes = {variable.name: column[None] for variable, column in zip(variables, self.columns, strict=True)}
-        return float(self.row_weights @ regressions.log_on(axes).reshape(-1))
-
-
 @dataclass(frozen=True, kw_only=True)
 class SoftmaxFitter(Fitter):
     r"""Learns a logistic regression for each configuration of the discrete parents.
@@ -98,7 +87,7 @@ class SoftmaxFitter(Fitter):
         """Discrete variables that have a number among their parents."""
         return isinstance(child, Discrete) and has_numbers(child, parents)
 
-    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> SoftmaxStatistics:
+    def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> RowStatistics:
         """Collect the rows where child and parents are observed."""
         if not isinstance(child, Discrete):
             raise NetworkError(
@@ -108,13 +97,13 @@ class SoftmaxFitter(Fitter):
         sizes = [len(parent) for parent in discrete]
         cells = math.prod(sizes) * len(child) * (1 + len(continuous))
         refuse_too_wide(child, parents, cells, self.max_bytes, "array of coefficients")
-        return SoftmaxStatistics.of(table, child, parents)
+        return RowStatistics.of(table, child, parents)
 
     def potential(self, statistics: Any) -> Softmax:
         """Return the regressions."""
         return self._regress(statistics, ROUNDING)
 
-    def approximate(self, statistics: SoftmaxStatistics) -> Softmax:
+    def approximate(self, statistics: RowStatistics) -> Softmax:
         """Return the regressions to about nine digits of their likelihood, in less time.
 
         Examples
