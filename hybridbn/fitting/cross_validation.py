@@ -183,12 +183,11 @@ class DealtRows:
     def average(self, told: Values) -> Values:
         """Return for each row of the table the mean of what is told of its entries; NaN for rows that don't count."""
         count = int(self.distinct.max(initial=-1)) + 1
-        means = np.zeros((count + 1, *told.shape[1:]))
-        np.add.at(means, self.distinct, (told.T * self.weights).T)
-        means = (means.T / np.bincount(self.distinct, self.weights, count + 1)).T
+        sums = np.zeros((count, *told.shape[1:]))
+        np.add.at(sums, self.distinct, (told.T * self.weights).T)
+        means = (sums.T / np.bincount(self.distinct, self.weights, count)).T
         # the last one is that of rows that don't count
-        means[-1] = np.nan
-        return np.asarray(means[self.groups])
+        return np.append(means, np.full((1, *told.shape[1:]), np.nan), axis=0)[self.groups]
 
 
 def deal_table(table: Table, folds: int, rng: np.random.Generator, strata: NDArray[Any] | None = None) -> DealtRows:

@@ -49,7 +49,12 @@ def frame() -> pd.DataFrame:
 
 
 def predict(
-    name: str, target: str, data: pd.DataFrame, weights: Any = None, asked: pd.DataFrame | None = None
+    name: str,
+    target: str,
+    data: pd.DataFrame,
+    weights: Any = None,
+    asked: pd.DataFrame | None = None,
+    potentials: str = "gaussian",
 ) -> Values:
     """Return what the network of a builder says of rows: of the target given the others, and of all columns."""
     asked = frame() if asked is None else asked
@@ -58,9 +63,9 @@ def predict(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         if declaration_of(function).takes_target is False:
-            network = function(data, weights=weights, potentials="gaussian", **options)
+            network = function(data, weights=weights, potentials=potentials, **options)
         else:
-            network = function(data, target, weights=weights, potentials="gaussian", **options)
+            network = function(data, target, weights=weights, potentials=potentials, **options)
         posterior = network.posterior(target, asked.drop(columns=target))
     if target == "y":
         return np.stack([posterior.mean(), posterior.std()], axis=1)
@@ -77,14 +82,16 @@ def repeat_rows(weights: Values) -> pd.DataFrame:
     return frame().loc[np.repeat(np.arange(ROWS), weights.astype(int))]
 
 
-def change_everything(name: str, target: str) -> tuple[Values, Values]:
+def change_everything(name: str, target: str, potentials: str = "gaussian") -> tuple[Values, Values]:
     """Weigh rows, some of them not at all, shuffle them, permute and rename columns, and rename classes."""
     names = {"x": "w", "d": "a", "z": "b"}
     renamed = frame().replace({"c": RENAMED}).rename(columns=names)[["b", "a", "y", "w", "c"]]
     weights = np.where(ABSENT, 0.0, WEIGHTS)
     far = renamed.assign(w=np.where(ABSENT, 50.0 + np.arange(ROWS), renamed["w"]))
-    changed = predict(name, target, far.loc[ORDER].reset_index(drop=True), weights[ORDER], asked=renamed)
-    return changed, predict(name, target, repeat_rows(weights))
+    changed = predict(
+        name, target, far.loc[ORDER].reset_index(drop=True), weights[ORDER], asked=renamed, potentials=potentials
+    )
+    return changed, predict(name, target, repeat_rows(weights), potentials=potentials)
 
 
 def weigh_rows(name: str, target: str) -> tuple[Values, Values]:
@@ -144,6 +151,21 @@ def list_cases() -> list[Any]:
 @pytest.mark.parametrize(("name", "target", "change"), list_cases())
 def test_frequencies(name: str, target: str, change: Callable[[str, str], tuple[Values, Values]]) -> None:
     changed, plain = change(name, target)
+    np.testing.assert_allclose(changed, plain, rtol=1e-6, atol=1e-7)
+
+
+FAMILIES = [
+    pytest.param(*case.values[:2], family, id=f"{case.values[0]}-{case.values[1]}-{family}")
+    for case in list_cases()
+    for family in ("auto", "mte", "kernel")
+    if case.values[2] is change_everything and (case.values[0] != "logistic" or family == "auto")
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "target", "family"), FAMILIES)
+def test_frequencies_of_other_families(name: str, target: str, family: str) -> None:
+    changed, plain = change_everything(name, target, family)
     np.testing.assert_allclose(changed, plain, rtol=1e-6, atol=1e-7)
 
 
