@@ -387,7 +387,7 @@ def test_the_parser_of_the_server_sees_one_statement(dialect, words):
     assert not any(text.startswith(query) for text in connection.sent)
 
 
-def test_duckdb_reads_one_statement():
+def test_duckdb_reads_one_statement(tmp_path):
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
         connection.sql("CREATE TABLE t AS SELECT i % 2 AS a, i AS x FROM range(6) u(i)")
@@ -398,11 +398,16 @@ def test_duckdb_reads_one_statement():
             "FROM t; COPY t TO 'u.csv'",
             "WITH a AS (SELECT 1) INSERT INTO t SELECT 1, * FROM a",
             "SELECT $$;$$ AS c; DELETE FROM t",
+            "WITH a AS (INSERT INTO t VALUES (7, 8) RETURNING *) FROM a",
+            f"SELECT * FROM t WHERE x > (WITH a AS (COPY t TO '{tmp_path}/u.csv') SELECT 0)",
+            "PIVOT t ON a USING sum(x)",
         ):
             with pytest.raises(hb.TableError, match="is not one SELECT statement"):
                 hb.scan(query, backend=connection)
         with pytest.raises(hb.TableError, match="DuckDB can't read it"):
             hb.scan("SELECT FROM WHERE", backend=connection)
+        with pytest.raises(hb.TableError, match="the query: DuckDB can't read it"):
+            hb.scan("SELECT CAST('a' || x AS INTEGER) AS x FROM t", backend=connection).value_range("x")
         assert connection.sql("SELECT count(*) FROM t").fetchall() == [(6,)]
 
 
@@ -423,7 +428,7 @@ def test_queries_of_duckdb_are_checked_before_they_run(monkeypatch):
     def refuse(query):
         raise hb.TableError(f"refused: {query}")
 
-    monkeypatch.setattr(sqlalchemy_database, "check_duckdb_query", refuse)
+    monkeypatch.setattr(sqlalchemy_database, "parse_duckdb_query", refuse)
     connection = SimpleNamespace(dialect=SimpleNamespace(name="duckdb"))
     with pytest.raises(hb.TableError, match="refused: DROP TABLE t"):
         sqlalchemy_database._open_query(connection, SimpleNamespace(name="DROP TABLE t")).__enter__()

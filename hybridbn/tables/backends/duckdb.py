@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import glob
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from hybridbn.tables.backends.base import (
 from hybridbn.tables.backends.sources import FileFragment, FileTable, is_scannable, open_files, suffix_of
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.columns import is_of_library
-from hybridbn.tables.formats.database_base import check_duckdb_query, quote_name, quote_text
+from hybridbn.tables.formats.database_base import parse_duckdb_query, quote_name, quote_text
 
 duckdb = LazyModule("duckdb")
 pyarrow = LazyModule("pyarrow")
@@ -100,8 +99,7 @@ class DuckDB(Local):
             return _Relation(data, "the relation")
         if isinstance(data, str) and _QUERY.match(data) and not _is_file(data):
             import_library("duckdb", _NEEDED)
-            check_duckdb_query(data)
-            return self._ask(data, "the query", _list_files(data))
+            return self._ask(data, "the query", list_files(parse_duckdb_query(data)))
         if isinstance(data, str | os.PathLike):
             text = os.fspath(data)
             if "://" not in text and (os.path.isdir(text) or suffix_of(text) in _SUFFIXES):
@@ -116,10 +114,8 @@ class DuckDB(Local):
 
     def _ask(self, query: str, shown: str, files: Iterable[str] = ()) -> _Relation:
         connection = self.connect(files)
-        try:
+        with _report_refusal(shown):
             return _Relation(connection.sql(query), shown)
-        except duckdb.Error as error:
-            raise TableError(f"{shown}: DuckDB can't read it: {error}") from error
 
 
 class _Counted(SQLSource):
@@ -150,7 +146,7 @@ class _Counted(SQLSource):
             )
 
     def _fetch(self, query: str) -> Iterator[Sequence[Any]]:
-        with closing(_read(self.relation.query("scanned", query), BATCH_ROWS)) as reader:
+        with _read(self.relation.query("scanned", query), BATCH_ROWS, self.shown) as reader:
             for batch in reader:
                 yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
@@ -165,7 +161,7 @@ class _Relation(_Counted):
     def __init__(self, relation: Any, shown: str) -> None:
         self.relation, self.shown = relation, shown
         # no row is read for the types
-        with closing(_read(relation.limit(0), 1)) as reader:
+        with _read(relation.limit(0), 1, shown) as reader:
             self.schema = reader.schema
 
     def fragments(self) -> Sequence[Fragment]:
@@ -215,8 +211,7 @@ class _RelationFragment(Fragment):
         """Yield what the relation gives."""
         self.source.check_rows()
         chosen = self.source.relation.project(", ".join(map(quote_name, columns)))
-        # an open reader owns the connection, so that it is closed whatever happens
-        with closing(_read(chosen, rows)) as reader:
+        with _read(chosen, rows, self.source.shown) as reader:
             yield from number_batches(reader, 0)
 
     def __reduce__(self) -> NoReturn:
@@ -226,11 +221,23 @@ class _RelationFragment(Fragment):
         )
 
 
-def _read(relation: Any, rows: int) -> Any:
-    """Return a stream of the relation's batches, by the name that the version of DuckDB has for it."""
+@contextmanager
+def _read(relation: Any, rows: int, shown: str) -> Iterator[Any]:
+    """Open a stream of the relation's batches, by the name that the version of DuckDB has for it."""
     names = ("to_arrow_reader", "fetch_record_batch", "fetch_arrow_reader")
     method = next(getattr(relation, name) for name in names if hasattr(relation, name))
-    return method(rows)
+    # an open reader owns the connection, so that it is closed whatever happens
+    with _report_refusal(shown), closing(method(rows)) as reader:
+        yield reader
+
+
+@contextmanager
+def _report_refusal(shown: str) -> Iterator[None]:
+    """Turn what DuckDB raises, and pyarrow about its batches, into `TableError`."""
+    try:
+        yield
+    except (duckdb.Error, pyarrow.ArrowException, OSError) as error:
+        raise TableError(f"{shown}: DuckDB can't read it: {error}") from error
 
 
 def _is_file(text: str) -> bool:
@@ -238,30 +245,24 @@ def _is_file(text: str) -> bool:
     return os.path.exists(text) or (glob.has_magic(text) and "\0" not in text and bool(glob.glob(text, recursive=True)))
 
 
-def _list_files(query: str) -> list[str]:
-    """Return the files that a query reads as tables, by DuckDB's own parser.
+def list_files(node: Any, is_reader: bool = False) -> Iterator[str]:
+    """Yield the tables of a query that was parsed, which may be files, and texts in the arguments of what reads files.
 
     Examples
     --------
-    >>> _list_files("FROM 'a.parquet' JOIN read_csv('b.csv') USING (k) WHERE c = 'd'")  # doctest: +SKIP
+    >>> query = "FROM 'a.parquet' JOIN read_csv('b.csv') USING (k) WHERE c = 'd'"
+    >>> list(list_files(parse_duckdb_query(query)))  # doctest: +SKIP
     ['a.parquet', 'b.csv']
     """
-    with duckdb.connect() as connection:
-        (text,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchone()
-    return list(_list_tables(json.loads(text)))
-
-
-def _list_tables(node: Any, is_reader: bool = False) -> Iterator[str]:
-    """Yield the names of tables in a query that was parsed, and the texts in the arguments of functions that read."""
     if isinstance(node, list):
         for part in node:
-            yield from _list_tables(part, is_reader)
+            yield from list_files(part, is_reader)
     elif isinstance(node, dict):
         if node.get("type") == "BASE_TABLE":
-            yield node["table_name"]
+            yield ".".join(filter(None, (node["catalog_name"], node["schema_name"], node["table_name"])))
         if node.get("type") == "TABLE_FUNCTION":
             is_reader = _READERS.fullmatch(node["function"]["function_name"]) is not None
         for key, part in node.items():
             if is_reader and key in ("text", "value") and isinstance(part, str):
                 yield part
-            yield from _list_tables(part, is_reader)
+            yield from list_files(part, is_reader)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime
 import json
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
@@ -28,7 +29,7 @@ from hybridbn.tables.formats.base import (
     cell_values,
     fields_of,
 )
-from hybridbn.tables.formats.files import open_private
+from hybridbn.tables.formats.files import encode_text, open_private
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
 from hybridbn.tables.formats.text_blocks import (
     RecordChunk,
@@ -91,6 +92,9 @@ class QueryResult:
     key: tuple[str, ...] = ()
 
 
+_NODE = re.compile(r'"type":"(\w+_NODE)"')
+_READING_NODES = {"SELECT_NODE", "SET_OPERATION_NODE", "RECURSIVE_CTE_NODE", "CTE_NODE"}
+"""What a query that only reads consists of, in the words of DuckDB's parser."""
 _TEXTS = ("CHAR", "TEXT", "CLOB", "STRING", "ENUM")
 
 Insert: TypeAlias = Callable[[list[Sequence[Any]]], None]
@@ -220,24 +224,28 @@ def convert_for_database(value: Any, own: tuple[type, ...]) -> Any:
     return value.isoformat(" ") if isinstance(value, datetime.datetime) else str(value)
 
 
-def check_duckdb_query(query: str) -> None:
-    """Refuse what DuckDB's own parser takes for anything but one statement that reads.
+def parse_duckdb_query(query: str) -> Any:
+    """Return a query as DuckDB's own parser reads it; refuse anything but one statement that only reads.
 
     Examples
     --------
-    >>> check_duckdb_query("SELECT 1; DROP TABLE t")  # doctest: +SKIP
+    >>> parse_duckdb_query("SELECT 1; DROP TABLE t")  # doctest: +SKIP
     Traceback (most recent call last):
         ...
     hybridbn.errors.TableError: the query is not one SELECT statement: 'SELECT 1; DROP TABLE t'
     """
     duckdb: Any = import_module("duckdb")
-    try:
-        kinds = [statement.type for statement in duckdb.extract_statements(query)]
-    except duckdb.Error as error:
-        raise TableError(f"the query: DuckDB can't read it: {error}") from None
-    # a PIVOT looks for its columns first
-    if kinds not in ([duckdb.StatementType.SELECT], [duckdb.StatementType.MULTI]):
-        raise TableError(f"the query is not one SELECT statement: {query[:60]!r}")
+    encode_text(query)
+    with duckdb.connect() as connection:
+        (text,) = connection.execute("SELECT json_serialize_sql(?::VARCHAR)", [query]).fetchone()
+    parsed = json.loads(text)
+    if parsed.get("error_type") == "parser":
+        raise TableError(f"the query: DuckDB can't read it: {parsed['error_message']}")
+    # a WITH may write, too
+    if parsed["error"] or len(parsed["statements"]) != 1 or not {*_NODE.findall(text)} <= _READING_NODES:
+        hint = " (a PIVOT lists its columns: ON c IN ('a', 'b'))" if "pivot" in query.lower() else ""
+        raise TableError(f"the query is not one SELECT statement{hint}: {query[:60]!r}")
+    return parsed
 
 
 def quote_text(text: str) -> str:

@@ -328,6 +328,8 @@ def replace_file(
         mode = stat.S_IMODE(target.stat().st_mode)
     except FileNotFoundError:
         mode = 0o666 & ~_read_umask()
+        if target.parent.is_dir() and not target.parent.stat().st_mode & 0o077:
+            mode &= 0o600  # as private as its folder
     if not target.parent.is_dir():
         raise FileNotFoundError(errno.ENOENT, "there is no such folder", os.fspath(target.parent))
     descriptor, temporary = _open_temporary(target)
@@ -342,9 +344,9 @@ def replace_file(
             os.fsync(raw.fileno())
             if os.name == "nt":  # where no open file is renamed
                 raw.close()
-            os.chmod(temporary, mode)
             if before is not None:
                 before(os.stat(temporary))
+            os.chmod(temporary, mode)
             if overwrite:
                 os.replace(temporary, target)
             else:

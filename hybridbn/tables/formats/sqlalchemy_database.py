@@ -28,8 +28,8 @@ from hybridbn.tables.formats.database_base import (
     OutputExists,
     QueryResult,
     absent_table_error,
-    check_duckdb_query,
     convert_for_database,
+    parse_duckdb_query,
     quote_name,
 )
 from hybridbn.tables.formats.sqlite import allow_only_reading, guard_reading
@@ -283,7 +283,7 @@ def _open_query(connection: Any, address: DatabaseAddress) -> Iterator[QueryResu
         # whose driver takes one statement at a time
         allow_only_reading(connection.connection.dbapi_connection)
     elif dialect == "duckdb":
-        check_duckdb_query(query)
+        parse_duckdb_query(query)
     else:
         raise TableError(
             f"{address.shown}: queries of {dialect} are not read, as nothing is known there that keeps them from"
