@@ -88,6 +88,7 @@ class Problem(Cached):
     shared : the sources for nodes that all rows share, those of variables that only some rows know being hidden; None
         if there is other evidence than values on such variables
     partly_observed : the variables with nodes that are observed in some rows and hidden in others
+    conditioned : on how many numbers, hidden in the problem that was asked, this one is conditioned
     risks : by the observed names, the potentials outside the problem that can make evidence impossible
     """
 
@@ -106,6 +107,7 @@ class Problem(Cached):
     shared: tuple[FactorSource, ...] | None
     partly_observed: tuple[str, ...]
     axis_choice: _AxisChoice = field(repr=False)
+    conditioned: int = 0
     risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
     _kept: _Tables | None = field(default=None, repr=False)
     _used: ReferenceType[_Tables] | None = field(default=None, repr=False)
@@ -187,6 +189,8 @@ class _Tables:
     grids : shared grids by tolerance; None where there is none
     reaches : of the priors of continuous variables
     groups : problems of rows that are observed in the same variables
+    ridge : how rough families are along their hidden numbers, where that is too much for a product of grids, once that
+        was asked
     searched : whether a better elimination order was searched for, because the first one was too wide
     """
 
@@ -195,6 +199,7 @@ class _Tables:
     grids: dict[float, SharedGrid | None] = field(default_factory=dict)
     reaches: Mapping[str, PriorReach] | None = None
     groups: dict[frozenset[str], Problem] = field(default_factory=dict)
+    ridge: Mapping[str, float] | None = None
     searched: bool = False
 
 

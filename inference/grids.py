@@ -54,7 +54,9 @@ from hybridbn.variables import Continuous, Values, shorten
 START_CELLS = 24
 """The number of cells of each variable in the first round."""
 FEWER_CELLS = 10
-"""The number where three or more variables with nodes are in one table, or two with many states."""
+"""The number where three or more variables with nodes are in one table, or two with many states, and where the others
+are conditioned on.
+"""
 MOST_AT_FIRST = 1e7
 """A table of two variables with nodes and more cells than this starts with fewer cells of each."""
 MOST_CELLS = 1024
@@ -103,7 +105,11 @@ class PlacedNodes:
 
 
 def place_nodes(
-    problem: Problem, evidence: Evidence, tolerance: float, budget: float
+    problem: Problem,
+    evidence: Evidence,
+    tolerance: float,
+    budget: float,
+    pointwise: PointwiseMarginal | None = None,
 ) -> list[tuple[NDArray[np.intp], PlacedNodes]]:
     """Return the nodes of all variables that need some, for groups of rows with grids of the same size.
 
@@ -111,6 +117,7 @@ def place_nodes(
     ----------
     tolerance : wanted error of the posterior
     budget : most cells that the largest table may have for one row
+    pointwise : what evaluates the marginal of the only variable with nodes, if not the problem's factors
     """
     stricter = refinement_tolerance(problem, tolerance)
     start, bounds, unseen = _lay_first_cells(problem, evidence)
@@ -120,7 +127,8 @@ def place_nodes(
         (rows, {name: (low[:, rows], high[:, rows]) for name, (low, high) in start.items()})
         for rows in np.split(np.arange(evidence.rows), range(step, evidence.rows, step))
     ]
-    pointwise = PointwiseMarginal(problem) if len(problem.nodes) == 1 else None
+    if pointwise is None and len(problem.nodes) == 1:
+        pointwise = PointwiseMarginal(problem)
     for round_number in range(ROUNDS):
         fresh = []
         for rows, cells in work:
@@ -147,6 +155,8 @@ def place_nodes(
                 assessments[name].check_ends(axes[name], bounds[name], rows)
             _keep_cells_while_rough(assessments)
             error = np.sum([look.error for look in assessments.values()], axis=0) + unseen[rows]
+            if len(axes) > 1:
+                error = error + _estimate_ridge_error(problem, axes, assessments)
             settled = np.all([look.settled for look in assessments.values()], axis=0)
             finished = settled | (round_number == ROUNDS - 1)
             placed = PlacedNodes(axes, error, reusable, marginal)
@@ -226,6 +236,20 @@ def _keep_cells_while_rough(assessments: Mapping[str, CellAssessment]) -> None:
         others = [other.error for key, other in assessments.items() if key != name]
         if others:
             seen.keep |= (np.max(others, axis=0) > ROUGH) & (seen.bound > -HOPELESS)
+
+
+def _estimate_ridge_error(
+    problem: Problem, axes: Mapping[str, NodeAxis], assessments: Mapping[str, CellAssessment]
+) -> Values | float:
+    """Return what products of grids may miss of families that are too sharp for them: anything, where cells are wider
+    than the families' scale.
+    """
+    error: Values | float = 0.0
+    for name, rough in (problem.tables.ridge or {}).items():
+        scales = [p.scale(name) for p in problem.potentials.values() if p.opaque and name in p.scope]
+        widest = ((axes[name].high - axes[name].low) * assessments[name].keep).max(axis=0)
+        error = np.maximum(error, np.where(widest > 2 * RESOLVED * min(scales), 1.0, min(rough, 1.0)))
+    return error
 
 
 def _cliques(problem: Problem) -> list[tuple[str, ...]]:
@@ -437,6 +461,8 @@ def start_cells(problem: Problem) -> int:
     clique = problem.order.clique
     together = sum(name in problem.nodes for name in clique)
     states = float(table_size(problem, [name for name in clique if name not in problem.nodes], {}))
+    if problem.conditioned:
+        return FEWER_CELLS
     return START_CELLS if together <= 2 and states * (START_CELLS * ORDER) ** together <= MOST_AT_FIRST else FEWER_CELLS
 
 

@@ -32,6 +32,7 @@ from hybridbn.inference.axes import ORDER, Axis, NodeAxis, find_evidence_ranges
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.potentials.base import Potential
+from hybridbn.potentials.density import GOLDEN
 from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -45,6 +46,12 @@ MOST_MODES = 128
 MOST_JUMPS = 256
 STEPS_OF_PEAK = 32.0
 """A peak must be seen from so many steps, so that one that is as many times narrower is seen too."""
+LOOKED_CLOSELY = 16
+"""Of rows that are alike, one in so many is looked through closely."""
+CLOSE_STEPS = 1 / 4
+"""The share of steps that is enough for these, whose neighbors would show what was not seen."""
+FEWER_STEPS = 1 / 2
+"""The share of these steps that is enough for the others: what was seen in the sample is seen from four of them."""
 STEP_OF_SCALE = 4.0
 """A step in scales of the family: an eighth of the distance at which a normal density is zero in doubles."""
 LOWEST = -700.0
@@ -61,6 +68,9 @@ NARROW_MODE = 1 / 24
 """Peaks that are wider, relative to the range, need no edges of their own."""
 KEPT_OF_JUMP = 0.3
 """What differs less between neighboring doubles, relative to the whole step, is steep and no jump."""
+PLACES_OF_HIDDEN = 8
+"""The places of other hidden variables at which one looks along a variable."""
+SAME_EDGE = 1e-9
 MOST_STATE_CASES = 32
 BLOCK = 1024
 
@@ -112,6 +122,7 @@ def find_modes(
     marks: Values | None = None,
     even: Sequence[int] = EVEN_STEPS,
     scale: float = np.inf,
+    alike: bool = False,
 ) -> ModeEdges:
     """Find the narrow peaks and the jumps of functions of one variable, a function a row.
 
@@ -122,6 +133,7 @@ def find_modes(
     marks : ndarray (marks, rows), places to look at besides
     even : numbers of even steps, the next one for rows in which nothing was seen
     scale : length below which the functions have no features, as far as that is known
+    alike : whether the rows are of one family and follow each other, so that a sample tells how closely to look
 
     Examples
     --------
@@ -136,43 +148,100 @@ def find_modes(
     >>> bool((step.edges == 0.3).any())
     True
     """
-    rows, length = len(low), high - low
-
-    def look(mine: NDArray[np.intp], steps: int, extra: Values | None) -> _Look:
-        ends = low[mine], high[mine], least[mine], most[mine]
-        return _look_through(logs, mine, _make_search_grid(*ends, extra, steps), *ends, NARROW_MODE * length[mine])
-
-    whole = look(np.arange(rows), even[0], marks)
-    steps, seen = np.full(rows, even[0]), whole.seen
-    wanted = np.zeros(rows)
-    if scale > 0:
-        wanted = np.maximum(wanted, length / (STEP_OF_SCALE * scale))
-    for _ in range(len(even) + 1):
-        narrow = whole.peaks
-        np.maximum.at(wanted, narrow.rows, STEPS_OF_PEAK * length[narrow.rows] / narrow.visible)
-        goal = np.where(seen, np.exp2(np.ceil(np.log2(np.maximum(wanted, 1.0)))), 0.0)
-        for level in reversed(even):
-            goal = np.where(~seen & (level > steps), np.maximum(level, wanted), goal)
-        goal = np.minimum(goal, MOST_POINTS).astype(np.intp)
-        again = np.flatnonzero(goal > 1.5 * steps)
-        if not len(again):
-            break
-        fresh = []
-        for count in np.unique(goal[again]):
-            mine = again[goal[again] == count]
-            extra = _short_numbers() if count >= even[-1] and not seen[mine].all() else None
-            for part in np.split(mine, range(max(1, MOST_POINTS // count), len(mine), max(1, MOST_POINTS // count))):
-                own_marks = marks[:, part] if extra is None and marks is not None else extra
-                fresh.append(look(part, int(count), own_marks))
-                seen[part] = fresh[-1].seen
-        steps[again] = goal[again]
-        whole = _join_looks([_drop_rows(whole, again), *fresh])
-    peaks = whole.peaks
-    unseen = np.zeros(rows, dtype=bool)
-    unseen[peaks.rows[peaks.visible * steps[peaks.rows] < length[peaks.rows]]] = True
-    if scale > 0:
-        unseen |= length / (STEP_OF_SCALE * scale) > STEPS_OF_PEAK * steps
+    search = _Search(logs, (low, high, least, most), marks, even, scale, alike)
+    numbers = np.arange(len(low))
+    sample = numbers[:: LOOKED_CLOSELY if alike and 0 < scale < np.inf else 1]
+    whole = search.look_closely(sample)
+    unseen = search.find_unseen(whole, sample)
+    others = np.delete(numbers, sample)
+    if len(others):
+        unseen[others] = unseen.any()
+        whole = search.look_quickly(others, whole)
     return ModeEdges(*_list_edges(whole, low, high, least, most), unseen)
+
+
+@dataclass
+class _Search:
+    """A search of rows, and how closely it has looked: see `find_modes`."""
+
+    logs: LogFunctions
+    ends: tuple[Values, Values, Values, Values]
+    marks: Values | None
+    even: Sequence[int]
+    scale: float
+    alike: bool
+
+    def __post_init__(self) -> None:
+        self.length = self.ends[1] - self.ends[0]
+        self.steps = np.full(len(self.length), self.even[0])
+        known = self.length / (STEP_OF_SCALE * self.scale) if self.scale > 0 else 0.0
+        self.wanted = np.zeros(len(self.length)) + known
+
+    def look(self, rows: NDArray[np.intp], count: int, marks: Values | None = None) -> _Look:
+        """Look through rows in so many steps."""
+        self.steps[rows] = count
+        looks, most = [], max(1, MOST_POINTS // count)
+        for part in np.split(rows, range(most, len(rows), most)):
+            low, high, least, highest = (end[part] for end in self.ends)
+            own_marks = self.marks[:, part] if marks is None and self.marks is not None else marks
+            grid = _make_search_grid(low, high, least, highest, own_marks, count)
+            narrow = NARROW_MODE * self.length[part]
+            looks.append(_look_through(self.logs, part, grid, low, high, least, highest, narrow))
+        return _join_looks(looks)
+
+    def look_closely(self, rows: NDArray[np.intp]) -> _Look:
+        """Look through rows in steps that are small against what is seen there."""
+        whole = self.look(rows, self.even[0])
+        seen = np.ones(len(self.steps), dtype=bool)
+        seen[rows] = whole.seen
+        for _ in range(len(self.even) + 1):
+            goal = self._set_goals(rows, ~seen[rows], whole.peaks)
+            further = goal > 1.5 * self.steps[rows]
+            again, goal = rows[further], goal[further]
+            if not len(again):
+                break
+            fresh = []
+            for count in np.unique(goal):
+                same = again[goal == count]
+                marks = _short_numbers() if count >= self.even[-1] and not seen[same].all() else None
+                fresh.append(self.look(same, int(count), marks))
+                seen[same] = fresh[-1].seen
+            whole = _join_looks([_drop_rows(whole, again), *fresh])
+        return whole
+
+    def _set_goals(self, rows: NDArray[np.intp], blank: NDArray[np.bool_], peaks: _Peaks) -> NDArray[np.intp]:
+        """Return in how many steps to look through rows, in some of which nothing was seen yet."""
+        wanted = STEPS_OF_PEAK * (CLOSE_STEPS if self.alike else 1.0) * self.length[peaks.rows] / peaks.visible
+        np.maximum.at(self.wanted, peaks.rows, wanted)
+        goal = np.exp2(np.ceil(np.log2(np.maximum(self.wanted[rows], 1.0))))
+        if self.alike:
+            # what was seen in other rows would be seen here
+            goal[blank] = goal[~blank].max() if not blank.all() else STEPS_OF_PEAK / STEP_OF_SCALE * goal[blank]
+        else:
+            goal[blank] = 0.0
+            for level in reversed(self.even):
+                coarser = blank & (level > self.steps[rows])
+                goal = np.where(coarser, np.maximum(level, self.wanted[rows]), goal)
+        return np.minimum(goal, MOST_POINTS).astype(np.intp)
+
+    def find_unseen(self, look: _Look, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
+        """Tell of all rows, of which some were looked at, in which of these peaks may be too narrow to be seen."""
+        unseen, peaks = np.zeros(len(self.steps), dtype=bool), look.peaks
+        unseen[peaks.rows[peaks.visible * self.steps[peaks.rows] < self.length[peaks.rows]]] = True
+        if self.scale > 0:
+            unseen[rows] |= (self.length / (STEP_OF_SCALE * self.scale) > STEPS_OF_PEAK * self.steps)[rows]
+        return unseen
+
+    def look_quickly(self, rows: NDArray[np.intp], sample: _Look) -> _Look:
+        """Look through other rows as well as the sample asks for, closely only where they have narrower peaks."""
+        peaks = sample.peaks
+        narrowest = (peaks.visible / self.length[peaks.rows]).min(initial=np.inf)
+        enough = max(self.steps[peaks.rows].max(initial=0) * FEWER_STEPS, self.wanted[rows].max(), self.even[0])
+        quick = self.look(rows, int(min(enough, MOST_POINTS)))
+        peaks = quick.peaks
+        odd = np.unique(peaks.rows[peaks.visible / self.length[peaks.rows] < narrowest / 2])
+        looks = [sample, _drop_rows(quick, odd)]
+        return _join_looks([*looks, self.look_closely(odd)] if len(odd) else looks)
 
 
 def _look_through(
@@ -308,12 +377,15 @@ def _measure_low_peaks(
 def _find_steep_steps(grid: Values, values: Values) -> tuple[NDArray[np.intp], Values, Values]:
     """Return column and ends of the steps of a grid where the values differ by much more than beside it."""
     change = np.abs(np.diff(values, axis=0))
-    beside = np.maximum(change[:-2], change[2:]) * JUMP
-    step, column = np.nonzero(change[1:-1] > np.maximum(beside, SMALLEST_JUMP, out=beside))
+    # another jump may be beside it
+    pairs = np.minimum(change[:-1], change[1:])
+    beside = np.maximum(pairs[:-3], pairs[3:]) * JUMP
+    step, column = np.nonzero(change[2:-2] > np.maximum(beside, SMALLEST_JUMP, out=beside))
+    step += 2
     if len(step) > MOST_JUMPS * grid.shape[1]:
-        largest = np.argsort(-change[step + 1, column])[: MOST_JUMPS * grid.shape[1]]
+        largest = np.argsort(-change[step, column])[: MOST_JUMPS * grid.shape[1]]
         step, column = step[largest], column[largest]
-    return column, grid[step + 1, column], grid[step + 2, column]
+    return column, grid[step, column], grid[step + 1, column]
 
 
 def _bisect_jumps(
@@ -422,25 +494,56 @@ def find_modes_along(
             for parent in potential.parents
             if isinstance(parent, Continuous) and parent.name != name and parent.name not in problem.hard
         ]
-        if own and hidden:
+        if own and hidden and not problem.conditioned:
             continue
         if own and not any(isinstance(parent, Continuous) for parent in potential.parents):
             modes, rows = find_modes_of_root(potential), np.arange(evidence.rows)
             edges = np.tile(modes.edges, evidence.rows)
             yield rows, replace(modes, rows=np.repeat(rows, len(modes.edges)), edges=edges)
             continue
-        scale = np.inf if hidden else potential.scale(name)
+        places = list(_spread_places(hidden, ranges)) if hidden and problem.conditioned else [ranges]
+        scale = potential.scale(name) if problem.conditioned or not hidden else np.inf
         rows = np.arange(evidence.rows) if own else np.flatnonzero(child.observed if child is not None else ())
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
-            for modes in _find_modes_of_potential(potential, name, evidence, ranges, ends, block, scale):
-                if hidden:
-                    modes = ModeEdges(rows[:0], modes.edges[:0], modes.low, modes.high, np.zeros_like(modes.unseen))
-                yield block, modes
+            searched = potential, name, evidence, ends, block, scale, problem.conditioned > 0
+            looks = [_find_modes_of_potential(*searched, place) for place in places]
+            for several in zip(*looks, strict=True):
+                yield block, _keep_common_edges(several, len(block)) if hidden else several[0]
+
+
+def _spread_places(
+    hidden: Sequence[str], ranges: Mapping[str, tuple[Values, Values]]
+) -> Iterator[Mapping[str, tuple[Values, Values]]]:
+    """Yield ranges in which hidden variables have one value, spread over what their ranges are."""
+    for number in range(PLACES_OF_HIDDEN):
+        place = dict(ranges)
+        for other, name in enumerate(hidden):
+            low, high = ranges[name]
+            share = (number + 0.5) / PLACES_OF_HIDDEN if not other else (number * GOLDEN + other / 3) % 1
+            value = low + share * (high - low)
+            place[name] = value, value
+        yield place
+
+
+def _keep_common_edges(looks: Sequence[ModeEdges], rows: int) -> ModeEdges:
+    """Return the edges of rows of which some are the same wherever the other variables are: these are features of one
+    variable, others are ridges that are crossed elsewhere at each place of the others.
+    """
+    row, edges = (np.concatenate([getattr(look, name) for look in looks]) for name in ("rows", "edges"))
+    place = np.repeat(np.arange(len(looks)), [len(look.rows) for look in looks])
+    order = np.lexsort((edges, row))
+    row, edges, place = row[order], edges[order], place[order]
+    near = np.diff(edges) <= SAME_EDGE * np.maximum(np.abs(edges[1:]), 1e-300)
+    common = near & (row[1:] == row[:-1]) & (place[1:] != place[:-1])
+    kept, middle = np.isin(row, row[1:][common]), looks[len(looks) // 2]
+    return ModeEdges(row[kept], edges[kept], middle.low, middle.high, np.zeros(rows, dtype=bool))
 
 
 def describe_blank_functions(problem: Problem, evidence: Evidence) -> str:
-    """Say of a single row where its likelihood functions were looked at, if one was zero everywhere; else nothing."""
+    """Say of a single row where its likelihood functions were looked at, if one was zero everywhere, or what else may
+    have been missed; else nothing.
+    """
     weighted = [name for name, finding in evidence.findings.items() if finding.weighted and name in problem.nodes]
     ranges = find_evidence_ranges(problem, evidence) if weighted else {}
     for name in weighted:
@@ -455,6 +558,12 @@ def describe_blank_functions(problem: Problem, evidence: Evidence) -> str:
                 f"the likelihood function of {name!r} was zero wherever it was looked at: in steps of"
                 f" {(high[0] - low[0]) / MOST_POINTS:.2g} from {low[0]:.6g} to {high[0]:.6g}, and at growing distances"
                 " outside. If it is positive between them, give a wider function, a number or an hb.Interval"
+            )
+    for name, potential in problem.potentials.items():
+        if potential.opaque and not set(problem.nodes).isdisjoint(potential.scope):
+            return (
+                f"the {type(potential).__name__} of {name!r} is known by its values alone, which may have been zero"
+                " wherever they were looked at and positive between. Give breaks=, or a wider density, if they are"
             )
     return ""
 
@@ -477,10 +586,11 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
                 potential,
                 name,
                 nothing,
-                {name: (low, high)},
                 (least, most),
                 np.zeros(1, np.intp),
                 potential.scale(name),
+                False,
+                {name: (low, high)},
                 (max(EVEN_STEPS_OF_ROOTS // states, EVEN_STEPS[0]), MOST_POINTS),
             )
         )
@@ -530,10 +640,11 @@ def _find_modes_of_potential(
     potential: Potential,
     name: str,
     evidence: Evidence,
-    ranges: Mapping[str, tuple[Values, Values]],
     ends: tuple[Values, Values],
     rows: NDArray[np.intp],
     scale: float,
+    alike: bool,
+    ranges: Mapping[str, tuple[Values, Values]],
     even: Sequence[int] = EVEN_STEPS,
 ) -> Iterator[ModeEdges]:
     """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of
@@ -567,9 +678,9 @@ def _find_modes_of_potential(
             return evaluate(potential, filled, owner, points, log=True, along=name)
 
         try:
-            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, even, scale)
+            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, even, scale, alike)
         except NetworkError:  # it may be undefined outside the range
-            yield find_modes(logs, low, high, low, high, marks, even, scale)
+            yield find_modes(logs, low, high, low, high, marks, even, scale, alike)
 
 
 def _replace_poles(logs: Values) -> Values:
@@ -623,14 +734,15 @@ class PointwiseMarginal:
                 **self.problem.axes,
                 name: NodeAxis(*ends, np.ascontiguousarray(points), np.ones(points.shape)),
             }
-            logs[cell, :, row] = self._evaluate_cells(axes, evidence.take(row, len(row))).T
+            logs[cell, :, row] = self._evaluate_cells(axes, evidence.take(row, len(row)), rows[row]).T
         batch = _Evaluated(rows, axis.low, axis.high, logs)
         self._batches = [other for other in self._batches if other.rows[0] > rows[-1] or other.rows[-1] < rows[0]]
         self._batches.append(batch)
         with np.errstate(divide="ignore"):
             return logs.reshape(-1, len(rows)) + np.log(axis.weights)
 
-    def _evaluate_cells(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
+    def _evaluate_cells(self, axes: Mapping[str, Axis], evidence: Evidence, rows: NDArray[np.intp]) -> Values:
+        """Return the log marginal at the nodes of cells, each of the row with that number and evidence."""
         (logs,) = self.problem.placement.run_log(evaluate_factors(self.problem, axes, evidence))
         return logs if logs.ndim == 2 else np.repeat(logs[:, None], evidence.rows, axis=1)
 

@@ -41,6 +41,7 @@ from hybridbn.inference.grids import (
 from hybridbn.inference.posteriors.base import Density
 from hybridbn.inference.posteriors.grid import PiecewisePosterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
+from hybridbn.inference.ridges import choose_conditioned, find_ridge, solve_conditioned
 from hybridbn.jobs import run_in_threads
 from hybridbn.options import Options
 from hybridbn.variables import Values
@@ -162,7 +163,8 @@ def _solve_on_grids(
     stricter = refinement_tolerance(problem, options.tolerance)
     grids = problem.tables.grids
     if options.tolerance not in grids:
-        grids[options.tolerance] = make_shared_grid(problem, stricter, options.max_bytes / 16)
+        product = not find_ridge(problem)
+        grids[options.tolerance] = make_shared_grid(problem, stricter, options.max_bytes / 16) if product else None
     start = 0
     while start < evidence.rows:
         grid = grids[options.tolerance]
@@ -275,9 +277,13 @@ def _solve_apart(
     problem: Problem, evidence: Evidence, rows: NDArray[np.intp], approximate: Solution | None, options: Options
 ) -> Iterator[Solution]:
     """Yield solutions on nodes that each row has of its own, or approximate ones that saw more."""
+    conditioned = choose_conditioned(problem)
 
     def solve_part(part: tuple[NDArray[np.intp], Evidence]) -> list[tuple[NDArray[np.intp], Solution]]:
         numbers, chunk = part
+        if conditioned:
+            apart = solve_conditioned(problem, conditioned, chunk, numbers, replace(options, n_jobs=1), _solve_hidden)
+            return [(solution.rows, replace(solution, rows=rows[solution.rows])) for solution in apart]
         solutions = []
         for chosen, placed in place_nodes(problem, chunk, options.tolerance, options.max_bytes / 64):
             own = numbers[chosen]
@@ -303,6 +309,11 @@ def _solve_apart(
                 yield _select_rows(approximate, own[missed])
             if not missed.all():
                 yield _select_rows(solution, np.flatnonzero(~missed)) if missed.any() else solution
+
+
+def _solve_hidden(problem: Problem, evidence: Evidence, rows: NDArray[np.intp], options: Options) -> Iterator[Solution]:
+    """Yield the solutions of a problem whose rows are observed in the same variables."""
+    return (_solve_with_nodes if problem.nodes else _solve_without_nodes)(problem, evidence, rows, options)
 
 
 def _find_missed_rows(solution: Solution, approximate: Solution, rows: NDArray[np.intp]) -> NDArray[np.bool_]:

@@ -8,7 +8,7 @@ import warnings
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from narrowing import as_continuous
 from scipy import optimize, stats
@@ -66,6 +66,7 @@ def test_what_is_too_narrow_to_be_seen_everywhere_has_a_large_error():
 
 @settings(max_examples=10, deadline=None, derandomize=True)
 @given(st.lists(st.floats(-2.5, 2.5), min_size=1, max_size=5, unique=True), st.integers(0, 2**32 - 1))
+@example([0.0, 0.001], 0)
 def test_jumps_of_likelihoods_are_found_to_the_last_bit(jumps, seed):
     jumps = np.sort(jumps)
     levels = np.random.default_rng(seed).uniform(0.1, 1, len(jumps) + 1)

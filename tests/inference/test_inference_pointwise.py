@@ -50,11 +50,11 @@ def test_each_cell_of_a_row_is_evaluated_once(
     rounds = 0
     original = modes.PointwiseMarginal._evaluate_cells
 
-    def count(self: Any, axes: Any, evidence: Any) -> Any:
+    def count(self: Any, axes: Any, evidence: Any, rows: Any) -> Any:
         nonlocal rounds
         rounds += 1
         cells.update(zip(axes["y"].low[0], evidence.findings["u"].values, axes["y"].high[0], strict=True))
-        return original(self, axes, evidence)
+        return original(self, axes, evidence, rows)
 
     monkeypatch.setattr(modes.PointwiseMarginal, "_evaluate_cells", count)
     # as where no grid is fine enough for all rows
