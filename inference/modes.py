@@ -32,7 +32,6 @@ from hybridbn.inference.axes import ORDER, Axis, NodeAxis, find_evidence_ranges
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.density import GOLDEN
 from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -520,7 +519,7 @@ def _spread_places(
         place = dict(ranges)
         for other, name in enumerate(hidden):
             low, high = ranges[name]
-            share = (number + 0.5) / PLACES_OF_HIDDEN if not other else (number * GOLDEN + other / 3) % 1
+            share = (number + 0.5) / PLACES_OF_HIDDEN if not other else (number * other * 0.618) % 1
             value = low + share * (high - low)
             place[name] = value, value
         yield place

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.inference.axes import ORDER, Axis, find_prior_reaches, node_axis, node_axis_of
+from hybridbn.inference.axes import CENTRAL_TAIL, ORDER, Axis, find_prior_reaches, node_axis, node_axis_of
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.elimination.factors import normalize_logs
 from hybridbn.inference.engines import Solution
@@ -29,7 +29,6 @@ from hybridbn.inference.grids import MOST_SHARED_CELLS, assess_cells, place_node
 from hybridbn.inference.modes import PointwiseMarginal
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.cell_quadrature import typical_values
 from hybridbn.potentials.mode_search import REACHES, evaluate, find_modes
 from hybridbn.variables import Continuous, Discrete, Values
 
@@ -40,6 +39,8 @@ IRRATIONALS = np.sqrt([2.0, 3, 5, 7, 11, 13, 17, 19, 23, 29])[:, None]
 """Multiples of them, modulo one, are spread over a cube."""
 FINEST = 4.0 * MOST_SHARED_CELLS
 """A family is too sharp if its scale times this is less than the range."""
+SOMEWHERE = (-1.0, 2.0)
+"""Ends of ranges that are not known."""
 PLACES = 24
 """The places of its other variables at which a family is looked at along one."""
 SMOOTH = 1e-5
@@ -72,12 +73,13 @@ def _measure_roughness(problem: Problem, potential: Potential, name: str) -> flo
     places of the others.
     """
     reaches = find_prior_reaches(problem)
-    known = {n: np.clip(reach.central, -1e150, 1e150) for n, reach in reaches.items()}
-    # observed parents need not be in the problem
-    numbers = [variable for variable in potential.variables if isinstance(variable, Continuous)]
-    ends = {
-        v.name: known[v.name] if v.name in known else np.sort(typical_values(potential, v))[[0, -1]] for v in numbers
-    }
+    ends: dict[str, Values] = {}
+    for variable in potential.variables:
+        if isinstance(variable, Continuous):
+            n = variable.name
+            # observed parents need not be in the problem
+            reach = reaches[n].central if n in reaches else problem.snapshot.by_name[n].support(n, CENTRAL_TAIL)
+            ends[n] = np.sort(np.where(np.isfinite(reach), reach, SOMEWHERE))
     low, high = ends[name]
     if not low < high or potential.scale(name) * FINEST < high - low:
         return np.inf
