@@ -11,6 +11,9 @@ import pytest
 from scipy import special
 
 import hybridbn as hb
+from hybridbn.inference.compilation import Question, problem_of
+from hybridbn.inference.engines.elimination import find_ridge
+from hybridbn.inference.evidence import EvidenceReader
 
 C = hb.Discrete("c", ("a", "b"))
 XS = [hb.Continuous(name) for name in ("x1", "x2", "x3")]
@@ -176,10 +179,6 @@ def test_a_density_that_was_zero_wherever_one_looked_is_doubtful():
 
 
 def test_smooth_families_share_a_grid():
-    from hybridbn.inference.compilation import Question, problem_of
-    from hybridbn.inference.evidence import EvidenceReader
-    from hybridbn.inference.ridges import find_ridge
-
     for ridge, noise, width in itertools.product([("linear", 2), ("ring", 2)], NOISES, [0.3, 1e-3]):
         net = make_network(ridge, noise, width)
         problem = problem_of(net, Question(("c",)), EvidenceReader(net, {"y": 0.5}, ("c",)).evidence())
