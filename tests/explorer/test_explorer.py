@@ -147,6 +147,30 @@ def test_next_and_probable_ask_the_network() -> None:
     assert values == list_findings(network, {name: best[name] for name in ("rain", "sprinkler")})
 
 
+def test_what_is_set_counts_in_every_question() -> None:
+    """A sprinkler that was turned on tells nothing of the rain, which one that is seen to be on does."""
+    network = make_tables()
+    settings, evidence = {"sprinkler": "1"}, {"wet": "a bit"}
+    case = [{"node": 1, "state": 1, "set": True}, {"node": 2, "state": 1}]
+    turned_on = network.do(settings)
+    why = ask(network, {"ask": "why", "case": case, "node": 0, "state": 1})
+    assert why["probability"] == pytest.approx(turned_on.posterior("rain", evidence)["yes"], abs=1e-9)
+    assert why["probability"] != pytest.approx(network.posterior("rain", settings | evidence)["yes"], abs=1e-2)
+    assert why["prior"] + sum(step["weight"] for step in why["steps"]) == pytest.approx(why["log_odds"])
+    ranks = ask(network, {"ask": "next", "case": case[:1], "node": 0})["ranks"]
+    wanted = turned_on.value_of_information("rain")
+    assert ranks[0]["information"] == pytest.approx(wanted["information"].max())
+    assert ranks[0]["information"] != pytest.approx(
+        network.value_of_information("rain", settings)["information"].max(), abs=1e-3
+    )
+    mixed = make_mixed()
+    seen, done = ([{"node": 1, "value": 5.0, "set": is_set}] for is_set in (False, True))
+    best = [ask(mixed, {"ask": "probable", "case": findings})["values"] for findings in (seen, done)]
+    expected = mixed.do(dose=5.0).most_probable()
+    assert best[1] == list_findings(mixed, {name: expected[name] for name in ("sick", "<fever>")})
+    assert best[0] != best[1]
+
+
 def test_rows_of_a_table_become_findings() -> None:
     data = {"sick": ["yes", None], "dose": [1.5, float("nan")], "other": [1, 2]}
     options = {"data": data}

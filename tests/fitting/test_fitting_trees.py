@@ -2,6 +2,7 @@
 definitions.
 """
 
+import itertools
 import pickle
 
 import numpy as np
@@ -11,6 +12,7 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.fitting.ridge import Spectrum, regress_towards
 from hybridbn.fitting.trees import (
+    _PRIOR,
     BestFirst,
     LikelihoodGain,
     LocatedRows,
@@ -20,6 +22,7 @@ from hybridbn.fitting.trees import (
     grow,
     leaves,
     make_class_models,
+    make_value_models,
 )
 from hybridbn.structures.column_splits import ColumnReader, ColumnView, GainRatio, Utility, grow_by_tests, mass_of
 
@@ -193,3 +196,57 @@ def test_wide_columns_are_tested_in_passes_as_in_memory():
     assert nets[0].variable("c leaf") == nets[1].variable("c leaf")
     table = hb.Table(columns)
     np.testing.assert_allclose(nets[0].log_density(table), nets[1].log_density(table), rtol=1e-12)
+
+
+@pytest.mark.parametrize("numbers", [False, True], ids=["states", "numbers"])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_first_cut_is_the_best_of_all_cuts(seed, numbers):
+    """By the likelihoods of both sides for all cuts of an ordered parent and all divisions of states, added up anew."""
+    rng = np.random.default_rng(seed)
+    rows, least = 90, 6.0
+    columns = [rng.integers(1, 5, rows), rng.integers(0, 3, rows)]  # the first and last cells of the first are empty
+    sizes, ordered = [6, 4], [True, False]
+    weights = rng.choice((0.0, 0.5, 1.0, 3.0), rows)
+    scores = rng.normal(size=rows) + (columns[0] > 1 + seed % 3) - 0.8 * (columns[1] == 1)
+    codes = np.clip((scores + 1).astype(int), 0, 2)
+    if seed == 3:  # a state that is only on one side
+        codes = np.where(columns[0] < 3, codes % 2, 2)
+
+    def measure(part, whole):
+        """Return the log-likelihoods of the models of a part of the rows, given a variance of the whole."""
+        weight = weights[part].sum()
+        counts = np.bincount(
+            codes[part] if not numbers else np.clip((scores[part] + 1.5) * 2, 0, 5).astype(int), weights[part]
+        )
+        histogram = sum(n * np.log(n / weight) for n in counts if n > 0)
+        if not numbers:
+            return [histogram]
+        mean = weights[part] @ scores[part] / weight
+        deviations = weights[part] @ (scores[part] - mean) ** 2
+        around = np.average(
+            (scores[whole] - np.average(scores[whole], weights=weights[whole])) ** 2, weights=weights[whole]
+        )
+        pooled = (deviations + _PRIOR * around) / (weight + _PRIOR)
+        return [-0.5 * (weight * np.log(pooled) + deviations / pooled), histogram]
+
+    parameters = [3.0, 6.0] if numbers else [3.0]
+    price, everything = 0.5 * np.log(weights.sum()), np.arange(rows)
+    best = -np.inf
+    sides = [(0, set(range(cut))) for cut in range(1, 6)]
+    sides += [(1, set(left)) for size in (1, 2) for left in itertools.combinations(range(3), size)]
+    for parent, left in sides:
+        inside = np.isin(columns[parent], list(left))
+        parts = np.flatnonzero(inside), np.flatnonzero(~inside)
+        if min(weights[part].sum() for part in parts) < least:
+            continue
+        own = [sum(pair) for pair in zip(*(measure(part, everything) for part in parts), strict=True)]
+        gains = [a - b - price * c for a, b, c in zip(own, measure(everything, everything), parameters, strict=True)]
+        best = max(best, *gains)
+    models = make_value_models(scores) if numbers else make_class_models(codes, 3)
+    split = LikelihoodGain.of(columns, sizes, ordered, models, weights, least).grow()[0].split
+    # states are ordered by one number of the child, which is not always the best division of them
+    if split is None or split.column == 0:
+        assert (0.0 if split is None else split.gain) == pytest.approx(max(best, 0.0), abs=1e-9)
+    else:
+        assert split.gain <= best + 1e-9
+    assert split is not None

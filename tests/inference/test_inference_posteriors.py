@@ -479,3 +479,102 @@ def test_many_parts_are_merged_without_a_change_of_mean_and_variance(points, mon
     assert found.mean() == pytest.approx(mean, rel=1e-9)
     assert found.var() == pytest.approx(np.average(variances + (means - mean) ** 2, weights=weights), rel=1e-9)
     assert np.isnan(mixtures.WeightedMixture(hb.Continuous("x"), sampled=False).posterior().mean()).all()
+
+
+def make_mte(name: str, parents: tuple[hb.Discrete, ...], shift: float = 0.0) -> hb.MTE:
+    """Return a density of two pieces for each state of the parents, of which the first falls and the second is even."""
+    variable, pieces = hb.Continuous(name, (0, 6)), []
+    for codes in itertools.product(*(parent.states for parent in parents)):
+        rate = 0.5 + 0.3 * len(str(codes[0])) + 0.4 * sum(codes[1:]) + shift
+        given = {parent.name: state for parent, state in zip(parents, codes, strict=True)}
+        pieces.append(hb.Piece({name: (0, 2)}, given, 0.1, [(1.0, {name: -rate})]))
+        pieces.append(hb.Piece({name: (2, 6)}, given, 0.1 + 0.02 * len(str(codes[0])), []))
+    return hb.MTE(variable, parents, pieces, normalize=True)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [{}, {"y": 1.2}, {"y": 1.2, "c": "bb"}, {"y": hb.Interval(1, 3)}, {"k": 3}, {"k": 1, "c": "ccc"}],
+)
+def test_densities_as_mixtures_of_truncated_exponentials(evidence):
+    """In closed form, of one and of two discrete parents, and below a child that sees its cells."""
+    c, d = hb.Discrete("c", ("a", "bb", "ccc")), hb.Discrete("d", (0, 1))
+    x = hb.Continuous("x", (0, 6))
+    k = hb.Discrete("k", (1, 2, 3))
+    cells = [
+        hb.Piece({"x": ends}, {"k": state}, share)
+        for ends, shares in (((0, 1), (0.5, 0.2, 0.3)), ((1, 4), (0.1, 0.6, 0.3)), ((4, 6), (0.2, 0.2, 0.6)))
+        for state, share in zip(k.states, shares, strict=True)
+    ]
+    net = hb.Network(
+        [
+            hb.Multinomial(c, table=[0.2, 0.3, 0.5]),
+            hb.Multinomial(d, (c,), table=[[0.3, 0.7], [0.6, 0.4], [0.5, 0.5]]),
+            make_mte("x", (c, d)),
+            make_mte("y", (c,), 0.2),
+            hb.MTE(k, (x,), cells),
+        ]
+    )
+    post = net.posterior("x", evidence)
+    closed = post.as_mte()
+    assert closed.scope == ("x",)
+    assert closed.integral() == pytest.approx(1, rel=1e-9)
+    grid = np.linspace(0, 6, 62)[1:-1]
+    np.testing.assert_allclose(closed(x=grid), post.pdf(grid), rtol=1e-9)
+    # against the joint density, summed over the states and integrated over what is hidden
+    weights = np.zeros(len(grid))
+    for state, code in itertools.product(c.states, d.states):
+        if evidence.get("c", state) != state:
+            continue
+        share = net.potential("c").table[c.code(state)] * net.potential("d").table[c.code(state), code]
+        y = evidence.get("y")
+        if isinstance(y, hb.Interval):
+            share *= integrate.quad(lambda v, s=state: net.potential("y")(y=v, c=s), y.low, y.high, points=[2])[0]
+        elif y is not None:
+            share *= net.potential("y")(y=y, c=state)
+        own = net.potential("x")(x=grid, c=state, d=code)
+        weights += share * own * (net.potential("k")(k=evidence["k"], x=grid) if "k" in evidence else 1)
+    np.testing.assert_allclose(post.pdf(grid) / post.pdf(grid[7]), weights / weights[7], rtol=1e-8)
+    assert closed.mean() == pytest.approx(post.mean(), rel=1e-8)
+    # what has no closed form is approximated
+    within = net.posterior("x", evidence | {"x": hb.Interval(1.5, 4)})
+    inside = np.linspace(1.5, 4, 27)[1:-1]
+    np.testing.assert_allclose(within.as_mte(breaks=[2.0])(x=inside), within.pdf(inside), rtol=1e-4)
+    normal = hb.Network([hb.LinearGaussian(hb.Continuous("z"), intercept=1, variance=4)]).posterior("z").as_mte()
+    assert normal.mean() == pytest.approx(1, abs=1e-3)
+    np.testing.assert_allclose(normal(z=np.linspace(-4, 6, 9)), stats.norm.pdf(np.linspace(-4, 6, 9), 1, 2), atol=1e-3)
+    with pytest.raises(TableError, match="choose a row"):
+        net.posterior("x", pd.DataFrame({"y": [1.0, 2.0]})).as_mte()
+
+
+def test_joint_modes_and_entropies_are_those_of_the_table():
+    rng = np.random.default_rng(5)
+    a, b, c = hb.Discrete("a", ("u", "v")), hb.Discrete("b", (3, 1, 2)), hb.Discrete("c", (False, True))
+    tables = rng.dirichlet(np.ones(2)), rng.dirichlet(np.ones(3), 2), rng.dirichlet(np.ones(2), (3, 2))
+    net = hb.Network(
+        [
+            hb.Multinomial(a, table=tables[0]),
+            hb.Multinomial(b, (a,), table=tables[1]),
+            hb.Multinomial(c, (b, a), table=tables[2]),
+        ]
+    )
+    joint = np.einsum("a,ab,bac->abc", *tables)
+    for names, order in ((["b", "a"], "ba"), (["a", "c", "b"], "acb")):
+        post = net.posterior(names)
+        expected = np.einsum(f"abc->{order}", joint)
+        assert post.entropy() == pytest.approx(-(expected * np.log(expected)).sum())
+        codes = np.unravel_index(expected.argmax(), expected.shape)
+        assert post.mode() == {name: net.variable(name).states[code] for name, code in zip(names, codes, strict=True)}
+    rows = pd.DataFrame({"c": [True, False, None]}, dtype=object)
+    batch = net.posterior(["b", "a"], rows)
+    modes, entropies = batch.mode(), batch.entropy()
+    for row, given in enumerate((joint[:, :, 1], joint[:, :, 0], joint.sum(axis=2))):
+        share = given.T / given.sum()
+        assert entropies[row] == pytest.approx(-(share * np.log(share)).sum())
+        b_code, a_code = np.unravel_index(share.argmax(), share.shape)
+        assert (modes["b"][row], modes["a"][row]) == (b.states[b_code], a.states[a_code])
+        assert batch[row].mode() == {"b": b.states[b_code], "a": a.states[a_code]}
+        assert batch[row].entropy() == pytest.approx(entropies[row])
+    certain = hb.Network([hb.Multinomial(a, table=[0.0, 1.0]), hb.Multinomial(b, (a,), table=[[1, 0, 0], [0, 0, 1]])])
+    assert certain.posterior(["a", "b"]).entropy() == 0
+    assert certain.posterior(["a", "b"]).mode() == {"a": "v", "b": 2}

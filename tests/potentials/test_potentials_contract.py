@@ -109,6 +109,18 @@ EXAMPLES = [
         {"d": [0, 1, 1, 0], "x": [0.5, 2.0, -3.0, -1.0]},
     ),
     Example(
+        "cases whose parents stand in another order",
+        Cases(
+            Y,
+            (D, Z, X),
+            [
+                Case(LinearGaussian(Y, (X, Z), intercept=1, coefficients=[0.5, -1.0], variance=2), low=-1.5),
+                LinearGaussian(Y, (X,), intercept=-1, coefficients=[2.0], variance=0.3),
+            ],
+        ),
+        {"d": [0, 1, 1, 0], "x": [0.5, 2.0, -3.0, -1.0], "z": [1.0, -2.0, 0.3, 0.4]},
+    ),
+    Example(
         "cases of tables",
         Cases(
             C,
