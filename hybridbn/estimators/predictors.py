@@ -164,6 +164,11 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             # that of an earlier call
             vars(self).pop("ensemble_", None)
             if len(classes) > 1 and (self.boost is not None or self._stacks()):
+                if self.missing == "em" and any(table.missing.values()):
+                    raise NetworkError(
+                        "missing='em' learns the parameters of a single network, and boost= and builder='auto' learn"
+                        " several; say missing='available', or choose a builder such as hybridbn.structures.tan"
+                    )
                 self.ensemble_ = self._stacked(table) if self.boost is None else self._boosted(table)
                 self.classes_ = np.unique(_like(labels, self.ensemble_.variable.states))
                 return self._keep(self.ensemble_.networks[0], None)
@@ -245,11 +250,6 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
 
     def _stacked(self, table: Any) -> Ensemble:
         table, _, potentials = self._prepare(table)
-        if self.missing == "em" and any(table.missing.values()):
-            raise NetworkError(
-                "missing='em' learns the parameters of a single network, and builder='auto' weighs several; say"
-                " missing='available', or choose a builder such as hybridbn.structures.tan"
-            )
         learn: Any = stack if self._is_automatic() else self.builder
         options = {} if potentials is None else {"potentials": potentials}
         ensemble: Ensemble = learn(table, self.target_name_, **options)

@@ -122,3 +122,14 @@ def test_it_can_be_pickled_cloned_and_put_into_a_pipeline(imputer: hb.Imputer) -
     numbers = frame()[["x", "y"]]
     model = make_pipeline(hb.Imputer(random_state=0), LogisticRegression())
     assert model.fit(numbers, frame(rate=0)["kind"] == "high").score(numbers, frame(rate=0)["kind"] == "high") > 0.8
+
+
+def test_options_that_are_set_after_fit_are_checked_before_use() -> None:
+    frame = pd.DataFrame({"x": [1.0, 2.0, None, 4.0, 5.0], "y": [1.0, 2.0, 3.0, 4.5, 5.0]})
+    imputer = hb.Imputer(random_state=0).fit(frame)
+    for option, value in (("strategy", "median"), ("handle_unknown", "ignore")):
+        before = getattr(imputer, option)
+        with pytest.raises(hb.HybridBNError, match=option):
+            imputer.set_params(**{option: value}).transform(frame)
+        imputer.set_params(**{option: before})
+    assert not imputer.transform(frame).isna().any().any()

@@ -562,3 +562,13 @@ def test_the_catalogue_of_bad_files(tmp_path: Path) -> None:
         path = Path(factory(folder))
         assert ideal.startswith("E:FormatError"), name
         refused(path, path.read_bytes())
+
+
+def test_references_to_arrays_that_are_absent(valid: bytes, tmp_path: Path) -> None:
+    members = parts(valid)
+    arrays = [name for name in members if name.endswith(".npy")]
+    assert arrays
+    for name in arrays:
+        rest = {other: data for other, data in members.items() if other != name}
+        reason = refused(tmp_path / "m.hbn", signed(rest, lambda manifest, name=name: manifest["members"].pop(name)))
+        assert f"values of {name} from 0 on, where 0 of 0 are used" in reason

@@ -561,3 +561,16 @@ def test_widget_answers_messages_and_keeps_a_picture() -> None:
     assert "<svg" in data["text/html"]
     assert "application/vnd.jupyter.widget-view+json" in data
     assert widget._esm == read_module()
+
+
+def test_pairs_of_findings_fill_a_page_to_the_last() -> None:
+    responder = Responder(make_tables())
+    findings = [{"node": node, "state": state} for node, states in ((0, 2), (1, 3), (2, 3)) for state in range(states)]
+    everything = pages._list_pairs(responder, findings, 100)
+    assert len(everything) == 2 * 3 + 2 * 3 + 3 * 3
+    assert pages._list_pairs(responder, findings, len(everything)) == everything
+    # all pairs of two nodes or none
+    assert len(pages._list_pairs(responder, findings, len(everything) - 1)) == 12
+    assert len(pages._list_pairs(responder, findings, 6)) == 6
+    assert pages._list_pairs(responder, findings, 5) == []
+    assert all(findings[a]["node"] < findings[b]["node"] for a, b in everything)

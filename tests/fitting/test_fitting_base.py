@@ -145,6 +145,17 @@ def test_observed_rows_are_the_table_itself_where_all_count():
     table = some_table(holes=False)
     assert observed(table, X).columns[0] is table.coded(X)
     assert observed(table, X).weights is None
+    columns, weights, total = observed(table, Y, (C, X))
+    assert weights is None
+    assert total == len(table) == 60
+    frame = table.to_pandas()
+    for column, name in zip(columns, ("y", "c", "x"), strict=True):
+        expected = frame[name].map({"a": 0, "b": 1}) if name == "c" else frame[name]
+        np.testing.assert_array_equal(column, expected)
+    weighed = observed(table.with_weights(np.arange(60) % 3), X)
+    np.testing.assert_array_equal(weighed.columns[0], frame["x"][np.arange(60) % 3 > 0])
+    np.testing.assert_array_equal(weighed.weights, [1.0, 2.0] * 20)
+    assert weighed.total == 60
     with pytest.raises(hb.NetworkError, match="more than once"):
         observed(table, X, (X,))
 

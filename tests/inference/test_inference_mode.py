@@ -443,3 +443,32 @@ def test_tables_with_ties_and_holes(seed: int, nodes: int) -> None:
         single = {name: value for name, value in cells.items() if value is not None}
         best = flat.most_probable(single)
         assert reached[row] == pytest.approx(flat.log_evidence({**single, **best}), abs=1e-9)
+
+
+def test_ties_of_several_numbers_belong_together() -> None:
+    """Two pairs of numbers with two equally high peaks, where both have the same sign, or different ones."""
+    network = hb.Network()
+    for letter, slope in (("a", 1.0), ("b", -1.0)):
+        first, second = hb.Continuous(f"{letter}1"), hb.Continuous(f"{letter}2")
+        network.add(hb.LinearGaussianMixture(first, probabilities=[0.5, 0.5], intercept=[-2, 2], variance=[0.25, 0.25]))
+        network.add(
+            hb.LinearGaussianMixture(
+                second,
+                (first,),
+                probabilities=[0.5, 0.5],
+                intercept=[0.0, 0.0],
+                coefficients=[[slope], [slope]],
+                variance=[0.09, 0.09],
+            )
+        )
+    best = network.most_probable()
+    for letter, slope in (("a", 1.0), ("b", -1.0)):
+        one, other = best[f"{letter}1"], best[f"{letter}2"]
+        assert abs(one) == pytest.approx(2, abs=1e-3)
+        assert other == pytest.approx(slope * one, abs=1e-3)
+    peak = {"a1": [2.0], "a2": [2.0], "b1": [2.0], "b2": [-2.0]}
+    highest = float(network.log_density(pd.DataFrame(peak))[0])
+    assert float(network.log_density(pd.DataFrame([best]))[0]) == pytest.approx(highest, abs=1e-6)
+    table = network.most_probable(pd.DataFrame({"a1": [None, -2.0, None], "b2": [2.0, None, None]}, dtype=float))
+    np.testing.assert_allclose(table["a1"], table["a2"], atol=1e-3)
+    np.testing.assert_allclose(table["b1"], -table["b2"], atol=1e-3)

@@ -226,3 +226,47 @@ def test_discrete_variables_of_every_expensive_component_are_drawn(wide: str) ->
     assert drawn is not None
     assert set(drawn.names) == {f"{letter}{number}" for letter in wide for number in range(2)}
     assert choose(most_cells=64.0) is None
+
+
+def make_hidden_numbers() -> hb.Network:
+    """Return two hidden numbers above a logistic regression, one of which has two narrow modes."""
+    x, y, d = hb.Continuous("x"), hb.Continuous("y"), hb.Discrete("d", ("u", "v"))
+    return hb.Network(
+        [
+            hb.LinearGaussianMixture(x, probabilities=[0.5, 0.5], intercept=[-2, 2], variance=[0.04, 0.05]),
+            hb.LinearGaussian(y, intercept=0, variance=4),
+            hb.Softmax(d, (x, y), intercept=[0, 0], coefficients=[[0, 0], [4, -3]]),
+        ]
+    )
+
+
+def test_nodes_are_refined_as_far_as_the_budget_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    network = make_hidden_numbers()
+    evidence = EvidenceReader(network, {"d": "v"}, ("x", "y")).evidence()
+    problem = problem_of(network, Question(("x",)), evidence)
+    assert set(problem.nodes) == {"x", "y"}
+
+    def place(budget: float) -> tuple[float, float]:
+        """Return the cells of the grid and its error."""
+        ((_, placed),) = grids.place_nodes(problem, evidence, 1e-9, budget)
+        return float(math.prod(axis.size for axis in placed.axes.values())), float(placed.error[0])
+
+    cells, error = place(1e9)
+    assert error < 1e-8
+    assert place(cells) == (cells, error)
+    fewer, rough = place(cells * 0.99)
+    assert fewer < cells
+    assert rough > error
+    # the engine allows 64 bytes a cell; where rows share a grid, 16
+    budgets: list[float] = []
+    for name in ("place_nodes", "make_shared_grid"):
+        function = getattr(elimination, name)
+        monkeypatch.setattr(
+            elimination, name, lambda *given, function=function: budgets.append(given[-1]) or function(*given)
+        )
+    for most in (2.0**30, 2.0**29):
+        network.posterior("x", {"d": "u"}, max_bytes=most)
+        assert set(budgets) <= {most / 64, most / 16}
+        make_hidden_numbers().posterior("x", hb.Table({"d": ["u", "v"] * 20}), max_bytes=most)
+        assert most / 16 in budgets
+        budgets.clear()

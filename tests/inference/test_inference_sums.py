@@ -4,6 +4,7 @@ of densities that are merged when there are too many.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -178,3 +179,29 @@ def test_many_drawn_parts_have_the_density_of_all(monkeypatch: pytest.MonkeyPatc
         grid = np.linspace(-7, 7, 57)
         np.testing.assert_allclose(merged.cdf(grid), plain.cdf(grid), atol=3e-3)
         assert merged.numbers < plain.numbers / 10
+
+
+@pytest.mark.parametrize(
+    ("weights", "log_bound", "expected", "asymptotic"),
+    [
+        (np.zeros(4000), 0.1, "", False),
+        (np.zeros(30), 0.1, "the effective sample has the size 30 of 30 draws", False),
+        (np.zeros(4000), 9.0, "asymptotic_bounds .* are narrower", True),
+        (-0.85 * np.log(np.arange(1, 4001) / 4000), 12.0, "a few draws weigh most .* shape 0.79", False),
+    ],
+    ids=["narrow", "few", "loose", "heavy"],
+)
+def test_what_is_said_of_wide_limits(weights: Values, log_bound: float, expected: str, asymptotic: bool) -> None:
+    sums = make_sums(log_bound)
+    codes = np.arange(len(weights)) % 2
+    part: Any = SimpleNamespace(
+        problem=sums.problem,
+        rows=np.arange(len(weights)),
+        log_norm=weights,
+        error=np.zeros(len(weights)),
+        tables=[np.ones(len(weights)), np.full((3, len(weights)), 1 / 3), np.full((2, len(weights)), 0.5)],
+    )
+    sums.draws = len(weights)
+    sums.add_draws(part, {"a": codes}, np.zeros(len(weights)), np.ones(len(weights), dtype=int))
+    with pytest.warns(UserWarning, match=expected) if expected else nullcontext():
+        assert sums._are_loose(sums._limit_certainly()) is asymptotic

@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 import hybridbn as hb
+from hybridbn.learning.imputation import data_augmentation
+from hybridbn.structures.building import Build
 
 
 def base(n: int = 30) -> pd.DataFrame:
@@ -202,3 +204,42 @@ def test_small_tables_are_completed(frame: pd.DataFrame) -> None:
 def test_no_rows_at_all_stay_none() -> None:
     model = hb.Network([states("c", "a", "b"), node("x"), node("y")])
     assert hb.impute(base()[:0], network=model).shape == (0, 3)
+
+
+def test_bounds_without_possible_values_are_refused_by_row() -> None:
+    x, c = hb.Continuous("x", (0, 6)), hb.Discrete("c", ("a", "b"))
+    pieces = [hb.Piece({"x": (0, 2)}, {"c": "a"}, 0.5), hb.Piece({"x": (2, 6)}, {"c": "a"}, 0.0, [])]
+    pieces += [hb.Piece({"x": (0, 2)}, {"c": "b"}, 0.0, []), hb.Piece({"x": (2, 6)}, {"c": "b"}, 0.25)]
+    network = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), hb.MTE(x, (c,), pieces)])
+    frame = pd.DataFrame({"c": ["b", "b", "a", "a"], "x": [3.0, None, 1.0, None]})
+    possible = hb.impute(frame, network=network, bounds={"x": (1.0, 3.0)}, random_state=0)["x"]
+    assert 2 <= possible[1] <= 3
+    assert 1 <= possible[3] <= 2
+    with pytest.raises(
+        hb.ImpossibleEvidence, match=r"no value within the bounds .* is possible in row 3 given"
+    ) as told:
+        hb.impute(frame, network=network, bounds={"x": (4.0, 5.0)}, random_state=0)
+    assert list(told.value.rows) == [3]
+
+
+def test_targets_are_chosen_from_tables_whose_holes_are_filled() -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, 60)).round(3)
+    code = np.where(rng.random(60) < 0.7, "often", "now and then").astype(object)
+    table = hb.Table({"a": a, "x": a + b, "b": b, "c": np.where(np.arange(60) % 9 == 0, None, code)})
+    holes = {name: rng.random(60) < 0.3 for name in ("a", "x", "b")}
+    incomplete = hb.Table(
+        {name: np.where(holes[name], np.nan, table.column(name)) for name in holes} | {"c": table.raw("c")}
+    )
+    filled = data_augmentation._without_holes(incomplete)
+    assert not any(filled.missing.values())
+    for name, missing in holes.items():
+        known = incomplete.column(name)[~missing]
+        np.testing.assert_array_equal(filled.column(name)[~missing], known)
+        np.testing.assert_allclose(filled.column(name)[missing], known.mean())
+    states = np.array(filled.variable("c").states)[filled.column("c")]
+    assert set(states[np.arange(60) % 9 == 0]) == {"often"}
+    # x depends on both others, which are independent
+    for given, expected in ((None, "x"), ("a", "a")):
+        learned = data_augmentation._learn_with_target(Build.of("naive_bayes"), given, "gaussian", incomplete.drop("c"))
+        assert set(learned.edges) == {(expected, name) for name in holes if name != expected}

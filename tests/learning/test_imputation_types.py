@@ -322,3 +322,20 @@ def test_a_mixture_of_text_and_numbers_is_refused_and_any_other_left_alone() -> 
         hb.impute(pd.DataFrame({"x": [1.0, None, 3.0], "d": [4.5, "unknown", None]}))
     with pytest.warns(UserWarning, match=r"left alone: 'd' \(of types date, str\)"):
         hb.impute(pd.DataFrame({"x": [1.0, None, 3.0], "d": [DAY, "unknown", None]}))
+
+
+def test_record_batches_and_chunked_tables_are_filled_alike() -> None:
+    pa = pytest.importorskip("pyarrow")
+    numbers = pa.array([1.5, None, 3.5, 2.0, None, 1.0] * 5)
+    states = pa.array(["u", "v", None, "v", "u", None] * 5).dictionary_encode()
+    short = pa.array([1, 2, None, 4, None, 3] * 5, pa.int16())
+    batch = pa.record_batch({"x": numbers, "d": states, "k": short})
+    chunks = pa.Table.from_batches([batch[:7], batch[7:8], batch[8:]])
+    filled = [hb.impute(frame, random_state=0) for frame in (batch, pa.Table.from_batches([batch]), chunks)]
+    for frame in filled:
+        assert frame.schema == batch.schema
+        for name in ("x", "d", "k"):
+            assert frame.column(name).null_count == 0
+            assert frame.column(name).to_pylist() == filled[1].column(name).to_pylist()
+            pairs = zip(batch.column(name).to_pylist(), frame.column(name).to_pylist(), strict=True)
+            assert all(own is None or own == new for own, new in pairs)

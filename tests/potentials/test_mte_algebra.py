@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from mte_oracle import exact, random_mte
 from narrowing import as_kind
+from scipy import integrate
 
 import hybridbn as hb
 from hybridbn.errors import NetworkError, TableError
@@ -378,3 +379,38 @@ def test_an_infinite_integral_is_refused():
     with pytest.raises(NetworkError, match="infinite"):
         f.integral()
     assert f.condition == 1
+
+
+@pytest.mark.parametrize("multiplied", [True, False])
+def test_products_are_integrated_cell_by_cell(multiplied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments of a product of two densities in uneven cells, some across pieces, by terms and by quadrature."""
+    x = Continuous("x", domain=(-1, 5))
+    first = MTE(
+        x,
+        pieces=[Piece({"x": (-1, 1)}, constant=0.3), Piece({"x": (1, 5)}, constant=0.1, terms=[(2.0, {"x": -0.7})])],
+        normalize=True,
+    )
+    second = MTE(
+        x,
+        pieces=[
+            Piece({"x": (-1, 2)}, terms=[(1.0, {"x": 0.4})]),
+            Piece({"x": (2, 5)}, constant=0.2, terms=[(0.5, {"x": -1.1})]),
+        ],
+        normalize=True,
+    )
+    blocks = [*first._blocks, *second._blocks]
+    if not multiplied:
+        monkeypatch.setattr(algebra, "_can_multiply_out", lambda blocks: False)
+    edges, centers = np.array([-1.0, -0.2, 0.9, 2.6, 3.0, 5.0]), np.array([0.0, 0.5, 1.0, 2.0, 4.0])
+    found = algebra.integrate_product_cells(blocks, edges, 2, centers)
+    assert found.shape == (3, 5)
+    for cell, (low, high) in enumerate(itertools.pairwise(edges)):
+        for order in range(3):
+            expected, _ = integrate.quad(
+                lambda z, k=order, c=cell: first(x=z) * second(x=z) * (z - centers[c]) ** k,
+                low,
+                high,
+                points=[1.0, 2.0],
+                epsabs=1e-13,
+            )
+            assert found[order, cell] == pytest.approx(expected, rel=1e-9, abs=1e-12)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import math
+from collections import Counter
 from functools import reduce
 from operator import add
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
+import hybridbn as hb
+from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.tables.backends import profiles
 from hybridbn.tables.backends.profiles import ColumnTally, _CodedStates
 from hybridbn.units import DAY, Unit
@@ -70,3 +75,21 @@ def test_ranges_units_and_kinds_of_two_parts() -> None:
     empty = ColumnTally() + one
     assert (empty.low, empty.high, empty.unit) == (-1.0, 4.0, day)
     assert (ColumnTally() + ColumnTally()).low == math.inf
+
+
+def test_patterns_of_holes_are_those_of_the_whole_where_columns_come_late(tmp_path: Path) -> None:
+    rng = np.random.default_rng(5)
+    rows = [{"a": 1.5}] * 3 + [
+        {name: float(row) for name in "abc" if rng.random() < (0.7 if name == "a" or row > 20 else 0.0)}
+        for row in range(60)
+    ]
+    expected = Counter(bytes(name not in row for name in "abc") for row in rows)
+    whole = tmp_path / "whole.jsonl"
+    whole.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for table in (hb.scan(str(whole)), hb.read_table(whole)):
+        assert list(table.names) == ["a", "b", "c"]
+        # from a sample of all rows, and in passes
+        for most in (1000, 5):
+            assert TableProfile(table, {}, most).patterns == expected
+        blank = TableProfile(table, {}, 5).blank
+        assert blank == expected[bytes([1, 1, 1])]

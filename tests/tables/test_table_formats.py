@@ -304,9 +304,11 @@ def test_a_format_that_is_only_read(archives: type[FileFormat], tmp_path: Path) 
 
 
 def test_addresses_find_their_databases() -> None:
-    kinds = {database_of(f"{scheme}h/b?table=t") for scheme in ("sqlite:///", "mysql://")}
-    assert len(kinds) == 2
-    assert all(isinstance(kind, Database) for kind in kinds)
+    addresses = ("sqlite:///", "mysql://", "mysql+pymysql://", "postgresql://", "postgresql+psycopg://")
+    kinds = {scheme: database_of(f"{scheme}h/b?table=t") for scheme in addresses}
+    assert len({type(kind) for kind in kinds.values()}) == 2
+    assert all(isinstance(kind, Database) for kind in kinds.values())
+    assert [scheme for scheme in addresses if type(kinds[scheme]) is not type(kinds["mysql://"])] == ["sqlite:///"]
 
 
 def test_cells_of_a_table_in_memory_are_those_of_their_rows(archives: type[FileFormat], tmp_path: Path) -> None:
