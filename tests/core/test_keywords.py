@@ -95,19 +95,17 @@ class Effect:
     columns: tuple[str, ...] = ()
     asked: bool = False
     """Whether an estimator is asked about rows with holes and a state that is new."""
-    slow: bool = False
 
 
-QUICK = {"naive_bayes", "tan", "kdb", "logistic", "fit", "boost", "HybridClassifier-boost", "Table", "scan", "sample"}
+QUICK = {"naive_bayes", "Table", "HybridClassifier-boost-potentials", "HybridClassifier-boost-max_bytes", "fit-missing"}
 """What is tried every day; the rest is slow."""
 
 
 def make_case(name: str, keyword: str, effect: Effect, *values: Any, suffix: str = "") -> Any:
     """Return a case of a test, slow unless it is of what is tried every day."""
-    quick = name + suffix in QUICK and not effect.slow
-    return pytest.param(
-        *values, keyword, effect, id=f"{name}{suffix}-{keyword}", marks=[] if quick else [pytest.mark.slow]
-    )
+    label = f"{name}{suffix}-{keyword}"
+    marks = [] if {name, label} & QUICK else [pytest.mark.slow]
+    return pytest.param(*values, keyword, effect, id=label, marks=marks)
 
 
 class Same(Effect):
@@ -436,7 +434,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
                 {"validation": 0.3, "rounds": 40, "goal": "b9", "potentials": "multinomial"},
                 data="tangled 3 200 10",
             ),
-            "max_restarts": Effect(0, {"rounds": 60}, slow=True),
+            "max_restarts": Effect(0, {"rounds": 60}),
             "progress": Same(lambda _: None),
             "random_state": Effect(1, {"validation": 0.3}),
             "options": Same(hb.Options(n_jobs=2)),

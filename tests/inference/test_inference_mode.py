@@ -445,6 +445,7 @@ def test_tables_with_ties_and_holes(seed: int, nodes: int) -> None:
         assert reached[row] == pytest.approx(flat.log_evidence({**single, **best}), abs=1e-9)
 
 
+@pytest.mark.slow
 def test_ties_of_several_numbers_belong_together() -> None:
     """Two pairs of numbers with two equally high peaks, where both have the same sign, or different ones."""
     network = hb.Network()

@@ -239,7 +239,10 @@ def test_targets_are_chosen_from_tables_whose_holes_are_filled() -> None:
         np.testing.assert_allclose(filled.column(name)[missing], known.mean())
     states = np.array(filled.variable("c").states)[filled.column("c")]
     assert set(states[np.arange(60) % 9 == 0]) == {"often"}
-    # x depends on both others, which are independent
+    # cells that are missing together tell nothing; x and z depend on each other
+    x, z = rng.normal(size=(2, 60))
+    together = np.arange(60) % 2 == 0
+    columns = {"a": np.where(together, np.nan, a), "b": np.where(together, np.nan, b), "x": x, "z": x + 0.8 * z}
     for given, expected in ((None, "x"), ("a", "a")):
-        learned = data_augmentation._learn_with_target(Build.of("naive_bayes"), given, "gaussian", incomplete.drop("c"))
-        assert set(learned.edges) == {(expected, name) for name in holes if name != expected}
+        learned = data_augmentation._learn_with_target(Build.of("naive_bayes"), given, "gaussian", hb.Table(columns))
+        assert set(learned.edges) == {(expected, name) for name in columns if name != expected}
