@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 from weakref import ReferenceType, ref
 
@@ -27,7 +27,7 @@ from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.relevance import ENTRY_BYTES, Cached, Snapshot, ancestors, find_requisite, status_of
 from hybridbn.network import Network
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import Components, Potential
 from hybridbn.variables import Continuous, Discrete
 
 if TYPE_CHECKING:
@@ -57,6 +57,7 @@ class Question:
     depends and itself
     constant : observed variables with the same value in all rows
     over : the names of the tables that are wanted, if not those that the posteriors of the targets are computed from
+    whole : whether potentials that are mixtures are kept whole, with nodes for their children
     """
 
     targets: tuple[str, ...] = ()
@@ -68,6 +69,7 @@ class Question:
     drawn: tuple[str, ...] = ()
     constant: frozenset[str] = frozenset()
     over: tuple[tuple[str, ...], ...] = ()
+    whole: bool = False
 
 
 @dataclass
@@ -77,7 +79,7 @@ class Problem(Cached):
     Attributes
     ----------
     snapshot : all potentials of the network
-    potentials : the requisite potentials by child
+    potentials : the requisite potentials by child, and those of hidden components
     hard : names of the variables that are observed in every row
     axes : axes that are the same for all rows (states and cells)
     nodes : continuous variables that get Gauss-Legendre nodes
@@ -89,6 +91,8 @@ class Problem(Cached):
         if there is other evidence than values on such variables
     partly_observed : the variables with nodes that are observed in some rows and hidden in others
     conditioned : on how many numbers, hidden in the problem that was asked, this one is conditioned
+    component_work : about how many cells of tables take as long as the Gaussian components of one row
+    mixtures : the potentials that are taken apart, by child
     risks : by the observed names, the potentials outside the problem that can make evidence impossible
     """
 
@@ -106,6 +110,8 @@ class Problem(Cached):
     order: EliminationOrder
     shared: tuple[FactorSource, ...] | None
     partly_observed: tuple[str, ...]
+    component_work: float
+    mixtures: Mapping[str, Components]
     axis_choice: _AxisChoice = field(repr=False)
     conditioned: int = 0
     risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
@@ -146,6 +152,10 @@ class Problem(Cached):
         variable = self.potentials[name].child
         assert isinstance(variable, Continuous)
         return variable
+
+    def keep_whole(self, evidence: Evidence) -> Problem:
+        """Return the problem in which potentials that are mixtures are kept whole."""
+        return problem_of(self.snapshot, replace(self.question, whole=True), evidence)
 
     @property
     def program(self) -> Program:
@@ -210,7 +220,13 @@ def problem_of(network: Network | Snapshot, question: Question, evidence: Eviden
     asked = (question, pattern, evidence.single)
     problem: Problem | None = relevance.CACHE.get(snapshot.key, asked)
     if problem is None:
-        problem = relevance.CACHE.put(snapshot.key, asked, _AxisChoice(snapshot, question, evidence).assemble())
+        problem = _AxisChoice(snapshot, question, evidence).assemble()
+        if problem.mixtures:
+            # configurations of many components may be more than the cells of grids
+            whole = problem.keep_whole(evidence)
+            work, other = (one.order.total + one.component_work for one in (problem, whole))
+            problem = problem if work <= other else whole
+        problem = relevance.CACHE.put(snapshot.key, asked, problem)
     return problem
 
 
@@ -232,7 +248,7 @@ class _AxisChoice:
         used = {name: potential for name, potential in snapshot.by_name.items() if name in needed}
         hard = frozenset([name for name, finding in findings.items() if finding.hard])
         self.snapshot, self.question = snapshot, question
-        self.used: Mapping[str, Potential] = used
+        self.used: dict[str, Potential] = used
         self.hard: frozenset[str] = hard
         # a problem must not refer to rows of the evidence
         self.findings: dict[str, Finding] = {name: finding.take(slice(0)) for name, finding in findings.items()}
@@ -251,6 +267,11 @@ class _AxisChoice:
         }
         self.axes: dict[str, StateAxis | CellAxis] = {}
         self.closed: set[str] = set()
+        parts_of = {} if question.whole else {name: potential.as_components() for name, potential in used.items()}
+        self.mixtures: dict[str, Components] = {
+            name: parts for name, parts in parts_of.items() if parts and parts.component.name not in snapshot
+        }
+        """Those that are taken apart, by child."""
         self.nodes: list[str] = []
         for name, variable in variables.items():
             if name in hard:
@@ -262,6 +283,9 @@ class _AxisChoice:
                 self.closed.add(name)
         if self.closed:
             self._drop_masked_gaussians()
+            self._take_mixtures_apart(evidence)
+        else:
+            self.mixtures.clear()
         for name, variable in variables.items():
             if isinstance(variable, Discrete) or name in hard or name in self.closed or name in self.masked:
                 continue
@@ -300,6 +324,8 @@ class _AxisChoice:
             order,
             tuple(self.list_sources(shared=True)) if sharable else None,
             tuple([name for name in partly_observed if findings[name].plain]),
+            sum(source.count_work(sizes) for source in sources if isinstance(source, GaussianComponent)),
+            self.mixtures,
             self,
         )
 
@@ -315,8 +341,31 @@ class _AxisChoice:
         """Return whether all potentials and evidence of the variable are linear Gaussian."""
         finding = self.findings.get(name)
         return (finding is None or finding.plain) and all(
-            potential.as_regression() is not None for potential in (self.used[name], *self.below[name])
+            potential.as_regression() is not None
+            or (potential.child.name in self.mixtures and name not in self.mixtures[potential.child.name].chances.scope)
+            for potential in (self.used[name], *self.below[name])
         )
+
+    def tell_components(self, evidence: Evidence) -> Evidence:
+        """Return evidence with what observed values tell of the components of their mixtures."""
+        findings = dict(evidence.findings)
+        for name, parts in self.mixtures.items():
+            if name in findings and parts.marks is not None:
+                codes = np.where(findings[name].observed, parts.marks.cells.mark(findings[name].values)[0], -1)
+                findings[parts.component.name] = Finding(parts.component, codes)
+        return replace(evidence, findings=findings) if len(findings) > len(evidence.findings) else evidence
+
+    def _take_mixtures_apart(self, evidence: Evidence) -> None:
+        """Replace mixtures that have to do with closed variables by what they consist of."""
+        for name in [name for name in self.mixtures if self.closed.isdisjoint(self.used[name].scope)]:
+            del self.mixtures[name]
+        self.used |= {parts.component.name: parts.chances for parts in self.mixtures.values()}
+        for name, finding in self.tell_components(evidence).findings.items():
+            self.findings[name] = finding.take(slice(0))
+            self.hard |= {name} if finding.hard else frozenset()
+        for parts in self.mixtures.values():
+            if parts.component.name not in self.hard:
+                self.axes[parts.component.name] = StateAxis(len(parts.component))
 
     def _drop_masked_gaussians(self) -> None:
         """Assign partly observed leaves: to a Gaussian component if a parent belongs to one, else they are masked."""
@@ -363,12 +412,16 @@ class _AxisChoice:
         nodes = () if shared else self.nodes
         batched = self.batched
         closed = self._list_components(nodes) if self.closed else []
-        inside = {id(potential) for component in closed for potential in component.potentials}
+        inside = {potential.child.name for component in closed for potential in component.potentials}
         result: list[FactorSource] = [*closed, *(WeightSource((name,), not shared, shared) for name in self.nodes)]
-        for name, potential in self.used.items():
-            if id(potential) in inside:
-                continue
-            masked = name in self.masked
+        marks = [
+            parts.marks
+            for name, parts in self.mixtures.items()
+            if parts.marks is not None and (name not in self.closed or name in self.findings)
+        ]
+        for potential in (*(potential for name, potential in self.used.items() if name not in inside), *marks):
+            name = potential.child.name
+            masked = name in self.masked or name in self.closed
             names = tuple(n for n in potential.scope if n not in self.hard and not (masked and n == name))
             observed = masked or any(n in self.hard for n in potential.scope)
             fixed = not masked and self.question.constant.issuperset(self.hard.intersection(potential.scope))
@@ -396,7 +449,8 @@ class _AxisChoice:
             if inside[name]:
                 groups.setdefault(group_of[inside[name][0]], []).append(potential)
         components = []
-        for number, members in groups.items():
+        for number, whole in groups.items():
+            members = [self.mixtures[p.child.name].regression if p.child.name in self.mixtures else p for p in whole]
             names = dict.fromkeys(n for p in members for n in p.scope if n not in self.hard and n not in self.closed)
             closed = tuple(name for name in self.used if name in self.closed and group_of[name] == number)
             hard = self.hard & {n for p in members for n in p.scope}

@@ -119,8 +119,11 @@ class GaussianComponent(FactorSource):
         mean = self._fill_array(0.0, axes, evidence, count)
         spread = self._fill_array(0.0, axes, evidence, *[count] * (2 if pairs else 1))
         for cases, part in self._solve(evidence):
-            self._write_means(mean, targets, cases, part, axes, evidence)
+            constants = cases.regressions.constants[cases.index[part.cases]][:, columns].T
+            self._write_means(mean, targets, cases, part, axes, evidence, constants)
             products = combine(_target_roots(part, columns))[..., part.system]
+            moving = np.isnan(constants)
+            products = products * (moving[:, None] & moving if pairs else moving)
             self._write(spread, cases, part, products[..., None, :])
         return self._arrange_by_name(mean, axes, evidence), self._arrange_by_name(spread, axes, evidence)
 
@@ -194,6 +197,7 @@ class GaussianComponent(FactorSource):
         part: Conditional,
         axes: Mapping[str, Axis],
         evidence: Evidence,
+        constants: Values,
     ) -> None:
         row = cases.row[part.cases]
         for number, name in enumerate(targets):
@@ -208,6 +212,7 @@ class GaussianComponent(FactorSource):
                 mean = self._evaluate_at_points(chosen, axes, row, evidence)[0]
                 if not there.all():
                     mean = np.where(there[part.system], mean, cases.values[row, column])
+            mean = np.where(np.isnan(constants[number]), mean, constants[number])
             self._write(result[number], cases, part, mean)
 
     def _evaluate_at_points(self, linear: Values, axes: Mapping[str, Axis], row: Codes, evidence: Evidence) -> Values:

@@ -49,6 +49,8 @@ class Regressions:
         Minus the sum of the logarithms of the standard deviations.
     offset : ndarray (configurations, equations)
         The residuals where all variables are zero.
+    constants : ndarray (configurations, size)
+        The values of variables without variance, NaN for all others.
     kind : ndarray (configurations,)
         Configurations of one kind differ in their offsets only.
     size : int
@@ -59,6 +61,7 @@ class Regressions:
     matrix: Values
     log_scale: Values
     offset: Values
+    constants: Values
     kind: Codes
     size: int
     kept: bool
@@ -76,6 +79,9 @@ class Regressions:
     ) -> Regressions:
         """Make the regressions that some potentials are.
 
+        Where one has no variance, its child is a constant to all others. In its own equation the child is a normal
+        variable whose density is one at its center, so that it changes neither integrals nor peaks.
+
         Parameters
         ----------
         potentials : sequence of Potential
@@ -87,17 +93,26 @@ class Regressions:
         place = {name: column for column, name in enumerate(columns)}
         matrix = np.zeros([*shape, len(potentials), len(columns)])
         offset, log_scale = np.zeros([*shape, len(potentials)]), np.zeros(shape)
+        constants = np.full([*shape, len(columns)], np.nan)
         for row, potential in enumerate(potentials):
             regression = potential.as_regression()
             assert regression is not None
             cell = tuple(states[p.name] for p in potential.parents if isinstance(p, Discrete))
-            spread = np.sqrt(regression.variance[cell])
+            constant = regression.variance[cell] == 0
+            spread = np.where(constant, 1 / math.sqrt(2 * math.pi), np.sqrt(regression.variance[cell]))
+            constants[..., place[potential.child.name]] = np.where(constant, regression.intercept[cell], np.nan)
             matrix[..., row, place[potential.child.name]] = 1 / spread
             offset[..., row] = -regression.intercept[cell] / spread
             slopes = regression.coefficients[cell]
             for i, name in enumerate(p.name for p in potential.parents if not isinstance(p, Discrete)):
                 matrix[..., row, place[name]] = -slopes[..., i] / spread
             log_scale = log_scale - np.log(spread)
+        for row, potential in enumerate(potentials):
+            column, others = place[potential.child.name], np.arange(len(potentials)) != row
+            free = np.isnan(constants[..., column, None])
+            if not free.all():
+                offset[..., others] += matrix[..., others, column] * np.where(free, 0.0, constants[..., column, None])
+                matrix[..., others, column] *= free
         count = math.prod(shape)
         matrix, log_scale = matrix.reshape(count, *matrix.shape[-2:]), np.broadcast_to(log_scale, shape).reshape(count)
         kind: Codes = np.arange(count)
@@ -106,7 +121,8 @@ class Regressions:
             bits = numbers.view(np.dtype((np.void, numbers.shape[1] * numbers.itemsize))).ravel()
             _, first, kind = np.unique(bits, return_index=True, return_inverse=True)
             matrix, log_scale = matrix[first], log_scale[first]
-        return cls(matrix, log_scale, offset.reshape(count, -1), kind.ravel(), size, kept)
+        constants = constants[..., :size].reshape(count, size)
+        return cls(matrix, log_scale, offset.reshape(count, -1), constants, kind.ravel(), size, kept)
 
     @cached_property
     def by_column(self) -> Values:

@@ -495,7 +495,7 @@ def complete_beyond(
 
 
 def _compile_maximum(network: Network, case: Evidence) -> Problem:
-    return problem_of(network, Question(all_of=True, pointwise=True, only=frozenset(network)), case)
+    return problem_of(network, Question(all_of=True, pointwise=True, only=frozenset(network), whole=True), case)
 
 
 class _Search:

@@ -334,10 +334,10 @@ def _solve_density(
 ) -> Density:
     """Solve some distinct rows again, for the target of a number whose densities were not kept."""
     # the problem is that of all rows, so that each row gets the same density as before
-    problem = problem_of(snapshot, question, everything)
-    collected = collect_marginals(problem, len(rows), most_bytes=np.inf)
     evidence = everything.take(rows, len(rows))
-    for _ in _collect_solutions(choose_plan(problem, evidence, options), evidence, collected, options):
+    plan = choose_plan(problem_of(snapshot, question, everything), evidence, options)
+    collected = collect_marginals(plan.problem, len(rows), most_bytes=np.inf)
+    for _ in _collect_solutions(plan, evidence, collected, options):
         pass
     collector = collected[number]
     assert isinstance(collector, DensityCollector)
@@ -388,20 +388,18 @@ def solve(
     problem = problem_of(network, question, read)
     plan = choose_plan(problem, read, options)
     try:
-        return _solve_by(plan, problem, read, options, collect, compare)
+        return _solve_by(plan, read, options, collect, compare)
     except TooWide as refused:
         if not isinstance(plan, EliminationPlan):
             raise
         # quadrature may need more nodes than the plan could know
         plan = choose_plan(problem, read, options, refused)
-    return _solve_by(plan, problem, read, options, collect, compare)
+    return _solve_by(plan, read, options, collect, compare)
 
 
-def _solve_by(
-    plan: Plan, problem: Problem, read: Evidence, options: Options, collect: Collect, compare: bool
-) -> Answer:
+def _solve_by(plan: Plan, read: Evidence, options: Options, collect: Collect, compare: bool) -> Answer:
     """Solve a problem as planned."""
-    compare = compare and plan.distinct and not read.single
+    problem, compare = plan.problem, compare and plan.distinct and not read.single
     same = find_distinct_rows(read, continuous=bool(problem.nodes)) if compare else None
     distinct = read if same is None else read.take(same.first, len(same.first))
     collected = collect(problem, distinct.rows)

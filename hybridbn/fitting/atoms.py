@@ -235,8 +235,23 @@ class AtomsFitter(Fitter):
             density = fitter_of(self.density, child, parents).potential(statistics.density)
         except TableError:  # nothing to learn it from: a value besides the points is unlikely, not impossible
             density = self._make_wide_density(child, parents, unit)
-        component = fitter_of(self.density, statistics.component.child, parents).potential(statistics.component)
+        component = self._learn_component(statistics.component)
         return Atoms(child, parents, points=self.points, probabilities=component, density=density, unit=unit)
+
+    def _learn_component(self, statistics: Statistics) -> Potential:
+        """Return the probabilities of the points; without slopes where these gain less than BIC asks, as where the
+        points stand for what was missing at random.
+        """
+        fitter = fitter_of(self.density, statistics.child, statistics.parents)
+        component = fitter.potential(statistics)
+        if component.as_softmax() is None or not isinstance(statistics, RowStatistics):
+            return component
+        parents = zip(statistics.parents, statistics.columns[1:], strict=True)
+        columns = [np.zeros(len(column)) if isinstance(v, Continuous) else column for v, column in parents]
+        level = fitter.potential(replace(statistics, columns=(statistics.columns[0], *columns)))
+        gain = statistics.log_likelihood(component) - statistics.log_likelihood(level)
+        price = 0.5 * math.log(statistics.total) * (component.free_parameters() - level.free_parameters())
+        return component if gain > price else level
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:
         """Return a density about the middle of the points, whatever the parents are."""

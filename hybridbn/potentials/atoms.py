@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import (
     Axes,
+    Components,
     Interval,
     PointCells,
     Potential,
@@ -23,6 +24,7 @@ from hybridbn.potentials.base import (
     make_again,
     spread,
 )
+from hybridbn.potentials.gaussian import LinearGaussian, name_component
 from hybridbn.potentials.multinomial import Multinomial, as_number_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -150,12 +152,12 @@ class Atoms(Potential):
 
     def log_on(self, axes: Axes) -> Values:
         """Evaluate the logarithm of the mass at the points, and of the density elsewhere."""
-        name, cells = self.child.name, self.point_cells
-        nearest, exact, inside = cells.locate(axes[name])
-        codes = np.where(exact | inside, nearest, len(self.points))
-        lengths = np.where(inside, np.log(cells.high - cells.low)[nearest], 0.0)
+        name = self.child.name
+        codes, lengths = self.point_cells.mark(axes[name])
         component = np.asarray(self.component.log_on({**axes, name: codes}))
-        at_point, lengths = (spread({**axes, name: array}, self.scope)[-1] for array in (exact | inside, lengths))
+        at_point, lengths = (
+            spread({**axes, name: array}, self.scope)[-1] for array in (codes < len(self.points), lengths)
+        )
         return np.where(at_point, component - lengths, component + self.density.log_on(axes))
 
     def mass(self, axes: Axes, edges: Values) -> tuple[Values, Values | float]:
@@ -188,6 +190,27 @@ class Atoms(Potential):
         if name != self.child.name:
             return low, high
         return np.minimum(low, self.point_cells.low[0]), np.maximum(high, self.point_cells.high[-1])
+
+    def as_components(self) -> Components | None:
+        """Return the probabilities, and the regression that the density is, with the points as constants."""
+        regression = self.density.as_regression()
+        if regression is None:
+            return None
+        softmax = self.component.as_softmax()
+        component = self.component if softmax is None else softmax.drop_idle_parents()
+        hidden = Discrete(name_component(self.child, self.parents), (*self.points.tolist(), OTHER))
+        shape, count = regression.intercept.shape, len(self.points)
+        slopes = regression.coefficients[..., None, :]
+        arrays = {
+            "intercept": (np.broadcast_to(self.points, (*shape, count)), regression.intercept[..., None]),
+            "coefficients": (np.zeros((*shape, count, slopes.shape[-1])), slopes),
+            "variance": (np.zeros((*shape, count)), regression.variance[..., None]),
+        }
+        joined = {name: np.concatenate(parts, axis=len(shape)) for name, parts in arrays.items()}
+        # the constructor takes no variances of zero
+        density = object.__new__(LinearGaussian)
+        density._set(child=self.child, parents=(*self.parents, hidden), **joined)
+        return Components(hidden, component.renamed({self.child.name: hidden.name}), density, PointMarks(self, hidden))
 
     @property
     def opaque(self) -> bool:
@@ -265,6 +288,29 @@ class Atoms(Potential):
     def __repr__(self) -> str:
         shown = ", ".join(f"{point:g}" for point in self.points[:3].tolist())
         return f"{super().__repr__()[:-1]}: {shown}{', ...' * (len(self.points) > 3)} and {self.density!r}>"
+
+
+class PointMarks(Potential):
+    """One where a number belongs to a component, and zero elsewhere; in the cells that stand for points their density.
+
+    Parameters
+    ----------
+    whole : Potential
+        Of the number.
+    component : Discrete
+    """
+
+    child: Continuous
+    cells: PointCells
+
+    def __init__(self, whole: Potential, component: Discrete) -> None:
+        self._set(child=whole.child, parents=(component,), cells=whole.point_cells)
+
+    def log_on(self, axes: Axes) -> Values:
+        """Evaluate the logarithm."""
+        state, number = spread(axes, self.scope)
+        codes, lengths = self.cells.mark(number)
+        return np.where(codes == state, -lengths, -np.inf)
 
 
 def _hold(edges: Values, point: float) -> NDArray[np.bool_]:

@@ -34,6 +34,7 @@ from hybridbn.units import Unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
+    from hybridbn.potentials.atoms import PointMarks
     from hybridbn.potentials.cases import Boxes
     from hybridbn.potentials.gaussian import LinearGaussian
     from hybridbn.potentials.multinomial import Multinomial
@@ -70,6 +71,14 @@ class PointCells(NamedTuple):
         exact = np.abs(values - point) <= _SAME * np.abs(point)
         return nearest, exact, ~exact & (values > self.low[nearest]) & (values < self.high[nearest])
 
+    def mark(self, values: Values) -> tuple[NDArray[np.intp], Values]:
+        """Return the number of the point that each value is at, the next one where it is at none; and the logarithm of
+        the length of the cell that it is inside of, zero elsewhere.
+        """
+        nearest, exact, inside = self.locate(values)
+        lengths = np.where(inside, np.log(self.high - self.low)[nearest], 0.0)
+        return np.where(exact | inside, nearest, len(self.points)), lengths
+
     def snap(self, values: Values) -> Values:
         """Return values with those inside of a cell, or at its ends, moved to its point."""
         if not len(self.points):
@@ -103,6 +112,23 @@ _SAME = 8 * float(np.finfo(float).eps)
 NO_POINTS = PointCells(*[np.empty(0)] * 3)
 MOST_DIMENSIONS = 31
 """The most dimensions of an array of named axes, to which that of the rows is added; numpy before 2.0 has 32."""
+
+
+class Components(NamedTuple):
+    """A mixture of linear regressions taken apart.
+
+    Attributes
+    ----------
+    component : a hidden variable
+    chances : of the component, given parents
+    regression : of the child on the parents and, last, the component
+    marks : one where a value belongs to a component, if values tell that
+    """
+
+    component: Discrete
+    chances: Potential
+    regression: LinearGaussian
+    marks: PointMarks | None = None
 
 
 class Potential(Registered, ABC):
@@ -338,6 +364,12 @@ class Potential(Registered, ABC):
 
     def as_regression(self) -> LinearGaussian | None:
         """Return the linear regression that this potential is, or None if it is not linear Gaussian."""
+        return None
+
+    def as_components(self) -> Components | None:
+        """Return the mixture of linear regressions that this potential is, some of them without variance; None if it is
+        none.
+        """
         return None
 
     def list_regressions(self) -> list[LinearGaussian]:

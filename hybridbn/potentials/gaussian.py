@@ -518,7 +518,7 @@ class LinearGaussianMixture(Potential):
         if not shape or not shape[-1]:
             raise NetworkError(f"{child.name!r}: give a probability for each component, not {probabilities!r:.80}")
         parents = tuple(parents)
-        hidden = _make_component(child, parents, shape[-1])
+        hidden = Discrete(name_component(child, parents), tuple(range(shape[-1])))
         density = LinearGaussian(
             child, (*parents, hidden), intercept=intercept, coefficients=coefficients, variance=variance
         )
@@ -635,9 +635,9 @@ class LinearGaussianMixture(Potential):
         return f"{super().__repr__()[:-1]}: {len(self.component.child)} components>"
 
 
-def _make_component(child: Variable, parents: Sequence[Variable], count: int) -> Discrete:
-    """Return the variable of the component, of which no parent has the name."""
+def name_component(child: Variable, parents: Sequence[Variable]) -> str:
+    """Return a name of the component, which no parent has."""
     name, taken = f"component of {child.name}", {parent.name for parent in parents}
     while name in taken:
         name += "'"
-    return Discrete(name, tuple(range(count)))
+    return name

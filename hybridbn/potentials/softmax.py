@@ -147,9 +147,20 @@ class Softmax(Potential):
         """Return the potential itself."""
         return self
 
+    def drop_idle_parents(self) -> Softmax:
+        """Return the potential without the continuous parents on which nothing depends."""
+        continuous = [parent for parent in self.parents if isinstance(parent, Continuous)]
+        moving = [math.isfinite(self.scale(parent.name)) for parent in continuous]
+        idle = {parent.name for parent, moves in zip(continuous, moving, strict=True) if not moves}
+        parents = [parent for parent in self.parents if parent.name not in idle]
+        return Softmax(self.child, parents, intercept=self.intercept, coefficients=self.coefficients[..., moving])
+
     def free_parameters(self) -> int:
-        """Return the number of intercepts and coefficients of all states but one."""
-        return (self.intercept.size + self.coefficients.size) // len(self.child) * (len(self.child) - 1)
+        """Return the number of intercepts and coefficients of all states but one; where nothing depends on a parent it
+        has no coefficients.
+        """
+        size = self.intercept.size + self.drop_idle_parents().coefficients.size
+        return size // len(self.child) * (len(self.child) - 1)
 
     # -- files ----------------------------------------------------------------------------------------------------
 

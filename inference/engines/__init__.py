@@ -100,6 +100,8 @@ class Solution:
         return expectations, covariances
 
 
+COMMON_RANK = 50
+"""Engines of a higher rank get problems in which no mixture is taken apart."""
 BEYOND_RANK = 60
 """Engines of this rank or a higher one answer what is too wide for the others."""
 ROUNDING = 1e-12
@@ -222,6 +224,8 @@ def choose_plan(problem: Problem, evidence: Evidence, options: Options, refused:
     for engine in list_engines():
         if refused is not None and engine.rank < BEYOND_RANK:
             continue
+        if engine.rank > COMMON_RANK and problem.mixtures:
+            return choose_plan(problem.keep_whole(evidence), evidence, options, refused)
         plan = engine.plan(problem, evidence, options)
         if plan is None:
             continue

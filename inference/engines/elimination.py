@@ -123,11 +123,9 @@ class EliminationPlan(Plan):
             apart = [problem.restrict_to_observed(known) for known, _ in groups]
             widest = max(apart, key=_table_cells)
             cells = _table_cells(widest)
-        order = widest.order
+        work = widest.order.total + widest.component_work
         # the inputs of the largest table may be of the same size as the table
-        components = {id(component): component for component in widest.component_of.values()}
-        work = order.total + sum(component.count_work(widest.sizes) for component in components.values())
-        return cls(problem, options, cells, order.clique, 16 * cells, work * evidence.rows)
+        return cls(problem, options, cells, widest.order.clique, 16 * cells, work * evidence.rows)
 
     def solve(self, evidence: Evidence) -> Iterator[Solution]:
         """Yield solutions chunk by chunk."""
@@ -137,6 +135,8 @@ class EliminationPlan(Plan):
 def split_rows(problem: Problem, evidence: Evidence) -> Iterator[tuple[NDArray[np.intp], Evidence]]:
     """Yield chunks of row numbers with their evidence."""
     chunk = count_rows_at_once(problem)
+    if problem.mixtures:
+        evidence = problem.axis_choice.tell_components(evidence)
     if evidence.rows <= chunk:
         yield np.arange(evidence.rows), evidence
         return
@@ -154,6 +154,8 @@ def count_rows_at_once(problem: Problem) -> int:
 def solve_in_chunks(problem: Problem, evidence: Evidence, options: Options) -> Iterator[Solution]:
     """Solve a problem for all rows, chunk by chunk."""
     tables = problem.tables  # this reference keeps them for all chunks
+    if problem.mixtures:
+        evidence = problem.axis_choice.tell_components(evidence)
     rows = np.arange(evidence.rows)
     if problem.partly_observed and evidence.rows > 1:
         rows = yield from _solve_with_patterns(problem, evidence, options)
@@ -691,7 +693,9 @@ def compute_densities(part: Solution, targets: Mapping[int, str]) -> dict[int, D
             densities[number] = PiecewisePosterior.of(variable, axis.low, axis.high, part.tables[number], cells)
     for number, *arrays in compute_mixtures(part, targets):
         mixture = (array.reshape(-1, array.shape[-1]) for array in arrays)
-        densities[number] = GaussianPosterior.of(problem.continuous_variable(targets[number]), *mixture)
+        name = targets[number]
+        cells = problem.potentials[name].point_cells
+        densities[number] = GaussianPosterior.of(problem.continuous_variable(name), *mixture, point_cells=cells)
     return densities
 
 

@@ -19,7 +19,7 @@ from hybridbn.errors import TableError
 from hybridbn.inference.axes import ORDER, as_slice, node_axis
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
 from hybridbn.potentials.base import NO_POINTS, PointCells
-from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state
+from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
@@ -398,6 +398,7 @@ class ContinuousPosterior(Posterior):
     """The density of a continuous variable."""
 
     variable: Continuous
+    _point_cells: PointCells = NO_POINTS
 
     @abstractmethod
     def _by_rows(self, method: str, x: Values) -> Values:
@@ -405,8 +406,8 @@ class ContinuousPosterior(Posterior):
 
     @property
     def point_cells(self) -> PointCells:
-        """The values that may have mass; by default there are none."""
-        return NO_POINTS
+        """The values that may have mass, at which the density is their mass."""
+        return self._point_cells
 
     @abstractmethod
     def knots(self) -> tuple[Values, Values]:
@@ -518,6 +519,12 @@ class ContinuousPosterior(Posterior):
     def _as_mte(self, **options: Any) -> MTE:
         from hybridbn.potentials import MTE
 
+        points = [f"{point:g}" for point in self.point_cells.points.tolist() if self.pdf(point) > 0]
+        if points:
+            raise TableError(
+                f"{self.variable.name!r} has mass at {shorten(points)}, and mixtures of truncated exponentials have"
+                " none at single values; ask for pdf(), cdf() or quantile()"
+            )
         ends = self.quantile([1e-12, 1 - 1e-12])
         return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)
 
@@ -574,9 +581,21 @@ class Density(ContinuousPosterior):
     def _cdf(self, x: Values) -> Values:
         """Return the probability of values up to points (m, rows)."""
 
+    @abstractmethod
+    def _measure_points(self) -> Values:
+        """Return the mass of each point (points, rows)."""
+
+    def _put_masses(self, x: Values, elsewhere: Values) -> Values:
+        """Return the masses of values that have one, and numbers of all others."""
+        if not len(self._point_cells.points):
+            return elsewhere
+        # so do those at the ends of their cells, where nodes of neighboring cells lie but for rounding
+        nearest, exact, _ = self._point_cells.locate(self._point_cells.snap(x))
+        return np.where(exact, self._measure_points()[nearest, np.arange(x.shape[1])], elsewhere)
+
     def _mass_at(self, x: Values) -> Values:
-        """Return by how much the cdf jumps at values; by default it does not."""
-        return np.zeros(x.shape)
+        """Return by how much the cdf jumps at values."""
+        return self._put_masses(x, np.zeros(x.shape))
 
     @abstractmethod
     def moments(self) -> tuple[Values, Values]:
@@ -645,7 +664,8 @@ class Density(ContinuousPosterior):
         cells = node_axis(knots[:-1], knots[1:])
         density = self._pdf(cells.points)
         logs = np.log(density, where=density > 0, out=np.zeros_like(density))
-        return np.asarray(-np.sum(density * logs * cells.weights, axis=0))[None]
+        entropy: Values = compute_entropy(self._measure_points()) - np.sum(density * logs * cells.weights, axis=0)
+        return entropy[None]
 
     def _grid(self) -> Values:
         knots, _ = self.knots()
@@ -706,6 +726,7 @@ class LazyPosterior(ContinuousPosterior):
         return gather(self.ask, _summarize, (3, self._count))
 
     _error: Any = property(lambda self: self._summary[0])
+    _point_cells: Any = property(lambda self: self.select_rows(np.arange(1)).point_cells if self._count else NO_POINTS)
 
     def _moments(self) -> tuple[Values, Values]:
         return self._summary[1], self._summary[2]
@@ -714,11 +735,6 @@ class LazyPosterior(ContinuousPosterior):
         # points that all rows share are sent to the rows as one column
         points = x[:, :1] if not x.strides[-1] else x
         return gather(self.ask, partial(_evaluate, method, points), x.shape)
-
-    @property
-    def point_cells(self) -> PointCells:
-        """The values that may have mass."""
-        return self.select_rows(np.arange(1)).point_cells if self._count else NO_POINTS
 
     def knots(self) -> tuple[Values, Values]:
         """Refuse, as rows of different parts may have different numbers of them."""

@@ -13,13 +13,13 @@ import numpy as np
 from numpy.polynomial.legendre import legval
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError, warn_user
+from hybridbn.errors import warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre, node_axis, pack_cells
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.posteriors.base import Density
 from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
-from hybridbn.variables import Continuous, Discrete, Values, shorten
+from hybridbn.variables import Continuous, Discrete, Values
 
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
@@ -47,7 +47,6 @@ class PiecewisePosterior(Density):
         Cells that stand for points. There the density is their mass, and values are the points.
     """
 
-    _point_cells: PointCells = NO_POINTS
     _by_row: ClassVar[tuple[str, ...]] = ("_masses", "_low", "_high")
 
     def __init__(
@@ -75,11 +74,6 @@ class PiecewisePosterior(Density):
 
     def _fill_up(self, name: str) -> float | Values:
         return 0.0 if name == "_masses" else np.asarray(self._high[-1])
-
-    @property
-    def point_cells(self) -> PointCells:
-        """The values that may have mass."""
-        return self._point_cells
 
     @property
     def _width(self) -> int:
@@ -148,41 +142,12 @@ class PiecewisePosterior(Density):
         return self._put_masses(x, density)
 
     def _measure_points(self) -> Values:
-        """Return the mass of each point (points, rows)."""
         per_cell = self._masses.reshape(len(self._low), ORDER, -1).sum(axis=1)
-        _, starts, ends = self._point_cells
-        cells = [(self._low >= low) & (self._high <= high) for low, high in zip(starts, ends, strict=True)]
-        return np.stack([np.where(inside, per_cell, 0.0).sum(axis=0) for inside in cells])
-
-    def _mass_at(self, x: Values) -> Values:
-        return self._put_masses(x, np.zeros(x.shape))
-
-    def _put_masses(self, x: Values, elsewhere: Values) -> Values:
-        """Return the masses of values that have one, and numbers of all others."""
-        if not len(self._point_cells.points):
-            return elsewhere
-        # so do those at the ends of their cells, where nodes of neighboring cells lie but for rounding
-        nearest, exact, _ = self._point_cells.locate(self._point_cells.snap(x))
-        return np.where(exact, self._measure_points()[nearest, np.arange(x.shape[1])], elsewhere)
-
-    def _entropy(self, x: Values) -> Values:
-        entropy = super()._entropy(x)
-        if not len(self._point_cells.points):
-            return entropy
-        masses = self._measure_points()
-        return np.asarray(entropy - (masses * np.log(np.where(masses > 0, masses, 1.0))).sum(axis=0))
+        _, low, high = (ends[:, None, None] for ends in self._point_cells)
+        return np.asarray(np.where((self._low >= low) & (self._high <= high), per_cell, 0.0).sum(axis=1))
 
     def _mode(self, _: Values) -> Values:
         return _keep_blank(self._masses[0], self._point_cells.snap(super()._mode(_)))
-
-    def _as_mte(self, **options: Any) -> MTE:
-        points = [f"{point:g}" for point in self._point_cells.points.tolist() if self.pdf(point) > 0]
-        if points:
-            raise TableError(
-                f"{self.variable.name!r} has mass at {shorten(points)}, and mixtures of truncated exponentials have"
-                " none at single values; ask for pdf(), cdf() or quantile()"
-            )
-        return super()._as_mte(**options)
 
     def _masses_below(self) -> Values:
         """Probability below each cell, and in all (cells + 1, rows)."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.axes import arrange_by_row
 from hybridbn.inference.posteriors.base import BLOCK, Density
+from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Values
 
 DEVIATIONS = np.linspace(-9.0, 9.0, 25)
@@ -28,7 +29,10 @@ NEAR_VARIANCE, NEAR_MEAN = 0.02, 0.1
 
 
 class GaussianPosterior(Density):
-    """A mixture of normal distributions: weights, means and variances (components, rows)."""
+    """A mixture of normal distributions: weights, means and variances (components, rows).
+
+    A part of variance zero is a value that has mass: one of the points, or one that was observed.
+    """
 
     _by_row = ("_weights", "_means", "_variances")
 
@@ -41,12 +45,22 @@ class GaussianPosterior(Density):
         single: bool,
         error: Values,
         log_evidence: Any,
+        point_cells: PointCells = NO_POINTS,
     ):
         super().__init__(variable, single, error, log_evidence)
         self._weights, self._means, self._variances = weights, means, variances
+        self._point_cells = point_cells
 
     @classmethod
-    def of(cls, variable: Continuous, weights: Values, means: Values, variances: Values) -> GaussianPosterior:
+    def of(
+        cls,
+        variable: Continuous,
+        weights: Values,
+        means: Values,
+        variances: Values,
+        *,
+        point_cells: PointCells = NO_POINTS,
+    ) -> GaussianPosterior:
         """Return the density for rows that are to be joined; parts without weight are left out."""
         if len(weights) > MANY:
             used = ~(weights < NOTHING)
@@ -54,7 +68,12 @@ class GaussianPosterior(Density):
             if most < 0.8 * len(weights):
                 order = np.argsort(~used, axis=0, kind="stable")[:most]
                 weights, means, variances = (np.take_along_axis(a, order, axis=0) for a in (weights, means, variances))
-        return GaussianPosterior(variable, weights, means, variances, False, np.zeros(weights.shape[1]), None)
+        return cls(variable, weights, means, variances, False, np.zeros(weights.shape[1]), None, point_cells)
+
+    def _measure_points(self) -> Values:
+        masses = np.where(self._variances == 0, self._weights, 0.0)
+        at_point = self._means == self._point_cells.points[:, None, None]
+        return np.asarray(np.where(at_point, masses, 0.0).sum(axis=1))
 
     def _fill_up(self, name: str) -> float | Values:
         return 1.0 if name == "_variances" else 0.0
@@ -79,14 +98,17 @@ class GaussianPosterior(Density):
 
     def _pdf(self, x: Values) -> Values:
         z, spread = self._standardize(x)
-        return np.asarray(np.einsum("kr,mkr->mr", self._weights, np.exp(-0.5 * z * z) / (spread * np.sqrt(2 * np.pi))))
+        density = np.einsum("kr,mkr->mr", self._weights, np.exp(-0.5 * z * z) / (spread * np.sqrt(2 * np.pi)))
+        return self._put_masses(x, np.asarray(density))
 
     def _log_pdf(self, x: Values) -> Values:
         from scipy.special import logsumexp
 
         z, spread = self._standardize(x)
         logs = -0.5 * z * z - np.log(spread * np.sqrt(2 * np.pi))
-        return np.asarray(logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape)))
+        with np.errstate(divide="ignore"):
+            masses = np.log(self._mass_at(x))
+        return np.where(masses > -np.inf, masses, logsumexp(logs, axis=1, b=np.broadcast_to(self._weights, z.shape)))
 
     @property
     def _width(self) -> int:
@@ -95,7 +117,7 @@ class GaussianPosterior(Density):
     def _cdf(self, x: Values) -> Values:
         from scipy.special import ndtr
 
-        return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardize(x)[0])))
+        return np.asarray(np.einsum("kr,mkr->mr", self._weights, ndtr(self._standardize(self._point_cells.snap(x))[0])))
 
     def _crps(self, truth: Values) -> Values:
         """Return the score in closed form (Grimit, Gneiting, Berrocal & Johnson 2006).
@@ -116,8 +138,8 @@ class GaussianPosterior(Density):
 
     def _entropy(self, _: Values) -> Values:
         entropy = super()._entropy(_)
-        certain = np.sum(self._weights * (self._variances == 0), axis=0) > 0
-        return np.where(certain, -np.inf, entropy)
+        elsewhere = (self._variances == 0) & ~np.isin(self._means, self._point_cells.points)
+        return np.where(np.sum(self._weights * elsewhere, axis=0) > 0, -np.inf, entropy)
 
     def knots(self) -> tuple[Values, Values]:
         """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
@@ -160,6 +182,9 @@ class GaussianPosterior(Density):
                 if not moved.any():
                     break
             result[i] = x
+        for point, mass in zip(self._point_cells.points, self._measure_points(), strict=True):
+            upto = self._cdf(np.full((1, len(mass)), point))
+            result = np.where((levels > upto - mass) & (levels <= upto), point, result)
         return np.where(levels <= 0, -np.inf, np.where(levels >= 1, np.inf, result))
 
     def _draw(self, uniforms: Values) -> Values:
