@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,8 @@ from hybridbn.fitting.counting import Groups, Moments, NumpyCounter, Occurring, 
 from hybridbn.fitting.cross_validation import deal_numbered_rows
 from hybridbn.fitting.trees import LocatedRows, Route, Sample, Split, TreeNode, TreeRows, grow
 from hybridbn.jobs import get_jobs, run_in_threads
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows, Table
 
 FOLDS = 5
 """The number of folds of the cross-validation that judges tests."""

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,10 +28,8 @@ from hybridbn.fitting.trees import (
     find_interval,
     grow,
 )
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows, Table
 
 LEAST_VARIANCE = 1e-18
 """The least variance of the residuals, relative to the target's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from hybridbn.fitting.base import Fitter, RowStatistics, Spec, Statistics, fitte
 from hybridbn.fitting.mte import MTEFitter
 from hybridbn.potentials import Atoms
 from hybridbn.potentials.base import Potential
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Continuous, Values, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows
 
 LEAST_ROWS = 20
 """Points are told apart from densities in columns of so many rows at least."""
@@ -255,8 +253,6 @@ class AtomsFitter(Fitter):
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:
         """Return a density about the middle of the points, whatever the parents are."""
-        from hybridbn.tables import Table
-
         middle = {child.name: np.mean(self.points, keepdims=True)}
         table = Table.from_arrays((child, *parents), {**{parent.name: np.zeros(1) for parent in parents}, **middle})
         return MTEFitter(floor=unit).fit(table, child, parents)

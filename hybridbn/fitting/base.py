@@ -23,12 +23,11 @@ from hybridbn.fitting.counting import Names, RowCounter
 from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.potentials.base import PointCells, Potential, check_parents, freeze
 from hybridbn.registry import Registered, Registry
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
 if TYPE_CHECKING:
     from hybridbn.fitting import GaussianFitter, MultinomialFitter
-    from hybridbn.potentials.base import Potential
-    from hybridbn.tables import Rows, Table
 
 F = TypeVar("F", bound="Fitter")
 
@@ -303,8 +302,6 @@ class RowStatistics(Statistics):
     @cached_property
     def table(self) -> Table:
         """The rows as a table."""
-        from hybridbn.tables import Table
-
         variables = (self.child, *self.parents)
         arrays = {variable.name: column for variable, column in zip(variables, self.columns, strict=True)}
         return Table.from_arrays(variables, arrays).with_weights(self.weights)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,10 +37,8 @@ from hybridbn.fitting.contingency_tables import (
     select_complete_rows,
 )
 from hybridbn.jobs import get_jobs
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values, Variable, encode_configurations, find_observed
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows, Table
 
 _PICKED = 2**18
 """Codes of all families together that are picked at a time."""

@@ -11,13 +11,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import HybridBNError
+from hybridbn.potentials.base import Potential
+from hybridbn.tables import Table
 from hybridbn.tables.rows import hash_numbers
 from hybridbn.variables import Codes, Values, Variable, find_observed
 
 if TYPE_CHECKING:
     from hybridbn.fitting.base import Fitter
-    from hybridbn.potentials.base import Potential
-    from hybridbn.tables import Table
 
 CLEAR = 2.0
 """A difference of losses is clear if it is more than this many standard errors."""

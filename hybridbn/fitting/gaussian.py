@@ -6,7 +6,7 @@ import functools
 import math
 import operator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
@@ -25,10 +25,8 @@ from hybridbn.fitting.ridge import regress_directions
 from hybridbn.options import check_count
 from hybridbn.potentials import LinearGaussian, LinearGaussianMixture
 from hybridbn.potentials.base import Potential, check_parents
+from hybridbn.tables import Rows
 from hybridbn.variables import Continuous, Values, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows
 
 _FLOOR = 1e-9
 """Least residual variance relative to the child's variance, where no floor is given."""

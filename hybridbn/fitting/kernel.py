@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -34,10 +34,8 @@ from hybridbn.options import check_count
 from hybridbn.potentials import Kernel
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.kernel.sums import CELLS, DIGITS, log_sum, sum_on_lattice, visit_nearest
+from hybridbn.tables import Rows
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeAlias, cast
+from typing import Any, ClassVar, Self, TypeAlias, cast
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from hybridbn.fitting.base import Fitter, Statistics, has_numbers, refuse_empty,
 from hybridbn.fitting.counting import Names, RowCounter
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import check_parents
+from hybridbn.tables import Rows
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows
 
 Discretizer: TypeAlias = Callable[[Values, "Codes | None", "Values | None"], tuple[float, ...]]
 """Cut points of a column from its values, the target's codes if there is a discrete target, and the rows' weights."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy
@@ -21,10 +21,8 @@ from hybridbn.fitting.base import (
 )
 from hybridbn.fitting.ridge import ROUNDING, regress_classes
 from hybridbn.potentials import Softmax
+from hybridbn.tables import Rows
 from hybridbn.variables import Discrete, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows
 
 _NEARLY = 1e-7
 """The share of the weight that the last Newton step gains where an approximate regression is enough."""

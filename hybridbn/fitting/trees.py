@@ -24,16 +24,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.potentials import Boxes
+from hybridbn.tables import Rows, Table
 from hybridbn.variables import Codes, Discrete, Values, Variable
-
-if TYPE_CHECKING:
-    from hybridbn.tables import Rows, Table
 
 S = TypeVar("S")
 B = TypeVar("B", bound="LocatedRows")
