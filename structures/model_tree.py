@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError
 from hybridbn.fitting import equal_frequency
 from hybridbn.fitting.base import Potentials
-from hybridbn.fitting.cross_validation import is_clearly_less
+from hybridbn.fitting.cross_validation import draw_bootstrap, is_clearly_less
 from hybridbn.fitting.trees import TreeNode, leaves, make_boxes, make_distinct
 from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network
@@ -325,10 +325,9 @@ class _Forest:
         if not self.several:
             parts = self.regressors.dealt.parts
             return np.asarray(parts != np.arange(parts.max() + 1)[:, None], dtype=np.float32)
-        total = float(self.weights.sum())
-        size = max(len(self.target), round(total))
-        drawn = (self.rng.multinomial(size, self.weights / total) for _ in range(trees))
-        samples = np.stack([(counts / self.weights * (total / size)).astype(np.float32) for counts in drawn])
+        drawn = (draw_bootstrap(self.weights, self.rng) for _ in range(trees))
+        scaled = (counts / self.weights * (self.weights.sum() / counts.sum()) for counts in drawn)
+        samples = np.stack([shares.astype(np.float32) for shares in scaled])
         # rows that are in all of few samples are each left out of one, so that every row has a prediction
         common = np.flatnonzero(samples.all(axis=0))
         reduced = samples.copy()
