@@ -49,7 +49,6 @@ from hybridbn.exchange.parsing import (
 )
 from hybridbn.network import Network
 from hybridbn.potentials import Multinomial
-from hybridbn.potentials.base import Potential
 from hybridbn.variables import Discrete, Values
 
 _MASKED = re.compile(r'"[^"\n]*(?:"|\n|\Z)|//[^\n]*|/\*[\s\S]*?(?:\*/|\Z)')
@@ -300,7 +299,7 @@ _PLAIN = (str, int, float, bool)
 
 
 def format_bif(network: Network, *, bins: Bins | None = None) -> str:
-    """Return a network of `Multinomial` potentials as the text of a BIF file.
+    """Return a network of tables as the text of a BIF file.
 
     Every number is written so that it is read back as the same double, and the same network gives the same bytes. Names
     that are not plain words are quoted: hybridbn reads these, pgmpy replaces the quotes by spaces (so it fails on a
@@ -345,7 +344,7 @@ def format_bif(network: Network, *, bins: Bins | None = None) -> str:
     }
     <BLANKLINE>
     """
-    tables = collect_tables(network, bins, "BIF", _keep_table)
+    tables = collect_tables(network, bins, "BIF")
     states = {
         child.name: [
             _format_name(text, _STATE, f"{child.name!r}: the state {text!r}") for text in format_states(child, "BIF")
@@ -372,10 +371,6 @@ def bif_properties_of(variable: Discrete) -> dict[str, str]:
     if variable.cuts is not None:
         properties["hybridbn_cuts"] = f'"{" ".join(map(repr, variable.cuts))}"'
     return properties
-
-
-def _keep_table(potential: Potential) -> Multinomial | None:
-    return potential if isinstance(potential, Multinomial) else None
 
 
 def _format_name(text: str, plain: re.Pattern[str], what: str) -> str:

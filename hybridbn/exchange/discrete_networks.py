@@ -124,9 +124,7 @@ def convert_potentials(
     return [written for _, written in pairs if written is not None]
 
 
-def collect_tables(
-    network: Network, bins: Bins | None, name: str, convert: Callable[[Potential], Multinomial | None] = table_of
-) -> list[Multinomial]:
+def collect_tables(network: Network, bins: Bins | None, name: str) -> list[Multinomial]:
     """Return the tables of a network, with continuous variables cut into `bins`, refusing potentials that are none.
 
     Examples
@@ -142,7 +140,7 @@ def collect_tables(
         network,
         bins,
         name,
-        convert,
+        table_of,
         f"{name} holds tables of discrete variables only",
         "save the network as .hbn, or cut the continuous variables with bins=, for example write_network(net, path,"
         " bins=10)",

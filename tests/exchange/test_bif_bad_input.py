@@ -306,14 +306,20 @@ def test_what_bif_cannot_hold_is_refused_by_name(net, reason, tmp_path):
     assert os.listdir(tmp_path) == []
 
 
-def test_continuous_nodes_and_other_potentials_are_refused_by_name():
-    x, c = hb.Continuous("x"), hb.Discrete("c", states=("a", "b"))
+def test_continuous_nodes_are_refused_by_name():
+    x = hb.Continuous("x")
     gaussian = hb.LinearGaussian(x, intercept=0, variance=1)
     with pytest.raises(hb.FormatError, match=r"discrete variables only, not the potentials of x \(Lin.*hbn"):
         format_bif(hb.Network([gaussian]))
-    softmax = hb.Softmax(c, intercept=[0, 1], coefficients=np.zeros((2, 0)))
-    with pytest.raises(hb.FormatError, match=r"not the potentials of c \(Softmax\)"):
-        format_bif(hb.Network([softmax]))
+
+
+@pytest.mark.parametrize("suffix", ["bif", "xmlbif", "uai", "net", "xdsl", "elv"])
+def test_discrete_nodes_of_any_family_are_written_as_their_tables(suffix, tmp_path):
+    c, d = hb.Discrete("c", states=("a", "b")), hb.Discrete("d", states=("u", "v"))
+    softmax = hb.Softmax(d, parents=(c,), intercept=[[0, 1], [0, -1]], coefficients=np.zeros((2, 2, 0)))
+    hb.write_network(hb.Network([hb.Multinomial(c, table=[0.4, 0.6]), softmax]), tmp_path / f"n.{suffix}")
+    table = hb.read_network(tmp_path / f"n.{suffix}").potential("d").table
+    np.testing.assert_allclose(table, softmax.probabilities(), rtol=1e-15)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
