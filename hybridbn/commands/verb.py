@@ -93,16 +93,16 @@ def list_verbs() -> list[str]:
     return [name for name in usual if name in known] + sorted({*known} - {*usual})
 
 
-def suggest(word: str, known: Iterable[str], prefix: str = "") -> str:
+def suggest(word: str, known: Iterable[str]) -> str:
     """Return the question that ends a message about a word that is not known, or nothing.
 
     Examples
     --------
-    >>> suggest("tagret", ["target", "structure"], "--"), suggest("xyz", ["target"])
+    >>> suggest("--tagret", ["--target", "--structure"]), suggest("xyz", ["target"])
     ('; did you mean --target?', '')
     """
     near = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean {prefix}{near[0]}?" if near else ""
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):

@@ -64,7 +64,7 @@ class SingleCase(Engine):
             plan = relevance.CACHE.put(snapshot.key, asked, CasePlan(snapshot, findings, tuple(targets)))
         if not plan.fits:
             return None
-        most_cells = max_bytes / _CELL_BYTES
+        most_cells = max_bytes // _CELL_BYTES
         case = tuple(codes.items())
         shared: SharedCase | None = None
         if plan.program is None or plan.cost > _SHARED_CELLS:

@@ -272,6 +272,8 @@ LARGE_NUMBERS: dict[str, Callable[[], object]] = {
     "point of a density": lambda: as_continuous(NET.posterior("x")).pdf(HUGE),
     "quantile": lambda: NET.posterior("x").quantile(HUGE),
     "count": lambda: NET.sample(HUGE),
+    "probability of an interval": lambda: as_continuous(NET.posterior("x")).interval(HUGE),
+    "bounds": lambda: hb.impute({"x": [1.0, None, 2.0]}, bounds={"x": (0, HUGE)}),
     "explorer's number": lambda: as_number(HUGE, "a number"),
 }
 

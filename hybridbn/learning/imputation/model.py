@@ -273,7 +273,7 @@ def check_bounds(bounds: Any, table: Table | None = None) -> dict[str, tuple[flo
                 -math.inf if end is None and i == 0 else math.inf if end is None else as_number(end)
                 for i, end in enumerate(ends)
             )
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise TableError(
                 f"bounds of {name!r} must be a pair (low, high) of numbers or None, not {ends!r}"
             ) from None

@@ -28,6 +28,7 @@ from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.formats.files import resolve_links
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.frames.arrow import (
+    NUMBERS,
     StateCoder,
     decode_column,
     decode_dictionary,
@@ -101,7 +102,7 @@ class BatchReader:
         if isinstance(variable, Discrete):
             if variable.cuts is None and can_be_coded(column.type) and _suits(variable.states, column.type):
                 return self._encode(batch, variable, column)
-        elif variable.unit is None and variable.domain == (-np.inf, np.inf) and _is_number(column.type):
+        elif variable.unit is None and variable.domain == (-np.inf, np.inf) and kind_of_type(column.type) in NUMBERS:
             return read_numbers(name, column)
         if isinstance(variable, Discrete) and variable.states[-1:] == (REST,):
             return _read_rest(variable, column)
@@ -165,10 +166,6 @@ def read_moments(column: Any, variable: Continuous) -> Values | None:
     return np.full(len(codes), np.nan) if cells is None else cells.array
 
 
-def _is_number(kind: Any) -> bool:
-    return kind_of_type(kind) in ("integer", "float", "decimal")
-
-
 def read_numbers(name: str, column: Any) -> Values:
     """Return an Arrow array of numbers as floats, NaN where one is missing.
 
@@ -178,7 +175,7 @@ def read_numbers(name: str, column: Any) -> Values:
     >>> read_numbers("x", pyarrow.array([1, None, 3]))
     array([ 1., nan,  3.])
     """
-    if not _is_number(column.type):
+    if kind_of_type(column.type) not in NUMBERS:
         raise TableError(f"column {name!r} is of type {column.type}, not of numbers")
     if pyarrow.types.is_dictionary(column.type):
         column = column.dictionary_decode()

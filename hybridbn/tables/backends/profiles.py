@@ -21,7 +21,7 @@ from hybridbn.tables.cells import REST, Cells, UnsupportedType, count_texts, lab
 from hybridbn.tables.columns import read_cells
 from hybridbn.tables.formats.base import name_file_in_errors
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
-from hybridbn.tables.frames.arrow import StateCoder, decode_column, kind_of_type
+from hybridbn.tables.frames.arrow import NUMBERS, StateCoder, decode_column, kind_of_type
 from hybridbn.tables.rows import CountColumns
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable
@@ -34,7 +34,6 @@ TRACKED = 1 << 17
 """The most states of a column that are counted at a time."""
 _OPEN_CELLS = 1 << 20
 """Most cells of a table that is counted while its states are found."""
-_NUMBERS = ("integer", "float", "decimal")
 
 
 @dataclass(frozen=True)
@@ -376,7 +375,7 @@ class _Numbers(_OpenColumn):
         return None
 
     def _read(self, column: Any) -> Values:
-        if self.kind in _NUMBERS:
+        if self.kind in NUMBERS:
             return read_numbers(self.name, column)
         moments = read_moments(column, Continuous(self.name, unit=self.unit))
         if moments is not None:

@@ -57,6 +57,7 @@ from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import WantedColumns, type_column
 from hybridbn.tables.frames.arrow import (
+    NUMBERS,
     decode_column,
     decode_type,
     dense_schema,
@@ -72,7 +73,6 @@ from hybridbn.variables import shorten
 pyarrow = LazyModule("pyarrow")
 fs = LazyModule("pyarrow.fs")
 
-NUMBERS = {"integer", "float", "decimal"}
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _FRAGMENT_ROWS = 1 << 20

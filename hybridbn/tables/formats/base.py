@@ -28,7 +28,7 @@ from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, reword
 from hybridbn.tables.formats.files import StoredFile, is_packed, open_unpacked
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
 from hybridbn.tables.formats.typed_columns import DeclaredKind, WantedColumns, type_objects
-from hybridbn.tables.frames.arrow import decode_column
+from hybridbn.tables.frames.arrow import decode_column, encode_as
 from hybridbn.units import Unit
 from hybridbn.variables import shorten
 
@@ -311,12 +311,10 @@ def cast_column(name: str, column: Any, kind: Any) -> Any:
     types = pyarrow.types
     if column.type == kind or (types.is_integer(column.type) and types.is_floating(kind)):
         return column
-    try:
-        if types.is_dictionary(kind):
-            return decode_column(column).cast(kind.value_type).dictionary_encode().cast(kind)
-        return decode_column(column).cast(kind)
-    except pyarrow.ArrowException:
-        raise OtherKind(name) from None
+    cast = encode_as(decode_column(column), kind)
+    if cast.type != kind:
+        raise OtherKind(name)
+    return cast
 
 
 def _join_types(name: str, before: Any, then: Any) -> Any:

@@ -38,6 +38,7 @@ from hybridbn.tables.formats.typed_columns import WantedColumns, drop_source
 from hybridbn.tables.frames.arrow import (
     NEEDS,
     decode_column,
+    decode_type,
     dense_schema,
     encode_states,
     import_pyarrow,
@@ -158,7 +159,6 @@ class Parquet(_Columnar):
     def _read_table(self, data: Any, wanted: WantedColumns) -> tuple[Any, Any]:
         schema = parquet.ParquetFile(data).schema_arrow
         names = _choose_columns(schema, wanted)
-        types = pyarrow.types
         texts = [name for name in names if is_text(schema.field(name).type)]
         data.seek(0)
         # Text that the file holds as a dictionary is taken as one: building strings would cost more than all the rest.
@@ -166,7 +166,7 @@ class Parquet(_Columnar):
         opened = parquet.ParquetFile(data, read_dictionary=texts, pre_buffer=False, buffer_size=1 << 20)
         notes = read_notes(schema.metadata)
         kinds = {name: schema.field(name).type for name in names}
-        coded = {name: kind for name, kind in kinds.items() if _is_coded(types, kind, name, wanted, notes)}
+        coded = {name: kind for name, kind in kinds.items() if _is_coded(kind, name, wanted, notes)}
         columns = read_coded_columns(opened, coded) if coded else {}
         rest = [name for name in names if name not in columns]
         table = opened.read(columns=rest) if rest else pyarrow.table(columns)
@@ -296,7 +296,7 @@ def _type_column(
         if kind != "discrete":
             typed = count_texts(name, typed.array, typed.states or (), wanted.unit(name)) or typed
         typed = convert_cells(name, typed, kind)
-    elif whole and pyarrow.types.is_dictionary(column.type) and _is_coded(pyarrow.types, column.type, name, wanted, {}):
+    elif whole and pyarrow.types.is_dictionary(column.type) and _is_coded(column.type, name, wanted, {}):
         typed = convert_cells(name, label_dictionary(name, column, declared=True, compact=True), kind)
     else:
         read = read_column(name, column, kind, wanted.unit(name))
@@ -313,14 +313,13 @@ def _type_column(
     return drop_source(Column(name, typed, None, ColumnSource("arrow", column)))
 
 
-def _is_coded(types: Any, kind: Any, name: str, wanted: WantedColumns, notes: Mapping[str, Mapping[str, Any]]) -> bool:
+def _is_coded(kind: Any, name: str, wanted: WantedColumns, notes: Mapping[str, Mapping[str, Any]]) -> bool:
     """Tell whether a column of a file holds states, of text or of integers."""
-    if types.is_dictionary(kind):
-        kind = kind.value_type
-    if types.is_integer(kind):
+    held = decode_type(kind)
+    if pyarrow.types.is_integer(held):
         declared = wanted.kind(name) or notes.get(name, {}).get("kind")
-        return bool(declared == "discrete" and not types.is_uint64(kind))
-    return is_text(kind)
+        return bool(declared == "discrete" and not pyarrow.types.is_uint64(held))
+    return is_text(held)
 
 
 def read_notes(metadata: Mapping[bytes, bytes] | None) -> dict[str, dict[str, Any]]:

@@ -370,14 +370,13 @@ def _link(temporary: str, target: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    opener: Callable[..., int] | None = getattr(os, "open", None) if hasattr(os, "O_DIRECTORY") else None
-    if opener is not None:
-        with contextlib.suppress(OSError):
-            descriptor = opener(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+    # Windows opens no folder
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _read_umask() -> int:

@@ -40,6 +40,9 @@ from hybridbn.units import Unit
 pyarrow = LazyModule("pyarrow")
 compute = LazyModule("pyarrow.compute")
 
+NUMBERS = {"integer", "float", "decimal"}
+"""Kinds of Arrow types that hold numbers, in the words of `kind_of_type`."""
+
 
 class ArrowColumns(ColumnAdapter):
     """Arrays and chunked arrays, which are immutable."""
@@ -249,11 +252,7 @@ def dense_schema(schema: Any) -> Any:
 
 def make_all_dense(batch: Any) -> Any:
     """Return a record batch whose columns are dense."""
-    for number, field in enumerate(batch.schema):
-        kind = dense_type(field.type)
-        if kind != field.type:
-            batch = batch.set_column(number, field.with_type(kind), make_dense(batch.column(number)))
-    return batch
+    return pyarrow.RecordBatch.from_arrays(list(map(make_dense, batch.columns)), schema=dense_schema(batch.schema))
 
 
 def replace_cells(column: Any, rows: NDArray[np.intp], part: Any) -> Any:
