@@ -393,16 +393,14 @@ def weigh_rows(
     added: Sequence[Any],
 ) -> Any:
     """Return rows with a column of weights."""
-    (batch,) = _combine(table)
-    weights = function(reader.table(Batch(first, batch)), find_place(first, offsets))
+    weights = function(_read_rows(first, table, reader), find_place(first, offsets))
     return table.append_column(added[0], pyarrow.array(weights))
 
 
 def keep_rows(first: int, table: Any, *, reader: BatchReader, code: int | None) -> Any:
     """Return the rows of positive weight in which a column has a state, or any value."""
     (variable,) = reader.variables
-    kept = [find_rows(reader.table(Batch(first, data)), variable, code) for data in _combine(table)]
-    return table.filter(np.concatenate(kept))
+    return table.filter(pyarrow.array(find_rows(_read_rows(first, table, reader), variable, code)))
 
 
 def fill_holes(
@@ -414,20 +412,16 @@ def fill_holes(
     floats: Sequence[Any],
 ) -> Any:
     """Return rows without holes, those columns as floats that have to become such."""
-    parts = []
-    for data in _combine(table):
-        known = reader.table(Batch(first, data))
-        part = pyarrow.Table.from_batches([data])
-        for one in floats:
-            place = part.column_names.index(one.name)
-            part = part.set_column(place, one, part.column(place).cast(one.type, safe=False))
-        for name, cells in function(known, first).items():
-            if known.count_missing(name):
-                place, one = part.column_names.index(name), part.schema.field(name)
-                column = known.select([name]).with_array(name, cells).to_arrow().column(name)
-                part = part.set_column(place, one, column_adapter("arrow").fit(column, one.type))
-        parts.append(part)
-    return pyarrow.concat_tables(parts)
+    known = _read_rows(first, table, reader)
+    for one in floats:
+        place = table.column_names.index(one.name)
+        table = table.set_column(place, one, table.column(place).cast(one.type, safe=False))
+    for name, cells in function(known, first).items():
+        if known.count_missing(name):
+            place, one = table.column_names.index(name), table.schema.field(name)
+            column = known.select([name]).with_array(name, cells).to_arrow().column(name)
+            table = table.set_column(place, one, column_adapter("arrow").fit(column, one.type))
+    return table
 
 
 def expand_rows(
@@ -440,20 +434,18 @@ def expand_rows(
     added: Sequence[Any],
 ) -> Any:
     """Return rows, some of them repeated, with the states of a further column and with weights."""
-    parts = []
-    for data in _combine(table):
-        known = reader.table(Batch(first, data))
-        shares = assign(known)
-        rows, states = np.nonzero(shares > LEAST_SHARE)
-        labels = pyarrow.array(list(variable.states)).take(states)
-        part = pyarrow.Table.from_batches([data]).take(rows)
-        weights = known.weights[rows] * shares[rows, states]
-        for field, column in zip(added, (labels, weights), strict=True):
-            part = part.append_column(field, pyarrow.array(column))
-        parts.append(part)
-    return pyarrow.concat_tables(parts)
+    known = _read_rows(first, table, reader)
+    shares = assign(known)
+    rows, states = np.nonzero(shares > LEAST_SHARE)
+    labels = pyarrow.array(list(variable.states)).take(states)
+    weights = known.weights[rows] * shares[rows, states]
+    table = table.take(rows)
+    for field, column in zip(added, (labels, weights), strict=True):
+        table = table.append_column(field, pyarrow.array(column))
+    return table
 
 
-def _combine(table: Any) -> list[Any]:
-    """Return the rows as batches, at least one."""
-    return table.combine_chunks().to_batches() or [pyarrow.RecordBatch.from_pylist([], table.schema)]
+def _read_rows(first: int, table: Any, reader: BatchReader) -> Table:
+    """Return the rows of a batch, which came as an Arrow table, as a table of variables."""
+    batches = table.combine_chunks().to_batches() or [pyarrow.RecordBatch.from_pylist([], table.schema)]
+    return reader.table(Batch(first, batches[0]))
