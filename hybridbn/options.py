@@ -64,7 +64,7 @@ def check_choice(
 
 def check_level(level: object) -> None:
     """Refuse what is no probability of an interval."""
-    if not isinstance(level, Real) or not 0 < level < 1:
+    if not isinstance(level, Real) or not 0 < level < 1:  # type: ignore[operator]
         raise TableError(f"the probability of an interval lies between 0 and 1; found {level!r}")
 
 
