@@ -15,6 +15,7 @@ from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.tables.cells import Cells, Kind, declare_kinds, freeze_array, recode_cells
 from hybridbn.tables.columns import (
     Column,
+    ColumnSource,
     Frame,
     FrameAdapter,
     check_states,
@@ -132,19 +133,29 @@ class Table(Rows):
         return table
 
     @classmethod
-    def from_cells(cls, cells: Mapping[str, Cells]) -> Table:
+    def from_cells(
+        cls,
+        cells: Mapping[str, Cells],
+        *,
+        weights: Any = None,
+        sources: Mapping[str, ColumnSource] | None = None,
+        stateless: bool = True,
+    ) -> Table:
         """Return a table of cells that are typed already; `to_native` makes a pandas frame of it.
+
+        `sources` are columns as they were read from a file, where the cells have lost something of them. `stateless` is
+        without effect: discrete columns without any value are taken anyway.
 
         Examples
         --------
         >>> Table.from_cells({"c": Cells(np.array([1, 0]), ("n", "y"))}).variables
         (Discrete(name='c', states=('n', 'y'), cuts=None),)
         """
-        columns = [Column(name, one) for name, one in cells.items()]
+        columns = [Column(name, one, None, (sources or {}).get(name)) for name, one in cells.items()]
         if not columns:
             raise TableError("the table has no columns")
         check_states(columns)
-        return cls.from_columns(columns)
+        return cls.from_columns(columns, weights=weights)
 
     @classmethod
     def from_columns(cls, columns: Sequence[Column], frame: Frame | None = None, weights: Any = None) -> Table:
