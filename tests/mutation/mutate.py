@@ -138,7 +138,7 @@ class Project:
         library = {path: digest(self.root / path) for path in self.paths}
         paths = [path for path in self.root.glob("tests/**/test_*.py") if path.parent.name != "mutation"]
         files = {str(path.relative_to(self.root)): digest(path) for path in paths}
-        coverage = pickle.loads(kept.read_bytes()) if kept.exists() else Coverage()
+        coverage = Coverage(**pickle.loads(kept.read_bytes())) if kept.exists() else Coverage()
         arguments = sorted(path for path, own in files.items() if coverage.files.get(path) != own)
         if coverage.library != library:
             shutil.rmtree(probes, ignore_errors=True)
@@ -149,7 +149,7 @@ class Project:
             return coverage
         self.run_tests({"map": str(found)}, *arguments, **{mutant_imports.PROBES: str(probes)})
         coverage.add({path: files[path] for path in arguments or files}, *pickle.loads(found.read_bytes()))
-        kept.write_bytes(pickle.dumps(coverage))
+        kept.write_bytes(pickle.dumps(vars(coverage)))
         return coverage
 
     def judge(self, mutants: list[Mutant], coverage: Coverage, seconds: float) -> dict[tuple[str, str], dict[str, Any]]:
