@@ -405,10 +405,8 @@ class Race:
 
     def _keep(self, name: str, posterior: Any, test: NDArray[np.intp]) -> None:
         """Keep what a candidate tells of some rows."""
-        if self._is_class():
-            self._find_told(name)[test] = posterior.probabilities
-        else:
-            self._find_told(name)[test] = posterior.central_level(self._find_truth(test))
+        told = posterior.probabilities if self._is_class() else posterior.central_level(self._find_truth(test))
+        self._find_told(name)[test] = told
 
     def _find_truth(self, test: NDArray[np.intp]) -> Any:
         return self.data.codes(self.target)[self.rows[test]]

@@ -188,8 +188,8 @@ def test_parts_of_a_weight_are_in_all_folds() -> None:
     [
         ("c", {"builder": "naive_bayes", "boost": 2, "calibrated": True, "potentials": "gaussian"}),
         ("c", {"builder": "naive_bayes", "boost": 12, "potentials": "multinomial"}),
-        ("c", {"builder": "auto"}),
-        ("y", {"builder": "auto"}),
+        pytest.param("c", {"builder": "auto"}, marks=pytest.mark.slow),
+        pytest.param("y", {"builder": "auto"}, marks=pytest.mark.slow),
         ("c", {"builder": "tan", "potentials": "kernel"}),
         ("y", {"builder": "naive_bayes", "potentials": "kernel"}),
     ],
