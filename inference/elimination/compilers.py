@@ -139,11 +139,11 @@ class Compiler:
         self.sizes = sizes
         self.order = order
         self.partly_observed = partly_observed
-        self.static: list[bool] = [factor.static for factor in factors]
         # with one table at the end, each array is read by one step
         self.read_once: bool = True
         self.program.names = [factor.names for factor in factors]
         self.program.rows = [factor.rows for factor in factors]
+        self.program.static = [factor.static for factor in factors]
         self.cliques: list[Clique] = []
 
     def compile(self, scopes: Sequence[tuple[str, ...]]) -> Program:
@@ -175,7 +175,7 @@ class Compiler:
         if len(inputs) == 2 and not divide and not small and sum(cells := list(map(self.cells, names))) >= ENOUGH:
             product = plan_matrix_product(names, rows, out, cells)
             blas = not with_rows and product is None and self.cells(set().union(*names)) > _BLAS_CELLS
-        slot, static = len(program.names), self.static
+        slot, static = len(program.names), self.program.static
         done_with = inputs if self.read_once else ()
         program.steps.append(ProgramStep(inputs, slot, subscripts, divide, blas, product, done_with))
         program.names.append(out)
@@ -191,7 +191,7 @@ class Compiler:
         names = self.program.names
         if 2 < len(inputs) <= _FEW and self.cells(dict.fromkeys(n for i in inputs for n in names[i])) >= ENOUGH:
             inputs = self._multiply_best_pairs(list(inputs), out)
-        rows, static = self.program.rows, self.static
+        rows, static = self.program.rows, self.program.static
         ranked = sorted([(not static[i], rows[i], self.cells(names[i]), n, i) for n, i in enumerate(inputs)])
         rank = [slot for *_, slot in ranked]
         current = rank[0]
@@ -214,7 +214,7 @@ class Compiler:
             for one, other in combinations(inputs, 2):
                 kept = set(out).union(*(names[i] for i in inputs if i not in (one, other)))
                 result = tuple(n for n in dict.fromkeys(names[one] + names[other]) if n in kept)
-                static = self.static[one] and self.static[other]
+                static = self.program.static[one] and self.program.static[other]
                 cells = self.cells(result)
                 rank = (not static or cells > _MOST_EVIDENCE_FREE, cells, one, other)
                 if not best or rank < best[0]:
@@ -350,7 +350,7 @@ class CaseCompiler(Compiler):
         program = self.compile(scopes)
         results = [self.tables[slot] for slot in program.outputs]
         program.order = EliminationOrder(tuple(self._eliminated), self._cost, self._widest, ())
-        program.keep_evidence_free(self.static, self.tables)
+        program.keep_evidence_free(self.tables)
         return program, results
 
     # -- steps ----------------------------------------------------------------------------------------------------
@@ -360,7 +360,7 @@ class CaseCompiler(Compiler):
         output = super().emit(inputs, out, divide=divide, small=small)
         self.tables.append(self.program.apply(self.program.steps[-1], self.tables))
         # tables that neither this run nor a later one will read again are released
-        static = self.static
+        static = self.program.static
         for slot in inputs:
             # messages between cliques are read again on the way back
             if (self.read_once or slot >= self._first_inner) and (static[output] or not static[slot]):

@@ -34,8 +34,6 @@ from hybridbn.inference.evidence import Evidence
 from hybridbn.potentials.base import Potential, freeze, list_dimensions
 from hybridbn.variables import Continuous, Values
 
-LEAST_TOTAL = 1e-200
-"""The same as `SUSPICIOUS` where variables have nodes, along which values may be lost that are smaller than 1e-225."""
 LOG_TINY = np.log(1e-200)
 """Values whose largest one has a smaller logarithm may have lost others to underflow: logarithms are exponentiated."""
 
@@ -275,7 +273,7 @@ def run_program(
         for table, scope in zip(tables, program.scopes, strict=True)
     ]
     total = _total(tables[0])
-    sound = total > find_least_total(sources)
+    sound = total > SUSPICIOUS
     with np.errstate(divide="ignore", invalid="ignore"):
         log_norm = np.log(total)
         tables[0] = tables[0] / total
@@ -390,11 +388,6 @@ def _split_logarithm(logs: Values) -> tuple[Values, Values]:
         return _ONE, logs
     possible = logs > -np.inf
     return possible.astype(float), np.where(possible, logs, 0.0)
-
-
-def find_least_total(sources: Sequence[FactorSource]) -> float:
-    """Return the least total of a row that linear arithmetic gives accurately."""
-    return LEAST_TOTAL if any(isinstance(source, WeightSource) for source in sources) else SUSPICIOUS
 
 
 def _total(table: Values) -> Values:
@@ -564,7 +557,7 @@ class PatternProgram:
         total = np.empty(evidence.rows)
         for rows, table in tables[0].values():
             total[rows] = table.sum(axis=tuple(range(table.ndim - 1)))
-        return PatternRun(tables, total, log_scale, ~(total > find_least_total(self.sources)))
+        return PatternRun(tables, total, log_scale, ~(total > SUSPICIOUS))
 
     def _known_bytes(self) -> int:
         return len(self._tables) + len(self._matrices) + len(self._factors)

@@ -11,8 +11,9 @@ is a product of matrices, which BLAS does many times faster, with rows of eviden
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import chain
 from threading import Lock
 from typing import NamedTuple
@@ -26,8 +27,8 @@ ROWS = "Z"
 """The subscript of the rows in einsum."""
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXY"
 """The subscripts of names in einsum."""
-SUSPICIOUS = 1e-250
-"""A smaller total may have lost terms to underflow in an intermediate product."""
+SUSPICIOUS = 1e-200
+"""A smaller total may have lost terms to underflow in an intermediate product, or along nodes."""
 _STEP_BYTES = 2000
 """The approximate memory of a compiled step without tables."""
 
@@ -71,6 +72,8 @@ class Program:
     outputs: list[int] = field(default_factory=list)
     names: list[tuple[str, ...]] = field(default_factory=list)
     rows: list[bool] = field(default_factory=list)
+    static: list[bool] = field(default_factory=list)
+    """By slot: whether the table does not depend on the evidence."""
     evidence_free: dict[int, Values] = field(default_factory=dict)
     on_growth: Callable[[], None] | None = None
     """Called after a run that stored tables for later runs."""
@@ -80,7 +83,8 @@ class Program:
     """Held during the first run, which computes what does not depend on the evidence."""
     warm: bool = False
     """Whether there was a run already: later ones need no static factors."""
-    _known: frozenset[int] = frozenset()
+    _moving: Sequence[ProgramStep] = ()
+    """The steps that later runs do."""
     _matrices: dict[int, Values] = field(default_factory=dict)
     """By the step's output: a table that needs no evidence, as matrices in the same memory."""
     _has_grown: bool = False
@@ -92,18 +96,7 @@ class Program:
         """
         if not self.warm:
             self._fold(arrays)
-        known = self._known
-        slots: list[Values | None] = [None] * len(self.names)
-        for slot, array in arrays.items():
-            slots[slot] = array
-        for slot, array in self.evidence_free.items():
-            slots[slot] = array
-        for step in self.steps:
-            if step.output in known:
-                continue
-            slots[step.output] = self.apply(step, slots)
-            for slot in step.done_with:
-                slots[slot] = None
+        slots = self._execute(self._moving, {**arrays, **self.evidence_free}, self.apply)
         if self._has_grown:
             self._has_grown = False
             if self.on_growth is not None:
@@ -112,14 +105,24 @@ class Program:
 
     def run_log(self, arrays: Mapping[int, Values], combine: str = "sum") -> list[Values]:
         """Return the logarithm of the table over each scope, from logarithms; `combine` may be "max" too."""
+        slots = self._execute(self.steps, arrays, partial(_apply_in_logs, combine=combine))
+        return [slots[output] for output in self.outputs]  # type: ignore[misc]
+
+    def _execute(
+        self,
+        steps: Iterable[ProgramStep],
+        arrays: Mapping[int, Values],
+        apply: Callable[[ProgramStep, Sequence[Values | None]], Values],
+    ) -> list[Values | None]:
+        """Return the tables by slot after some steps; those that are no longer read are released."""
         slots: list[Values | None] = [None] * len(self.names)
         for slot, array in arrays.items():
             slots[slot] = array
-        for step in self.steps:
-            slots[step.output] = _apply_in_logs(step, slots, combine)
+        for step in steps:
+            slots[step.output] = apply(step, slots)
             for slot in step.done_with:
                 slots[slot] = None
-        return [slots[output] for output in self.outputs]  # type: ignore[misc]
+        return slots
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes the steps and the stored tables take."""
@@ -133,30 +136,28 @@ class Program:
 
     def _fold(self, arrays: Mapping[int, Values]) -> None:
         """Compute and store what does not depend on the evidence."""
-        static = {slot for slot, factor in enumerate(self.factors) if factor.static}
-        for step in self.steps:
-            if static.issuperset(step.inputs):
-                static.add(step.output)
-        read = {slot for step in self.steps if step.output not in static for slot in step.inputs} | set(self.outputs)
-        slots: list[Values | None] = [None] * len(self.names)
-        for slot in static & arrays.keys():
-            slots[slot] = arrays[slot]
-        for step in self.steps:
-            if step.output in static:
-                slots[step.output] = self.apply(step, slots)
-                for slot in step.done_with:
-                    if slot not in read:
-                        slots[slot] = None
-        self.evidence_free = {slot: array for slot in static & read if (array := slots[slot]) is not None}
-        self._known = frozenset([step.output for step in self.steps if step.output in static])
-        self.warm = self._has_grown = True
+        read = self._list_read()
+        steps = [
+            step._replace(done_with=tuple([slot for slot in step.done_with if slot not in read]))
+            for step in self.steps
+            if self.static[step.output]
+        ]
+        known = {slot: array for slot, array in arrays.items() if self.static[slot]}
+        self.keep_evidence_free(self._execute(steps, known, self.apply))
+        self._has_grown = True
 
-    def keep_evidence_free(self, static: Sequence[bool], tables: Sequence[Values | None]) -> None:
+    def keep_evidence_free(self, tables: Sequence[Values | None]) -> None:
         """Store what does not depend on the evidence, and was computed already, for later runs."""
-        read = {slot for step in self.steps if not static[step.output] for slot in step.inputs}.union(self.outputs)
-        self.evidence_free = {slot: table for slot in read if static[slot] and (table := tables[slot]) is not None}
-        self._known = frozenset([step.output for step in self.steps if static[step.output]])
+        static = self.static
+        kept = {slot: tables[slot] for slot in self._list_read() if static[slot]}
+        self.evidence_free = {slot: table for slot, table in kept.items() if table is not None}
+        self._moving = [step for step in self.steps if not static[step.output]]
         self.warm = True
+
+    def _list_read(self) -> set[int]:
+        """Return the slots that runs with evidence read, or return."""
+        moving = (step for step in self.steps if not self.static[step.output])
+        return {slot for step in moving for slot in step.inputs}.union(self.outputs)
 
     def apply(self, step: ProgramStep, slots: Sequence[Values | None]) -> Values:
         """Return the result of a step."""
