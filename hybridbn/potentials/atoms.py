@@ -22,9 +22,9 @@ from hybridbn.potentials.base import (
     freeze,
     join_breaks,
     make_again,
+    name_component,
     spread,
 )
-from hybridbn.potentials.gaussian import LinearGaussian, name_component
 from hybridbn.potentials.multinomial import Multinomial, as_number_array
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -208,7 +208,7 @@ class Atoms(Potential):
         }
         joined = {name: np.concatenate(parts, axis=len(shape)) for name, parts in arrays.items()}
         # the constructor takes no variances of zero
-        density = object.__new__(LinearGaussian)
+        density = object.__new__(type(regression))
         density._set(child=self.child, parents=(*self.parents, hidden), **joined)
         return Components(hidden, component.renamed({self.child.name: hidden.name}), density, PointMarks(self, hidden))
 

@@ -545,6 +545,14 @@ def check_parents(child: Variable, parents: Sequence[Variable]) -> tuple[Variabl
     return tuple(parents)
 
 
+def name_component(child: Variable, parents: Sequence[Variable]) -> str:
+    """Return a name of the component, which no parent has."""
+    name, taken = f"component of {child.name}", {parent.name for parent in parents}
+    while name in taken:
+        name += "'"
+    return name
+
+
 @lru_cache(maxsize=1024)
 def all_states(states: int) -> Codes:
     """Return the axis of all states in order; always the same read-only array, so that it can be told by identity."""

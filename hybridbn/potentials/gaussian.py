@@ -21,6 +21,7 @@ from hybridbn.potentials.base import (
     exponentiate,
     freeze,
     has_rows,
+    name_component,
     solve_increasing,
     spread,
 )
@@ -633,11 +634,3 @@ class LinearGaussianMixture(Potential):
 
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}: {len(self.component.child)} components>"
-
-
-def name_component(child: Variable, parents: Sequence[Variable]) -> str:
-    """Return a name of the component, which no parent has."""
-    name, taken = f"component of {child.name}", {parent.name for parent in parents}
-    while name in taken:
-        name += "'"
-    return name

@@ -152,3 +152,16 @@ def test_families_are_chosen_node_by_node():
     assert fitter.fit(weighted, weighted.variable("line")).family == "gaussian"
     with pytest.raises(hb.NetworkError, match="families must be a tuple"):
         SemiparametricFitter("gaussian")
+
+
+@pytest.mark.parametrize("slope", [0.0, 1.5])
+def test_points_depend_on_a_number_only_where_that_gains_enough(slope):
+    rng = np.random.default_rng(5)
+    y = rng.normal(size=500)
+    at = rng.random(500) < 1 / (1 + np.exp(1 - slope * y))
+    net = hb.fit("y -> x", hb.Table({"y": y, "x": np.where(at, 0.5, y + rng.normal(size=500))}), potentials="gaussian")
+    component = net.potential("x").component
+    assert component.coefficients.any() == (slope > 0)
+    assert component.free_parameters() == (2 if slope else 1)
+    closed = type(net.posterior("y", {"x": 0.5})).__name__ == "GaussianPosterior"
+    assert closed == (slope == 0)

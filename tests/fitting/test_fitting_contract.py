@@ -306,8 +306,14 @@ def test_points_and_density() -> None:
         table = hb.Table(frame, variables=VARIABLES, weights=weights)
         others = hb.Table(frame[at == 2], variables=VARIABLES, weights=None if weights is None else weights[at == 2])
         potential = AtomsFitter(points, "gaussian").fit(table, X, parents)
+        # the points depend on no number
+        flat = hb.Table(
+            frame.assign(**{p.name: 0.0 * frame[p.name] for p in parents if isinstance(p, hb.Continuous)}),
+            variables=VARIABLES,
+            weights=weights,
+        )
         component = (SoftmaxFitter() if numbers(data.arrays, parents).size else MultinomialFitter()).fit(
-            table, C, parents
+            flat, C, parents
         )
         density = GaussianFitter().fit(others, X, parents)
         rows, _ = Sample(table, {**data.arrays, "x": x, "c": at.astype(float)}, data.weights).rows(X, parents)
