@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,8 @@ def adaboost_m1(x, y, sizes, k, rounds, draw=None, most=10**9):
     """
     n = len(y)
     w = np.ones(n)
-    models, votes, errors, weights = [], [], [], []
+    models: list[Any] = []
+    votes, errors, weights = [], [], []
     starts = 0
     while len(models) < rounds and starts <= most:
         model = naive_bayes(x, y, sizes, k, w)

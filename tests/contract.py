@@ -156,7 +156,7 @@ def _compare_with_points(potential: Potential, axes: dict[str, np.ndarray]) -> N
     logs = potential.log_on(axes)
     shape = np.broadcast_shapes(*(axis.shape for axis in spread(axes, potential.scope)))
     assert values.shape == logs.shape == shape
-    assert np.ndim(scale) == 0 or scale.shape == values.shape[-1:]
+    assert np.ndim(scale) == 0 or np.shape(scale) == values.shape[-1:]
     grid = np.broadcast_arrays(*spread(axes, potential.scope))
     points = {
         v.name: [v.states[code] for code in array.ravel()] if isinstance(v, Discrete) else array.ravel()

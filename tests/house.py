@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -371,14 +371,11 @@ def names_in(*nodes: ast.AST) -> set[str]:
 
 def list_class_attributes(node: ast.ClassDef) -> Iterator[tuple[str, ast.expr | None]]:
     for statement in node.body:
-        targets: Iterable[ast.expr] = ()
-        if isinstance(statement, ast.Assign):
-            targets = statement.targets
-        elif isinstance(statement, ast.AnnAssign):
-            targets = (statement.target,)
-        for target in targets:
-            if isinstance(target, ast.Name):
-                yield target.id, statement.value
+        if isinstance(statement, ast.Assign | ast.AnnAssign):
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            for target in targets:
+                if isinstance(target, ast.Name):
+                    yield target.id, statement.value
 
 
 def list_flags(node: ast.ClassDef) -> Iterator[tuple[str, bool]]:

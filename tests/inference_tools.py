@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 from known_answers import ANSWERS
-from narrowing import as_discrete, as_kind
+from narrowing import as_discrete, as_kind, known
 from scipy.special import ndtr
 
 import hybridbn as hb
@@ -96,7 +96,7 @@ def mte_network(case: Mapping[str, Any]) -> hb.Network:
     variables = {
         name: hb.Discrete(name, tuple(v["states"]))
         if "states" in v
-        else hb.Continuous(name, tuple(map(float, v["domain"])))
+        else hb.Continuous(name, (float(v["domain"][0]), float(v["domain"][1])))
         for name, v in case["variables"].items()
     }
     potentials = []
@@ -118,7 +118,8 @@ def mte_network(case: Mapping[str, Any]) -> hb.Network:
 def random_discrete(rng: np.random.Generator, nodes: int, zeros: bool = True, most_states: int = 4) -> hb.Network:
     """Make a random network of tables with up to three parents a node, some entries zero."""
     kinds = [("a", "b", "c", "d"), (0, 1, 2, 3), (True, False), ("yes", "no")]
-    variables, potentials = [], []
+    variables: list[hb.Discrete] = []
+    potentials = []
     for i in range(nodes):
         states = kinds[rng.integers(len(kinds))]
         variable = hb.Discrete(f"v{i}", states[: rng.integers(2, min(len(states), most_states) + 1)])
@@ -719,7 +720,7 @@ def reference(
         finding = evidence.get(name)
         hard = finding is not None and not isinstance(finding, hb.Interval | set | dict) and not callable(finding)
         if hard:
-            points[name], weights[name] = [finding] if spec.discrete else np.array([float(finding)]), np.ones(1)
+            points[name], weights[name] = [finding] if spec.discrete else np.array([float(known(finding))]), np.ones(1)
         elif spec.discrete:
             points[name] = list(spec.states)  # type: ignore[arg-type]
             weights[name] = discrete_weights(spec.potential.child, finding)

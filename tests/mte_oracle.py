@@ -30,7 +30,7 @@ def power_integral(rate: Any, low: Any, high: Any, order: int) -> Any:
 
 
 def expanded(piece: Piece) -> list[tuple[Any, dict[str, Any]]]:
-    terms = [(mp.mpf(piece.constant), {})] if piece.constant else []
+    terms: list[tuple[Any, dict[str, Any]]] = [(mp.mpf(piece.constant), {})] if piece.constant else []
     for coefficient, rates, *anchors in piece.terms:
         shift = sum(mp.mpf(rates[name]) * mp.mpf(a) for name, a in anchors[0].items()) if anchors else 0
         terms.append((mp.mpf(coefficient) * mp.exp(-shift), {n: mp.mpf(b) for n, b in rates.items()}))

@@ -13,6 +13,8 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.estimation.em import expect_statistics, expectation_maximization
 from hybridbn.fitting import Dirichlet, MaximumLikelihood, MEstimate, MultinomialFitter, fit
+from hybridbn.fitting.gaussian import GaussianStatistics
+from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.inference.evidence import EvidenceReader
 from hybridbn.options import Options
 from hybridbn.structures import naive_bayes, tan
@@ -124,8 +126,8 @@ def test_expected_statistics_of_a_mixed_network(rate: float) -> None:
             y_weights[code["e"]] += p
             first[code["e"]] += p * mean[v]
             second[code["e"]] += p * (np.outer(mean[v], mean[v]) + cov[np.ix_(v, v)])
-    np.testing.assert_allclose(statistics["e"].counts, counts, rtol=1e-9)
-    y = statistics["y"]
+    np.testing.assert_allclose(as_kind(MultinomialStatistics, statistics["e"]).counts, counts, rtol=1e-9)
+    y = as_kind(GaussianStatistics, statistics["y"])
     np.testing.assert_allclose(y.weights, y_weights, rtol=1e-9)
     means = first / y_weights[:, None]
     np.testing.assert_allclose(y.means, means, rtol=1e-9)
@@ -203,7 +205,9 @@ def test_history_is_what_is_maximized(seed: int, estimate: Any) -> None:
 def test_complete_tables_give_what_fit_gives() -> None:
     network = mixed_network()
     table = hb.Table(network.sample(200, random_state=0))
-    for potentials in ("gaussian", {"d": ML, "e": ML, "x": "gaussian", "y": "gaussian", "z": "gaussian"}):
+    by_name = {"d": ML, "e": ML, "x": "gaussian", "y": "gaussian", "z": "gaussian"}
+    ways: list[Any] = ["gaussian", by_name]
+    for potentials in ways:
         learned = expectation_maximization(list(network.edges), table, potentials)
         same(learned.network, fit(list(network.edges), table, potentials))
         assert learned.converged
@@ -356,9 +360,10 @@ def test_simulated_expectations_agree_with_exact_ones() -> None:
     families, rng = em._list_families(network, network, "gaussian"), np.random.default_rng(0)
     drawn, _ = em._simulate_expectation(table, families, 40, rng, Options())(exact)
     told = em._RowDivider(families, network, Options()).expect(exact, table, 0).statistics
-    assert drawn["y"].total == pytest.approx(told["y"].total)
-    np.testing.assert_allclose(drawn["y"].means, told["y"].means, atol=0.02)
-    np.testing.assert_allclose(drawn["y"].products, told["y"].products, rtol=0.02)
+    found, exactly = (as_kind(GaussianStatistics, each["y"]) for each in (drawn, told))
+    assert found.total == pytest.approx(exactly.total)
+    np.testing.assert_allclose(found.means, exactly.means, atol=0.02)
+    np.testing.assert_allclose(found.products, exactly.products, rtol=0.02)
 
 
 # -- structural EM ----------------------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ def numbers(rows: int = 300, seed: int = 1) -> tuple[pd.DataFrame, pd.Series]:
 def test_naive_bayes_is_bayes_rule() -> None:
     frame, y = mixed()
     model = Classifier(potentials={"group": MultinomialFitter(estimate=MaximumLikelihood())}, target="y")
-    model.set_params(potentials={**dict.fromkeys(["x", "count"], "gaussian"), **model.potentials})
+    model.set_params(potentials=dict.fromkeys(["x", "count"], "gaussian") | as_kind(dict, model.potentials))
     model.fit(frame, y)
     new = pd.DataFrame(
         {"group": ["a", None, "c"], "x": [0.5, -1.0, np.nan], "count": [1, 2, 3], "flag": [True, False, True]}
@@ -129,8 +129,9 @@ def test_weights_are_repetitions_and_weight_zero_is_absence() -> None:
         repeated = kind().fit(frame.loc[np.repeat(frame.index, weights)], target.repeat(weights))
         np.testing.assert_array_equal(weighted.predict(new), without.predict(new))
         assert as_discrete(weighted.network_.variable("group")).states == ("a", "b", "c")
-        if kind is Classifier:
-            np.testing.assert_allclose(weighted.predict_proba(new), repeated.predict_proba(new), rtol=1e-10)
+        if isinstance(weighted, hb.HybridClassifier):
+            likewise = as_kind(hb.HybridClassifier, repeated).predict_proba(new)
+            np.testing.assert_allclose(weighted.predict_proba(new), likewise, rtol=1e-10)
         else:
             np.testing.assert_allclose(weighted.predict(new), repeated.predict(new), rtol=1e-8)
 
@@ -248,7 +249,8 @@ def test_partials_of_builders_keep_their_options() -> None:
 def test_priors() -> None:
     frame, y = mixed()
     hidden = frame.iloc[:1].assign(group=None, x=np.nan)
-    for priors in ([0.9, 0.1], {"yes": 0.1, "no": 0.9}, np.array([0.9, 0.1])):
+    same: list[Any] = [[0.9, 0.1], {"yes": 0.1, "no": 0.9}, np.array([0.9, 0.1])]
+    for priors in same:
         model = Classifier(priors=priors).fit(frame, y)
         np.testing.assert_allclose(as_kind(hb.Multinomial, model.network_.potential("sick")).table, [0.9, 0.1])
     learned = Classifier().fit(frame, y)
@@ -380,7 +382,7 @@ def test_holes_are_a_policy_that_is_shown() -> None:
     assert repr(HybridRegressor(builder="tan")) == "HybridRegressor(builder='tan', missing='available')"
     assert repr(Classifier(missing="em")).count("missing") == 1
     with pytest.raises(hb.TableError, match="missing must be 'available' or 'em', not 'drop'"):
-        Classifier(missing="drop").fit([[1.0], [2.0]], ["a", "b"])
+        Classifier(missing="drop").fit([[1.0], [2.0]], ["a", "b"])  # type: ignore[arg-type]
 
 
 def test_expectation_maximization_uses_rows_with_holes() -> None:

@@ -67,7 +67,7 @@ def gaussian_network():
             hb.Multinomial(d, parents=(c,), table=[[0.1, 0.9], [0.5, 0.5], [1 / 3, 2 / 3]]),
             hb.LinearGaussian(x, intercept=1 / 3, variance=0.3),
             hb.LinearGaussian(
-                y, parents=(x, c), intercept=[1, -2, 3e-10], coefficients=[[1.5], [-0.1], [0]], variance=[0.7, 2, 1e6]
+                y, parents=(x, c), intercept=[1, -2, 3e-10], coefficients=[[1.5], [-0.1], [0.0]], variance=[0.7, 2, 1e6]
             ),
             hb.LinearGaussian(
                 z,

@@ -18,7 +18,7 @@ NETWORKS = (".bif", ".xdsl", ".elv", ".net", ".uai", ".xmlbif")
 def coin():
     c, d = hb.Discrete("c", ("a", "b")), hb.Discrete("d", ("u", "v", "w"))
     return hb.Network(
-        [hb.Multinomial(c, table=[0.3, 0.7]), hb.Multinomial(d, (c,), table=[[0.2, 0.3, 0.5], [1, 0, 0]])]
+        [hb.Multinomial(c, table=[0.3, 0.7]), hb.Multinomial(d, (c,), table=[[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])]
     )
 
 

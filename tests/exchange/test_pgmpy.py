@@ -63,8 +63,8 @@ def hybrid_network():
         [
             hb.Multinomial(c, table=[0.3, 0.7]),
             hb.LinearGaussian(x, parents=(c,), intercept=[0, 3], variance=[1, 2]),
-            hb.LinearGaussian(y, parents=(x, c), intercept=[0, 1], coefficients=[[1], [-0.5]], variance=[0.5, 0.25]),
-            hb.Softmax(d, parents=(x,), intercept=[0, 1], coefficients=[[0], [-1.5]]),
+            hb.LinearGaussian(y, parents=(x, c), intercept=[0, 1], coefficients=[[1.0], [-0.5]], variance=[0.5, 0.25]),
+            hb.Softmax(d, parents=(x,), intercept=[0, 1], coefficients=[[0.0], [-1.5]]),
         ]
     )
 

@@ -57,7 +57,7 @@ def make_mixed() -> hb.Network:
             hb.Multinomial(sick, table=[0.8, 0.2]),
             hb.LinearGaussian(dose, parents=(sick,), intercept=[1, 3], variance=[1, 0.5]),
             hb.LinearGaussian(
-                fever, parents=(sick, dose), intercept=[37, 39], coefficients=[[0], [-0.3]], variance=[0.1, 0.4]
+                fever, parents=(sick, dose), intercept=[37, 39], coefficients=[[0.0], [-0.3]], variance=[0.1, 0.4]
             ),
         ]
     )

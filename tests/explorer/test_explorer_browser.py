@@ -61,7 +61,7 @@ def make_mixed() -> hb.Network:
             hb.Softmax(
                 sick,
                 parents=(sex, pressure),
-                intercept=[[0, -7, -10], [0, -6, -8.5]],
+                intercept=[[0.0, -7.0, -10.0], [0.0, -6.0, -8.5]],
                 coefficients=[[[0], [0.05], [0.07]], [[0], [0.05], [0.07]]],
             ),
         ]

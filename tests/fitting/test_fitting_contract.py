@@ -165,7 +165,7 @@ def regress(data: Sample, parents: tuple[Variable, ...], fitter: GaussianFitter)
     for given, own, weights in data.configurations(X, parents):
         design = np.column_stack([np.ones(len(weights)), numbers(own, parents)])
         root = np.sqrt(weights)
-        solution = np.linalg.lstsq(design * root[:, None], own["x"] * root)[0]
+        solution = np.linalg.lstsq(design * root[:, None], own["x"] * root, rcond=None)[0]
         residuals = own["x"] - design @ solution
         deviation = np.sqrt(weights @ residuals**2 / weights.sum())
         yield {**own, **given}, normal(own["x"], design @ solution, deviation)

@@ -78,7 +78,12 @@ def test_data_of_any_kind(kind: str, stratified: bool) -> None:
 
 def test_bad_input() -> None:
     X, y = np.zeros((6, 1)), np.array([0, 1] * 3)
-    for options, text in [({"repeats": 0}, "repeats"), ({"folds": 1}, "folds"), ({"folds": 7}, "6 rows")]:
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"repeats": 0}, "repeats"),
+        ({"folds": 1}, "folds"),
+        ({"folds": 7}, "6 rows"),
+    ]
+    for options, text in wrong:
         with pytest.raises(hb.TableError, match=text):
             bias_variance(Coin(None), X, y, **options)
     with pytest.raises(hb.TableError, match="one class for each"):

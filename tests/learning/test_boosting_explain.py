@@ -56,7 +56,7 @@ def test_weights_of_real_ensembles_are_sums_over_the_members() -> None:
 def test_one_network_is_explained_as_it_explains_itself() -> None:
     table = made()
     network = naive_bayes(table, "y")
-    ensemble = hb.Ensemble([network], [1.0], "y", "real")
+    ensemble = hb.Ensemble([network], np.ones(1), "y", "real")
     case = {"a": 1, "c": 2}
     own, other = ensemble.explain(case, 0), network.explain("y", case, 0)
     assert (own.prior, own.log_odds) == pytest.approx((other.prior, other.log_odds))

@@ -205,7 +205,9 @@ def test_the_picture_shows_strengths_and_open_directions() -> None:
 
 
 def test_distances_count_pairs() -> None:
-    first, second = (matrix_of(arcs, "abcd") for arcs in (["ab", "bc", "cd"], ["ba", "bc", "ad"]))
+    first, second = (
+        matrix_of([(arc[0], arc[1]) for arc in arcs], "abcd") for arcs in (["ab", "bc", "cd"], ["ba", "bc", "ad"])
+    )
     assert structural_distance(first, second) == structural_distance(second, first) == 3
     assert structural_distance(first, first) == 0
 

@@ -54,14 +54,14 @@ def test_held_out_rows_are_scored_under_both() -> None:
     rows: dict[str, np.ndarray] = {name: column[:40].copy() for name, column in data.items()}
     rows["y"][3] = np.nan
     weights = np.arange(40.0)
-    result = hb.compare(*fits, {**rows, "other": ["u"] * 40}, weights)
+    result = hb.compare(fits[0], fits[1], {**rows, "other": ["u"] * 40}, weights)
     values = [net.log_density(hb.Table(rows)) for net in fits]
     assert result.log_densities == pytest.approx([np.average(value, weights=weights) for value in values])
     assert result.gain == pytest.approx(np.average(values[1] - values[0], weights=weights))
     assert 0 < result.standard_error < result.gain  # type: ignore[operator]
     assert "gain" in repr(result)
     repeated = {name: np.repeat(column, weights.astype(int)) for name, column in rows.items()}
-    assert hb.compare(*fits, repeated).standard_error == pytest.approx(result.standard_error)
+    assert hb.compare(fits[0], fits[1], repeated).standard_error == pytest.approx(result.standard_error)
 
 
 def test_what_can_not_be_compared_is_refused() -> None:

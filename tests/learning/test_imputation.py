@@ -34,7 +34,9 @@ def mixed(n: int = 120, seed: int = 0, rate: float = 0.3) -> pd.DataFrame:
     frame = pd.DataFrame({"x": x, "y": 2 * x + rng.normal(size=n), "kind": kind, "count": count})
     frame = frame.mask(rng.random(frame.shape) < rate)
     frame["level"] = pd.Categorical(
-        np.where(rng.random(n) < 0.3, None, np.where(x > 0.5, "high", "low")), ["low", "middle", "high"], ordered=True
+        np.where(rng.random(n) < 0.3, np.array(None), np.where(x > 0.5, "high", "low")),
+        ["low", "middle", "high"],
+        ordered=True,
     )
     whole, flag = rng.random((2, n)) < 0.3
     frame["whole"] = pd.Series(np.where(whole, np.nan, np.rint(5 * x))).astype("Int32")
@@ -56,7 +58,7 @@ def other_network() -> hb.Network:
     """Return one that has no closed form: a category that depends on a number."""
     return hb.Network([
         hb.LinearGaussian(X, intercept=0, variance=1),
-        hb.Softmax(D, parents=(X,), intercept=[0.5, 0], coefficients=[[1.5], [0]]),
+        hb.Softmax(D, parents=(X,), intercept=[0.5, 0], coefficients=[[1.5], [0.0]]),
         hb.LinearGaussian(Y, parents=(D, X), intercept=[1, -1], coefficients=[[2], [-1]], variance=[1, 0.3]),
     ])  # fmt: skip
 

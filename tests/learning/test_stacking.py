@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 import pytest
-from narrowing import as_discrete
+from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
 from hybridbn.errors import NetworkError
@@ -91,7 +91,7 @@ def test_a_pool_is_saved_explained_and_deterministic(tmp_path):
     np.testing.assert_array_equal(ensemble.votes, again.votes)
     ensemble.save(tmp_path / "pool.hbn")
     case = {"x": 1.0, "z": None, "copy": 0.5}
-    loaded = hb.load(tmp_path / "pool.hbn")
+    loaded = as_kind(hb.Ensemble, hb.load(tmp_path / "pool.hbn"))
     np.testing.assert_array_equal(loaded.posterior(case).probabilities, ensemble.posterior(case).probabilities)
     explained = ensemble.explain({"x": 1.0, "z": 2.0})
     assert explained.prior + sum(explained.weights.values()) == pytest.approx(explained.log_odds)

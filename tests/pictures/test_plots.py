@@ -85,7 +85,7 @@ def filled() -> pd.DataFrame:
 
 
 def logistic() -> hb.Network:
-    out = hb.Softmax(hb.Discrete("out", ("no", "yes")), (X,), intercept=[0, -1], coefficients=[[0], [1.5]])
+    out = hb.Softmax(hb.Discrete("out", ("no", "yes")), (X,), intercept=[0, -1], coefficients=[[0.0], [1.5]])
     return hb.Network([hb.LinearGaussian(X, intercept=0.5, coefficients=[], variance=1.0), out])
 
 
@@ -327,7 +327,7 @@ def test_steps_of_an_explanation_add_up() -> None:
     assert first == pytest.approx((reasons.prior, reasons.prior + reasons.weights["d"]))
     assert second[1] == pytest.approx(reasons.log_odds)
     assert end == pytest.approx((0.0, reasons.log_odds))
-    sure = hb.Network([mixed().potential("c"), hb.Multinomial(D, (C,), table=[[1, 0, 0], [0, 0.5, 0.5]])])
+    sure = hb.Network([mixed().potential("c"), hb.Multinomial(D, (C,), table=[[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]])])
     assert "-∞" in texts_of(sure.explain("c", {"d": "q"}, "a").plot(open_axes()))
 
 
@@ -349,7 +349,7 @@ def test_nomograms_of_naive_bayes_with_numbers_and_of_logistic_regression() -> N
 
 
 def test_a_nomogram_shows_what_is_impossible() -> None:
-    sure = hb.Network([mixed().potential("c"), hb.Multinomial(D, (C,), table=[[1, 0, 0], [0.5, 0.25, 0.25]])])
+    sure = hb.Network([mixed().potential("c"), hb.Multinomial(D, (C,), table=[[1.0, 0.0, 0.0], [0.5, 0.25, 0.25]])])
     told = texts_of(hb.pictures.plot_nomogram(sure, ax=open_axes(8, 4)))
     assert any(text.endswith("+∞") for text in told)
 
@@ -442,7 +442,9 @@ def test_observed_and_imputed_are_compared() -> None:
         hb.pictures.plot_imputed(complete, complete, "x")
 
 
-@pytest.mark.parametrize("name", [name for name in hb.pictures.__all__ if name not in ("plot_missing", "plot_imputed")])
+@pytest.mark.parametrize(
+    "name", [name for name in vars(hb.pictures)["__all__"] if name not in ("plot_missing", "plot_imputed")]
+)
 def test_what_is_not_drawn_is_told(name: str) -> None:
     arguments = {"plot_conditional": 2, "plot_strengths": 2}.get(name, name.endswith(("calibration", "transform")))
     with pytest.raises(hb.TableError, match=r"not 5|is that of"):

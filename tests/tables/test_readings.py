@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pandas
 import pytest
 
 import hybridbn as hb
@@ -436,7 +437,17 @@ def test_files_with_types_are_read_as_read_table_reads_them(
     assert read_through(FILE_DOORS[door], path) == references[name]
 
 
-@pytest.mark.parametrize(("name", "door"), pair(FRAMES, FRAME_DOORS))
+# before its third version pandas counted times by nanoseconds, too
+COUNTED = {"times", "times with zones", "durations"} if int(pandas.__version__.split(".")[0]) < 3 else set()
+
+
+@pytest.mark.parametrize(
+    ("name", "door"),
+    [
+        *pair(FRAMES, [door for door in FRAME_DOORS if "pandas" not in door]),
+        *pair([name for name in FRAMES if name not in COUNTED], [door for door in FRAME_DOORS if "pandas" in door]),
+    ],
+)
 def test_frames_are_read_as_lists_are(name: str, door: str, references: dict[str, Reading]) -> None:
     data = make_frame(name)
     if name not in references:
