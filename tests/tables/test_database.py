@@ -402,7 +402,8 @@ def test_duckdb_reads_one_statement(tmp_path):
             f"SELECT * FROM t WHERE x > (WITH a AS (COPY t TO '{tmp_path}/u.csv') SELECT 0)",
             "PIVOT t ON a USING sum(x)",
         ):
-            with pytest.raises(hb.TableError, match="is not one SELECT statement"):
+            # the parser of DuckDB 1.5 knows no statements that write in a WITH
+            with pytest.raises(hb.TableError, match=r"is not one SELECT statement|DuckDB can't read it"):
                 hb.scan(query, backend=connection)
         with pytest.raises(hb.TableError, match="DuckDB can't read it"):
             hb.scan("SELECT FROM WHERE", backend=connection)
