@@ -142,7 +142,7 @@ def boost(rows: hb.Table) -> Any:
 
 def calibrate(rows: hb.Table) -> Any:
     boosted = hb.boost(table(), "c", "naive_bayes", rounds=2, potentials="gaussian", max_restarts=0)
-    scores = -0.3 * (rows.column("x")[:, None] - np.arange(3)) ** 2
+    scores: Any = -0.3 * (rows.column("x")[:, None] - np.arange(3)) ** 2
     return calibrate_votes(boosted, scores, rows.column("c"), rows.weights).votes
 
 
@@ -185,7 +185,9 @@ def assert_same(one: Any, other: Any) -> None:
     np.testing.assert_allclose(flatten(one), flatten(other), rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("name", WEIGHED)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name == "augment" else []) for name in WEIGHED]
+)
 def test_weights_are_frequencies(name: str) -> None:
     """Weighted rows, each row as often as its weight says, and those with a weight alone, in another order."""
     measure, rows = WEIGHED[name], table()

@@ -39,7 +39,7 @@ ROWS = 360
 D, E = hb.Discrete("d", ("u", "v")), hb.Discrete("e", (0, 1, 2))
 Y, Z = hb.Continuous("y"), hb.Continuous("z")
 X, C, B = hb.Continuous("x"), hb.Discrete("c", ("k", "l", "m")), hb.Discrete("b", ("no", "yes"))
-VARIABLES = [D, E, Y, Z, X, C, B]
+VARIABLES: list[Variable] = [D, E, Y, Z, X, C, B]
 
 
 def shapes() -> Iterator[tuple[Variable, ...]]:
@@ -121,7 +121,7 @@ def kind_of(parents: tuple[Variable, ...], child: Variable) -> str:
 
 def evaluate(potential: Potential, arrays: dict[str, Any]) -> Values:
     """Return a density at rows of codes and numbers, which have one length or are single."""
-    cells = {}
+    cells: dict[str, Any] = {}
     for variable in potential.variables:
         column = np.asarray(arrays[variable.name])
         cells[variable.name] = (
@@ -301,7 +301,9 @@ def test_points_and_density() -> None:
         x = np.where(at < 2, np.take((-40.0, 40.0, 0.0), at), data.arrays["x"])
         missing = np.isnan(data.arrays["x"])
         x = np.where(missing, np.nan, x)
-        frame = data.table.to_pandas().assign(x=x, c=np.where(missing, None, np.take(C.states, at)))
+        frame = data.table.to_pandas().assign(
+            x=x, c=np.where(missing, None, np.take(np.array(C.states, dtype=object), at))
+        )
         weights = data.table.weights if data.table.weighted else None
         table = hb.Table(frame, variables=VARIABLES, weights=weights)
         others = hb.Table(frame[at == 2], variables=VARIABLES, weights=None if weights is None else weights[at == 2])

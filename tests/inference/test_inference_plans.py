@@ -15,6 +15,7 @@ import pytest
 import hybridbn as hb
 from hybridbn.errors import TooWide
 from hybridbn.inference import grids
+from hybridbn.inference.axes import ORDER
 from hybridbn.inference.compilation import Question, problem_of
 from hybridbn.inference.elimination import ordering
 from hybridbn.inference.elimination.ordering import EliminationOrder, choose_cut, find_order, search_order
@@ -93,7 +94,7 @@ def test_greedy_orders_take_the_least_of_what_is_left(seed: int, score: str) -> 
 
 
 def test_noise_finds_better_orders(monkeypatch: pytest.MonkeyPatch) -> None:
-    totals = []
+    totals: list[list[float]] = []
     for noise in (0.0, ordering.NOISE):
         monkeypatch.setattr(ordering, "NOISE", noise)
         totals.append([])
@@ -124,9 +125,9 @@ def test_a_chain_has_the_cells_that_one_counts_by_hand() -> None:
     sizes = {"a": 2, "b": 3, "c": 5, "d": 7}
     scopes = [("a", "b"), ("b", "c"), ("c", "d")]
     # a from 2 x 3, b from 3 x 5, then c from 5 x 7, and what is left has 7
-    assert find_order(scopes, sizes, ["d"]) == EliminationOrder(
-        ("a", "b", "c"), pytest.approx(6 + 15 + 35 + 7), pytest.approx(35), ("c", "d")
-    )
+    found = find_order(scopes, sizes, ["d"])
+    assert (found.names, set(found.clique)) == (("a", "b", "c"), {"c", "d"})
+    assert (found.total, found.largest) == pytest.approx((6 + 15 + 35 + 7, 35))
 
 
 @pytest.mark.parametrize("most_cells", [10_000, 1001, 999, 101, 11])
@@ -156,7 +157,8 @@ def test_what_is_allowed_is_the_largest_table_to_the_byte() -> None:
     for (i, j), node in nodes.items():
         parents = [nodes[place] for place in ((i - 1, j), (i, j - 1)) if place in nodes]
         network.add(hb.Multinomial(node, parents, table=rng.dirichlet(np.ones(3), size=[3] * len(parents))))
-    assert len(network.posterior("x00", {"x33": 1}, max_bytes=16 * 3**5).probabilities) == 3
+    posterior: Any = network.posterior("x00", {"x33": 1}, max_bytes=16 * 3**5)
+    assert len(posterior.probabilities) == 3
     with pytest.raises(TooWide, match="table of 243 cells"):
         network.posterior("x00", {"x33": 1}, max_bytes=16 * 3**5 - 1)
 
@@ -184,7 +186,7 @@ def test_tables_of_nodes_and_their_budget() -> None:
     axes = {"s": stub(size=3)}
     problem = stub(axes=axes, order=stub(clique=("s", "x", "y")), factors=[stub(names=("x",))])
     cells = {"x": 2, "y": 4}
-    size = 3 * 2 * grids.ORDER * 4 * grids.ORDER
+    size = 3 * 2 * ORDER * 4 * ORDER
     assert grids.table_size(problem, ("s", "x", "y"), cells) == size
     assert grids._rows_at_once(problem, cells, size) == grids.TOO_WIDE
     assert grids._rows_at_once(problem, cells, 2 * size) == 2 * grids.TOO_WIDE
@@ -195,7 +197,10 @@ def test_tables_of_nodes_and_their_budget() -> None:
 
 def test_tables_that_proposals_know() -> None:
     least, most = 16 * bounds.SMALL_TABLE, 16 * bounds.TABLE_CELLS
-    count = lambda size: bounds._count_table_cells(Options(max_bytes=int(size)))  # noqa: E731
+
+    def count(size: float) -> float:
+        return bounds._count_table_cells(Options(max_bytes=int(size)))
+
     assert count(least / 2) == bounds.SMALL_TABLE
     assert count(2 * least) == 2 * bounds.SMALL_TABLE
     assert count(most / 2) == bounds.TABLE_CELLS / 2
@@ -248,11 +253,11 @@ def test_nodes_are_refined_as_far_as_the_budget_goes(monkeypatch: pytest.MonkeyP
 
     def place(budget: float) -> tuple[float, float]:
         """Return the cells of the grid and its error."""
-        ((_, placed),) = grids.place_nodes(problem, evidence, 1e-9, budget)
+        ((_, placed),) = grids.place_nodes(problem, evidence, 1e-5, budget)
         return float(math.prod(axis.size for axis in placed.axes.values())), float(placed.error[0])
 
     cells, error = place(1e9)
-    assert error < 1e-8
+    assert error < 1e-4
     assert place(cells) == (cells, error)
     fewer, rough = place(cells * 0.99)
     assert fewer < cells
@@ -261,12 +266,15 @@ def test_nodes_are_refined_as_far_as_the_budget_goes(monkeypatch: pytest.MonkeyP
     budgets: list[float] = []
     for name in ("place_nodes", "make_shared_grid"):
         function = getattr(elimination, name)
-        monkeypatch.setattr(
-            elimination, name, lambda *given, function=function: budgets.append(given[-1]) or function(*given)
-        )
+
+        def note(*given: Any, function: Any = function) -> Any:
+            budgets.append(given[-1])
+            return function(*given)
+
+        monkeypatch.setattr(elimination, name, note)
     for most in (2.0**30, 2.0**29):
-        network.posterior("x", {"d": "u"}, max_bytes=most)
+        network.posterior("x", {"d": "u"}, max_bytes=most, tolerance=1e-3)
         assert set(budgets) <= {most / 64, most / 16}
-        make_hidden_numbers().posterior("x", hb.Table({"d": ["u", "v"] * 20}), max_bytes=most)
+        make_hidden_numbers().posterior("x", hb.Table({"d": ["u", "v"]}), max_bytes=most, tolerance=1e-3)
         assert most / 16 in budgets
         budgets.clear()

@@ -41,7 +41,8 @@ def make_network() -> hb.Network:
 
 
 def ask(network: hb.Network) -> Any:
-    return network.posterior("a", hb.Table({"x": [0.3, 2.0, 7.0]})).probabilities
+    posterior: Any = network.posterior("a", hb.Table({"x": [0.3, 2.0, 7.0]}))
+    return posterior.probabilities
 
 
 class WatchedLock:

@@ -167,7 +167,7 @@ def test_recovery_of_a_sampled_network():
     net = hb.Network(potentials)
     found = hill_climb(net.sample(5000, random_state=0))
     true = {frozenset((f"v{p}", f"v{i}")) for i, given in enumerate(parents) for p in given}
-    assert len(skeleton(found) ^ true) <= 2
+    assert skeleton(found) == true
 
 
 @pytest.mark.parametrize(
@@ -194,4 +194,4 @@ def test_bad_requests(change, message):
 def test_independent_columns_stay_unconnected(family: str) -> None:
     rng = np.random.default_rng(0)
     data = {"a": rng.normal(size=150), "b": rng.random(150), "c": rng.exponential(size=150), "d": rng.normal(size=150)}
-    assert len(hill_climb(data, family).edges) <= 1
+    assert not hill_climb(data, family).edges
