@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import hybridbn as hb
+from hybridbn.pictures.chart import Area, Chart
 from hybridbn.pictures.layout import lay_out
 from hybridbn.pictures.tables import chart_histogram, chart_patterns, chart_rounds, chart_shares
 from hybridbn.structures import naive_bayes
@@ -143,6 +144,16 @@ def test_everything_that_notebooks_show_is_escaped_and_well_formed() -> None:
     ]
     for each in shown:
         parse(each._repr_html_())
+
+
+def test_an_area_goes_along_its_upper_line_and_back_along_the_lower_one() -> None:
+    svg = parse(Chart([Area([0.0, 1.0, 2.0], [0.0, 0.0, 0.5], [1.0, 3.0, 2.0])]).to_svg())
+    (points,) = (polygon.attrib["points"] for polygon in svg.iter("polygon"))
+    across, up = np.array([point.split(",") for point in points.split()], dtype=float).T
+    np.testing.assert_array_equal(across[:3], across[:2:-1])
+    assert across[0] < across[1] < across[2]
+    # the axis points down
+    np.testing.assert_allclose((up - up[5]) / (up[1] - up[5]), np.array([1, 3, 2, 0.5, 0, 0]) / 3, atol=0.01)
 
 
 def test_charts_are_svg_with_words_for_those_who_do_not_see_them() -> None:
