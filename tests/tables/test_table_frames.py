@@ -266,7 +266,11 @@ def test_columns_are_read_as_known_states(states, rows):
         Table({"c": strange}, variables=[variable]).column("c")
 
 
-@pytest.mark.parametrize("values", [np.array([True, False]), np.array([0.5, 1.0]), np.array(["0", "1"])])
+@pytest.mark.parametrize(
+    "values",
+    [np.array([True, False]), np.array([0.5, 1.0]), np.array(["0", "1"]), pa.array(["0", "1"])],
+    ids=["truth values", "floats", "text", "text of Arrow"],
+)
 def test_columns_of_other_types_are_no_known_integers(values):
     with pytest.raises(TableError, match="is not a state"):
         Table({"c": values}, variables=[Discrete("c", states=(0, 1))]).column("c")
