@@ -267,9 +267,11 @@ class _AxisChoice:
         }
         self.axes: dict[str, StateAxis | CellAxis] = {}
         self.closed: set[str] = set()
-        parts_of = {} if question.whole else {name: potential.as_components() for name, potential in used.items()}
         self.mixtures: dict[str, Components] = {
-            name: parts for name, parts in parts_of.items() if parts and parts.component.name not in snapshot
+            name: parts
+            for name, potential in used.items()
+            if not question.whole and type(potential).as_components is not Potential.as_components
+            if (parts := potential.as_components()) and parts.component.name not in snapshot
         }
         """Those that are taken apart, by child."""
         self.nodes: list[str] = []

@@ -230,6 +230,8 @@ class Compiler:
     def _finish(self) -> Program:
         """Return the program; record after which step each array is no longer read, so that its memory is released."""
         program = self.program
+        moving = (step for step in program.steps if not program.static[step.output])
+        program.read = {slot for step in moving for slot in step.inputs}.union(program.outputs)
         if self.read_once:
             return program
         last: dict[int, int] = {}

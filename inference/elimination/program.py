@@ -74,6 +74,8 @@ class Program:
     rows: list[bool] = field(default_factory=list)
     static: list[bool] = field(default_factory=list)
     """By slot: whether the table does not depend on the evidence."""
+    read: set[int] = field(default_factory=set)
+    """The slots that runs with evidence read, or return."""
     evidence_free: dict[int, Values] = field(default_factory=dict)
     on_growth: Callable[[], None] | None = None
     """Called after a run that stored tables for later runs."""
@@ -96,7 +98,7 @@ class Program:
         """
         if not self.warm:
             self._fold(arrays)
-        slots = self._execute(self._moving, {**arrays, **self.evidence_free}, self.apply)
+        slots = self._execute(self._moving, chain(arrays.items(), self.evidence_free.items()), self.apply)
         if self._has_grown:
             self._has_grown = False
             if self.on_growth is not None:
@@ -105,19 +107,19 @@ class Program:
 
     def run_log(self, arrays: Mapping[int, Values], combine: str = "sum") -> list[Values]:
         """Return the logarithm of the table over each scope, from logarithms; `combine` may be "max" too."""
-        slots = self._execute(self.steps, arrays, partial(_apply_in_logs, combine=combine))
+        slots = self._execute(self.steps, arrays.items(), partial(_apply_in_logs, combine=combine))
         return [slots[output] for output in self.outputs]  # type: ignore[misc]
 
     def _execute(
         self,
         steps: Iterable[ProgramStep],
-        arrays: Mapping[int, Values],
+        tables: Iterable[tuple[int, Values]],
         apply: Callable[[ProgramStep, Sequence[Values | None]], Values],
     ) -> list[Values | None]:
         """Return the tables by slot after some steps; those that are no longer read are released."""
         slots: list[Values | None] = [None] * len(self.names)
-        for slot, array in arrays.items():
-            slots[slot] = array
+        for slot, table in tables:
+            slots[slot] = table
         for step in steps:
             slots[step.output] = apply(step, slots)
             for slot in step.done_with:
@@ -136,28 +138,22 @@ class Program:
 
     def _fold(self, arrays: Mapping[int, Values]) -> None:
         """Compute and store what does not depend on the evidence."""
-        read = self._list_read()
         steps = [
-            step._replace(done_with=tuple([slot for slot in step.done_with if slot not in read]))
+            step._replace(done_with=tuple([slot for slot in step.done_with if slot not in self.read]))
             for step in self.steps
             if self.static[step.output]
         ]
-        known = {slot: array for slot, array in arrays.items() if self.static[slot]}
+        known = [(slot, array) for slot, array in arrays.items() if self.static[slot]]
         self.keep_evidence_free(self._execute(steps, known, self.apply))
         self._has_grown = True
 
     def keep_evidence_free(self, tables: Sequence[Values | None]) -> None:
         """Store what does not depend on the evidence, and was computed already, for later runs."""
         static = self.static
-        kept = {slot: tables[slot] for slot in self._list_read() if static[slot]}
+        kept = {slot: tables[slot] for slot in self.read if static[slot]}
         self.evidence_free = {slot: table for slot, table in kept.items() if table is not None}
         self._moving = [step for step in self.steps if not static[step.output]]
         self.warm = True
-
-    def _list_read(self) -> set[int]:
-        """Return the slots that runs with evidence read, or return."""
-        moving = (step for step in self.steps if not self.static[step.output])
-        return {slot for step in moving for slot in step.inputs}.union(self.outputs)
 
     def apply(self, step: ProgramStep, slots: Sequence[Values | None]) -> Values:
         """Return the result of a step."""
