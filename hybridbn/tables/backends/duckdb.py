@@ -26,6 +26,7 @@ from hybridbn.tables.backends.sources import FileFragment, FileTable, is_scannab
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.columns import is_of_library
 from hybridbn.tables.formats.database_base import parse_duckdb_query, quote_name, quote_text
+from hybridbn.tables.formats.files import StoredFile
 
 duckdb = LazyModule("duckdb")
 pyarrow = LazyModule("pyarrow")
@@ -189,6 +190,13 @@ class _ParquetFiles(FileTable, _Counted):
         return self._ask(
             f"FROM read_parquet([{paths}], union_by_name = true, {options})", self.shown, self.paths
         ).relation
+
+    def check_rows(self) -> None:
+        """Refuse files that were changed since they were counted first, which costs less than to sum their rows."""
+        states = [StoredFile(path).state() for path in self.paths]
+        before, self._sums = self._sums or states, states
+        if before != states:
+            raise TableError(f"{self.shown} was changed while it was scanned; scan it again")
 
     def _are_plain(self, names: Iterable[str]) -> bool:
         """Tell whether the values of columns come out of a query as their states, and the files by their names."""
