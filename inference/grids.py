@@ -156,7 +156,7 @@ def place_nodes(
             _keep_cells_while_rough(assessments)
             error = np.sum([look.error for look in assessments.values()], axis=0) + unseen[rows]
             if len(axes) > 1:
-                error = error + _estimate_ridge_error(problem, axes, assessments)
+                error = error + estimate_ridge_error(problem, axes, assessments)
             settled = np.all([look.settled for look in assessments.values()], axis=0)
             finished = settled | (round_number == ROUNDS - 1)
             placed = PlacedNodes(axes, error, reusable, marginal)
@@ -238,8 +238,8 @@ def _keep_cells_while_rough(assessments: Mapping[str, CellAssessment]) -> None:
             seen.keep |= (np.max(others, axis=0) > ROUGH) & (seen.bound > -HOPELESS)
 
 
-def _estimate_ridge_error(
-    problem: Problem, axes: Mapping[str, NodeAxis], assessments: Mapping[str, CellAssessment]
+def estimate_ridge_error(
+    problem: Problem, axes: Mapping[str, Axis], assessments: Mapping[str, CellAssessment] | None = None
 ) -> Values | float:
     """Return what products of grids may miss of families that are too sharp for them: anything, where cells are wider
     than the families' scale.
@@ -247,7 +247,9 @@ def _estimate_ridge_error(
     error: Values | float = 0.0
     for name, rough in (problem.tables.ridge or {}).items():
         scales = [p.scale(name) for p in problem.potentials.values() if p.opaque and name in p.scope]
-        widest = ((axes[name].high - axes[name].low) * assessments[name].keep).max(axis=0)
+        axis = node_axis_of(axes, name)
+        used = True if assessments is None else assessments[name].keep
+        widest = ((axis.high - axis.low) * used).max(axis=0)
         error = np.maximum(error, np.where(widest > 2 * RESOLVED * min(scales), 1.0, min(rough, 1.0)))
     return error
 

@@ -51,6 +51,7 @@ from hybridbn.inference.grids import (
     MOST_SHARED_CELLS,
     SharedGrid,
     assess_cells,
+    estimate_ridge_error,
     make_shared_grid,
     place_nodes,
     refine_shared_grid,
@@ -58,7 +59,7 @@ from hybridbn.inference.grids import (
     start_cells,
     table_size,
 )
-from hybridbn.inference.modes import PointwiseMarginal
+from hybridbn.inference.modes import EVEN_STEPS, MOST_POINTS, STEP_OF_SCALE, PointwiseMarginal
 from hybridbn.inference.posteriors.base import Density
 from hybridbn.inference.posteriors.grid import PiecewisePosterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
@@ -88,8 +89,10 @@ PLACES = 24
 """The places of its other variables at which a family is looked at along one."""
 SMOOTH = 1e-5
 """The error along a line, which many lines together even out, at which a family is smooth."""
-MOST_CONDITIONED = 2
-"""The most numbers on which one conditions, one after the other."""
+CONDITIONED_NODES = 1200.0
+"""About how many nodes a number has on which one conditions, with those of all rounds of refinement."""
+MOST_VALUES = 1.2e9
+"""The most values of families that it may take, as estimated, to look for a ridge at all nodes."""
 NEGLIGIBLE_SHARE = 1e-22
 """Nodes with a smaller share of the probability are left out."""
 _OnGrid: TypeAlias = tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]
@@ -201,8 +204,9 @@ def _solve_on_grids(
     stricter = refinement_tolerance(problem, options.tolerance)
     grids = problem.tables.grids
     if options.tolerance not in grids:
-        product = not find_ridge(problem)
-        grids[options.tolerance] = make_shared_grid(problem, stricter, options.max_bytes / 16) if product else None
+        # rows that know some of the numbers of a ridge have none
+        apart = choose_conditioned(problem) or (problem.partly_observed and find_ridge(problem))
+        grids[options.tolerance] = None if apart else make_shared_grid(problem, stricter, options.max_bytes / 16)
     start = 0
     while start < evidence.rows:
         grid = grids[options.tolerance]
@@ -376,7 +380,8 @@ def _solve_on_grid(
     marginals = {name: (slice(None), table) for name, table in zip(problem.nodes, run.tables[kept:], strict=True)}
     look = grid.assess_rows(problem, evidence, marginals, tolerance)
     axes: dict[str, Axis] = {**problem.axes, **{name: grid.nodes(name, evidence.rows) for name in problem.nodes}}
-    solution = Solution(problem, rows, evidence, axes, run.tables[:kept], run.log_norm, look.error)
+    error = look.error + estimate_ridge_error(problem, axes)
+    solution = Solution(problem, rows, evidence, axes, run.tables[:kept], run.log_norm, error)
     return solution, look.fine & ~run.doubtful, look.splits
 
 
@@ -495,13 +500,30 @@ def _measure_roughness(problem: Problem, potential: Potential, name: str) -> flo
 
 def choose_conditioned(problem: Problem) -> list[str] | None:
     """Return the numbers on which to condition so that their own tables, or all of those without numbers, are found;
-    None where there is no ridge, or it can't be done.
+    None where there is no ridge, or it can't be done, or would take too many values of the families.
     """
     ridge = find_ridge(problem)
     wanted = [[name for name in scope if name in problem.nodes] for scope in problem.scopes]
-    if not ridge or problem.conditioned >= MOST_CONDITIONED or max(map(len, wanted), default=0) > 1:
+    if not ridge or max(map(len, wanted), default=0) > 1:
         return None
-    return list(dict.fromkeys(name for names in wanted for name in names)) or [next(iter(ridge))]
+    names = list(dict.fromkeys(name for several in wanted for name in several)) or [next(iter(ridge))]
+    families = [potential for potential in problem.potentials.values() if potential.opaque]
+    return names if _estimate_values(problem, names[0], ridge, families) <= MOST_VALUES else None
+
+
+def _estimate_values(problem: Problem, first: str, ridge: Mapping[str, float], families: Sequence[Potential]) -> float:
+    """Return about how many values of families it takes to condition on one number, and on more as far as needed."""
+    reaches, steps = find_prior_reaches(problem), float(EVEN_STEPS[0])
+    for name in ridge:
+        length = reaches[name].central[1] - reaches[name].central[0]
+        scale = min(potential.scale(name) for potential in families if name in potential.scope)
+        steps = max(steps, min(length / max(STEP_OF_SCALE * scale, 1e-300), MOST_POINTS))
+    depth, hidden = 1, [ridge.keys() & set(potential.scope) - {first} for potential in families]
+    while any(len(names) > 1 for names in hidden):
+        depth += 1
+        chosen = next(name for name in ridge if any(name in names for names in hidden if len(names) > 1))
+        hidden = [names - {chosen} for names in hidden]
+    return steps * CONDITIONED_NODES**depth
 
 
 def solve_conditioned(

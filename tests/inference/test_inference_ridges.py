@@ -169,6 +169,13 @@ def test_what_only_a_product_of_grids_can_answer_says_what_it_may_miss():
         assert not net.posterior(["x1", "x2"], {"y": 0.58}).error < 1
 
 
+def test_ridges_of_three_numbers_say_what_they_may_miss():
+    density, first, _ = expect(("max", 3), "normal", 0.5, 0.58)
+    with pytest.warns(UserWarning, match="estimated error"):
+        post = make_network(("max", 3), "normal", 0.5).posterior("x1", {"y": 0.58})
+    assert abs(post.mean() - first / density) < post.error < 0.01
+
+
 def test_a_density_that_was_zero_wherever_one_looked_is_doubtful():
     inside = hb.Density(Y, XS[:1], function=lambda y, x1: np.where(np.abs(y - np.sin(x1)) < 0.5, 1.0, 0.0))
     net = hb.Network([hb.LinearGaussian(XS[0], intercept=0, variance=1), inside])
