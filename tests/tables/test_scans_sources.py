@@ -101,3 +101,11 @@ def test_dates_and_empty_beginnings_of_a_database(tmp_path: Path) -> None:
     assert hb.scan(url).variables == hb.read_table(url).variables
     with pytest.raises(hb.TableError, match="no table"):
         hb.scan(f"sqlite:///{tmp_path}/t.db?table=u")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet"])
+def test_columns_of_later_files_are_not_lost(suffix: str, tmp_path: Path) -> None:
+    hb.Table({"x": [1.5, 2.5]}).write(tmp_path / f"a.{suffix}")
+    hb.Table({"x": [3.5], "late": [1.0]}).write(tmp_path / f"b.{suffix}")
+    with pytest.raises(hb.TableError, match=f"b.{suffix} has a column 'late', which the first file lacks"):
+        hb.fit([], hb.scan(tmp_path / f"*.{suffix}"))

@@ -124,7 +124,7 @@ class FileFragment(Fragment):
         if self.state is not None and source.state() != self.state:
             raise TableError(f"{source.shown} was changed while it was scanned; scan it again")
         with name_file_in_errors(source.shown), shift_lines_in_errors(-1, self.start, "row"):
-            refuse_absent_columns(held, source)
+            refuse_other_columns(held, source)
             types = {name: self.types[name] for name in held}
             with report_damage(source.shown):
                 for start, batch in source.batches(types, self.kinds, rows, self.part):
@@ -159,14 +159,22 @@ def open_source(file: StoredFile) -> TableSource:
         )
 
 
-def refuse_absent_columns(names: Iterable[str], source: TableSource) -> None:
-    """Refuse a file without some columns that another one has."""
+def refuse_other_columns(names: Iterable[str], source: TableSource, known: Collection[str] | None = None) -> None:
+    """Refuse a file without some columns that the first one has, or with others than are known, which would be lost."""
     absent = [name for name in names if source.knows_names and name not in source.names]
     if absent:
         raise TableError(
             f"{source.shown} has no column {absent[0]!r}, which the first file has; the files of a scan have the same"
             " columns"
         )
+    if known is not None:
+        # where each row names its columns, all rows tell what they are
+        added = [name for name in (source.names if source.knows_names else source.types({})) if name not in known]
+        if added:
+            raise TableError(
+                f"{source.shown} has a column {added[0]!r}, which the first file lacks; the files of a scan have the"
+                " same columns"
+            )
 
 
 class FileTable(Source):
@@ -253,7 +261,7 @@ class FileTable(Source):
         open_one, constants = self._sources[number], self._constants[number]
         source = open_one()
         with name_file_in_errors(source.shown), report_damage(source.shown):
-            refuse_absent_columns(set(self._types) - set(constants), source)
+            self._refuse_other_columns(source, constants)
             for start, rows, part in source.divide(_FRAGMENT_ROWS):
                 if rows is None or (start < source.span.stop and start + rows > source.span.start):
                     shown = source.shown if len(self._sources) > 1 else ""
@@ -261,12 +269,16 @@ class FileTable(Source):
                         open_one, number, start, rows, part, constants, self._types, self._kinds, source.state(), shown
                     )
 
+    def _refuse_other_columns(self, source: TableSource, constants: Mapping[str, Any]) -> None:
+        known = {*self._types, *self.faults, *constants}
+        refuse_other_columns(self._types.keys() - constants.keys(), source, known)
+
     def _join_types(self) -> None:
         """Find the types that hold the columns of all files, whose types stand in them."""
         for open_one, constants in zip(self._sources[1:], self._constants[1:], strict=True):
             source = cast(ArrowSource, open_one())
             with name_file_in_errors(source.shown):
-                refuse_absent_columns(self._types.keys() - constants.keys(), source)
+                self._refuse_other_columns(source, constants)
                 for name in self._types.keys() - constants.keys() - self.faults.keys():
                     self._types[name] = join_types(name, self._types[name], source.types({})[name])
         self._is_joined = True
