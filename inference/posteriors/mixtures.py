@@ -168,7 +168,8 @@ class GaussianPosterior(Density):
         """Invert the cdf by Newton steps kept inside a shrinking bracket."""
         inner, result = np.clip(levels, 1e-300, 1 - 1e-16), np.empty(levels.shape)
         for i, (level, low, high) in enumerate(zip(inner, *self._brackets(inner), strict=True)):
-            x = low + (high - low) / 2
+            with np.errstate(invalid="ignore"):  # rows that are impossible have no bracket
+                x = low + (high - low) / 2
             for _ in range(100):
                 excess = self._cdf(x[None])[0] - level
                 low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)

@@ -578,3 +578,13 @@ def test_joint_modes_and_entropies_are_those_of_the_table():
     certain = hb.Network([hb.Multinomial(a, table=[0.0, 1.0]), hb.Multinomial(b, (a,), table=[[1, 0, 0], [0, 0, 1]])])
     assert certain.posterior(["a", "b"]).entropy() == 0
     assert certain.posterior(["a", "b"]).mode() == {"a": "v", "b": 2}
+
+
+def test_quantiles_of_impossible_rows_are_nan_without_a_warning():
+    c, d = hb.Discrete("c", ("a", "b")), hb.Discrete("d", ("a", "b"))
+    dose = hb.LinearGaussian(hb.Continuous("dose"), (c,), intercept=[0, 1], variance=[1, 1])
+    network = hb.Network([hb.Multinomial(c, table=[0.5, 0.5]), hb.Multinomial(d, (c,), table=np.eye(2)), dose])
+    rows = pd.DataFrame({"c": ["a", "a", None], "d": ["a", "b", None]})
+    found = network.posterior("dose", rows, impossible="nan")
+    np.testing.assert_allclose(found.median(), [0, np.nan, 0.5], atol=1e-9)
+    np.testing.assert_allclose(found.quantile([0.1, 0.5])[:, 1], [0, np.nan, 0.5], atol=1e-9)
