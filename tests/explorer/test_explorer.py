@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import math
@@ -41,7 +42,7 @@ def make_tables() -> hb.Network:
                 wet,
                 parents=(rain, sprinkler),
                 table=[
-                    [[1, 0, 0], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6]],
+                    [[1.0, 0.0, 0.0], [0.5, 0.3, 0.2], [0.2, 0.2, 0.6]],
                     [[0.1, 0.5, 0.4], [0.1, 0.4, 0.5], [0, 0.1, 0.9]],
                 ],
             ),
@@ -303,15 +304,15 @@ def cookie_of(server: ExplorerServer) -> str:
 
 def test_server_answers_who_holds_the_cookie(server: ExplorerServer) -> None:
     base, held = f"/{server.folder}/", {"Cookie": cookie_of(server)}
-    status, headers, page = request(server, "GET", base, **held)
+    status, headers, page = request(server, "GET", base, None, **held)
     assert status == 200
     policy = headers["Content-Security-Policy"]
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert not any(name.lower().startswith("access-control") for name in headers)
     assert not re.search(rb"<script(?![^>]* src=)", page)
-    assert request(server, "GET", f"{base}explorer.js", **held)[2].decode() == read_module()
-    assert json.loads(request(server, "GET", f"{base}document", **held)[2])["nodes"][0]["name"] == "rain"
+    assert request(server, "GET", f"{base}explorer.js", None, **held)[2].decode() == read_module()
+    assert json.loads(request(server, "GET", f"{base}document", None, **held)[2])["nodes"][0]["name"] == "rain"
     same = {"Origin": f"http://{server.hosts[0]}", "Sec_Fetch_Site": "same-origin", **held}
     status, _, body = request(server, "POST", f"{base}ask", QUESTION, **same)
     assert status == 200
@@ -326,14 +327,14 @@ def test_an_address_gives_the_cookie_once(server: ExplorerServer, headers: dict[
     path, other = (server.address.removeprefix(f"http://{server.hosts[0]}") for _ in range(2))
     assert path != other
     assert server.token not in path
-    status, answered, body = request(server, "GET", path, **headers)
+    status, answered, body = request(server, "GET", path, None, **headers)
     # a redirection that began in a file would lose the cookie
     assert status == (200 if headers else 303)
     assert answered.get("Location", answered.get("Refresh", "").removeprefix("0; url=")) == f"/{server.folder}/"
     cookie, *attributes = answered["Set-Cookie"].split("; ")
     assert (cookie, body) == (f"hybridbn-explorer={server.token}", b"")
     assert {*attributes} == {f"Path=/{server.folder}/", "HttpOnly", "SameSite=Strict"}
-    status, answered, _ = request(server, "GET", path, **headers)
+    status, answered, _ = request(server, "GET", path, None, **headers)
     assert (status, answered.get("Set-Cookie")) == (403, None)
     # whoever holds the cookie may go back
     assert request(server, "GET", path, Cookie=cookie)[0] == 303
@@ -392,8 +393,8 @@ def test_server_refuses_everything_else(
 
 def test_links_to_the_page_may_be_followed_from_elsewhere(server: ExplorerServer) -> None:
     headers = {"Cookie": cookie_of(server), **ELSEWHERE}
-    assert request(server, "GET", f"/{server.folder}/", **headers)[0] == 200
-    assert request(server, "GET", "/wrong/", **headers)[0] == 404
+    assert request(server, "GET", f"/{server.folder}/", None, **headers)[0] == 200
+    assert request(server, "GET", "/wrong/", None, **headers)[0] == 404
     assert request(server, "POST", f"/{server.folder}/ask", QUESTION, **headers)[0] == 403
 
 
@@ -460,7 +461,7 @@ def test_page_of_others_holds_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     lookups = held["lookups"]
     assert len(lookups["findings"]) == 2 + 9 + 9
     assert len(lookups["cases"]) == 1 + 20 + 2 * 9 + 2 * 9 + 9 * 9
-    numbers = np.frombuffer(pages.base64.b64decode(lookups["values"])).reshape(len(lookups["cases"]) + 1, -1)
+    numbers = np.frombuffer(base64.b64decode(lookups["values"])).reshape(len(lookups["cases"]) + 1, -1)
     assert "every pair" in held["about"]
     for case, row in list(zip(lookups["cases"], numbers, strict=False))[::13]:
         findings = [lookups["findings"][i] for i in case]

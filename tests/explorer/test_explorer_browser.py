@@ -62,7 +62,7 @@ def make_mixed() -> hb.Network:
                 sick,
                 parents=(sex, pressure),
                 intercept=[[0.0, -7.0, -10.0], [0.0, -6.0, -8.5]],
-                coefficients=[[[0], [0.05], [0.07]], [[0], [0.05], [0.07]]],
+                coefficients=[[[0.0], [0.05], [0.07]], [[0.0], [0.05], [0.07]]],
             ),
         ]
     )
