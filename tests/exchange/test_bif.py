@@ -374,7 +374,7 @@ def test_pgmpy_reads_quoted_names(tmp_path):
     assert np.array_equal(theirs.variable_cpds["d"], net.potential("d").table.T)
 
 
-names = st.text(st.characters(exclude_categories=("Cs",)), min_size=1, max_size=6)
+names = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=6)
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -171,7 +171,8 @@ NAMES = st.one_of(
 def test_any_discrete_network_is_kept_or_refused(suffix, data, tmp_path):
     names = data.draw(st.lists(NAMES, min_size=1, max_size=4, unique=True))
     rng = np.random.default_rng(data.draw(st.integers(0, 99)))
-    potentials, variables = [], []
+    potentials: list[hb.Multinomial] = []
+    variables: list[hb.Discrete] = []
     for name in names:
         states = data.draw(st.lists(STATE, min_size=1, max_size=4, unique=True))
         try:

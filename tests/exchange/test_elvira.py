@@ -5,6 +5,7 @@ import math
 import os
 import re
 import warnings
+from typing import Any
 
 import numpy as np
 import pytest
@@ -56,7 +57,7 @@ def pieces(potential):
     """The pieces of an MTE without their order, terms with equal rates added up."""
     found = set()
     for piece in potential.pieces:
-        sums = {}
+        sums: dict[Any, float] = {}
         for size, rates, anchors in piece.terms:
             key = tuple(sorted(rates.items())), tuple(sorted(anchors.items()))
             sums[key] = sums.get(key, 0.0) + size

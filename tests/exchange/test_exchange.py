@@ -182,7 +182,7 @@ def test_peers_open_binned_networks(suffix, tmp_path):
     path = tmp_path / f"n{suffix}"
     hb.write_network(net, path, bins=4)
     again = hb.read_network(path)
-    assert as_discrete(again.variable("x")).states[0].startswith("< -")
+    assert as_kind(str, as_discrete(again.variable("x")).states[0]).startswith("< -")
     bn = pytest.importorskip("pyagrum").loadBN(str(path))
     assert sorted(bn.variable(name).domainSize() for name in bn.names()) == [2, 3, 4, 4, 4]
     assert all(all(bn.variable(name).labels()) for name in bn.names())

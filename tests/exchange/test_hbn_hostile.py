@@ -13,6 +13,7 @@ import struct
 import tracemalloc
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -262,13 +263,17 @@ def test_encrypted_members(valid: bytes, tmp_path: Path) -> None:
 # -- the manifest -------------------------------------------------------------------------------------------------
 
 
-def _set(*path: str, to: Any) -> Callable[[Any], None]:
+def _set(*path: str | int, to: Any) -> Callable[[Any], None]:
     def change(value: Any) -> None:
         for name in path[:-1]:
             value = value[name]
         value[path[-1]] = to
 
     return change
+
+
+def _drop_member(name: str, manifest: Any) -> None:
+    del manifest["members"][name]
 
 
 @pytest.mark.parametrize(
@@ -421,7 +426,7 @@ def test_networks(old: bytes, new: bytes, reason: str, valid: bytes, tmp_path: P
 
 def test_attributes_can_not_replace_potentials(valid: bytes, tmp_path: Path) -> None:
     for name in ("variable", "potential"):
-        data = with_network(valid, lambda network, name=name: _set("attributes", to={name: 1})(network["nodes"][1]))
+        data = with_network(valid, _set("nodes", 1, "attributes", to={name: 1}))
         assert "are not the file's to give" in refused(tmp_path / "m.hbn", data)
 
 
@@ -538,9 +543,10 @@ def test_json_with_parts_replaced(valid: bytes, tmp_path: Path) -> None:
         )
         return [place for key, item in items for place in [(value, key), *places(item)]]
 
+    others: tuple[Any, ...] = (None, True, -1, 0.5, "", "x", [], {}, [[]], {"": 1}, 10**30)
     for container, key in places(network):
         kept = container[key]
-        for other in (None, True, -1, 0.5, "", "x", [], {}, [[]], {"": 1}, 10**30):
+        for other in others:
             container[key] = other
             path.write_bytes(signed({**parts(valid), "network.json": json.dumps(network).encode()}))
             outcome(path)
@@ -570,5 +576,5 @@ def test_references_to_arrays_that_are_absent(valid: bytes, tmp_path: Path) -> N
     assert arrays
     for name in arrays:
         rest = {other: data for other, data in members.items() if other != name}
-        reason = refused(tmp_path / "m.hbn", signed(rest, lambda manifest, name=name: manifest["members"].pop(name)))
+        reason = refused(tmp_path / "m.hbn", signed(rest, partial(_drop_member, name)))
         assert f"values of {name} from 0 on, where 0 of 0 are used" in reason
