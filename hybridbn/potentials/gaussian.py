@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
-import scipy
 from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError
@@ -26,7 +25,10 @@ from hybridbn.potentials.base import (
     spread,
 )
 from hybridbn.potentials.multinomial import Multinomial, as_parameter_array, describe_cell, split
+from hybridbn.registry import LazyModule
 from hybridbn.variables import Continuous, Discrete, Values, Variable
+
+scipy = LazyModule("scipy")  # networks are converted without it
 
 LOG_ROOT_TWO_PI = 0.5 * math.log(2 * math.pi)
 LARGEST = 1e300

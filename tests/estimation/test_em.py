@@ -402,8 +402,9 @@ def test_structural_em_with_other_builders_and_families() -> None:
 def test_free_parameters() -> None:
     network = mixed_network()
     assert [network.potential(name).free_parameters() for name in "dexyz"] == [2, 3, 6, 6, 4]
-    softmax = hb.Softmax(D, parents=(X,), intercept=[0, 0, 0], coefficients=[[0], [0], [0]])
+    softmax = hb.Softmax(D, parents=(X,), intercept=[0, 0, 0], coefficients=[[0], [1], [0]])
     assert softmax.free_parameters() == 4
+    assert hb.Softmax(D, parents=(X,), intercept=[0, 0, 0], coefficients=[[0], [0], [0]]).free_parameters() == 2
 
 
 # -- bad input --------------------------------------------------------------------------------------------------------

@@ -243,7 +243,7 @@ def test_the_first_cut_is_the_best_of_all_cuts(seed, numbers):
         gains = [a - b - price * c for a, b, c in zip(own, measure(everything, everything), parameters, strict=True)]
         best = max(best, *gains)
     models = make_value_models(scores) if numbers else make_class_models(codes, 3)
-    split = LikelihoodGain.of(columns, sizes, ordered, models, weights, least).grow()[0].split
+    split = LikelihoodGain.of(columns, sizes, ordered, models, weights, least).grow_nodes()[0].split
     # states are ordered by one number of the child, which is not always the best division of them
     if split is None or split.column == 0:
         assert (0.0 if split is None else split.gain) == pytest.approx(max(best, 0.0), abs=1e-9)

@@ -18,11 +18,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy
 
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.potentials.base import freeze
+from hybridbn.registry import LazyModule
 from hybridbn.variables import Codes, Values
+
+scipy = LazyModule("scipy")  # networks are converted without it
 
 _SERIES = 22
 """Terms of the power series for arguments below 1, where 1/22! = 1e-21 is below rounding."""
