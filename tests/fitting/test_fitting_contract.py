@@ -252,8 +252,9 @@ def test_logistic_regressions_have_no_slope_left(parents: tuple[Variable, ...]) 
     columns = numbers(everything, parents)
     mean = weights @ columns / weights.sum()
     scale = np.sqrt(weights @ (columns - mean) ** 2 / weights.sum())
-    rows = {v.name: everything[v.name] for v in (C, *numeric)}
-    complete = hb.Table({**rows, "c": [C.states[int(c)] for c in rows["c"]]}, variables=[C, *numeric], weights=weights)
+    kept: tuple[Variable, ...] = (C, *numeric)
+    rows = {v.name: everything[v.name] for v in kept}
+    complete = hb.Table({**rows, "c": [C.states[int(c)] for c in rows["c"]]}, variables=kept, weights=weights)
     common = SoftmaxFitter().fit(complete, C, numeric)
 
     def standardize(intercept: Values, coefficients: Values) -> Values:
@@ -302,7 +303,7 @@ def test_points_and_density() -> None:
         missing = np.isnan(data.arrays["x"])
         x = np.where(missing, np.nan, x)
         frame = data.table.to_pandas().assign(
-            x=x, c=np.where(missing, None, np.take(np.array(C.states, dtype=object), at))
+            x=x, c=np.where(missing, np.array(None), np.take(np.array(C.states, dtype=object), at))
         )
         weights = data.table.weights if data.table.weighted else None
         table = hb.Table(frame, variables=VARIABLES, weights=weights)

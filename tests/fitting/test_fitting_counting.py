@@ -7,7 +7,7 @@ import math
 import pickle
 import sqlite3
 import weakref
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import contextmanager
 from functools import cached_property, partial, reduce
 from operator import add
@@ -249,13 +249,16 @@ def test_statistics_of_two_sets_of_rows_add_up(first, second, seed):
 
 def test_rows_are_counted_once_for_a_table_and_its_margins(monkeypatch):
     columns, sizes, weights = make_columns(holes=False)
-    expected = {
+    expected: dict[Names, np.ndarray] = {
         names: NumpyCounter(columns, sizes, weights).joint(names) for names in (("b", "d", "a"), ("d", "a"), ("c",))
     }
     asked, count = [], NumpyCounter.count
-    monkeypatch.setattr(
-        NumpyCounter, "count", lambda self, families, **how: asked.extend(families) or count(self, families, **how)
-    )
+
+    def noted(self, families, **how):
+        asked.extend(families)
+        return count(self, families, **how)
+
+    monkeypatch.setattr(NumpyCounter, "count", noted)
     table = as_table(columns, sizes, weights)
     RowCounter(table, table.variables).pairs(("a", "b"), ("d",))
     counter = RowCounter(table.select(["d", "c", "b", "a"]), table.variables)
@@ -308,14 +311,14 @@ def counting_with(kind):
 def make_table(holes):
     rng = np.random.default_rng(7)
     y = rng.integers(0, 2, 300)
-    data = {"y": [f"y{v}" for v in y]}
+    data: dict[str, list[str | None]] = {"y": [f"y{v}" for v in y]}
     for name, size in (("a", 2), ("b", 3), ("c", 4), ("d", 2)):
         codes = np.where(rng.random(300) < 0.5, y % size, rng.integers(0, size, 300))
         data[name] = [None if holes and rng.random() < 0.1 else f"s{code}" for code in codes]
     return hb.Table(data)
 
 
-BUILDERS = {
+BUILDERS: dict[str, Callable[..., hb.Network]] = {
     "naive_bayes": partial(naive_bayes, target="y"),
     "tan": partial(tan, target="y"),
     "kdb": partial(kdb, target="y"),

@@ -4,7 +4,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
-from narrowing import as_discrete, as_kind
+from narrowing import as_discrete, as_kind, known
 
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter, MaximumLikelihood, MultinomialFitter, fit
@@ -31,7 +31,7 @@ def test_every_structure_gives_the_same_network():
         for structure in (ARCS, [list(arc) for arc in ARCS], iter(ARCS), graph, hb.Network(ARCS))
     ]
     for net in networks:
-        assert net.check() is None
+        net.check()
         assert list(net) == list(frame.columns)
         assert set(net.edges) == set(ARCS)
         families = [potential.family for potential in net.potentials]
@@ -149,7 +149,7 @@ def test_the_order_of_a_potentials_parents_is_kept():
 
 def test_discretized_numbers_and_raw_evidence():
     net = fit(ARCS, some_frame(), potentials="multinomial")
-    assert len(as_discrete(net.variable("level")).cuts) == 9
+    assert len(known(as_discrete(net.variable("level")).cuts)) == 9
     posterior = net.posterior("rain", {"level": 6.0})
     assert as_discrete(posterior).probability("yes") > 0.8
     # a network with cut points is learned again from raw numbers

@@ -300,7 +300,12 @@ def test_the_way_with_the_fewest_operations_is_chosen(monkeypatch, way, points, 
     sample = rng.normal(size=(points, 2))
     potential = Kernel(Continuous("x"), (Continuous("y"),), points=sample, bandwidths=[0.2, 0.2])
     taken, function = [], getattr(evaluation, way)
-    monkeypatch.setattr(evaluation, way, lambda *given, **options: (taken.append(way), function(*given, **options))[1])
+
+    def noted(*given, **options):
+        taken.append(way)
+        return function(*given, **options)
+
+    monkeypatch.setattr(evaluation, way, noted)
     potential.log_on({"x": rng.normal(size=x), "y": rng.normal(size=y)})
     assert taken
 

@@ -46,7 +46,7 @@ def test_other_estimates_by_hand():
     pseudo = as_kind(hb.Multinomial, MultinomialFitter(estimate=Dirichlet((1, 2, 5))).fit(TABLE, C, (D,))).table
     np.testing.assert_allclose(pseudo[2], [1 / 8, 2 / 8, 5 / 8])
     likely = as_kind(hb.Multinomial, MultinomialFitter(estimate=MaximumLikelihood()).fit(TABLE, C, (D,))).table
-    np.testing.assert_allclose(likely, [[2 / 3, 1 / 3, 0], [0, 1, 0], [0.5, 0.5, 0]], rtol=1e-15)
+    np.testing.assert_allclose(likely, [[2 / 3, 1 / 3, 0.0], [0.0, 1.0, 0.0], [0.5, 0.5, 0.0]], rtol=1e-15)
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -102,9 +102,9 @@ def test_bad_options(m):
 
 def test_refusals():
     with pytest.raises(hb.NetworkError, match="2 pseudo-counts were given for a child of 3 states"):
-        MultinomialFitter(estimate=Dirichlet([1, 2])).fit(TABLE, C)
+        MultinomialFitter(estimate=Dirichlet((1, 2))).fit(TABLE, C)
     with pytest.raises(hb.NetworkError, match="positive"):
-        Dirichlet("a")
+        Dirichlet("a")  # type: ignore[arg-type]
     x = hb.Continuous("x")
     with pytest.raises(hb.NetworkError, match="'x' is continuous, and a table of probabilities"):
         MultinomialFitter().fit(TABLE, C, (x,))

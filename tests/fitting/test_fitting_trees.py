@@ -48,7 +48,7 @@ class LeastSquares:
             for cut in range(1, int(codes.max()) + 1):
                 side = (codes[rows] >= cut).astype(int)
                 known = codes[rows] >= 0
-                mass = np.bincount(side[known], weights[known], 2)
+                mass: np.ndarray = np.bincount(side[known], weights[known], 2)
                 if mass.min() < self.least or node.level == 4:
                     continue
                 sums = np.bincount(side[known], (weights * self.target[rows])[known], 2)
@@ -78,8 +78,8 @@ def test_every_order_grows_the_same_tree_whose_leaves_share_out_the_rows(holes):
     columns, target, weights = data(holes=holes)
     criterion = LeastSquares(columns, target, weights)
     locate = criterion.located.locate
-    orders = (list, BestFirst(10**6, lambda split: True))
-    trees = [grow([Route()], criterion, order) for order in orders]
+    best_first: BestFirst = BestFirst(10**6, lambda split: True)
+    trees = [grow([Route()], criterion), grow([Route()], criterion, best_first)]
     assert described(trees[0][0], criterion.located) == described(trees[1][0], criterion.located)
     assert len(leaves(trees[0][0])) > 5
     for node in trees[0]:
@@ -156,8 +156,8 @@ def test_penalties_are_judged_by_their_definitions():
     y -= y.mean()
     penalties = np.geomspace(0.1, 100, 7)
     spectrum = Spectrum.of(x.T @ x, x.T @ y)
-    validated = spectrum.cross_validation_losses(y @ y, penalties, 40.0)
-    likely = spectrum.negative_log_evidence(y @ y, penalties, 40.0)
+    validated = spectrum.cross_validation_losses(float(y @ y), penalties, 40.0)
+    likely = spectrum.negative_log_evidence(float(y @ y), penalties, 40.0)
     logs = []
     for penalty, loss in zip(penalties, validated, strict=True):
         hat = x @ np.linalg.solve(x.T @ x + penalty * np.eye(3), x.T)
@@ -179,8 +179,13 @@ def test_penalties_are_judged_by_their_definitions():
 def test_what_is_kept_of_rows_goes_with_its_owner_and_stays_in_its_process():
     table = hb.Table({"x": [1.0, 2.0]})
     owner, made = (lambda: None), []
+
+    def make():
+        made.append(1)
+        return len(made)
+
     for rows in (table, table.select("x"), table):
-        assert rows.keep(owner, lambda: made.append(1) or len(made)) == 1
+        assert rows.keep(owner, make) == 1
     (kept,) = table.remembered.values()
     assert len(kept.made) == 1
     assert pickle.loads(pickle.dumps(table)).keep(owner, lambda: "made anew") == "made anew"

@@ -80,7 +80,9 @@ def test_builders_are_plain_functions(name: str) -> None:
     options = {"trees": 2} if name == "random_forest" else {"candidates": ["tan"]} if name == "automatic" else {}
     before = data.copy()
     learned = function(data, *arguments, potentials="gaussian", **options)
-    again = Build.of(partial(function, **options)).learn(hb.Table(data), *(arguments or [None]), "gaussian")
+    again = Build.of(partial(function, **options)).learn(
+        hb.Table(data), arguments[0] if arguments else None, "gaussian"
+    )
     pd.testing.assert_frame_equal(data, before)
     assert sorted(again.edges) == sorted(learned.edges)
     observed = hb.Table(data.head(9))
@@ -279,7 +281,12 @@ def test_what_a_builder_returns_is_looked_at() -> None:
 def test_only_naive_bayes_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[Any] = []
     learn = CountedLearner.learn
-    monkeypatch.setattr(CountedLearner, "learn", lambda own, weights: counted.append(own) or learn(own, weights))
+
+    def noted(own: CountedLearner, weights: Any) -> Any:
+        counted.append(own)
+        return learn(own, weights)
+
+    monkeypatch.setattr(CountedLearner, "learn", noted)
     star = [("c", "d"), ("c", "x"), ("c", "y")]
     for build, expected in [
         (None, 1),

@@ -3,14 +3,15 @@ time.
 """
 
 import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 
 import hybridbn as hb
 from hybridbn.structures import hill_climb
-from hybridbn.structures.arcs import is_acyclic
-from hybridbn.structures.hill_climb import Limits, _GraphSearch, arcs_of, climb, graph_of
+from hybridbn.structures.arcs import Limits, is_acyclic
+from hybridbn.structures.hill_climb import _GraphSearch, arcs_of, climb, graph_of
 from hybridbn.structures.scores import FamilyScores
 from hybridbn.structures.training_data import read_data_without_target
 
@@ -82,7 +83,8 @@ def test_the_best_step_is_the_best_of_all(seed):
 
     assert search.score == pytest.approx(value(arcs_of(graph)))
     possible = {graph_of(arcs): value(arcs) for arcs in every_change(graph) if is_acyclic(arcs)}
-    past, ranked = [], sorted(possible.items(), key=lambda item: -item[1])
+    past: list[tuple[int, ...]] = []
+    ranked = sorted(possible.items(), key=lambda item: -item[1])
     for expected, score in ranked:
         step = search.find_best(past)
         assert tuple(search._change_parents(step)) == expected
@@ -102,12 +104,15 @@ def test_cycles_are_seen(seed):
 def test_the_tabu_list_leads_past_a_summit_and_never_back(monkeypatch):
     # two arcs into c are worth a lot together, each alone costs something
     worth = {frozenset(): 0.0, frozenset("a"): -1.0, frozenset("b"): -1.0, frozenset("ab"): 10.0}
-    scores = Given(list("abc"), lambda child, parents: worth[parents] if child == "c" else -20.0 * len(parents))
+    scores: Any = Given(list("abc"), lambda child, parents: worth[parents] if child == "c" else -20.0 * len(parents))
     visited = []
     apply = _GraphSearch.apply
-    monkeypatch.setattr(
-        _GraphSearch, "apply", lambda self, step: (apply(self, step), visited.append(tuple(self.parents)))[0]
-    )
+
+    def noted(self, step):
+        apply(self, step)
+        visited.append(tuple(self.parents))
+
+    monkeypatch.setattr(_GraphSearch, "apply", noted)
 
     def found(tabu):
         rng = np.random.default_rng(0)

@@ -87,10 +87,10 @@ def test_options():
         chow_liu(DATA, root="q")
     for k in (-1, 1.5, True):
         with pytest.raises(hb.NetworkError, match="k, the number of parents, must be"):
-            kdb(DATA, "c", k=k)
+            kdb(DATA, "c", k=k)  # type: ignore[arg-type]
     for folds in (1, 2.5, True):
         with pytest.raises(hb.NetworkError, match="folds must be a whole number of at least 2"):
-            selective_naive_bayes(DATA, "c", folds=folds)
+            selective_naive_bayes(DATA, "c", folds=folds)  # type: ignore[arg-type]
     with (
         pytest.raises(hb.TableError, match="at least 2 rows that have a value of 'c'"),
         pytest.warns(UserWarning, match="one value"),

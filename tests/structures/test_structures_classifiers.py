@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from narrowing import as_discrete, known
+from narrowing import as_discrete, as_kind, known
 
 import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.inference.engines import Engine
 from hybridbn.structures import discriminant, logistic, naive_bayes, random_forest
-from hybridbn.structures.building import Build
+from hybridbn.structures.building import Build, declaration_of
+from hybridbn.structures.heldout import HeldOutClasses
 
 
 def mixed(rows: int = 150, seed: int = 0, holes: float = 0.0) -> dict[str, np.ndarray]:
@@ -49,7 +50,8 @@ def test_leaves_that_are_looked_up_answer_as_elimination_does(only_elimination, 
     data = mixed(holes=0.2)
     net = random_forest(data, "c", family, trees=3)
     net.check()
-    table, cases = without_class(data, slice(10)), ({"x": 0.3}, {"d": "p", "z": 2.0}, {})
+    table = without_class(data, slice(10))
+    cases: tuple[dict[str, object], ...] = ({"x": 0.3}, {"d": "p", "z": 2.0}, {})
     fast = [as_discrete(net.posterior("c", evidence)).probabilities for evidence in (table, *cases)]
     only_elimination()
     slow = [as_discrete(net.posterior("c", evidence)).probabilities for evidence in (table, *cases)]
@@ -94,7 +96,7 @@ def test_a_forest_learns_what_naive_bayes_can_not_and_is_saved_exactly(tmp_path)
     net = random_forest(data, "c", "gaussian", trees=15)
     assert hit_rate(net, fresh) > 0.9 > hit_rate(naive_bayes(data, "c", "gaussian"), fresh) + 0.1
     net.save(tmp_path / "forest.hbn")
-    again = hb.load(tmp_path / "forest.hbn")
+    again = as_kind(hb.Network, hb.load(tmp_path / "forest.hbn"))
     table = without_class(mixed(50, seed=2, holes=0.3))
     np.testing.assert_array_equal(
         as_discrete(again.posterior("c", table)).probabilities, as_discrete(net.posterior("c", table)).probabilities
@@ -166,12 +168,13 @@ def test_missing_cells_do_not_tell_a_forest_the_class_of_a_row_that_is_held_out(
         x[rng.random(x.shape) < 0.5] = np.nan
         names = [f"x{i}" for i in range(20)]
         data = dict(zip(names, x[:60].T, strict=True)) | {"c": codes[:60].astype(str)}
-        net, held_out = random_forest.declaration.held_out(data, "c", "gaussian", trees=30)
-        new = net.posterior("c", hb.Table(dict(zip(names, x[60:].T, strict=True)))).probabilities
+        net, held_out = known(declaration_of(random_forest).held_out)(data, "c", "gaussian", trees=30)
+        rest = hb.Table(dict(zip(names, x[60:].T, strict=True)))
+        new = as_discrete(net.posterior("c", rest)).probabilities
         losses.append(
             [
                 -np.log(told[np.arange(len(told)), own]).mean()
-                for told, own in ((held_out.probabilities, codes[:60]), (new, codes[60:]))
+                for told, own in ((as_kind(HeldOutClasses, held_out).probabilities, codes[:60]), (new, codes[60:]))
             ]
         )
     seen, fresh = np.mean(losses, axis=0)
@@ -220,7 +223,7 @@ def test_correlated_numbers_of_a_regression_stand_in_for_each_other():
         kept = [i for i, name in enumerate("xy") if name in point]
         apart = [point["xy"[i]] for i in kept] - means[:, kept]
         inverse = np.linalg.inv(cov[np.ix_(kept, kept)])
-        shares = [0.3, 0.7] * np.exp(-0.5 * np.einsum("ki,ij,kj->k", apart, inverse, apart))
+        shares = np.array([0.3, 0.7]) * np.exp(-0.5 * np.einsum("ki,ij,kj->k", apart, inverse, apart))
         return float(shares[0] / shares.sum())
 
     for point in ({"x": 0.5, "y": 0.5}, {"x": 2.0}, {"y": -2.0}, {}):
@@ -250,8 +253,8 @@ def test_more_numbers_than_rows_of_a_class_make_covariances_rounder():
     rng = np.random.default_rng(0)
     values = rng.normal(size=(60, 40)) + np.repeat([0.0, 0.6], 30)[:, None]
     data = {f"x{i}": column for i, column in enumerate(values.T)} | {"c": np.repeat(["a", "b"], 30)}
-    _, told = discriminant.declaration.held_out(data, "c")
-    loss = -np.log(told.probabilities[np.arange(60), np.repeat([0, 1], 30)])
+    _, told = known(declaration_of(discriminant).held_out)(data, "c")
+    loss = -np.log(as_kind(HeldOutClasses, told).probabilities[np.arange(60), np.repeat([0, 1], 30)])
     assert loss.mean() < 0.35
 
 

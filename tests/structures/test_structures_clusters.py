@@ -70,7 +70,7 @@ def test_the_guard_keeps_what_does_not_pay():
 
 def test_numbers_of_clusters_can_be_given():
     net = class_clusters(corners(), "odd", "gaussian", clusters={"yes": 3}, guard=False)
-    assert sum(state.startswith("yes") for state in as_discrete(net.variable("odd cluster")).states) == 3
+    assert sum(as_kind(str, state).startswith("yes") for state in as_discrete(net.variable("odd cluster")).states) == 3
 
 
 def test_other_builders_and_weights():

@@ -96,7 +96,7 @@ def test_a_continuous_target_conditions_by_partial_correlation():
     inverse = np.linalg.inv(np.corrcoef(x.T))
     partial = -inverse[0, 1] / np.sqrt(inverse[0, 0] * inverse[1, 1])
     assert found.measure_pairs()["a", "b"] == pytest.approx(-0.5 * np.log1p(-(partial**2)), rel=1e-9)
-    relevance = -0.5 * np.log1p(-(np.corrcoef(x.T)[0, 2] ** 2))
+    relevance = -0.5 * np.log1p(-(np.asarray(np.corrcoef(x.T))[0, 2] ** 2))
     assert found.measure_with_target()["a"] == pytest.approx(relevance, rel=1e-9)
 
 

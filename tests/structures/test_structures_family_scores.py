@@ -1,6 +1,7 @@
 """Scores of families: by definition, and all single changes of a family at once against one at a time."""
 
 import math
+from typing import Literal
 
 import numpy as np
 import pandas as pd
@@ -146,7 +147,8 @@ def test_which_rows_are_complete_is_no_reason_for_an_arc(potentials):
     rng = np.random.default_rng(0)
     data = {name: rng.normal(size=150) for name in "abcdefgh"} | {"k": rng.integers(0, 3, 150).astype(str)}
     frame = pd.DataFrame(data).mask(rng.random((150, 9)) < 0.4)
-    for missing, most, least in (("available", 6, -13.5), ("em", 2, -12.5)):
+    ways: list[tuple[Literal["available", "em"], int, float]] = [("available", 6, -13.5), ("em", 2, -12.5)]
+    for missing, most, least in ways:
         network = hill_climb(frame, potentials=potentials, missing=missing)
         assert network.number_of_edges() <= most
         assert network.log_density(hb.Table(data)).mean() > least

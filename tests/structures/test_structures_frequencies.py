@@ -203,8 +203,9 @@ def test_estimators(target: str, options: dict[str, Any]) -> None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             model.fit(asked.loc[rows, columns], frame().loc[rows, target], sample_weight=weights)
-            told = model.predict_proba(asked[columns]) if target == "c" else model.predict_interval(asked[columns])
-        return np.asarray(told)
+            if isinstance(model, hb.HybridClassifier):
+                return np.asarray(model.predict_proba(asked[columns]))
+            return np.asarray(model.predict_interval(asked[columns]))
 
     weights = np.where(ABSENT, 0.0, WEIGHTS)
     changed = answer(ORDER, weights[ORDER], asked.columns[::-1])

@@ -93,7 +93,8 @@ def test_branchings_without_limits_weigh_as_much_as_spanning_trees(seed: int) ->
     graph.add_weighted_edges_from((*pair, weight) for pair, weight in pairs.items())
     best = nx.maximum_spanning_tree(graph).size("weight")
     chosen = [tuple(sorted((child, *given))) for child, given in parents.items() if given]
-    assert sum(pairs[pair] for pair in chosen) == pytest.approx(best)  # type: ignore[index]
+    weight = sum(pairs[first, second] for first, second in chosen)
+    assert weight == pytest.approx(best)
 
 
 def test_every_searching_builder_takes_the_same_words() -> None:

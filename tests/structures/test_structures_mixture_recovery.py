@@ -18,7 +18,7 @@ def truth(groups: int, seed: int, apart: float = 2.0, numbers: int = 5, categori
     """Return a network with a hidden node, numbers in all sorts of units, and categories."""
     rng = np.random.default_rng(seed)
     group = hb.Discrete("group", tuple(range(groups)))
-    potentials = [hb.Multinomial(group, table=rng.dirichlet(np.full(groups, 10.0)))]
+    potentials: list[hb.Potential] = [hb.Multinomial(group, table=rng.dirichlet(np.full(groups, 10.0)))]
     for number in range(numbers):
         unit = 10.0 ** rng.integers(-3, 4)
         potentials.append(

@@ -1,5 +1,7 @@
 """Naive Bayes: against scikit-learn's, by hand, and in every family."""
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -98,10 +100,11 @@ def test_every_family_classifies_and_regresses_mixed_tables_with_holes(potential
     # Bayes' rule by hand, over the states of the target or a fine grid of it: what is observed of a row multiplies
     variable = net.variable(target)
     if isinstance(variable, hb.Discrete):
-        places = list(variable.states)
+        places: Any = list(variable.states)
     else:
         ends = net.posterior(target).quantile([1e-6, 1 - 1e-6])
-        places = np.linspace(*(ends + np.array([-1, 1]) * 0.05 * np.ptp(ends)), 2001)
+        low, high = ends + np.array([-1, 1]) * 0.05 * np.ptp(ends)
+        places = np.linspace(low, high, 2001)
     known = rows.to_dict()
     for row in range(6):
         product = np.asarray(net.potential(target)(**{target: places}), dtype=float)

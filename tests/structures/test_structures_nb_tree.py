@@ -2,6 +2,8 @@
 targets.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 from narrowing import as_discrete, as_kind
@@ -148,7 +150,8 @@ def test_leaves_of_any_family(potentials, binary, tmp_path):
     right, base = (np.mean((table[:, 1] > 0.5) == (data["y"] == "yes")) for table in (found, plain))
     assert right > base - 0.02
     net.save(tmp_path / "tree.hbn")
-    np.testing.assert_array_equal(as_discrete(hb.load(tmp_path / "tree.hbn").posterior("y", rows)).probabilities, found)
+    again = as_kind(hb.Network, hb.load(tmp_path / "tree.hbn"))
+    np.testing.assert_array_equal(as_discrete(again.posterior("y", rows)).probabilities, found)
     drawn = net.sample(500, random_state=0)
     assert np.isfinite(net.log_density(drawn)).all()
 
@@ -204,7 +207,7 @@ def test_variance_splits_where_the_mean_jumps():
         "y": np.select([group == "l", group == "m"], [0.0, 5.0], 9.0) + rng.normal(size=300),
     }
     net = nb_tree(data, "y", "gaussian", criterion=Variance(), max_depth=1)
-    assert all(state.startswith("g: ") for state in as_discrete(net.variable("y leaf")).states)
+    assert all(as_kind(str, state).startswith("g: ") for state in as_discrete(net.variable("y leaf")).states)
     assert stats.norm(5, 1).cdf(net.posterior("y", {"g": "m"}).mean()) == pytest.approx(0.5, abs=0.1)
 
 
@@ -214,14 +217,16 @@ def test_two_branches_of_a_leveled_tree_hold_as_much_as_a_node_that_is_split():
     few, kind = np.where(np.arange(145) < 25, "p", "q"), np.array(["x", "z"])[np.arange(145) % 2]
     y = np.where(few == "p", 1, rng.random(145) < np.where(kind == "x", 0.3, 0.5)).astype(int)
     data = {"few": few, "kind": kind, "y": np.array(["n", "p"])[y]}
-    for options, tested in (({}, "kind: "), ({"least_branch": 20}, "few: "), ({"least_branch": 73}, "all")):
+    cases: list[tuple[dict[str, Any], str]]
+    cases = [({}, "kind: "), ({"least_branch": 20}, "few: "), ({"least_branch": 73}, "all")]
+    for options, tested in cases:
         states = as_discrete(nb_tree(data, "y", max_depth=1, **options).variable("y leaf")).states
-        assert all(state.startswith(tested) for state in states)
+        assert all(as_kind(str, state).startswith(tested) for state in states)
     assert len(as_discrete(nb_tree(data, "y", max_depth=1, least=73).variable("y leaf"))) == 1
     with pytest.raises(hb.NetworkError, match="least_branch must be"):
         nb_tree(data, "y", max_depth=1, least_branch=-1)
     with pytest.raises(hb.NetworkError, match="least must be"):
-        nb_tree(data, "y", max_depth=1, least="many")
+        nb_tree(data, "y", max_depth=1, least="many")  # type: ignore[arg-type]
 
 
 def test_a_state_that_no_row_of_a_leaf_has_tells_nothing_about_the_class():

@@ -2,6 +2,8 @@
 truth.
 """
 
+from typing import Any
+
 import numpy as np
 import pytest
 from narrowing import as_discrete, as_kind
@@ -41,7 +43,7 @@ def without(data, *names):
 
 def boxes(net, hidden, columns):
     """Return, for each leaf, what each tested column has to be: states, or an interval."""
-    found = [{} for _ in net.variable(hidden).states]
+    found: list[dict[str, Any]] = [{} for _ in net.variable(hidden).states]
     for name in columns:
         potential = net.potential(name)
         for leaf, box in enumerate(found):
@@ -175,7 +177,7 @@ def test_tested_numbers_are_normal_within_their_part_of_the_range():
     likely = np.where(data["x"] > 0.4, 0.9, 0.2)
     data["y"] = np.where(np.random.default_rng(5).random(3000) < likely, "yes", "no")
     net = nb_tree(data, "y", "gaussian", max_depth=2, binary=True, criterion=GainRatio())
-    cases = net.potential("x").cases
+    cases = as_kind(Cases, net.potential("x")).cases
     leaves = as_discrete(net.variable("y leaf")).states
     cut = [leaf for leaf, case in enumerate(cases) if case.cut]
     assert cut

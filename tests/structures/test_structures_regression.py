@@ -4,16 +4,18 @@ networks can do.
 
 import itertools
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
-from narrowing import as_continuous, as_discrete, as_kind
+from narrowing import as_continuous, as_discrete, as_kind, known
 from scipy import stats
 
 import hybridbn as hb
 from hybridbn.inference.engines import Engine
 from hybridbn.potentials.cases import Boxes
 from hybridbn.structures import model_tree, regression
+from hybridbn.structures.building import declaration_of
 from hybridbn.structures.model_tree import _measure_tails
 from hybridbn.structures.regression import learn_regressors, read_for_regression
 from hybridbn.structures.regression_splits import Growth, RegressionRows, RegressionView, grow_regressions
@@ -118,8 +120,8 @@ def test_a_complete_row_is_in_one_leaf_and_gets_its_regression(missing):
 def test_few_trees_predict_every_row_that_one_of_them_has_not_seen(rows, trees, seed):
     rng = np.random.default_rng(seed)
     data = {"x": rng.normal(size=rows), "y": rng.normal(size=rows)}
-    _, told = model_tree.declaration.held_out(data, "y", trees=trees, random_state=seed)
-    assert np.isfinite(told.select_rows(np.arange(rows)).mean()).all()
+    _, told = known(declaration_of(model_tree).held_out)(data, "y", trees=trees, random_state=seed)
+    assert np.isfinite(known(told).select_rows(np.arange(rows)).mean()).all()
 
 
 def test_several_trees_are_averaged():
@@ -127,7 +129,7 @@ def test_several_trees_are_averaged():
     net = SEVERAL(data, "y")
     rows = hb.Table(bent(rows=30, seed=1)).drop("y")
     belongs = as_discrete(net.posterior("y leaf", rows)).probabilities
-    trees = np.array([int(state.split(".")[0]) for state in as_discrete(net.variable("y leaf")).states])
+    trees = np.array([int(as_kind(str, state).split(".")[0]) for state in as_discrete(net.variable("y leaf")).states])
     for tree in range(1, 6):
         own = belongs[:, trees == tree]
         np.testing.assert_allclose(own.sum(axis=1), 0.2, atol=1e-12)
@@ -139,19 +141,19 @@ def test_missing_cells_are_averaged_by_bayes_rule(build):
     net = build(bent(missing=0.1), "y")
     assert set(net.variable("c").states) == {"p", "q", "r"}
     # c: its own table is the whole posterior, since nothing else that is known tells of it
-    known = {"x": 0.4, "z": -1.2}
+    observed: dict[str, object] = {"x": 0.4, "z": -1.2}
     grid = np.linspace(-4, 12, 33)
-    shares = net.posterior("c", known).probabilities
+    shares = net.posterior("c", observed).probabilities
     expected = sum(
-        share * net.posterior("y", {**known, "c": state}).pdf(grid)
+        share * net.posterior("y", {**observed, "c": state}).pdf(grid)
         for share, state in zip(shares, net.variable("c").states, strict=True)
     )
-    np.testing.assert_allclose(net.posterior("y", known).pdf(grid), expected, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(net.posterior("y", observed).pdf(grid), expected, rtol=1e-7, atol=1e-12)
     # x: by quadrature over its density given z
-    known = {"z": -1.2, "c": "q"}
-    density = net.posterior("x", known)
+    observed = {"z": -1.2, "c": "q"}
+    density = net.posterior("x", observed)
     nodes, weights = np.polynomial.legendre.leggauss(24)
-    edges = [-8.0, 8.0]
+    edges = np.array([-8.0, 8.0])
     if "y leaf" in net:
         edges = np.unique([-8.0, 8.0, *net.potential("y leaf").breaks("x")])
     edges = np.unique(np.concatenate([np.linspace(a, b, 12) for a, b in itertools.pairwise(edges)]))
@@ -159,7 +161,7 @@ def test_missing_cells_are_averaged_by_bayes_rule(build):
     points = (edges[:-1] + half + half * nodes[:, None]).ravel()
     mass = (half * weights[:, None]).ravel() * density.pdf(points)
     means = net.posterior("y", hb.Table({"x": points, "z": [-1.2] * len(points), "c": ["q"] * len(points)})).mean()
-    assert net.posterior("y", known).mean() == pytest.approx(float(mass @ means / mass.sum()), abs=1e-6)
+    assert net.posterior("y", observed).mean() == pytest.approx(float(mass @ means / mass.sum()), abs=1e-6)
 
 
 @pytest.fixture
@@ -206,10 +208,10 @@ def test_some_trees_have_means_in_their_leaves():
     step = np.floor(8 * x).astype(int)
     levels = np.array([0.0, 3.0, -2.0, 1.0, 4.0, -1.0, 2.0, -3.0])
     data = {"x": x, "z": z, "y": levels[step] + (0.05 + step / 8) * rng.normal(size=300)}
-    net, told = model_tree.declaration.held_out(data, "y", trees=10, max_depth=2, random_state=1)
-    slopes = np.abs(net.potential("y").coefficients).max(axis=(1, 2))
+    net, told = known(declaration_of(model_tree).held_out)(data, "y", trees=10, max_depth=2, random_state=1)
+    slopes = np.abs(as_kind(hb.LinearGaussian, net.potential("y")).coefficients).max(axis=(1, 2))
     assert 0.2 < np.mean(slopes == 0) <= 1
-    assert np.isfinite(told.select_rows(np.arange(300)).mean()).all()
+    assert np.isfinite(known(told).select_rows(np.arange(300)).mean()).all()
     fresh = hb.Table({"x": (np.arange(8) + 0.5) / 8, "z": np.full(8, 0.5)})
     posterior = net.posterior("y", fresh)
     assert np.corrcoef(posterior.mean(), levels)[0, 1] > 0.8
@@ -241,7 +243,8 @@ def test_a_batch_gives_what_single_rows_give(build, tmp_path):
         assert alone.mean() == pytest.approx(posterior.mean()[row], abs=1e-8)
         assert alone.quantile(0.9) == pytest.approx(posterior.quantile(0.9)[row], abs=1e-6)
     net.save(tmp_path / "net.hbn")
-    np.testing.assert_array_equal(hb.load(tmp_path / "net.hbn").posterior("y", rows).mean(), posterior.mean())
+    again = as_kind(hb.Network, hb.load(tmp_path / "net.hbn"))
+    np.testing.assert_array_equal(again.posterior("y", rows).mean(), posterior.mean())
 
 
 @pytest.mark.parametrize("build", [regression, model_tree, SEVERAL], ids=["regression", "tree", "trees"])
@@ -317,13 +320,14 @@ def test_odd_tables(build):
 def test_columns_that_are_tested():
     holes = bent()
     holes["z"][:20] = np.nan
-    for data, options, expected in (
+    cases: tuple[tuple[Any, dict[str, Any], set[str]], ...] = (
         (bent(), {}, {"x", "z", "c"}),
         (bent(), {"tested": 1}, {"x", "c"}),
         (bent(), {"tested": 0}, {"c"}),
         (holes, {}, {"x", "c"}),
         (bent(missing=0.1), {}, {"x", "c"}),
-    ):  # one number at most where there are holes, the complete one if there is one
+    )  # one number at most where there are holes, the complete one if there is one
+    for data, options, expected in cases:
         net = model_tree(data, "y", **options)
         assert set(net.predecessors("y leaf") if "y leaf" in net else ()) <= expected
 
@@ -388,4 +392,4 @@ def test_bad_boxes():
     with pytest.raises(hb.NetworkError, match="each of 1 parents"):
         Boxes(leaf, (c,), [])
     with pytest.raises(hb.NetworkError, match="is continuous"):
-        Boxes(x, (c,), [[[0, 1], [1, 0]]])
+        Boxes(x, (c,), [[[0, 1], [1, 0]]])  # type: ignore[arg-type]

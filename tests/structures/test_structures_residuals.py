@@ -160,7 +160,7 @@ def test_the_regressor_calibrates_by_default():
     np.testing.assert_array_equal(again.predict_interval(X, 0.8), model.predict_interval(X, 0.8))
     assert hb.HybridRegressor("naive_bayes", potentials="gaussian").partial_fit(X, y).calibration_ == []
     with pytest.raises(hb.HybridBNError, match="intervals must be"):
-        hb.HybridRegressor(intervals="wide").fit(X, y)
+        hb.HybridRegressor(intervals="wide").fit(X, y)  # type: ignore[arg-type]
     with pytest.raises(hb.HybridBNError, match="between 0 and 1"):
         model.predict_interval(X, 90)
 
@@ -174,7 +174,8 @@ def test_scores_of_posteriors_by_formula_and_by_levels():
     )
     batch = net.posterior("x", hb.Table({"c": ["a", "b", None]}))
     truth = np.array([1.0, -2.0, 7.0])
-    np.testing.assert_allclose(as_continuous(batch).crps(truth), Density._crps(batch, truth[None])[0], rtol=2e-3)
+    assert isinstance(batch, Density)
+    np.testing.assert_allclose(batch.crps(truth), Density._crps(batch, truth[None])[0], rtol=2e-3)
     np.testing.assert_allclose(as_continuous(batch).pit(truth), [batch[i].cdf(truth[i]) for i in range(3)])
     assert batch[1].crps(-2.0) == pytest.approx(as_continuous(batch).crps(truth)[1])
     with pytest.raises(hb.HybridBNError, match="one number for each of the 3 rows"):
