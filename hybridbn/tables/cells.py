@@ -584,7 +584,7 @@ def as_plain(cells: Cells) -> PlainValues:
             return PlainValues("integer", np.where(missing, 0, cells.array).astype(np.int64), missing)
         return PlainValues("float", cells.array, missing)
     types = {type(state) for state in cells.states}
-    if types == {bool}:
+    if types == {bool} and not (cells.declared and cells.states == (True, False)):
         return PlainValues("bool", decode_states(cells, bool, False), missing)
     if types == {str}:
         return PlainValues("category" if cells.declared else "text", cells.array, missing)

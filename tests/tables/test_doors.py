@@ -73,8 +73,7 @@ TYPES: dict[str, tuple[Any, list[Any]]] = {
     "large categories": (pa.dictionary(pa.uint32(), pa.large_string()), TEXTS),
     "categories of integers": (pa.dictionary(pa.uint8(), pa.int64()), WHOLE),
     "categories of floats": (pa.dictionary(pa.uint8(), pa.float64()), FLOATS),
-    # the order of the two is not kept: False comes first
-    "categories of truth values": (pa.dictionary(pa.uint8(), pa.bool_()), [False, True, False]),
+    "categories of truth values": (pa.dictionary(pa.uint8(), pa.bool_()), [True, False, True]),
     "categories of dates": (pa.dictionary(pa.uint8(), pa.date32()), DAYS),
     "categories of large integers": (pa.dictionary(pa.uint8(), pa.uint64()), LARGE),
     "categories of views": (pa.dictionary(pa.int8(), pa.string_view()), TEXTS),
