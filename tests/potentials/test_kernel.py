@@ -80,7 +80,7 @@ def test_root_is_a_weighted_kernel_density_estimate():
 
 def test_far_from_all_points_the_nearest_decide_exactly():
     near = 1 + 2.7e-8
-    potential = Kernel(X, (W,), points=[[0, 0], [1, 1], [2, near]], bandwidths=[0.1, 1.0])
+    potential = Kernel(X, (W,), points=[[0.0, 0.0], [1.0, 1.0], [2.0, near]], bandwidths=[0.1, 1.0])
     # the odds of the last two points depend on a digit that the squares of their distances have lost
     w = 1.23e8
     odds = math.exp((near - 1) * (w - 0.5 * (near + 1)))

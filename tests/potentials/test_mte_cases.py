@@ -25,7 +25,9 @@ def test_the_cases_are_there():
 
 def variables_of(case):
     return {
-        name: Discrete(name, tuple(v["states"])) if "states" in v else Continuous(name, tuple(map(float, v["domain"])))
+        name: Discrete(name, tuple(v["states"]))
+        if "states" in v
+        else Continuous(name, (float(v["domain"][0]), float(v["domain"][1])))
         for name, v in case["variables"].items()
     }
 

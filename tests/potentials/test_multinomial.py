@@ -40,7 +40,7 @@ def test_the_users_array_is_neither_kept_nor_changed():
     with pytest.raises(ValueError, match="read-only"):
         potential.table[0] = 1
     with pytest.raises(AttributeError):
-        potential.table = table
+        potential.table = table  # type: ignore[misc]
 
 
 def test_rows_within_tolerance_are_kept_as_they_are():
@@ -58,16 +58,16 @@ def test_weights_are_normalized_at_any_magnitude():
     ("make", "message"),
     [
         (
-            lambda: Multinomial(C, (D,), table=[[1, 0], [0.6, 0.6], [0, 1]]),
+            lambda: Multinomial(C, (D,), table=[[1.0, 0.0], [0.6, 0.6], [0.0, 1.0]]),
             r"'c': .* at d=1 sum to 1\.2, not to 1.*normalize",
         ),
         (lambda: Multinomial(C, table=[1e308, 1e308]), "sum to inf, not to 1"),
         (
-            lambda: Multinomial(C, (D,), table=[[1, 0], [1.5, -0.5], [0, 1]]),
+            lambda: Multinomial(C, (D,), table=[[1.0, 0.0], [1.5, -0.5], [0.0, 1.0]]),
             r"'c': .* at d=1, c='b' is -0\.5; .*negative",
         ),
         (
-            lambda: Multinomial(C, (D,), table=[[1, 0], [1, np.nan], [0, 1]]),
+            lambda: Multinomial(C, (D,), table=[[1.0, 0.0], [1.0, np.nan], [0.0, 1.0]]),
             "'c': the table has nan at d=1, c='b'.*finite",
         ),
         (lambda: Multinomial(C, table=[np.inf, 0]), "'c': the table has inf at c='a'"),
@@ -78,14 +78,14 @@ def test_weights_are_normalized_at_any_magnitude():
         (lambda: Multinomial(C, (D,), table=[[1, 0], [0, 1], [1, 1, 1]]), "numbers in a regular array"),
         (lambda: Multinomial(C, table=["0.5", "0.5"]), "numbers in a regular array"),
         (lambda: Multinomial(C, table=[0.5 + 1j, 0.5]), "numbers in a regular array"),
-        (lambda: Multinomial(C, table=[None, 1.0]), "'c': the table has nan at c='a'|numbers in a regular array"),
+        (lambda: Multinomial(C, table=[None, 1.0]), "'c': the table has nan at c='a'|numbers in a regular array"),  # type: ignore[arg-type]
         (lambda: Multinomial(C, (D,), table=np.zeros((3, 2)), normalize=True), "weights at d=0 are all zero"),
-        (lambda: Multinomial(C, (X,), table=[1, 0]), "'c': its parent 'x' is continuous; .*use Softmax, Kernel or MTE"),
-        (lambda: Multinomial(X, table=[1, 0]), "'x' is continuous; the child of a Multinomial is discrete"),
+        (lambda: Multinomial(C, (X,), table=[1, 0]), "'c': its parent 'x' is continuous; .*use Softmax, Kernel or MTE"),  # type: ignore[arg-type]
+        (lambda: Multinomial(X, table=[1, 0]), "'x' is continuous; the child of a Multinomial is discrete"),  # type: ignore[arg-type]
         (lambda: Multinomial(C, (C,), table=np.eye(2)), "'c' occurs more than once"),
-        (lambda: Multinomial(C, D, table=np.eye(2)), r"parents=\(d,\)"),
-        (lambda: Multinomial("c", table=[1]), "a child is a Discrete or Continuous variable, not 'c'"),
-        (lambda: Multinomial(C, ("d",), table=[1]), "expected a Discrete or Continuous variable, not 'd'"),
+        (lambda: Multinomial(C, D, table=np.eye(2)), r"parents=\(d,\)"),  # type: ignore[arg-type]
+        (lambda: Multinomial("c", table=[1]), "a child is a Discrete or Continuous variable, not 'c'"),  # type: ignore[arg-type]
+        (lambda: Multinomial(C, ("d",), table=[1]), "expected a Discrete or Continuous variable, not 'd'"),  # type: ignore[arg-type]
     ],
 )
 def test_bad_tables_are_refused_with_the_place_and_the_remedy(make, message):

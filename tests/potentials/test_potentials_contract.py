@@ -127,7 +127,7 @@ EXAMPLES = [
             (D, Discrete("f", ("u", "v"))),
             [
                 Multinomial(C, table=[0.2, 0.3, 0.5]),
-                Multinomial(C, (Discrete("f", ("u", "v")),), table=[[1, 0, 0], [0, 0.5, 0.5]]),
+                Multinomial(C, (Discrete("f", ("u", "v")),), table=[[1.0, 0.0, 0.0], [0.0, 0.5, 0.5]]),
             ],
         ),
         {"d": [0, 1, 1], "f": [1, 0, 1]},
@@ -195,7 +195,11 @@ EXAMPLES = [
         Boxes(
             C,
             (X, D, Z),
-            [[[-np.inf, 1], [1, np.inf], [-2, 3]], [[1, 1], [1, 0], [0, 1]], [[-1, 1], [-np.inf, 1], [0, 1]]],
+            [
+                [[-np.inf, 1.0], [1.0, np.inf], [-2.0, 3.0]],
+                [[1.0, 1.0], [1.0, 0.0], [0.0, 1.0]],
+                [[-1.0, 1.0], [-np.inf, 1.0], [0.0, 1.0]],
+            ],
             weights=[1, 2, 1],
         ),
         # in one box, in two, and in none

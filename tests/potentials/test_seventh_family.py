@@ -1,10 +1,10 @@
 """A user's own family is one class with one method: everything else works without touching anything."""
 
-import contract
 import numpy as np
 import pytest
 from contract import CHECKS, Example
 
+from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential, spread
 from hybridbn.variables import Continuous, Discrete
 
@@ -128,7 +128,7 @@ def test_an_improper_density_is_not_sampled():
             values, scale = super().on(axes)
             return 0.5 * values, scale
 
-    with pytest.raises(contract.NetworkError, match=r"'y': the mass of its Half at x=1\.0 was found to be 0\.5, not 1"):
+    with pytest.raises(NetworkError, match=r"'y': the mass of its Half at x=1\.0 was found to be 0\.5, not 1"):
         Half(Y, (X,), 1.0).ppf(np.array([0.5]), {"x": np.array([1.0])})
 
 
@@ -146,5 +146,5 @@ def test_negative_values_are_named():
         def log_on(self, axes):
             return np.log(np.abs(self.on(axes)[0]))
 
-    with pytest.raises(contract.NetworkError, match=r"'y': its Wrong is -0\.0.* can't be negative"):
+    with pytest.raises(NetworkError, match=r"'y': its Wrong is -0\.0.* can't be negative"):
         Wrong(Y, (X,), 0.5).ppf(np.array([0.5]), {"x": np.array([1.0])})

@@ -54,13 +54,13 @@ def test_scale_and_breaks_show_where_the_states_change():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Softmax(X, intercept=[], coefficients=[]), "'x' is continuous; the child of a Softmax is discrete"),
+        (lambda: Softmax(X, intercept=[], coefficients=[]), "'x' is continuous; the child of a Softmax is discrete"),  # type: ignore[arg-type]
         (
             lambda: Softmax(TWO, (X,), intercept=[0], coefficients=[[0], [1]]),
             r"shape \(2,\), that is 2 states of 'c', not \(1,\)",
         ),
         (lambda: Softmax(TWO, (X,), intercept=[0, np.nan], coefficients=[[0], [1]]), "intercept has nan at c='yes'"),
-        (lambda: Softmax(TWO, (X,), intercept=[0, 0], coefficients=[[0], [np.inf]]), "inf at c='yes', of 'x'"),
+        (lambda: Softmax(TWO, (X,), intercept=[0, 0], coefficients=[[0.0], [np.inf]]), "inf at c='yes', of 'x'"),
         (lambda: Softmax(TWO, (D,), intercept=[0, 0], coefficients=[[0], [1]]), "'c': the intercept must have shape"),
     ],
 )
