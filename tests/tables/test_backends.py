@@ -30,7 +30,7 @@ def test_processes_share_the_fragments(tmp_path: Path) -> None:
 def test_what_can_not_be_sent_is_told(tmp_path: Path) -> None:
     pattern = write(tmp_path, {"c": ["a", "b"] * 10})
     with ProcessPoolExecutor(1) as pool, pytest.raises(hb.TableError, match="can't be sent to other processes"):
-        list(hb.scan(pattern, backend=pool).answer(lambda table: len(table), ()))
+        list(hb.scan(pattern, backend=pool).answer(lambda table, start: len(table), ()))
 
 
 @pytest.mark.slow
@@ -76,7 +76,12 @@ class TestDuckDB:
         scan = hb.scan(write(tmp_path, data), backend=connection)
         monkey: list[Any] = []
         fragments = scan.passes.source.fragments
-        scan.passes.source.fragments = lambda: monkey.append(1) or fragments()  # type: ignore[method-assign]
+
+        def noted() -> Any:
+            monkey.append(1)
+            return fragments()
+
+        scan.passes.source.fragments = noted  # type: ignore[method-assign]
         assert same(naive_bayes(scan, "y"), naive_bayes(data, "y"))
         assert not monkey
 

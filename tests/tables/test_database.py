@@ -3,6 +3,7 @@
 import random
 import sys
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -163,9 +164,9 @@ def test_nothing_is_written_on_failure(overwrite, place, alchemy, monkeypatch):
     before = tables(alchemy, place)
 
     from hybridbn.tables.formats import database_base
+    from hybridbn.tables.formats.base import cell_values as original
 
     calls = []
-    original = database_base.cell_values
 
     def breaking(table, name):
         calls.append(name)
@@ -274,6 +275,7 @@ ENDING = (
     "COPY t TO '/tmp/u'",
     "",
 )
+PIECES: tuple[str, ...]
 PIECES = ("'", "''", "\\", "\\'", "$$", "$a$", "$", "E'", "e'", "U&'", 'U&"', '"', '""', "/*", "*/", "--", "\r", " ")
 PIECES = (*PIECES, "a", "1", "x", "N'", "B'", "$1", "/* /*", "é", "\t", "UESCAPE '!'", "`", "#", "/*!", "\n")
 
@@ -431,8 +433,9 @@ def test_queries_of_duckdb_are_checked_before_they_run(monkeypatch):
 
     monkeypatch.setattr(sqlalchemy_database, "parse_duckdb_query", refuse)
     connection = SimpleNamespace(dialect=SimpleNamespace(name="duckdb"))
+    address: Any = SimpleNamespace(name="DROP TABLE t")
     with pytest.raises(hb.TableError, match="refused: DROP TABLE t"):
-        sqlalchemy_database._open_query(connection, SimpleNamespace(name="DROP TABLE t")).__enter__()
+        sqlalchemy_database._open_query(connection, address).__enter__()
 
 
 @needs

@@ -188,11 +188,12 @@ def loosen(rows: hb.Table) -> list[Any]:
     if (reason := read_rows(rows)[1].get("v")) is not None:
         return [reason == "no value", rows.missing["v"]]
     variable = rows.variable("v")
-    values = [None if value != value else value for value in rows.column("v").tolist()]
+    cells = rows.column("v").tolist()
     if isinstance(variable, hb.Discrete):
-        values = [None if code < 0 else variable.states[code] for code in values]
+        values = [None if code < 0 else variable.states[code] for code in cells]
         return [sorted(map(str, {*values} - {None})), values]
-    return [None if variable.unit is None else variable.unit.kind, values]
+    numbers = [None if value != value else value for value in cells]
+    return [None if variable.unit is None else variable.unit.kind, numbers]
 
 
 def list_states(held: Any) -> Any:
@@ -301,7 +302,7 @@ def workers() -> Iterator[Executor]:
         yield pool
 
 
-KINDS = ({}, {"discrete": ["v"]}, {"continuous": ["v"]})
+KINDS: tuple[dict[str, list[str]], ...] = ({}, {"discrete": ["v"]}, {"continuous": ["v"]})
 
 
 @pytest.mark.parametrize(
@@ -469,7 +470,7 @@ PATTERNS = ("", "**/*.parquet", *(pytest.param(one, marks=pytest.mark.slow) for 
 
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_folders_name_columns_however_files_are_asked_for(pattern: str, tmp_path: Path, backend: Any) -> None:
-    values = {"of": ["a b", "7", None], "year": [2021, 2022, 2022]}
+    values: dict[str, list[Any]] = {"of": ["a b", "7", None], "year": [2021, 2022, 2022]}
     for number, folder in enumerate(
         ["of=a%20b/year=2021", "of=7/year=2022", "of=__HIVE_DEFAULT_PARTITION__/year=2022"]
     ):

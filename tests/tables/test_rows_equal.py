@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from narrowing import as_kind
 
 import hybridbn as hb
 from hybridbn.structures import GainRatio, Utility
@@ -160,7 +161,7 @@ def describe(learned: Any) -> Any:
         networks = {str(number): describe(network) for number, network in enumerate(learned.networks)}
         return {"votes": np.asarray(learned.votes), "errors": np.asarray(learned.errors), **networks}
     if isinstance(learned, Rows):
-        rows = learned.sample() if isinstance(learned, hb.Scan) else learned
+        rows = learned.sample() if isinstance(learned, hb.Scan) else as_kind(hb.Table, learned)
         return {name: rows.column(name) for name in rows.names}
     described = {"network": describe(learned.network)}
     if hasattr(learned, "completed"):
@@ -170,7 +171,7 @@ def describe(learned: Any) -> Any:
     return described
 
 
-def learn(name: str, data: hb.Table) -> Any:
+def learn(name: str, data: Rows) -> Any:
     """Return what is learned, or the error."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
@@ -208,7 +209,7 @@ def measure(one: Any, other: Any) -> float:
 
 
 ORDER_OF_DRAWS = "rows of a scan are filled by draws of their own, rows in memory in their order"
-DIFFERENCES = {}
+DIFFERENCES: dict[tuple[str, str], str] = {}
 """What differs from the table in memory however a scan is read."""
 
 

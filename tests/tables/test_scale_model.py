@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +123,7 @@ class CountWork(base.Task):
 
 
 @pytest.mark.parametrize("kind", [ThreadPoolExecutor, pytest.param(ProcessPoolExecutor, marks=pytest.mark.slow)])
-def test_two_workers_do_what_the_model_counts(kind: type[Executor], tmp_path: Path) -> None:
+def test_two_workers_do_what_the_model_counts(kind: Callable[[int], Executor], tmp_path: Path) -> None:
     rows = base.BATCH_ROWS + 10
     for number in range(5):
         parquet.write_table(pa.table({"c": np.zeros(rows, np.int8)}), tmp_path / f"{number}.parquet")

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn import structures
@@ -39,7 +40,7 @@ NETWORK = hb.fit(ARCS, make_data(), "gaussian")
 PASSES: dict[str, tuple[Callable[[hb.Scan], Any], int, int]] = {
     "length": (len, 1, 0),
     "log density": (NETWORK.log_density, 1, 0),
-    "posterior": (lambda scan: NETWORK.posterior("c", scan.drop("c")).probabilities, 1, 0),
+    "posterior": (lambda scan: as_discrete(NETWORK.posterior("c", scan.drop("c"))).probabilities, 1, 0),
     "naive_bayes": (lambda scan: structures.naive_bayes(scan, "c", "gaussian"), 3, 0),
     "tan": (lambda scan: structures.tan(scan, "c", "gaussian"), 3, 0),
     "kdb": (lambda scan: structures.kdb(scan, "c", "gaussian"), 3, 0),

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
+from hybridbn.inference.posteriors.batches import _BatchedDiscrete
 from hybridbn.structures import chow_liu, hill_climb, kdb, naive_bayes, tan
 from hybridbn.tables import read_rows
 from hybridbn.tables.backends import base, profiles, sources
@@ -163,7 +164,7 @@ def test_answers_are_those_from_memory(tmp_path: Path) -> None:
     np.testing.assert_allclose(net.log_density(scan), net.log_density(table), rtol=1e-14)
     mine, known = net.posterior("y", scan), net.posterior("y", table)
     np.testing.assert_allclose(as_discrete(mine).probabilities, as_discrete(known).probabilities, atol=1e-12)
-    assert sum(len(batch) for batch in as_discrete(mine).batches()) == len(mine) == 500
+    assert sum(len(batch) for batch in as_kind(_BatchedDiscrete, mine).batches()) == len(mine) == 500
     np.testing.assert_allclose(net.posterior("x", scan).quantile(0.9), net.posterior("x", table).quantile(0.9))
 
 
@@ -350,9 +351,8 @@ def test_expectation_maximization_takes_a_pass_a_step(potentials: str, tmp_path:
     data = names_of(data, "y", "a", "t") if potentials == "multinomial" else names_of(data, "y", "x", "z")
     arcs = [(a, b) for a, b in itertools.pairwise(data)]
     scan = hb.scan(write(tmp_path, data))
-    options = {"potentials": potentials, "tolerance": 1e-5}
-    learned = hb.expectation_maximization(arcs, scan, **options)
-    known = hb.expectation_maximization(arcs, hb.Table(data), **options)
+    learned = hb.expectation_maximization(arcs, scan, potentials=potentials, tolerance=1e-5)
+    known = hb.expectation_maximization(arcs, hb.Table(data), potentials=potentials, tolerance=1e-5)
     np.testing.assert_allclose(learned.history, known.history, rtol=1e-9)
     np.testing.assert_allclose(
         learned.network.log_density(hb.Table(data)), known.network.log_density(hb.Table(data)), rtol=1e-7
@@ -467,7 +467,8 @@ def test_columns_of_all_types_are_read_as_in_memory(discrete: tuple[str, ...], t
         }
     )
     parquet.write_table(table, tmp_path / "t.parquet", row_group_size=9)
-    known, reasons = read_rows(parquet.read_table(tmp_path / "t.parquet"), discrete=discrete)
+    read, reasons = read_rows(parquet.read_table(tmp_path / "t.parquet"), discrete=discrete)
+    known = as_kind(hb.Table, read)
     scan, mine = read_rows(hb.scan(tmp_path / "t.parquet", discrete))
     assert {*mine} == {*reasons} == {"list", "nothing"}
     assert scan.variables == known.variables
@@ -476,7 +477,7 @@ def test_columns_of_all_types_are_read_as_in_memory(discrete: tuple[str, ...], t
     for variable in known.variables:
         cells = np.concatenate([part.coded(variable) for part in parts])
         np.testing.assert_array_equal(cells, known.coded(variable))
-        np.testing.assert_array_equal(scan.sample().coded(variable), known.coded(variable))
+        np.testing.assert_array_equal(as_kind(hb.Scan, scan).sample().coded(variable), known.coded(variable))
         if isinstance(variable, hb.Continuous):
             assert scan.value_range(variable.name) == known.value_range(variable.name)
 

@@ -235,7 +235,7 @@ def make_votes(rows: int, seed: int) -> dict[str, Any]:
 def same_votes(learned: hb.Ensemble, known: hb.Ensemble, table: hb.Table) -> None:
     assert learned.restarts == known.restarts
     np.testing.assert_allclose(learned.votes, known.votes, rtol=1e-9)
-    np.testing.assert_allclose(learned.errors, known.errors, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(np.asarray(learned.errors), np.asarray(known.errors), rtol=1e-9, atol=1e-12)
     for mine, yours in zip(learned.networks, known.networks, strict=True):
         np.testing.assert_allclose(mine.log_density(table), yours.log_density(table), rtol=1e-9, atol=1e-9)
 

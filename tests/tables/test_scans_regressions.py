@@ -90,6 +90,7 @@ def test_a_level_by_a_pass_is_that_of_rows_in_memory(tmp_path: Path) -> None:
     trees = grow_regressions(view, 1, growth, np.random.default_rng(0))
     assert scan.passes.made == before + 3
     table = read_weighted(data)
+    assert view.variables is not None
     batch = view.read(table.with_variables(view.variables), 0)
     block, ((_, weights),) = batch.rows, batch.roots
     seen = [row for row in range(700) if data["y"][row] is not None and data["w"][row] > 0]

@@ -21,7 +21,7 @@ from narrowing import as_discrete
 
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
-from hybridbn.variables import Continuous, Discrete
+from hybridbn.variables import Continuous, Discrete, Variable
 
 
 def mixed() -> pd.DataFrame:
@@ -70,7 +70,7 @@ class TestTypes:
             pl.Series([0, 1, None, 2]),
             pa.array([0, 1, None, 2], pa.int8()),
             pa.array([0.0, 1.0, None, 2.0]),
-            np.ma.MaskedArray([0, 1, 9, 2], mask=[0, 0, 1, 0]),
+            np.ma.MaskedArray([0, 1, 9, 2], mask=[False, False, True, False]),
         ],
     )
     def test_coded_integers_have_integer_states(self, values: Any) -> None:
@@ -164,7 +164,7 @@ class TestTypes:
 
 class TestVariables:
     def test_columns_are_read_against_given_variables(self) -> None:
-        variables = [Discrete("c", states=("b", "a")), Continuous("x"), Discrete("absent", states=(1, 2))]
+        variables: list[Variable] = [Discrete("c", ("b", "a")), Continuous("x"), Discrete("absent", states=(1, 2))]
         table = Table({"x": [1, None], "c": ["a", "b"], "other": [1j, 2j]}, variables=variables)
         assert table.names == ("c", "x")
         assert table["c"].tolist() == [1, 0]
@@ -216,7 +216,7 @@ class TestVariables:
         assert Table({"k": np.array([2**53 + 1, 2**53])}, variables=[variable])["k"].tolist() == [1, 0]
 
     def test_all_missing_and_empty_evidence(self) -> None:
-        variables = [Continuous("x"), Discrete("c", states=("a",))]
+        variables: list[Variable] = [Continuous("x"), Discrete("c", states=("a",))]
         table = Table(pd.DataFrame({"x": [None], "c": [None]}, dtype=object), variables=variables)
         assert np.isnan(table["x"]).all()
         assert table["c"].tolist() == [-1]

@@ -269,7 +269,7 @@ def test_catalog(case: tuple[str, str, Any, str], tmp_path: Path) -> None:
             if area == "csv":
                 table = read_table(given)
             else:
-                table = Table(*given[:1], weights=given[1]) if area == "weights" else Table(given)
+                table = Table(given[0], weights=given[1]) if area == "weights" else Table(given)
             warned.extend(caught)
         for column in table.names:
             assert not np.isinf(table[column]).any()

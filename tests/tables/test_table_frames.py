@@ -90,7 +90,8 @@ def frame_of(kind: str, column: Any) -> Any:
     if kind == "records":
         return [{"c": value, "other": i} for i, value in enumerate(column)]
     if kind == "structured":
-        return np.rec.fromarrays([column, np.array(other)], names=["c", "other"]).view(np.ndarray)
+        fields = [("c", np.asarray(column).dtype), ("other", np.array(other).dtype)]
+        return np.rec.fromarrays([column, np.array(other)], dtype=fields).view(np.ndarray)
     made = {"c": column, "other": np.array(other)}
     return Table(made) if kind == "table" else made
 
@@ -256,7 +257,7 @@ def test_columns_are_read_as_known_states(states, rows):
     if text:
         values = np.array([value[:1] + value[1:] for value in values.tolist()], dtype=object)  # objects of their own
         holes = rng.random(rows) < 1 / 3000
-        codes, values = np.where(holes, -1, codes), np.where(holes, rng.choice([None, np.nan], rows), values)
+        codes, values = np.where(holes, -1, codes), np.where(holes, rng.choice(np.array([None, np.nan]), rows), values)
     array = values if text else values.astype(np.int64)
     for column in (array, pd.Series(array), pd.Series(values, dtype="object")):
         np.testing.assert_array_equal(Table({"c": column}, variables=[variable]).column("c"), codes)
