@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from narrowing import as_discrete
+from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
@@ -189,7 +189,7 @@ def test_saved_model_gives_the_same_cells_and_knows_constants() -> None:
     completed("t.csv", "a.csv", *options, "--save-model", "m.hbn")
     completed("t.csv", "b.csv", "--model", "m.hbn")
     assert Path("a.csv").read_bytes() == Path("b.csv").read_bytes()
-    assert as_discrete(hb.load("m.hbn").variable("code")).states == (1, 2, 3)
+    assert as_discrete(as_kind(hb.Network, hb.load("m.hbn")).variable("code")).states == (1, 2, 3)
     completed("t.csv", "c.csv", "--model", "m.hbn", "--draws", "2")
 
 
@@ -201,14 +201,15 @@ def test_python_gives_what_the_command_gives(draws: int | None) -> None:
     made.to_csv("t.csv", index=False)
     options = () if draws is None else ("--draws", str(draws))
     assert run(["impute", "t.csv", "a.csv", *options, "--save-model", "m.hbn", "--seed", "3", "--quiet"]) == 0
-    table, given = hb.read_table("t.csv"), {"random_state": 3, "keys": range(len(made))}
-    found = hb.impute(table, draws=draws, **given)
-    found = [found] if draws is None else found
+    table, keys = hb.read_table("t.csv"), range(len(made))
+    found = hb.impute(table, draws=draws, random_state=3, keys=keys)
+    assert isinstance(found, list) is (draws is not None)
+    tables = found if isinstance(found, list) else [found]
     expected = hb.read_table("a.csv").to_pandas().drop(columns="draw", errors="ignore")
-    pd.testing.assert_frame_equal(pd.concat([t.to_pandas() for t in found], ignore_index=True), expected)
+    pd.testing.assert_frame_equal(pd.concat([t.to_pandas() for t in tables], ignore_index=True), expected)
     # what goes along with the network is honored too: constants, donors, decimals
-    again = hb.impute(table, network=hb.load("m.hbn"), **given)
-    pd.testing.assert_frame_equal(again.to_pandas(), found[0].to_pandas())
+    again = hb.impute(table, network=as_kind(hb.Network, hb.load("m.hbn")), random_state=3, keys=keys)
+    pd.testing.assert_frame_equal(again.to_pandas(), tables[0].to_pandas())
 
 
 def test_a_network_of_ones_own() -> None:
@@ -293,9 +294,8 @@ def test_decimal_commas() -> None:
             assert run(["impute", f"{name}.csv", f"{name}.out.{suffix}", *options]) == 0
     assert Path("commas.out.parquet").read_bytes() == Path("points.out.parquet").read_bytes()
     for suffix, sign in (("csv", ";"), ("tsv", "\t")):
-        given = {"delimiter": sign}
-        found = hb.read_table(f"commas.out.{suffix}", decimal=",", **given)
-        assert found.equals(hb.read_table(f"points.out.{suffix}", **given))
+        found = hb.read_table(f"commas.out.{suffix}", decimal=",", delimiter=sign)
+        assert found.equals(hb.read_table(f"points.out.{suffix}", delimiter=sign))
         assert not any(found.missing.values())
     texts = [Path(f"{name}.csv").read_text().splitlines() for name in ("commas", "commas.out")]
     assert all(before == after for before, after in zip(*texts, strict=True) if ";;" not in f";{before};")

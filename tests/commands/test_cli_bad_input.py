@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import hybridbn.commands.impute as workspace
 from hybridbn.commands.cli import run
 
 GOOD = "x,c,k\n" + "".join(f"{'' if i % 5 == 0 else i * 1.5},{'ab'[i % 2]},{i}\n" for i in range(40))
@@ -254,7 +253,7 @@ def test_a_folder_that_can_not_be_written_to(
     def sealed(path: object, *_: object) -> int:
         raise PermissionError(13, "Permission denied", str(path))
 
-    monkeypatch.setattr(workspace.os, "open", sealed)
+    monkeypatch.setattr(os, "open", sealed)
     said = refused(capsys, "good.csv", "out.csv", code=73)
     assert "out.csv.lock: Permission denied" in said
 

@@ -13,7 +13,7 @@ from hybridbn.commands.cli import run
 def network(tmp_path):
     c, x = hb.Discrete("c", ("a", "b")), hb.Continuous("x")
     d = hb.Discrete("d", ("u", "v", "w"))
-    tables = [hb.Multinomial(c, table=[0.3, 0.7]), hb.Multinomial(d, (c,), table=[[0.2, 0.3, 0.5], [1, 0, 0]])]
+    tables = [hb.Multinomial(c, table=[0.3, 0.7]), hb.Multinomial(d, (c,), table=[[0.2, 0.3, 0.5], [1.0, 0.0, 0.0]])]
     hb.Network(tables).save(tmp_path / "tables.hbn")
     mixed = [*tables, hb.LinearGaussian(x, parents=(c,), intercept=[0, 1], variance=[1, 2])]
     hb.Network(mixed).save(tmp_path / "mixed.hbn")

@@ -300,14 +300,12 @@ def test_full_disk_leaves_nothing(goal: str) -> None:
 
 
 def test_a_failure_keeps_the_file_that_was_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    from hybridbn.tables.formats import files
-
     Path("out.csv").write_text("old")
 
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     assert run(["impute", "t.csv", "out.csv"]) == 74
     assert Path("out.csv").read_text() == "old"
     assert sorted(os.listdir()) == ["out.csv", "t.csv"]

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from narrowing import as_continuous, as_discrete, as_kind, known
+from narrowing import as_continuous, as_discrete, as_kind
 
 import hybridbn as hb
 from hybridbn.commands.cli import run
@@ -72,7 +72,7 @@ def said_by(capsys: pytest.CaptureFixture[str], command: str, *words: str, code:
     """Run a command and return what it wrote on standard output and standard error."""
     capsys.readouterr()
     try:
-        ended = run([*shlex.split(command), *words])
+        ended: object = run([*shlex.split(command), *words])
     except SystemExit as error:
         ended = error.code
     said = capsys.readouterr()
@@ -107,7 +107,7 @@ def test_help_has_examples_before_options_and_they_parse(verb: str, capsys: pyte
 def test_shared_options_mean_the_same_everywhere() -> None:
     [commands] = [action for action in make_parser()._actions if hasattr(action, "choices") and action.choices]
     options: dict[str, set[tuple[object, ...]]] = {}
-    for command in known(commands.choices).values():
+    for command in as_kind(dict, commands.choices).values():
         for action in command._actions:
             for name in action.option_strings:
                 options.setdefault(name, set()).add((action.nargs, str(action.default), action.metavar))
@@ -204,11 +204,11 @@ def test_fit_learns_what_the_library_learns(capsys: pytest.CaptureFixture[str]) 
     out, err = said_by(capsys, "fit table.csv m.hbn --structure tan --target c --potentials gaussian --discrete k")
     assert out == ""
     assert "columns left alone: 'id'" in err
-    network = hb.load("m.hbn")
+    network = as_kind(hb.Network, hb.load("m.hbn"))
     table = hb.read_table("table.csv", discrete=["k"]).drop("id")
     expected = tan(table, "c", potentials="gaussian")
-    assert set(as_kind(hb.Network, network).edges) == set(expected.edges)
-    assert as_kind(hb.Network, network).log_density(table) == pytest.approx(expected.log_density(table))
+    assert set(network.edges) == set(expected.edges)
+    assert network.log_density(table) == pytest.approx(expected.log_density(table))
     assert as_continuous(network.variable("day")).unit is not None
 
 
@@ -220,7 +220,7 @@ def test_fit_takes_arcs_pipes_and_other_formats(
     assert set(hb.read_network("m.xdsl").edges) == {("c", "x")}
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(Path("table.csv").read_bytes())))
     said_by(capsys, "fit - m.hbn --format csv --structure hill_climb --potentials gaussian")
-    assert set(hb.load("m.hbn")) == {"c", "k", "x", "day"}
+    assert set(as_kind(hb.Network, hb.load("m.hbn"))) == {"c", "k", "x", "day"}
     _, err = said_by(capsys, "fit table.csv m.bif --structure tan --target c --keep day", code=2)
     assert "--bins" in err
     said_by(capsys, "fit table.csv m.bif --structure tan --target c --keep day --bins 4")

@@ -25,6 +25,7 @@ import tempfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -259,9 +260,9 @@ def option_cases() -> Iterator[Case]:
     )
     other = {"t.csv": GOOD, "u.csv": b"x,c,k\n1,zz,3\n,a,4\n", "v.csv": b"x,c,k,new\n1,a,1,2\n2,b,2,\n"}
     learned = ("impute", "t.csv", "out.csv", "--save-model", "m.hbn")
-    for name, options in {"u": (), "v": (), "u ": ("--unknown", "missing")}.items():
-        again = ("impute", f"{name.strip()}.csv", "new.csv", "--model", "m.hbn", *options)
-        yield Case(f"a model of another table {name}{options}", (learned, again), other)
+    for name, words in {"u": (), "v": (), "u ": ("--unknown", "missing")}.items():
+        again = ("impute", f"{name.strip()}.csv", "new.csv", "--model", "m.hbn", *words)
+        yield Case(f"a model of another table {name}{words}", (learned, again), other)
     for options in ("--no-clobber", "", "--restart"):
         yield Case(
             f"there is an output {options}",
@@ -372,7 +373,7 @@ def network_cases() -> Iterator[Case]:
             for options in ((), ("--bins", "5")):
                 again = ("convert", "m.hbn", f"n.{suffix}", *options)
                 yield Case(f"{potentials} to {suffix} {options}", (first, again), {"t.csv": GOOD})
-    for name, options in {
+    for name, words in {
         "a table from a network": ("n.bif", "t.csv"),
         "a network from itself": ("n.bif", "n.bif"),
         "no clobber": ("n.bif", "o.bif", "--no-clobber"),
@@ -381,7 +382,7 @@ def network_cases() -> Iterator[Case]:
         "pipe": ("n.bif", "-"),
         "bad": ("bad.bif", "o.hbn"),
     }.items():
-        yield Case(name, (("convert", *options),), {"n.bif": BIF, "o.bif": b"old", "bad.bif": BIF[:150]})
+        yield Case(name, (("convert", *words),), {"n.bif": BIF, "o.bif": b"old", "bad.bif": BIF[:150]})
 
 
 def _large(rows: int = 2000) -> bytes:
@@ -555,7 +556,7 @@ def record_section(section: str) -> dict[str, Any]:
     return {case.name: record_case(case) for case in cases}
 
 
-SECTIONS: dict[str, Callable[[], Any]] = {name: (lambda name=name: record_section(name)) for name in CASES}
+SECTIONS: dict[str, Callable[[], Any]] = {name: partial(record_section, name) for name in CASES}
 
 
 @pytest.mark.parametrize("section", SECTIONS)
@@ -575,7 +576,7 @@ def test_parts_of_the_earlier_version_are_taken_up_or_refused(goal: str, tmp_pat
     folder.mkdir()
     (folder / "t.csv").write_bytes(_large())
     command = [sys.executable, "-m", "hybridbn", "impute", "t.csv"]
-    run = {"cwd": folder, "capture_output": True, "check": False}
+    run: dict[str, Any] = {"cwd": folder, "capture_output": True, "check": False}
     subprocess.run([*command, f"whole.{goal}", *CHUNK], env=environment(tree), **run)
     killed = [sys.executable, SCRIPT, "--killed", "t.csv", goal, *CHUNK]
     assert subprocess.run(killed, env=environment(tree), **run).returncode == -signal.SIGKILL

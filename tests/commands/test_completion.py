@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from narrowing import as_discrete
 from scipy import stats
 
 import hybridbn as hb
@@ -109,7 +110,7 @@ def test_probabilities_are_those_of_the_table_s_own_states(network: hb.Network) 
     own = hb.Discrete("c", ("z", "b", "a"))
     table = hb.Table({"c": [None], "x": [2.0]}, variables=[own, X])
     made = Completion(network, Options())
-    known = network.posterior("c", {"x": 2.0}).probabilities
+    known = as_discrete(network.posterior("c", {"x": 2.0})).probabilities
     np.testing.assert_allclose(made.expectations(table)["c"], [[0, known[1], known[0]]], rtol=1e-9)
     assert made.translate_to_table(table, "c", np.array([0, 1]), np.zeros(2)).tolist() == [2, 1]
 

@@ -4,6 +4,8 @@ example, and the site builds without a warning.
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import inspect
 import os
 import re
@@ -40,7 +42,7 @@ errors and progress reports are shown where they come from.
 def test_blocks_of_a_page_show_what_it_says(name: str) -> None:
     missing = blocks.missing_packages(PAGES[name])
     if "code-block:: python" in PAGES[name].read_text() and "plot(" in PAGES[name].read_text():
-        missing += [] if blocks.importlib.util.find_spec("matplotlib") else ["matplotlib"]
+        missing += [] if importlib.util.find_spec("matplotlib") else ["matplotlib"]
     if missing:
         pytest.skip(f"needs {', '.join(missing)}")
     with warnings.catch_warnings():
@@ -124,7 +126,7 @@ def test_pages_of_the_reference_name_what_there_is() -> None:
     known = {*public.values()}
     for name in pages.list_documented_names(GUIDE):
         module, _, attribute = name.rpartition(".")
-        value = getattr(pages.import_module(module), attribute)
+        value = getattr(importlib.import_module(module), attribute)
         assert value in known or inspect.getdoc(value)
 
 

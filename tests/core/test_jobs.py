@@ -109,7 +109,8 @@ def test_closed_marginals_are_computed_by_threads(monkeypatch, target):
 @pytest.mark.parametrize("weighted", [False, True])
 def test_all_requests_of_a_counter_are_shared(weighted, persistent):
     rng = np.random.default_rng(1)
-    columns = {f"c{i}": rng.integers(-1 if i == 2 else 0, 4, ROWS).astype(np.int8) for i in range(5)}
+    columns: dict[str, np.ndarray] = {}
+    columns |= {f"c{i}": rng.integers(-1 if i == 2 else 0, 4, ROWS).astype(np.int8) for i in range(5)}
     columns |= {"x": rng.normal(size=ROWS), "y": rng.normal(size=ROWS)}
     sizes, weights = {f"c{i}": 4 for i in range(5)}, rng.random(ROWS) if weighted else None
     one, two = (NumpyCounter(columns, sizes, weights, jobs, persistent) for jobs in (1, 2))
@@ -130,7 +131,7 @@ def test_all_requests_of_a_counter_are_shared(weighted, persistent):
 def test_counts_are_those_of_numpy(weighted):
     rng = np.random.default_rng(2)
     for rows, size, kind in ((10, 3, np.int8), (70_000, 3, np.int64), (70_000, 40_000, np.int32), (1, 1, np.intp)):
-        codes = rng.integers(0, size, rows).astype(kind)
+        codes: np.ndarray = rng.integers(0, size, rows).astype(kind)
         weights = rng.random(rows) if weighted else None
         expected = np.bincount(codes, weights, size)
         assert np.allclose(contingency_tables.count_codes(codes, weights, size), expected, rtol=1e-13, atol=0)

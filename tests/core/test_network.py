@@ -54,7 +54,7 @@ def test_arcs_follow_from_the_parents_in_their_order(net: Network) -> None:
     assert list(net.predecessors("y")) == ["c", "x"]
     assert set(net.edges) == {("c", "d"), ("d", "x"), ("c", "y"), ("x", "y")}
     assert list(net) == ["y", "c", "x", "d"]
-    assert net.check() is None
+    net.check()
     assert carries(net)
 
 
@@ -82,7 +82,8 @@ def test_potentials_are_in_topological_order_and_variables_in_node_order(net: Ne
 
 def test_empty_network() -> None:
     net = Network()
-    assert (len(net), net.potentials, net.variables, net.check()) == (0, (), (), None)
+    net.check()
+    assert (len(net), net.potentials, net.variables) == (0, (), ())
     assert len(Network([])) == 0
     assert repr(net) == "<Network: 0 nodes, 0 arcs>"
 
@@ -374,7 +375,8 @@ def test_repr_and_str(net: Network) -> None:
     long = str(Network([(f"n{i}", f"n{i + 1}") for i in range(100)]))
     assert len(long.splitlines()) == 22
     assert long.endswith("(101 nodes in all)")
-    assert len(str(Network([Multinomial(Discrete("d", states=range(10_000)), table=np.full(10_000, 1e-4))]))) < 300
+    many = Discrete("d", states=tuple(range(10_000)))
+    assert len(str(Network([Multinomial(many, table=np.full(10_000, 1e-4))]))) < 300
 
 
 def test_html_is_escaped_and_abbreviated() -> None:

@@ -100,8 +100,8 @@ def test_two_potentials_for_one_node() -> None:
         (Continuous("a"), "continuous"),
     ],
 )
-@pytest.mark.parametrize("build", [Network, lambda potentials: [Network().add(p) for p in potentials]])
-def test_parent_that_differs(other, words: str, build) -> None:
+def test_parent_that_differs(other: Discrete | Continuous, words: str) -> None:
+    own: Multinomial | LinearGaussian
     if isinstance(other, Discrete):
         own = Multinomial(other, table=np.full(len(other), 1 / len(other)))
     else:
@@ -129,7 +129,7 @@ def test_domains_count() -> None:
 
 
 def test_the_first_state_that_differs_is_named() -> None:
-    long, other = (Discrete("a", states=[*range(20), last]) for last in ("x", "y"))
+    long, other = (Discrete("a", states=(*range(20), last)) for last in ("x", "y"))
     assert "where state 20 is 'y', but 'x'" in message(Network, [table(long), table(B, other)])
 
 

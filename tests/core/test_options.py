@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-from narrowing import as_discrete
+from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
 
@@ -172,7 +172,7 @@ def test_options_of_imputation_are_one_list() -> None:
     assert all(f"\n    {name} : " in documented for name in options)
 
     [commands] = [action for action in make_parser()._actions if action.dest == "verb" or action.choices is not None]
-    actions = {action.dest: action for action in commands.choices["impute"]._actions}
+    actions = {action.dest: action for action in as_kind(dict, commands.choices)["impute"]._actions}
     for option in dataclasses.fields(ImputationOptions):
         if option.metadata:
             assert actions[option.name].help == option.metadata["help"]

@@ -135,12 +135,12 @@ def test_joint_posteriors_of_batches_answer_as_memory_does() -> None:
     np.testing.assert_allclose(lazy.log_evidence, known.log_evidence, rtol=1e-12)
     np.testing.assert_allclose(lazy[3:30].pdf(c="p", x=1.0), known[3:30].pdf(c="p", x=1.0), rtol=1e-12)
     assert lazy.sample(2, random_state=0).equals(known.sample(2, random_state=0))
-    discrete = [network.posterior(["c"], rows).probabilities for rows in (SCAN, hb.Table(TABLE))]
-    np.testing.assert_allclose(*discrete, rtol=1e-12)
+    one, other = (network.posterior(["c"], rows).probabilities for rows in (SCAN, hb.Table(TABLE)))
+    np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
 def test_strange_names_are_refused_at_once() -> None:
     with pytest.raises(hb.HybridBNError, match="'z'"):
         NETWORKS["gaussian"].posterior("z", SCAN)
     with pytest.raises(AttributeError):
-        as_discrete(NETWORKS["gaussian"].posterior("c", SCAN)).such  # noqa: B018  it is looked up
+        as_discrete(NETWORKS["gaussian"].posterior("c", SCAN)).such  # type: ignore[attr-defined]  # noqa: B018  it is looked up

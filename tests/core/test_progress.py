@@ -86,8 +86,9 @@ def test_long_calls_tell_how_far_they_are() -> None:
         "expectation maximization": lambda: hb.fit("c->x; x->y", holes, "gaussian", missing="em"),
         "structural EM": lambda: hb.structural_em(holes, "c", tan, random_state=0),
     }
+    seen: set[str] = set()
     for name, call in calls.items():
-        seen: set[str] = set()
-        with hb.progress(lambda tasks, seen=seen: seen.update(task.name for task in tasks)):
+        seen.clear()
+        with hb.progress(lambda tasks: seen.update(task.name for task in tasks)):
             call()
         assert name in seen

@@ -308,7 +308,8 @@ def face_now() -> Face:
             inherited = {item for base in bases for item in members_of(base).items()}
             face["members"][path] = dict(members_of(value).items() - inherited)
             if hasattr(value, "get_params"):
-                face["get_params"][path] = sorted(value().get_params())
+                made: Any = value()
+                face["get_params"][path] = sorted(made.get_params())
     face["kept"] = {type(value).__name__: sorted(kept_by(value)) for value in small_network().potentials}
     face["results"] = {name: members_of(kind) for name, kind in results().items()}
     return {**face, "command": options_now()}

@@ -327,8 +327,8 @@ def test_a_command_needs_no_option_of_its_own(add: Callable[[str], None], capsys
 
 def test_an_engine_is_asked(add: Callable[[str], None]) -> None:
     add("engine")
-    engine: Any = Engine.registry.find("Bump")
-    assert list_engines()[0] is engine
+    assert Engine.registry.find("Bump") is list_engines()[0]
+    engine: Any = list_engines()[0]
     net = hb.fit("c->x", hb.read_table("t.csv"), "gaussian")
     assert net.posterior("x", {"c": "a"}).mean() > net.posterior("x", {"c": "b"}).mean()
     assert engine.asked
