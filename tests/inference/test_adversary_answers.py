@@ -33,7 +33,7 @@ from inference_tools import (
     reference,
     widest,
 )
-from narrowing import as_discrete, as_kind
+from narrowing import as_discrete, as_kind, known
 
 import hybridbn as hb
 from hybridbn.errors import HybridBNError, ImpossibleEvidence
@@ -63,7 +63,8 @@ def measure_error(post: Any, exact: Any, discrete: bool) -> float:
 
 def test_random_networks_of_all_families() -> None:
     """Every claimed error is honest and below 1e-6."""
-    failures, families, seconds = [], Counter[str](), []
+    failures: list[tuple[Any, ...]] = []
+    families, seconds = Counter[str](), []
     worst, claimed, impossible = 0.0, 0.0, 0
     count = examples(400)
     for number, rng in fresh_generators(count):
@@ -98,7 +99,7 @@ def test_random_networks_of_all_families() -> None:
 # -- sharp and kinked likelihoods --------------------------------------------------------------------------------------
 
 
-def integrate(function: Callable[[Any], Any], edges: Any) -> float:
+def integrate(function: Callable[..., Any], edges: Any) -> float:
     """Integrate between edges by Gauss' rule, halving the panels in which halves disagree with the whole."""
     nodes, weights = np.polynomial.legendre.leggauss(8)
 
@@ -143,7 +144,7 @@ def make_likelihood(kind: str, rng: np.random.Generator) -> tuple[Callable[[Any]
             levels = rng.uniform(0.1, 1, len(jumps) + 1)
             return (
                 lambda z: levels[np.searchsorted(jumps, z, side="right")],
-                edges_around(jumps, [1e-3] * len(jumps)),
+                edges_around(jumps.tolist(), [1e-3] * len(jumps)),
                 1,
             )
         case "box":
@@ -494,8 +495,8 @@ def test_the_order_of_rows_and_columns_does_not_matter() -> None:
         places = rng.permutation(len(asked))
         first, second = one.posterior(target, asked), two.posterior(target, asked.iloc[places][asked.columns[::-1]])
         if specs[target].discrete:
-            left = np.column_stack([as_discrete(first).probability(s) for s in specs[target].states])[places]
-            right = np.column_stack([as_discrete(second).probability(s) for s in specs[target].states])
+            left = np.column_stack([as_discrete(first).probability(s) for s in known(specs[target].states)])[places]
+            right = np.column_stack([as_discrete(second).probability(s) for s in known(specs[target].states)])
         else:
             left, right = first.mean()[places], second.mean()
         off = float(np.nanmax(np.abs(left - right) / (1 + np.abs(left))))

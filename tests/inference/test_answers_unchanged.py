@@ -29,13 +29,13 @@ pytestmark = pytest.mark.slow
 
 HEART = Path(__file__).resolve().parents[2] / "examples" / "data" / "heart.csv"
 FAMILIES = ("auto", "mte", "kernel", "gaussian", "multinomial")
-NARROW = {"max_bytes": 2.0**22}  # what needs more takes long, and is refused by both versions
+NARROW: dict[str, Any] = {"max_bytes": 2.0**22}  # what needs more takes long, and is refused by both versions
 WIDEST = 6  # nodes of a network that is asked with soft evidence of numbers, too
 SMALL = ("iris", "labor", "cpu", "zoo", "fruitfly")
 CLASSES = {"iris": "class", "labor": "class", "zoo": "type"}
 
 
-def attempt(question: Callable[[], Any]) -> Any:
+def attempt(question: Callable[..., Any]) -> Any:
     """Return the encoded answer; an error is an answer, too."""
     try:
         return encode(question())
@@ -450,7 +450,7 @@ def record_boosting() -> Any:
 
     answers: dict[str, Any] = {}
     frame = generated()
-    cases = {
+    cases: dict[str, dict[str, Any]] = {
         "default": {},
         "real": {"algorithm": "real"},
         "tan": {"build": structures.tan, "rounds": 5},

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -28,7 +29,7 @@ def net():
     )
 
 
-SINGLE = {
+SINGLE: dict[str, tuple[dict[Any, Any], type[Exception], str]] = {
     "unknown node": ({"z": 1}, NetworkError, "'z'"),
     "unknown node of another type": ({3: 1}, NetworkError, "3"),
     "case": ({"C": "a"}, NetworkError, "'C'"),
@@ -181,7 +182,8 @@ def test_an_empty_table(net):
 
 
 def test_no_evidence_at_all(net):
-    for nothing in (None, {}):
+    neither: tuple[dict[str, Any] | None, ...] = (None, {})
+    for nothing in neither:
         assert net.log_evidence(nothing) == 0
         assert net.posterior("x", nothing).mean() == pytest.approx(5)
     assert set(net.posteriors()) == {"x", "y", "c"}
@@ -213,7 +215,7 @@ def test_evidence_is_not_changed(net):
 
 def test_impossible_rows_are_named():
     a, b = hb.Discrete("a", (0, 1)), hb.Discrete("b", (0, 1))
-    net = hb.Network([hb.Multinomial(a, table=[1.0, 0.0]), hb.Multinomial(b, (a,), table=[[0.5, 0.5], [1, 0]])])
+    net = hb.Network([hb.Multinomial(a, table=[1.0, 0.0]), hb.Multinomial(b, (a,), table=[[0.5, 0.5], [1.0, 0.0]])])
     table = pd.DataFrame({"a": [0, 1, 0, 1]})
     with pytest.raises(ImpossibleEvidence, match="1, 3") as caught:
         net.posterior("b", table)

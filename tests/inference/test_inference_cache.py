@@ -6,6 +6,7 @@ import gc
 import weakref
 from collections.abc import Iterator
 from threading import Thread
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +32,7 @@ def cache(monkeypatch: pytest.MonkeyPatch) -> Iterator[ProblemCache]:
 def discrete_grid(side: int, states: int) -> hb.Network:
     """Return a network over a grid, each node depending on those above and to the left."""
     rng = np.random.default_rng(0)
-    nodes = {(i, j): hb.Discrete(f"v{i}{j}", states=range(states)) for i in range(side) for j in range(side)}
+    nodes = {(i, j): hb.Discrete(f"v{i}{j}", states=tuple(range(states))) for i in range(side) for j in range(side)}
     potentials = []
     for (i, j), node in nodes.items():
         parents = [nodes[place] for place in ((i - 1, j), (i, j - 1)) if place in nodes]
@@ -42,7 +43,8 @@ def discrete_grid(side: int, states: int) -> hb.Network:
 
 def test_queries_for_every_node_stay_within_the_bytes(cache: ProblemCache) -> None:
     network = discrete_grid(5, 6)
-    totals, answers = [], {}
+    totals: list[float] = []
+    answers: dict[str, Any] = {}
     for _ in range(2):
         for name in list(network)[:-1]:
             answer = network.posterior(name, {"v44": 1}).probabilities

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -249,7 +250,7 @@ def test_raw_numbers_are_evidence_for_discretized_ones():
 
 def asia() -> hb.Network:
     """Lauritzen and Spiegelhalter (1988)."""
-    tables = {
+    tables: dict[str, tuple[tuple[str, ...], Any]] = {
         "asia": ((), [0.01, 0.99]),
         "tub": (("asia",), [[0.05, 0.95], [0.01, 0.99]]),
         "smoke": ((), [0.5, 0.5]),

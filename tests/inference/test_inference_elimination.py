@@ -10,6 +10,7 @@ import pytest
 from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from narrowing import known
 
 from hybridbn.inference.elimination import compilers
 from hybridbn.inference.elimination import program as programs
@@ -94,7 +95,7 @@ def joint(factors, sizes, arrays, combine=np.multiply):
         shape = [sizes[n] if n in factor.names else 1 for n in names]
         spread = array.transpose([*turn, len(factor.names)]).reshape([*shape, array.shape[-1]])
         total = spread if total is None else combine(total, spread)
-    full = np.broadcast_to(total, [*(sizes[n] for n in names), ROWS])
+    full = np.broadcast_to(known(total), [*(sizes[n] for n in names), ROWS])
     mentioned = {n for f in factors for n in f.names}
     # a variable that no factor mentions takes no part
     return full[tuple(slice(None) if n in mentioned else 0 for n in names)], [n for n in names if n in mentioned]

@@ -24,6 +24,7 @@ from hybridbn.inference.evidence import (
     StateWeights,
     as_evidence,
 )
+from hybridbn.variables import Variable
 
 C = hb.Discrete("c", states=("a", "b", "d"))
 X, Y = hb.Continuous("x"), hb.Continuous("y")
@@ -36,7 +37,7 @@ class Reading(CellEvidence):
     value: float
     error: float
 
-    def weights(self, variable: hb.Variable, points: NDArray[Any]) -> NDArray[np.float64]:
+    def weights(self, variable: Variable, points: NDArray[Any]) -> NDArray[np.float64]:
         return np.exp(-0.5 * ((points - self.value) / self.error) ** 2)
 
     def key(self) -> Hashable:
@@ -49,8 +50,9 @@ class Intervals(CellEvidence):
 
     parts: tuple[tuple[float, float, float], ...]
 
-    def weights(self, variable: hb.Variable, points: NDArray[Any]) -> NDArray[np.float64]:
-        return sum(weight * ((points >= low) & (points < high)) for low, high, weight in self.parts)
+    def weights(self, variable: Variable, points: NDArray[Any]) -> NDArray[np.float64]:
+        inside = [weight * ((points >= low) & (points < high)) for low, high, weight in self.parts]
+        return np.sum(inside, axis=0)
 
     def reach(self) -> tuple[float, float]:
         return min(low for low, _, _ in self.parts), max(high for _, high, _ in self.parts)
@@ -68,11 +70,11 @@ class NotThis(CellEvidence):
 
     state: str
 
-    def weights(self, variable: hb.Variable, points: NDArray[Any]) -> NDArray[np.float64]:
-        return 1.0 * (points != variable.code(self.state))
+    def weights(self, variable: Variable, points: NDArray[Any]) -> NDArray[np.float64]:
+        return np.asarray(1.0 * (points != as_discrete(variable).code(self.state)))
 
 
-KINDS: dict[str, tuple[hb.Variable, Any]] = {
+KINDS: dict[str, tuple[Variable, Any]] = {
     "interval": (X, hb.Interval(0, 1)),
     "half line": (X, hb.Interval(0)),
     "function": (X, lambda x: np.exp(-(x**2))),
@@ -112,7 +114,7 @@ def prior_of_x(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(("variable", "cell"), KINDS.values(), ids=KINDS)
-def test_contract(variable: hb.Variable, cell: Any) -> None:
+def test_contract(variable: Variable, cell: Any) -> None:
     evidence = as_evidence(cell)
     assert evidence is not None
     evidence.check(variable)
@@ -131,7 +133,7 @@ def test_contract(variable: hb.Variable, cell: Any) -> None:
 
 
 @pytest.mark.parametrize(("variable", "cell"), KINDS.values(), ids=KINDS)
-def test_a_finding_answers_for_rows_of_all_sorts(variable: hb.Variable, cell: Any) -> None:
+def test_a_finding_answers_for_rows_of_all_sorts(variable: Variable, cell: Any) -> None:
     value = "a" if variable is C else 0.5
     column = np.array([cell, value, None, cell, value], dtype=object)
     finding = EvidenceReader(network(), pd.DataFrame({variable.name: column})).finding(variable.name)
@@ -168,7 +170,7 @@ def test_readers_tell_kinds_apart() -> None:
 
 
 @pytest.mark.parametrize("variable, cell", KINDS.values(), ids=KINDS)  # noqa: PT006
-def test_probability_of_the_evidence(variable: hb.Variable, cell: Any) -> None:
+def test_probability_of_the_evidence(variable: Variable, cell: Any) -> None:
     expected = math.log(exact(variable.name, cell, prior_of_x))
     tolerance = 2e-5 if known(as_evidence(cell)).breaks() else 1e-6  # of the brute force at the ends
     assert network().log_evidence({variable.name: cell}) == pytest.approx(expected, abs=tolerance)
@@ -222,11 +224,11 @@ def test_draws_and_modes_given_a_new_kind() -> None:
 def test_a_new_kind_says_what_it_is_not_fit_for() -> None:
     @dataclass(frozen=True)
     class Positive(CellEvidence):
-        def check(self, variable: hb.Variable) -> None:
+        def check(self, variable: Variable) -> None:
             if variable.name != "x":
                 raise hb.TableError(f"{variable.name!r} has no sign")
 
-        def weights(self, variable: hb.Variable, points: NDArray[Any]) -> NDArray[np.float64]:
+        def weights(self, variable: Variable, points: NDArray[Any]) -> NDArray[np.float64]:
             return np.where(points > 0, np.nan, 0.0)
 
     with pytest.raises(hb.TableError, match=r"^'y' has no sign"):

@@ -136,8 +136,10 @@ def test_impossible_stays_impossible():
 
 def ladder(rng, size: int) -> hb.Network:
     """Return a network in which each node has the two before it as parents, every third one being discrete."""
-    variables, potentials = [], []
+    variables: list[hb.Discrete | hb.Continuous] = []
+    potentials: list[hb.Potential] = []
     for place in range(size):
+        child: hb.Discrete | hb.Continuous
         parents = tuple(variables[-2:])
         shape = [2] * sum(isinstance(parent, hb.Discrete) for parent in parents)
         numbers = len(parents) - len(shape)
@@ -182,13 +184,13 @@ def draw_chain(rng, scale: float, most: int = 4):
     """
     classes, count = int(rng.integers(2, 4)), int(rng.integers(2, most + 1))
     numbers = [hb.Continuous(f"x{place}") for place in range(count)]
-    d, shares = hb.Discrete("d", range(classes)), rng.dirichlet(np.ones(classes))
+    d, shares = hb.Discrete("d", tuple(range(classes))), rng.dirichlet(np.ones(classes))
     shape = classes, count, count
     slopes = np.tril(np.where(rng.random(shape) < 0.6, rng.normal(size=shape), 0), -1)
     means, sds = rng.normal(0, 2, shape[:2]), 10 ** rng.uniform(-2.5, 0.2, shape[:2])
-    potentials = {"d": hb.Multinomial(d, table=shares)}
+    potentials: dict[str, hb.Potential] = {"d": hb.Multinomial(d, table=shares)}
     for place, number in enumerate(numbers):
-        parents = (d, *numbers[:place])
+        parents: tuple[hb.Discrete | hb.Continuous, ...] = (d, *numbers[:place])
         shown = {"intercept": means[:, place], "variance": sds[:, place] ** 2}
         potentials[number.name] = hb.LinearGaussian(number, parents, coefficients=slopes[:, place, :place], **shown)
     hidden = [place for place in range(count - 1) if rng.random() < 0.7] or [0]
@@ -248,7 +250,7 @@ def test_what_tells_nothing_changes_nothing_however_far_the_evidence(kind, scale
         elif kind == "atoms":
             potentials[hidden[0].name] = with_a_point(potentials[hidden[0].name])
         else:
-            potentials["c"] = hb.Softmax(C, (beside,), intercept=[0, 0], coefficients=[[0], [1e-13]])
+            potentials["c"] = hb.Softmax(C, (beside,), intercept=[0, 0], coefficients=[[0.0], [1e-13]])
             evidence["c"], logs = "a", logs + math.log(0.5)
         if kind.endswith("below"):
             potentials[last] = {"atoms below": with_a_point, "mixture below": as_mixture}[kind](potentials[last])

@@ -65,7 +65,8 @@ def conditioned(names, mean, covariance, evidence):
 
 
 def check(net, evidence, joint, targets=None, close=CLOSE):
-    names, mean, covariance, log_evidence = conditioned(*joint, evidence)
+    everything, center, spread = joint
+    names, mean, covariance, log_evidence = conditioned(everything, center, spread, evidence)
     found = net.posteriors(evidence, targets)
     spread = np.sqrt(np.diag(covariance))
     for i, name in enumerate(names):
@@ -132,7 +133,12 @@ def test_all_posteriors_share_one_decomposition(monkeypatch):
     net = random_gaussian(rng, 30, 3)
     calls = []
     original = np.linalg.qr
-    monkeypatch.setattr(np.linalg, "qr", lambda *given, **how: calls.append(1) or original(*given, **how))
+
+    def noted(*given, **how):
+        calls.append(1)
+        return original(*given, **how)
+
+    monkeypatch.setattr(np.linalg, "qr", noted)
     found = net.posteriors({"x29": 0.5})
     # one for the probability of the evidence, one for the moments of all targets
     assert len(calls) <= 2
@@ -157,7 +163,7 @@ def random_gaussian(rng: np.random.Generator, nodes: int, parents: int) -> hb.Ne
     variables = [hb.Continuous(f"x{i}") for i in range(nodes)]
     potentials = []
     for i in range(nodes):
-        above = rng.choice(i, min(i, parents), replace=False) if i else []
+        above = rng.choice(i, min(i, parents), replace=False) if i else np.array([], dtype=int)
         potentials.append(
             hb.LinearGaussian(
                 variables[i],
@@ -291,8 +297,10 @@ def random_conditional(rng: np.random.Generator, nodes: int, discrete: int) -> h
     return hb.Network(potentials)
 
 
-def enumerated(net: hb.Network, case: dict) -> tuple[float, list[tuple[float, dict, dict]]]:
-    """Return the log probability of a case, and the weight, means and covariances of each discrete configuration."""
+def enumerated(net: hb.Network, case: dict) -> tuple[float, list[tuple[float, dict, dict, list, np.ndarray]]]:
+    """Return the log probability of a case, and for each discrete configuration its weight and states, the means, the
+    names and the covariances.
+    """
     given = {p.child.name: p for p in net.potentials if isinstance(p, hb.Multinomial)}
     numbers = {name: value for name, value in case.items() if name not in given}
     logs, parts = [], []
@@ -385,7 +393,12 @@ def test_a_thousand_patterns_take_no_thousand_calls(monkeypatch):
     assert len(table.notna().drop_duplicates()) > 700
     calls = []
     original = np.linalg.cholesky
-    monkeypatch.setattr(np.linalg, "cholesky", lambda *given: calls.append(1) or original(*given))
+
+    def noted(*given):
+        calls.append(1)
+        return original(*given)
+
+    monkeypatch.setattr(np.linalg, "cholesky", noted)
     net.log_density(table)
     assert 0 < len(calls) <= 13
 

@@ -14,6 +14,7 @@ from narrowing import as_continuous, as_discrete
 import hybridbn as hb
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.engines import elimination
+from hybridbn.inference.grids import refine_shared_grid
 
 CLOSE = 1e-10
 
@@ -209,7 +210,7 @@ def test_threads_share_grids_and_give_the_same_bits(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(elimination, "GRID_CELLS", 2000)
     monkeypatch.setattr(elimination, "MOST_BYTES", 1 << 17)
     refined = []
-    original = elimination.refine_shared_grid
+    original = refine_shared_grid
 
     def count(*given: Any) -> Any:
         refined.append(original(*given))
@@ -235,7 +236,7 @@ def test_rows_of_a_chunk_that_all_know_a_number_refine_the_grid_of_another() -> 
     net = hb.Network([
         hb.LinearGaussian(x, intercept=0, variance=1),
         hb.Kernel(y, parents=(x,), points=[[0.0, -1.0], [2.0, 0.5], [1.0, 2.0]], bandwidths=[0.5, 1.0]),
-        hb.Softmax(c, parents=(x, y), intercept=[0, 0.3], coefficients=[[0, 0], [1.0, 3.0]]),
+        hb.Softmax(c, parents=(x, y), intercept=[0, 0.3], coefficients=[[0.0, 0.0], [1.0, 3.0]]),
         hb.LinearGaussian(z, parents=(y,), intercept=0, coefficients=[1], variance=0.02),
     ])  # fmt: skip
     frame = pd.DataFrame({"x": [-0.5, np.nan], "y": [np.nan, -1.1], "c": ["a", "a"], "z": [-0.4, np.nan]})

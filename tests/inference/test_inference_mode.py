@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -12,7 +13,7 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from inference_tools import brute, crops, discrete_weights, network_of, random_discrete, random_hybrid
-from narrowing import as_discrete, as_kind
+from narrowing import as_discrete, as_kind, known
 from scipy import optimize
 
 import hybridbn as hb
@@ -158,7 +159,7 @@ def test_conditional_gaussian_network():
 
 def best_by_optimizer(net, evidence, numbers, states, starts):
     """Try every configuration of the states, from several starts; Nelder-Mead, then Newton-like polish."""
-    best = (-math.inf, None)
+    best: tuple[float, Any] = (-math.inf, None)
     for combo in itertools.product(*states.values()):
         fixed = {**evidence, **dict(zip(states, combo, strict=True))}
 
@@ -218,7 +219,7 @@ def test_small_hybrid_networks():
         if not 1 <= len(numbers) <= 2:
             continue
         net = network_of(specs)
-        evidence = {n: s.states[0] for n, s in specs.items() if s.discrete and rng.random() < 0.4}
+        evidence = {n: known(s.states)[0] for n, s in specs.items() if s.discrete and rng.random() < 0.4}
         if net.log_evidence(evidence) == -math.inf:
             continue
         states = {n: s.states for n, s in specs.items() if s.discrete and n not in evidence}
@@ -292,7 +293,7 @@ def test_each_weight_is_a_likelihood_ratio(seed):
     rng = np.random.default_rng(seed)
     net = random_discrete(rng, 5, zeros=False)
     target, *others = (str(n) for n in rng.permutation(list(net)))
-    evidence = {
+    evidence: dict[str, object] = {
         n: as_discrete(net.variable(n)).states[rng.integers(len(as_discrete(net.variable(n))))] for n in others[:3]
     }
     evidence[others[3]] = {s: float(rng.random() + 0.1) for s in as_discrete(net.variable(others[3])).states}
@@ -432,7 +433,9 @@ def test_tables_with_ties_and_holes(seed: int, nodes: int) -> None:
         )  # few different numbers, so that many completions tie
         flat.add(
             hb.Multinomial(
-                as_discrete(potential.child), potential.parents, table=table / table.sum(axis=-1, keepdims=True)
+                as_discrete(potential.child),
+                [as_discrete(parent) for parent in potential.parents],
+                table=table / table.sum(axis=-1, keepdims=True),
             )
         )
     frame = flat.sample(12, seed % 1000).astype(object)

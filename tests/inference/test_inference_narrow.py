@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +33,7 @@ def normal(values, mean, sd):
     return np.exp(-0.5 * ((values - mean) / sd) ** 2) / sd / math.sqrt(2 * math.pi)
 
 
-BENT = {
+BENT: dict[str, tuple[Callable[..., Any], Callable[..., Any], float]] = {
     "square": (lambda x: x**2, lambda x: 2 * x, 1.3),
     "wave": (lambda x: np.sin(5 * x), lambda x: 5 * np.cos(5 * x), 0.37),
     "cubic": (lambda x: x**3 - 2 * x, lambda x: 3 * x**2 - 2, 0.15),

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
+from narrowing import as_kind
 from scipy.stats import multivariate_normal, norm
 
 import hybridbn as hb
@@ -17,14 +18,15 @@ def make_network(seed, size=4):
     rng = np.random.default_rng(seed)
     d, e = hb.Discrete("d", STATES), hb.Discrete("e", STATES)
     numbers = [hb.Continuous(f"x{i}") for i in range(size)]
-    potentials = [
+    potentials: list[hb.Potential] = [
         hb.Multinomial(d, table=rng.dirichlet([2, 2])),
         hb.Multinomial(e, (d,), table=rng.dirichlet([2, 2], 2)),
     ]
     for i, x in enumerate(numbers):
-        parents = [p for p in numbers[:i] if rng.random() < 0.6]
+        above = [p for p in numbers[:i] if rng.random() < 0.6]
         discrete = [p for p in (d, e) if rng.random() < 0.5]
-        shape, parents = (2,) * len(discrete), (*discrete, *parents)
+        shape = (2,) * len(discrete)
+        parents: tuple[hb.Discrete | hb.Continuous, ...] = (*discrete, *above)
         slopes = rng.normal(size=(*shape, len(parents) - len(discrete)))
         density = hb.LinearGaussian(
             x, parents, intercept=rng.normal(size=shape), coefficients=slopes, variance=rng.uniform(0.3, 2, shape)
@@ -34,7 +36,7 @@ def make_network(seed, size=4):
             potentials.append(density)
             continue
         probabilities = hb.Softmax(
-            Atoms.component_of(x, points),
+            Atoms.component_of(x, points.tolist()),
             parents,
             intercept=rng.normal(size=(*shape, len(points) + 1)),
             coefficients=np.zeros((*shape, len(points) + 1, len(parents) - len(discrete))),
@@ -70,7 +72,7 @@ def compute_moments(net, given, points, numbers):
         if points.get(name) is not None:
             mean[i] = points[name]
             continue
-        regression = potential.density if isinstance(potential, Atoms) else potential
+        regression = as_kind(hb.LinearGaussian, potential.density if isinstance(potential, Atoms) else potential)
         cell = tuple(STATES.index(given[p.name]) for p in potential.parents if p.name in given)
         mean[i], load[i, i] = regression.intercept[cell], np.sqrt(regression.variance[cell])
         above = [p.name for p in potential.parents if p.name not in given]
@@ -86,7 +88,8 @@ def enumerate_answers(net, case):
     numbers = [name for name in net if isinstance(net.variable(name), hb.Continuous)]
     values = {n: v for n, v in case.items() if n in numbers and not isinstance(v, hb.Interval)}
     (ranged,) = [n for n, v in case.items() if isinstance(v, hb.Interval)] or [None]
-    total, states, first, second, masses = 0.0, np.zeros(2), 0.0, 0.0, {}
+    total, states, first, second = 0.0, np.zeros(2), np.zeros(len(numbers)), np.zeros(len(numbers))
+    masses: dict[tuple[str, float], float] = {}
     for given, points, weight in list_configurations(net):
         if any(given[n] != v for n, v in case.items() if n in given):
             continue

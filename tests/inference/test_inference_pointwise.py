@@ -46,7 +46,7 @@ def table() -> pd.DataFrame:
 def test_each_cell_of_a_row_is_evaluated_once(
     net: hb.Network, table: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cells: Counter[tuple[float, float]] = Counter()
+    cells: Counter[tuple[float, ...]] = Counter()
     rounds = 0
     original = modes.PointwiseMarginal._evaluate_cells
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import math
 import os
+from typing import Any
 
 import numpy as np
 import oracle
@@ -32,7 +33,7 @@ import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence
 
 CLOSE = 1e-9
-COMMON = {
+COMMON: dict[str, Any] = {
     "deadline": None,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
 }
@@ -107,7 +108,8 @@ def test_random_networks_against_the_oracle(problem):
     specs, target, evidence = problem
     nodes, known = oracle_nodes(specs, evidence, oracle)
     discrete = specs[target].discrete
-    grid = None if discrete else np.linspace(*np.clip(specs[target].reach, -8, 8), 9)
+    low, high = np.clip(specs[target].reach, -8, 8)
+    grid = None if discrete else np.linspace(low, high, 9)
     try:
         exact = oracle.posterior(nodes, target, known, grid=grid, n=10)
     except oracle.ZeroEvidence:

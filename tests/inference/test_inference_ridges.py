@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import warnings
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -80,7 +82,7 @@ def of_distance(u, k):
 
 
 # the mean of y, and the density of that mean together with the moments of the first parent
-RIDGES = {
+RIDGES: dict[tuple[str, int], tuple[Callable[..., Any], Callable[..., Any]]] = {
     ("linear", 2): (lambda a, b: a + 0.7 * b, lambda u: integrate_over_first(lambda x: normal(u - x, 0.7))),
     ("linear", 3): (
         lambda a, b, c: a + 0.7 * b - 0.5 * c,

@@ -104,7 +104,9 @@ def test_pairs_of_states():
         [
             hb.Multinomial(a, table=[0.3, 0.7]),
             hb.Multinomial(b, (a,), table=[[0.5, 0.5, 0.0], [0.1, 0.0, 0.9]]),
-            hb.Multinomial(c, (a, b), table=[[[1, 0], [0.2, 0.8], [0.5, 0.5]], [[0.6, 0.4], [0.5, 0.5], [0, 1]]]),
+            hb.Multinomial(
+                c, (a, b), table=[[[1.0, 0.0], [0.2, 0.8], [0.5, 0.5]], [[0.6, 0.4], [0.5, 0.5], [0.0, 1.0]]]
+            ),
         ]
     )
     frame = net.sample(30_000, 3)
@@ -238,7 +240,12 @@ def test_draws_given_the_end_of_a_chain_take_one_elimination(monkeypatch):
     solved = []
     for name in ("solve", "infer_posteriors"):
         ask = getattr(sampling, name)
-        monkeypatch.setattr(sampling, name, lambda *given, f=ask, **k: solved.append(1) or f(*given, **k))
+
+        def noted(*given, f=ask, **k):
+            solved.append(1)
+            return f(*given, **k)
+
+        monkeypatch.setattr(sampling, name, noted)
     for length in (20, 80):
         solved.clear()
         net = chain(length)

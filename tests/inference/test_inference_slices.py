@@ -23,7 +23,7 @@ SMALL = hb.Options(max_bytes=800, beyond="slice")
 
 def make_grid(rng, side, zeros=0.0):
     """Return a grid of discrete variables, each with its upper and left neighbor as parents."""
-    variables = {}
+    variables: dict[tuple[int, int], hb.Discrete] = {}
     potentials = []
     for row in range(side):
         for column in range(side):
@@ -134,7 +134,8 @@ def test_several_densities_in_slices_have_grids_of_their_own(evidence):
 
 def make_choice(rng, count):
     """Return a network of a discrete variable with so many continuous parents, each with a parent of its own."""
-    potentials, numbers = [], []
+    potentials: list[hb.Potential] = []
+    numbers = []
     for place in range(count):
         c, x = hb.Discrete(f"c{place}", (0, 1)), hb.Continuous(f"x{place}")
         numbers.append(x)
@@ -171,7 +172,7 @@ def test_only_rows_that_are_too_wide_are_sliced(monkeypatch):
     with pytest.raises(hb.TooWide):
         net.posteriors(table, targets, options=few)
     narrow = table.drop(index=3)
-    rows = []
+    rows: list[Any] = []
     monkeypatch.setattr(slices.SlicePlan, "solve", _note_rows(rows, slices.SlicePlan.solve))
     exact = net.posteriors(table, targets)
     for own, options in ((narrow, few), (table, SMALL)):
@@ -260,14 +261,14 @@ def test_configurations_of_linear_gaussians_are_solved_in_blocks(monkeypatch):
     """Otherwise the regressions of all configurations take many times the memory of the largest table."""
     rng = np.random.default_rng(7)
     parents = [hb.Discrete(f"c{i}", (0, 1, 2)) for i in range(4)]
-    potentials = [hb.Multinomial(c, table=rng.dirichlet(np.ones(3))) for c in parents]
-    above = []
+    potentials: list[hb.Potential] = [hb.Multinomial(c, table=rng.dirichlet(np.ones(3))) for c in parents]
+    above: list[hb.Continuous] = []
     for i in range(3):
         x = hb.Continuous(f"x{i}")
         shape = [3, 3]
         slopes = rng.normal(size=(*shape, len(above)))
         variance = rng.uniform(0.5, 1, shape)
-        chosen = (parents[i], parents[i + 1], *above)
+        chosen: tuple[hb.Discrete | hb.Continuous, ...] = (parents[i], parents[i + 1], *above)
         potentials.append(
             hb.LinearGaussian(x, chosen, intercept=rng.normal(size=shape), coefficients=slopes, variance=variance)
         )

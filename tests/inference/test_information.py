@@ -156,10 +156,10 @@ def test_what_makes_no_sense_is_refused() -> None:
         (lambda: net.value_of_information(["sick"]), "no node"),  # type: ignore[arg-type]
         (lambda: hb.shapley_values(net, ["sick"], {"cough": "yes"}), "no node"),  # type: ignore[arg-type]
         (lambda: net.value_of_information("sick", {"sick": "yes"}), "asked for"),
-        (lambda: net.value_of_information("sick", [{"cough": "yes"}]), "a mapping"),
+        (lambda: net.value_of_information("sick", [{"cough": "yes"}]), "a mapping"),  # type: ignore[arg-type]
         (lambda: net.value_of_information("sick", costs={"cost": 1}), "no node 'cost'"),
         (lambda: net.value_of_information("sick", costs={"cough": -1}), "not negative"),
-        (lambda: net.value_of_information("sick", costs=[1]), "a mapping of names"),
+        (lambda: net.value_of_information("sick", costs=[1]), "a mapping of names"),  # type: ignore[arg-type]
         (lambda: net.do(pulse=80.0).value_of_information("pulse"), "one value"),
         (lambda: hb.shapley_values(net, "sick", pd.DataFrame({"cough": ["yes"]})), "a mapping"),
         (lambda: hb.shapley_values(net, "sick", {"cough": "yes"}, "maybe"), "maybe"),
@@ -276,7 +276,7 @@ def test_gains_have_no_error_where_densities_cross(seed: int, quadrature: bool) 
     kind, number = hb.Discrete("kind", tuple(range(count))), hb.Continuous("number")
     shares, means = rng.dirichlet(np.ones(count)), rng.normal(size=count) * 10.0 ** rng.integers(-3, 4)
     deviations = np.abs(means).max() * 10.0 ** rng.uniform(-2, 0.5, count)
-    density = hb.LinearGaussian(number, (kind,), intercept=means, variance=deviations**2)
+    density: hb.Potential = hb.LinearGaussian(number, (kind,), intercept=means, variance=deviations**2)
     if quadrature:
         function = lambda number, kind: norm.pdf(number, means[kind], deviations[kind])  # noqa: E731
         breaks = (means[:, None] + deviations[:, None] * np.linspace(-8, 8, 9)).ravel()

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from narrowing import as_discrete
+from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
 from hybridbn.exchange.uai import parse_uai, read_uai_evidence
@@ -153,7 +153,8 @@ def test_copies_keep_the_rule_and_parts_are_refused(net, tmp_path):
     expected = net.posterior("var_0", net.graph["evidence"]).probabilities
     assert (renamed.posterior("a", renamed.graph["evidence"]).probabilities == expected).all()
     assert net.graph["factors"][1] == "factor_1"
-    for copy in (net.copy(), hb.Network(net), hb.load(tmp_path / "n.hbn"), nx.compose(net, nx.DiGraph())):
+    loaded = as_kind(hb.Network, hb.load(tmp_path / "n.hbn"))
+    for copy in (net.copy(), hb.Network(net), loaded, nx.compose(net, nx.DiGraph())):
         assert (as_discrete(copy.posterior("var_0", copy.graph["evidence"])).probabilities == expected).all()
         with pytest.raises(hb.NetworkError, match=r"net\.graph"):
             copy.posterior("var_0")

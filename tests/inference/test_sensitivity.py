@@ -123,7 +123,7 @@ def test_tables_of_mixed_networks() -> None:
             hb.Multinomial(sick, (sex,), table=[[0.9, 0.1], [0.7, 0.3]]),
             hb.LinearGaussian(fever, parents=(sick,), intercept=[36.8, 38.5], variance=[0.1, 0.5]),
             hb.LinearGaussian(pulse, (fever, sex), intercept=[-300, -290], coefficients=[[10], [10]], variance=[9, 9]),
-            hb.Softmax(alarm, parents=(pulse,), intercept=[0, -40], coefficients=[[0], [0.5]]),
+            hb.Softmax(alarm, parents=(pulse,), intercept=[0, -40], coefficients=[[0.0], [0.5]]),
         ]
     )  # fmt: skip
     for evidence in ({"alarm": "on"}, {"fever": hb.Interval(37.5), "alarm": "on"}, {"pulse": 85.0}, {"fever": 38.0}):
@@ -176,12 +176,12 @@ def test_frames_and_refusals() -> None:
     assert not net.sensitivity("v0").derivatives("v6").any()
     for call, message in (
         (lambda: net.sensitivity("v9"), "no node"),
-        (lambda: net.sensitivity("v1", [{"v6": 1}]), "a mapping"),
+        (lambda: net.sensitivity("v1", [{"v6": 1}]), "a mapping"),  # type: ignore[arg-type]
         (lambda: sensitivity.derivatives("v9"), "no node with a table"),
         (lambda: sensitivity.derivatives("v1", 7), "no state 7"),
-        (lambda: sensitivity.derivatives(["v1"]), "no node with a table"),
-        (lambda: sensitivity.to_frame(most="a"), "whole number"),
-        (lambda: sensitivity.predict("v1", 3, 0.5), "in a mapping"),
+        (lambda: sensitivity.derivatives(["v1"]), "no node with a table"),  # type: ignore[arg-type]
+        (lambda: sensitivity.to_frame(most="a"), "whole number"),  # type: ignore[arg-type]
+        (lambda: sensitivity.predict("v1", 3, 0.5), "in a mapping"),  # type: ignore[arg-type]
         (lambda: sensitivity.predict("v1", {"v6": 1}, 0.5), "name the states"),
         (lambda: sensitivity.predict("v0", {"v0": 1}, 1.5), "between 0 and 1"),
         (lambda: sensitivity.find_swings(change=2.0), "at most 1"),
