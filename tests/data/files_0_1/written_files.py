@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from narrowing import as_discrete
+from narrowing import as_discrete, as_kind
 
 import hybridbn as hb
 from hybridbn.potentials import Case
@@ -143,7 +143,7 @@ def builders() -> dict[str, Any]:
 
     table = hb.Table(heart().iloc[::2])
     whole = hb.Table(heart().dropna())
-    gaussian = {"potentials": "gaussian"}
+    gaussian: dict[str, Any] = {"potentials": "gaussian"}
     return {
         "automatic": s.automatic(table, "disease", folds=2),
         "chow_liu": s.chow_liu(table, "multinomial"),
@@ -255,7 +255,7 @@ def write_all() -> None:
     for name, options in {"imputation": (), "imputation_tan": ("--structure", "tan", "--target", "disease")}.items():
         subprocess.run([sys.executable, "-m", "hybridbn", "impute", "learned.csv", "filled.csv", "--save-model",
                         f"{name}.hbn", "--rounds", "3", *options], cwd=HERE, check=True)  # fmt: skip
-        net = hb.load(HERE / f"{name}.hbn")
+        net = as_kind(hb.Network, hb.load(HERE / f"{name}.hbn"))
         for strategy in ("draw", "mean", "most_probable"):
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
