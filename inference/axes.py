@@ -154,6 +154,70 @@ def node_axis(low: Values, high: Values, observed: Values | None = None) -> Node
     return NodeAxis(low, high, points, spread)
 
 
+@dataclass(frozen=True)
+class Ruler:
+    """Marks the range of a variable evenly where its mass is, and farther out at distances that grow with how far that
+    is: heavy tails reach a thousand times as far, and there is as little in them as they are long.
+
+    Attributes
+    ----------
+    low, high : ndarray (rows,), the ranges
+    center, reach : ndarray (rows,), the middle of the mass, and up to which distance from it marks are even
+    """
+
+    low: Values
+    high: Values
+    center: Values
+    reach: Values
+
+    @classmethod
+    def of(cls, ends: tuple[Values, Values], central: tuple[Values, Values]) -> Ruler:
+        """Return the ruler of ranges, nearly all of whose mass is between `central` ends."""
+        reach = central[1] - central[0]
+        center = central[0] + reach / 2
+        far = np.maximum(np.abs(ends[0] - center), np.abs(ends[1] - center))
+        return cls(*ends, center, np.where((reach > 0) & (reach < far), reach, np.inf))
+
+    def take(self, rows: NDArray[np.intp]) -> Ruler:
+        """Return the ruler of some rows."""
+        return Ruler(self.low[rows], self.high[rows], self.center[rows], self.reach[rows])
+
+    @property
+    def length(self) -> Values:
+        """The lengths of the ranges in steps of the middle (rows,)."""
+        return np.where(self.reach < np.inf, self._measure(self.high) - self._measure(self.low), self.high - self.low)
+
+    def mark(self, shares: Values) -> Values:
+        """Return the places (shares, rows) at some shares of the way from low to high.
+
+        Examples
+        --------
+        >>> ends, central = [np.array([end]) for end in (-1e4, 1e4)], [np.array([end]) for end in (-5.0, 5.0)]
+        >>> Ruler.of(ends, central).mark(np.linspace(0, 1, 9))[:, 0].round(1).tolist()
+        [-10000.0, -1384.9, -191.8, -26.6, 0.0, 26.6, 191.8, 1384.9, 10000.0]
+        """
+        shares = shares[:, None]
+        even = self.low + shares * (self.high - self.low)
+        if np.isinf(self.reach).all():
+            return even
+        with np.errstate(all="ignore"):  # of ranges that are even
+            way = self._measure(self.low) + shares * self.length
+            away = np.where(np.abs(way) > self.reach, self.reach * np.exp(np.abs(way) / self.reach - 1), np.abs(way))
+            places = np.clip(self.center + np.copysign(away, way), self.low, self.high)
+        return np.where(np.isinf(self.reach) | (shares <= 0) | (shares >= 1), even, places)
+
+    def stretch(self, points: Values, rows: NDArray[np.intp]) -> Values:
+        """Return how many times longer steps are at points, each in its row, than in the middle."""
+        return np.maximum(np.abs(points - self.center[rows]) / self.reach[rows], 1.0)
+
+    def _measure(self, places: Values) -> Values:
+        """Return the distances of places (rows,) from the center, in steps of the middle."""
+        away = places - self.center
+        with np.errstate(all="ignore"):
+            far = self.reach * (1 + np.log(np.abs(away) / self.reach))
+        return np.where(np.abs(away) > self.reach, np.copysign(far, away), away)
+
+
 def pack_cells(
     low: Values, high: Values, use: NDArray[np.bool_], size: int, otherwise: Values
 ) -> tuple[Values, Values, NDArray[np.intp]]:
@@ -386,8 +450,10 @@ def _match_configurations(potential: Potential, evidence: Evidence) -> NDArray[n
     return result.reshape(-1, evidence.rows)
 
 
-def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tuple[Values, Values]]:
-    """Return for every continuous variable an interval (rows each) that holds prior and likelihood."""
+def find_evidence_ranges(
+    problem: Problem, evidence: Evidence, tail: float = PRIOR_TAIL
+) -> dict[str, tuple[Values, Values]]:
+    """Return for every continuous variable an interval (rows each) that holds prior, but for a tail, and likelihood."""
     rows = evidence.rows
     ranges: dict[str, tuple[Values, Values]] = {}
     for name, finding in evidence.findings.items():
@@ -398,7 +464,7 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
         potential = problem.potentials[name]
         if not isinstance(potential.child, Continuous) or name in problem.hard:
             continue
-        low, high = _expand_interval(potential.support(name, 1e-17, ranges_of_others(potential, name, ranges)), rows)
+        low, high = _expand_interval(potential.support(name, tail, ranges_of_others(potential, name, ranges)), rows)
         ranges[name] = _clip_to_evidence(evidence.findings.get(name), low, high, potential.point_cells)
     for name in reversed(ordered):
         potential, told = problem.potentials[name], evidence.findings.get(name)
@@ -411,7 +477,7 @@ def find_evidence_ranges(problem: Problem, evidence: Evidence) -> dict[str, tupl
                 continue
             low, high = ranges[parent.name]
             reach = _expand_interval(
-                potential.support(parent.name, 1e-17, ranges_of_others(potential, parent.name, ranges)), rows
+                potential.support(parent.name, tail, ranges_of_others(potential, parent.name, ranges)), rows
             )
             low = np.where(known & np.isfinite(reach[0]), np.minimum(low, reach[0]), low)
             high = np.where(known & np.isfinite(reach[1]), np.maximum(high, reach[1]), high)

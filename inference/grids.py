@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -23,10 +23,12 @@ from numpy.typing import NDArray
 
 from hybridbn.errors import TooWide
 from hybridbn.inference.axes import (
+    CENTRAL_TAIL,
     ORDER,
     Axis,
     NodeAxis,
     PriorReach,
+    Ruler,
     arrange_by_row,
     clip_to_support,
     find_evidence_ranges,
@@ -61,6 +63,8 @@ MOST_AT_FIRST = 1e7
 """A table of two variables with nodes and more cells than this starts with fewer cells of each."""
 MOST_CELLS = 1024
 """The largest number of cells of a variable; rows that need more end with the error reached."""
+NEARER = 16.0
+"""The first cells grow from so many times nearer to the middle on than the steps in which peaks are looked for."""
 NEGLIGIBLE = 46.0
 """Cells whose log density is farther below the largest are dropped: e^-46 = 1e-20."""
 HOPELESS = 700.0
@@ -475,13 +479,16 @@ def _lay_first_cells(
     the rows in which modes may be too narrow to be seen.
     """
     ranges, pulls = find_evidence_ranges(problem, evidence), find_pulls(problem, evidence)
+    central = find_evidence_ranges(problem, evidence, CENTRAL_TAIL)
     places = {name: pulls[name].confine(*ends) if name in pulls else ends for name, ends in ranges.items()}
     cells, bounds = {}, {}
     nowhere, unseen = np.full(evidence.rows, -np.inf), np.zeros(evidence.rows, dtype=bool)
     for name in problem.nodes:
         low, high = ranges[name]
         touching = [potential for potential in problem.potentials.values() if name in potential.scope]
-        points = [np.linspace(low, high, start_cells(problem) + 1)]
+        ruler = Ruler.of(ranges[name], central[name])
+        ruler = replace(ruler, reach=ruler.reach / NEARER)
+        points = [ruler.mark(np.linspace(0.0, 1.0, start_cells(problem) + 1))]
         for potential in touching:
             breaks = potential.breaks(name, ranges_of_others(potential, name, places))
             if len(breaks):
@@ -492,7 +499,7 @@ def _lay_first_cells(
         assert isinstance(variable, Continuous)
         least, most = clip_to_support(problem, variable, nowhere, -nowhere, evidence)
         bottom, top = low.copy(), high.copy()
-        peaks = list(find_modes_along(problem, name, evidence, ranges, (least, most)))
+        peaks = list(find_modes_along(problem, name, evidence, ranges, (least, most), central[name]))
         for rows, modes in peaks:
             bottom[rows], top[rows] = np.minimum(bottom[rows], modes.low), np.maximum(top[rows], modes.high)
             unseen[rows] |= modes.unseen

@@ -2,12 +2,13 @@
 
 A likelihood given as a function, an observed child of a family that says nothing of its scale and a density without
 declared breaks may be much narrower than the range of the variable, jump, or lie beyond the range. They are looked
-through evenly within the range and at growing distances outside. The steps are made smaller until they are small
-against the narrowest peak that was seen, and against the scale of the family, so that another peak of the same kind
-can't lie between them. The peaks are climbed, and edges are laid around them at multiples of the distance at which the
-function falls; jumps are bisected down to neighboring doubles. Where nothing is seen, the steps become as small as
-`MOST_POINTS` allow, and numbers of few digits are tried too. What would need still smaller steps has an error of one.
-A peak that is narrower than a tenth of the steps and stands on a function that is positive everywhere can be missed.
+through evenly where the mass is, in steps that grow with the distance from there (`Ruler`), and at growing distances
+outside of the range. The steps are made smaller until they are small against the narrowest peak that was seen, and
+against the scale of the family, so that another peak of the same kind can't lie between them. The peaks are climbed,
+and edges are laid around them at multiples of the distance at which the function falls; jumps are bisected down to
+neighboring doubles. Where nothing is seen, the steps become as small as `MOST_POINTS` allow, and numbers of few digits
+are tried too. What would need still smaller steps has an error of one. A peak that is narrower than a tenth of the
+steps and stands on a function that is positive everywhere can be missed.
 
 The log marginals of variables with nodes, from which the quality of grids is judged, are computed here as well: in
 logarithms, which do not underflow however far out the posterior is. Where a problem has nodes for one variable, its log
@@ -28,7 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.axes import ORDER, Axis, NodeAxis, find_evidence_ranges
+from hybridbn.inference.axes import CENTRAL_TAIL, ORDER, Axis, NodeAxis, Ruler, find_evidence_ranges
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.potentials.base import Potential
@@ -122,6 +123,7 @@ def find_modes(
     even: Sequence[int] = EVEN_STEPS,
     scale: float = np.inf,
     alike: bool = False,
+    central: tuple[Values, Values] | None = None,
 ) -> ModeEdges:
     """Find the narrow peaks and the jumps of functions of one variable, a function a row.
 
@@ -133,6 +135,7 @@ def find_modes(
     even : numbers of even steps, the next one for rows in which nothing was seen
     scale : length below which the functions have no features, as far as that is known
     alike : whether the rows are of one family and follow each other, so that a sample tells how closely to look
+    central : ndarrays (rows,), ends between which nearly all mass is: steps grow with the distance from there
 
     Examples
     --------
@@ -147,7 +150,8 @@ def find_modes(
     >>> bool((step.edges == 0.3).any())
     True
     """
-    search = _Search(logs, (low, high, least, most), marks, even, scale, alike)
+    ruler = Ruler.of((low, high), (low, high) if central is None else central)
+    search = _Search(logs, ruler, (least, most), marks, even, scale, alike)
     numbers = np.arange(len(low))
     sample = numbers[:: LOOKED_CLOSELY if alike and 0 < scale < np.inf else 1]
     whole = search.look_closely(sample)
@@ -156,7 +160,7 @@ def find_modes(
     if len(others):
         unseen[others] = unseen.any()
         whole = search.look_quickly(others, whole)
-    return ModeEdges(*_list_edges(whole, low, high, least, most), unseen)
+    return ModeEdges(*_list_edges(whole, ruler, least, most), unseen)
 
 
 @dataclass
@@ -164,14 +168,15 @@ class _Search:
     """A search of rows, and how closely it has looked: see `find_modes`."""
 
     logs: LogFunctions
-    ends: tuple[Values, Values, Values, Values]
+    ruler: Ruler
+    ends: tuple[Values, Values]
     marks: Values | None
     even: Sequence[int]
     scale: float
     alike: bool
 
     def __post_init__(self) -> None:
-        self.length = self.ends[1] - self.ends[0]
+        self.length = self.ruler.length
         self.steps = np.full(len(self.length), self.even[0])
         known = self.length / (STEP_OF_SCALE * self.scale) if self.scale > 0 else 0.0
         self.wanted = np.zeros(len(self.length)) + known
@@ -181,11 +186,11 @@ class _Search:
         self.steps[rows] = count
         looks, most = [], max(1, MOST_POINTS // count)
         for part in np.split(rows, range(most, len(rows), most)):
-            low, high, least, highest = (end[part] for end in self.ends)
+            ruler, ends = self.ruler.take(part), (self.ends[0][part], self.ends[1][part])
             own_marks = self.marks[:, part] if marks is None and self.marks is not None else marks
-            grid = _make_search_grid(low, high, least, highest, own_marks, count)
-            narrow = NARROW_MODE * self.length[part]
-            looks.append(_look_through(self.logs, part, grid, low, high, least, highest, narrow))
+            looks.append(
+                _look_through(self.logs, part, _make_search_grid(ruler, *ends, own_marks, count), ruler, *ends)
+            )
         return _join_looks(looks)
 
     def look_closely(self, rows: NDArray[np.intp]) -> _Look:
@@ -210,7 +215,7 @@ class _Search:
 
     def _set_goals(self, rows: NDArray[np.intp], blank: NDArray[np.bool_], peaks: _Peaks) -> NDArray[np.intp]:
         """Return in how many steps to look through rows, in some of which nothing was seen yet."""
-        wanted = STEPS_OF_PEAK * (CLOSE_STEPS if self.alike else 1.0) * self.length[peaks.rows] / peaks.visible
+        wanted = STEPS_OF_PEAK * (CLOSE_STEPS if self.alike else 1.0) / self._compare_widths(peaks)
         np.maximum.at(self.wanted, peaks.rows, wanted)
         goal = np.exp2(np.ceil(np.log2(np.maximum(self.wanted[rows], 1.0))))
         if self.alike:
@@ -223,10 +228,14 @@ class _Search:
                 goal = np.where(coarser, np.maximum(level, self.wanted[rows]), goal)
         return np.minimum(goal, MOST_POINTS).astype(np.intp)
 
+    def _compare_widths(self, peaks: _Peaks) -> Values:
+        """Return how wide peaks are, relative to the range as it is measured where they are."""
+        return peaks.visible / (self.length[peaks.rows] * self.ruler.stretch(peaks.points, peaks.rows))
+
     def find_unseen(self, look: _Look, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
         """Tell of all rows, of which some were looked at, in which of these peaks may be too narrow to be seen."""
         unseen, peaks = np.zeros(len(self.steps), dtype=bool), look.peaks
-        unseen[peaks.rows[peaks.visible * self.steps[peaks.rows] < self.length[peaks.rows]]] = True
+        unseen[peaks.rows[self._compare_widths(peaks) * self.steps[peaks.rows] < 1]] = True
         if self.scale > 0:
             unseen[rows] |= (self.length / (STEP_OF_SCALE * self.scale) > STEPS_OF_PEAK * self.steps)[rows]
         return unseen
@@ -234,11 +243,11 @@ class _Search:
     def look_quickly(self, rows: NDArray[np.intp], sample: _Look) -> _Look:
         """Look through other rows as well as the sample asks for, closely only where they have narrower peaks."""
         peaks = sample.peaks
-        narrowest = (peaks.visible / self.length[peaks.rows]).min(initial=np.inf)
+        narrowest = self._compare_widths(peaks).min(initial=np.inf)
         enough = max(self.steps[peaks.rows].max(initial=0) * FEWER_STEPS, self.wanted[rows].max(), self.even[0])
         quick = self.look(rows, int(min(enough, MOST_POINTS)))
         peaks = quick.peaks
-        odd = np.unique(peaks.rows[peaks.visible / self.length[peaks.rows] < narrowest / 2])
+        odd = np.unique(peaks.rows[self._compare_widths(peaks) < narrowest / 2])
         looks = [sample, _drop_rows(quick, odd)]
         return _join_looks([*looks, self.look_closely(odd)] if len(odd) else looks)
 
@@ -247,11 +256,9 @@ def _look_through(
     logs: LogFunctions,
     rows: NDArray[np.intp],
     grid: Values,
-    low: Values,
-    high: Values,
+    ruler: Ruler,
     least: Values,
     most: Values,
-    narrow: Values,
 ) -> _Look:
     """Look at a grid (points, rows), climb the peaks that are narrow or outside the range, and bisect jumps."""
     values = _replace_poles(logs(grid, rows))
@@ -259,7 +266,7 @@ def _look_through(
     seen = np.isfinite(top)
     top = np.where(seen, top, 0.0)
     values = np.maximum(values - top, LOWEST)  # from now on, relative to the largest
-    place, column, fall = _find_local_maxima(grid, values, low, high, (np.isfinite(least), np.isfinite(most)), narrow)
+    place, column, fall = _find_local_maxima(grid, values, ruler, (np.isfinite(least), np.isfinite(most)))
 
     def evaluate_columns(points: Values, columns: NDArray[np.intp]) -> Values:
         return np.maximum(_replace_poles(logs(points, rows[columns])) - top[columns], LOWEST)
@@ -280,7 +287,7 @@ def _look_through(
         )
         half = np.where(fall < 1, fall, half)
         below, above = (find_decay_distance(climb_columns, modes, *ends, sign, fall) for sign in (-1, 1))
-        length = (high - low)[column]
+        length = (ruler.high - ruler.low)[column]
         # distances are powers of two, so that the half is surely visible
         sides = [find_decay_distance(climb_columns, modes, *ends, sign, half) for sign in (-1, 1)]
         visible = np.sum(np.minimum(sides, length), axis=0) / 2
@@ -297,10 +304,8 @@ def _look_through(
 def _find_local_maxima(
     grid: Values,
     values: Values,
-    low: Values,
-    high: Values,
+    ruler: Ruler,
     ends: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-    narrow: Values,
 ) -> tuple[NDArray[np.intp], NDArray[np.intp], Values]:
     """Return place and column of the highest local maxima that are narrow or outside the range, and by how much they
     fall there: a factor e, or half of what they rise above a floor if that is less.
@@ -315,6 +320,7 @@ def _find_local_maxima(
     if not len(place):
         return place, column, np.empty(0)
     here, height = grid[place, column], values[place, column]
+    narrow = NARROW_MODE * ruler.length[column] * ruler.stretch(here, column)
     steps = np.exp2(np.arange(np.log2(len(grid)))).astype(np.intp)
 
     def measure_distances(fall: Values, chosen: NDArray[np.intp]) -> list[Values]:
@@ -331,17 +337,17 @@ def _find_local_maxima(
         return distances
 
     distance = measure_distances(np.ones(len(place)), np.arange(len(place)))
-    fall = np.where(np.maximum(*distance) < narrow[column], 1.0, np.inf)
+    fall = np.where(np.maximum(*distance) < narrow, 1.0, np.inf)
     wide = np.flatnonzero(fall > 1)
     if len(wide):
-        fall[wide] = _measure_low_peaks(grid, values, place[wide], column[wide], narrow[column[wide]], steps)
+        fall[wide] = _measure_low_peaks(grid, values, place[wide], column[wide], narrow[wide], steps)
     low_ones = np.flatnonzero(fall < 1)
     if len(low_ones):
-        small = np.maximum(*measure_distances(fall, low_ones)) <= narrow[column[low_ones]] / 4
+        small = np.maximum(*measure_distances(fall, low_ones)) <= narrow[low_ones] / 4
         fall[low_ones[~small]] = 1.0
     fall = np.minimum(fall, 1.0)
-    outside = (here < low[column]) | (here > high[column])
-    chosen = np.flatnonzero((np.maximum(*distance) < narrow[column]) | outside | (fall < 1))
+    outside = (here < ruler.low[column]) | (here > ruler.high[column])
+    chosen = np.flatnonzero((np.maximum(*distance) < narrow) | outside | (fall < 1))
     place, column, height, fall = place[chosen], column[chosen], height[chosen], fall[chosen]
     order = np.lexsort((-height, column))
     rank = np.arange(len(order)) - np.searchsorted(column[order], column[order])
@@ -424,10 +430,10 @@ def _drop_rows(look: _Look, rows: NDArray[np.intp]) -> _Look:
 
 
 def _list_edges(
-    look: _Look, low: Values, high: Values, least: Values, most: Values
+    look: _Look, ruler: Ruler, least: Values, most: Values
 ) -> tuple[NDArray[np.intp], Values, Values, Values]:
     """Return edges around peaks and at jumps after their rows, and the range (rows,) widened to hold them."""
-    peaks, length = look.peaks, high - low
+    peaks, low, high = look.peaks, ruler.low, ruler.high
     around = peaks.points + np.stack([-peaks.below, peaks.above]) * EDGES_AROUND_MODE
     around = np.clip(around, least[peaks.rows], most[peaks.rows])
     around = around.reshape(len(EDGES_AROUND_MODE) * 2, len(peaks.rows))
@@ -436,7 +442,9 @@ def _list_edges(
         lowest, highest = around.min(axis=0), around.max(axis=0)
         np.minimum.at(bottom, peaks.rows, np.where(peaks.points < low[peaks.rows], lowest, np.inf))
         np.maximum.at(top, peaks.rows, np.where(peaks.points > high[peaks.rows], highest, -np.inf))
-    narrow = np.maximum(peaks.below, peaks.above) < NARROW_MODE * length[peaks.rows]
+    narrow = np.maximum(peaks.below, peaks.above) < NARROW_MODE * ruler.length[peaks.rows] * ruler.stretch(
+        peaks.points, peaks.rows
+    )
     rows = np.concatenate([np.repeat(peaks.rows[narrow], len(around)), look.jump_rows])
     return rows, np.concatenate([around[:, narrow].T.ravel(), look.jumps]), bottom, top
 
@@ -448,14 +456,12 @@ def _short_numbers() -> Values:
     return numbers
 
 
-def _make_search_grid(
-    low: Values, high: Values, least: Values, most: Values, marks: Values | None, even: int
-) -> Values:
+def _make_search_grid(ruler: Ruler, least: Values, most: Values, marks: Values | None, even: int) -> Values:
     """Return places to look at (places, rows), in ascending order."""
-    length = high - low
+    length = ruler.high - ruler.low
     with np.errstate(over="ignore", invalid="ignore"):
-        inside = low + (np.arange(even)[:, None] + 0.5) / even * length
-        grid = np.concatenate([low - OUTWARD[::-1] * length, inside, high + OUTWARD * length])
+        inside = ruler.mark((np.arange(even) + 0.5) / even)
+        grid = np.concatenate([ruler.low - OUTWARD[::-1] * length, inside, ruler.high + OUTWARD * length])
     for part in (grid[: len(OUTWARD)], grid[-len(OUTWARD) :]):  # the range is inside
         np.clip(part, np.maximum(least, -1e150), np.minimum(most, 1e150), out=part)
     if marks is None or not len(marks):
@@ -469,6 +475,7 @@ def find_modes_along(
     evidence: Evidence,
     ranges: Mapping[str, tuple[Values, Values]],
     ends: tuple[Values, Values],
+    central: tuple[Values, Values],
 ) -> Iterator[tuple[NDArray[np.intp], ModeEdges]]:
     """Find the peaks along a variable of everything that touches it and is known by its values alone; yield some row
     numbers and the peaks in these rows.
@@ -477,10 +484,11 @@ def find_modes_along(
     ----------
     ranges : ranges of all continuous variables (rows each); known values have equal ends
     ends : past which the density of the variable is zero
+    central : between which nearly all of its mass is
     """
     finding = evidence.findings.get(name)
     if finding is not None and finding.weighted:
-        yield from _find_modes_of_evidence(finding, ranges[name], ends)
+        yield from _find_modes_of_evidence(finding, ranges[name], ends, central)
     for potential in problem.potentials.values():
         if name not in potential.scope or not potential.opaque:
             continue
@@ -506,7 +514,7 @@ def find_modes_along(
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
             searched = potential, name, evidence, ends, block, scale, problem.conditioned > 0
-            looks = [_find_modes_of_potential(*searched, place) for place in places]
+            looks = [_find_modes_of_potential(*searched, place, central) for place in places]
             for several in zip(*looks, strict=True):
                 yield block, _keep_common_edges(several, len(block)) if hidden else several[0]
 
@@ -547,7 +555,8 @@ def describe_blank_functions(problem: Problem, evidence: Evidence) -> str:
     ranges = find_evidence_ranges(problem, evidence) if weighted else {}
     for name in weighted:
         low, high = ranges[name]
-        grid = _make_search_grid(low, high, np.full(1, -np.inf), np.full(1, np.inf), None, MOST_POINTS)
+        ruler = Ruler.of(ranges[name], find_evidence_ranges(problem, evidence, CENTRAL_TAIL)[name])
+        grid = _make_search_grid(ruler, np.full(1, -np.inf), np.full(1, np.inf), None, MOST_POINTS)
         try:
             blank = not np.isfinite(_logs_of_evidence(evidence.findings[name], 0)(grid, np.zeros(1, np.intp))).any()
         except TableError:  # it is undefined outside the range
@@ -555,7 +564,7 @@ def describe_blank_functions(problem: Problem, evidence: Evidence) -> str:
         if blank:
             return (
                 f"the likelihood function of {name!r} was zero wherever it was looked at: in steps of"
-                f" {(high[0] - low[0]) / MOST_POINTS:.2g} from {low[0]:.6g} to {high[0]:.6g}, and at growing distances"
+                f" {ruler.length[0] / MOST_POINTS:.2g} from {low[0]:.6g} to {high[0]:.6g}, and at growing distances"
                 " outside. If it is positive between them, give a wider function, a number or an hb.Interval"
             )
     for name, potential in problem.potentials.items():
@@ -590,6 +599,7 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
                 potential.scale(name),
                 False,
                 {name: (low, high)},
+                (low, high),
                 (max(EVEN_STEPS_OF_ROOTS // states, EVEN_STEPS[0]), MOST_POINTS),
             )
         )
@@ -608,18 +618,19 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
 
 
 def _find_modes_of_evidence(
-    finding: Finding, interval: tuple[Values, Values], ends: tuple[Values, Values]
+    finding: Finding, interval: tuple[Values, Values], ends: tuple[Values, Values], central: tuple[Values, Values]
 ) -> Iterator[tuple[NDArray[np.intp], ModeEdges]]:
     """Look along a variable for the peaks of what evidence gives for likelihoods of it, row by row."""
     for row in finding.list_weighted_rows():
         logs, breaks = _logs_of_evidence(finding, row), finding.breaks(row)
         here = slice(row, row + 1)
-        own, strict = (interval[0][here], interval[1][here]), (ends[0][here], ends[1][here])
+        own, strict, middle = ((pair[0][here], pair[1][here]) for pair in (interval, ends, central))
+        searched: dict[str, Any] = {"marks": breaks[:, None], "even": EVEN_STEPS_OF_FUNCTIONS, "central": middle}
         with np.errstate(all="ignore"):  # overflow far out does not matter
             try:
-                modes = find_modes(logs, *own, *strict, marks=breaks[:, None], even=EVEN_STEPS_OF_FUNCTIONS)
+                modes = find_modes(logs, *own, *strict, **searched)
             except TableError:  # it may be undefined outside the range
-                modes = find_modes(logs, *own, *own, marks=breaks[:, None], even=EVEN_STEPS_OF_FUNCTIONS)
+                modes = find_modes(logs, *own, *own, **searched)
         edges = np.concatenate([modes.edges, breaks])
         yield np.array([row]), replace(modes, rows=np.zeros(len(edges), dtype=np.intp), edges=edges)
 
@@ -644,6 +655,7 @@ def _find_modes_of_potential(
     scale: float,
     alike: bool,
     ranges: Mapping[str, tuple[Values, Values]],
+    central: tuple[Values, Values],
     even: Sequence[int] = EVEN_STEPS,
 ) -> Iterator[ModeEdges]:
     """Look along one variable of a potential; what is hidden of the others is in all its states, or in the middle of
@@ -668,6 +680,7 @@ def _find_modes_of_potential(
     # many have their center where another variable has its value
     marks = np.concatenate([breaks, *(values[None] for values, _ in within.values())])
     low, high = (end[rows] for end in ranges[name])
+    middle = central[0][rows], central[1][rows]
     for states in itertools.islice(itertools.product(*(range(len(variable)) for variable in free)), MOST_STATE_CASES):
         filled = dict(given)
         for variable, state in zip(free, states, strict=True):
@@ -677,9 +690,9 @@ def _find_modes_of_potential(
             return evaluate(potential, filled, owner, points, log=True, along=name)
 
         try:
-            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, even, scale, alike)
+            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, even, scale, alike, middle)
         except NetworkError:  # it may be undefined outside the range
-            yield find_modes(logs, low, high, low, high, marks, even, scale, alike)
+            yield find_modes(logs, low, high, low, high, marks, even, scale, alike, middle)
 
 
 def _replace_poles(logs: Values) -> Values:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from narrowing import as_continuous
-from scipy import optimize, stats
+from scipy import integrate, optimize, stats
 
 import hybridbn as hb
 from hybridbn.errors import ImpossibleEvidence
@@ -167,3 +167,35 @@ def test_spikes_on_a_floor_count(width, floor):
         )
         spike = stats.norm.pdf(center / math.hypot(1, width)) * width * math.sqrt(2 * math.pi) / math.hypot(1, width)
         assert log_evidence == pytest.approx(math.log(floor + spike), abs=1e-9)
+
+
+def student(distance):
+    """Return the density of Student's t with 4 degrees of freedom."""
+    return 0.375 * (1 + distance**2 / 4) ** -2.5
+
+
+def test_heavy_tails_are_searched_where_their_mass_is():
+    looked = []
+
+    def family(y, x):
+        looked.append(np.broadcast(x, y).size)
+        return student(y - np.tanh(x))
+
+    net = hb.Network([hb.Density(X, function=lambda x: student(x)), hb.Density(Y, (X,), function=family)])
+    net.log_density({"y": 1.0})
+    looked.clear()
+    for value in (0.4, 2.5, -3.7):
+        mass = integrate.quad(lambda x, y=value: student(x) * student(y - np.tanh(x)), -np.inf, np.inf, epsabs=1e-13)[0]
+        assert net.log_density({"y": value}) == pytest.approx(math.log(mass), abs=1e-9)
+    assert sum(looked) < 500_000
+
+
+def test_narrow_peaks_between_heavy_tails_are_found():
+    def family(y, x):
+        return 0.95 * normal(y, x**3, 1e-4) + 0.05 * student(y - x**3)
+
+    net = hb.Network([hb.Density(X, function=lambda x: student(x)), hb.Density(Y, (X,), function=family, check=False)])
+    nodes = np.linspace(-5, 5, 400_001)
+    wide = 0.05 * np.trapezoid(student(nodes) * student(0.343 - nodes**3), nodes)
+    mass = 0.95 * student(0.7) / (3 * 0.7**2) + wide
+    assert net.log_density({"y": 0.343}) == pytest.approx(math.log(mass), abs=1e-6)
