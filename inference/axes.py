@@ -171,12 +171,14 @@ class Ruler:
     reach: Values
 
     @classmethod
-    def of(cls, ends: tuple[Values, Values], central: tuple[Values, Values]) -> Ruler:
-        """Return the ruler of ranges, nearly all of whose mass is between `central` ends."""
+    def of(cls, ends: tuple[Values, Values], central: tuple[Values, Values], nearer: float = 1.0) -> Ruler:
+        """Return the ruler of ranges, nearly all of whose mass is between `central` ends; where tails are heavy, steps
+        grow from so many times nearer on.
+        """
         reach = central[1] - central[0]
         center = central[0] + reach / 2
         far = np.maximum(np.abs(ends[0] - center), np.abs(ends[1] - center))
-        return cls(*ends, center, np.where((reach > 0) & (reach < far), reach, np.inf))
+        return cls(*ends, center, np.where((reach > 0) & (reach < far), reach / nearer, np.inf))
 
     def take(self, rows: NDArray[np.intp]) -> Ruler:
         """Return the ruler of some rows."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NamedTuple
 
@@ -486,8 +486,7 @@ def _lay_first_cells(
     for name in problem.nodes:
         low, high = ranges[name]
         touching = [potential for potential in problem.potentials.values() if name in potential.scope]
-        ruler = Ruler.of(ranges[name], central[name])
-        ruler = replace(ruler, reach=ruler.reach / NEARER)
+        ruler = Ruler.of(ranges[name], central[name], NEARER)
         points = [ruler.mark(np.linspace(0.0, 1.0, start_cells(problem) + 1))]
         for potential in touching:
             breaks = potential.breaks(name, ranges_of_others(potential, name, places))
