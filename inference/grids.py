@@ -67,10 +67,8 @@ NEARER = 16.0
 """The first cells grow from so many times nearer to the middle on than the steps in which peaks are looked for."""
 NEGLIGIBLE = 46.0
 """Cells whose log density is farther below the largest are dropped: e^-46 = 1e-20."""
-HOPELESS = 700.0
-"""The same where another variable's grid is still rough, so that densities are uncertain."""
-ROUGH = 0.1
-"""Grids with a larger estimated error are rough."""
+SETTLED = 1e-6
+"""No cell is dropped while the grid of another variable has a larger estimated error, as densities are uncertain."""
 ROUNDS = 60
 """The largest number of rounds of refinement."""
 BEYOND = -30.0
@@ -233,13 +231,13 @@ class CellAssessment:
 
 
 def _keep_cells_while_rough(assessments: Mapping[str, CellAssessment]) -> None:
-    """Drop hardly any cells in rows where the grid of another variable is rough, since sums over it may be quite
-    wrong.
+    """Drop no cells of any mass in rows where the grid of another variable is rough: sums over it may miss a ridge that
+    its next nodes will see.
     """
     for name, seen in assessments.items():
         others = [other.error for key, other in assessments.items() if key != name]
         if others:
-            seen.keep |= (np.max(others, axis=0) > ROUGH) & (seen.bound > -HOPELESS)
+            seen.keep |= (np.max(others, axis=0) > SETTLED) & (seen.bound > -np.inf)
 
 
 def estimate_ridge_error(

@@ -260,3 +260,28 @@ def test_what_tells_nothing_changes_nothing_however_far_the_evidence(kind, scale
             as_discrete(post).probabilities, np.exp(logs - log_evidence), atol=1e-9, err_msg=f"seed {seed}"
         )
         assert post.log_evidence == pytest.approx(log_evidence, rel=1e-9, abs=1e-9), seed
+
+
+@pytest.mark.parametrize(
+    ("center", "spread", "interval"),
+    [(0.0, 1.0, (-24.85, -24.07)), pytest.param(1.8, 3.2, (-23.0, -22.0), marks=pytest.mark.slow)],
+)
+def test_a_narrow_collider_of_numbers_with_nodes_loses_no_cell(
+    center: float, spread: float, interval: tuple[float, float]
+) -> None:
+    d, c, x, u, y = hb.Discrete("d", ("a", "b")), hb.Discrete("c", ("u", "v")), *map(hb.Continuous, "xuy")
+    network = hb.Network(
+        [
+            hb.Multinomial(d, table=[0.4, 0.6]),
+            hb.LinearGaussian(x, (d,), intercept=[-2.6, -0.7], variance=[2.9, 0.11]),
+            hb.LinearGaussian(u, intercept=center, variance=spread),
+            hb.LinearGaussian(
+                y, (d, x, u), intercept=[1.2, 0.1], coefficients=[[1.4, -3.2], [0.6, -0.8]], variance=[2e-5, 0.2]
+            ),
+            hb.Softmax(c, (u,), intercept=[0, 0], coefficients=[[0], [0]]),
+        ]
+    )
+    evidence = {"y": -54.0, "x": hb.Interval(*interval)}
+    # what tells nothing takes the closed form away, and changes nothing
+    beside = network.log_evidence({**evidence, "c": "u"})
+    assert beside == pytest.approx(network.log_evidence(evidence) - np.log(2), abs=1e-9)
