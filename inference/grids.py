@@ -13,10 +13,11 @@ be too sharp for the grid, or to lie at its ends, are told apart and get nodes o
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -84,6 +85,9 @@ STRICTER = 100.0
 STRICTER_IF_WIDE = 3.0
 """The same where three or more variables with nodes are in one table, and a halving costs much."""
 
+_Cells: TypeAlias = tuple[NDArray[np.intp], Mapping[str, tuple[Values, Values]]]
+"""Rows, and the ends of the cells (cells, rows) of each variable with nodes."""
+
 
 @dataclass
 class PlacedNodes:
@@ -124,13 +128,10 @@ def place_nodes(
     stricter = refinement_tolerance(problem, tolerance)
     start, bounds, unseen = _lay_first_cells(problem, evidence)
     done: list[tuple[NDArray[np.intp], PlacedNodes]] = []
-    step = _rows_at_once(problem, {name: len(low) for name, (low, _) in start.items()}, budget)
-    work = [
-        (rows, {name: (low[:, rows], high[:, rows]) for name, (low, high) in start.items()})
-        for rows in np.split(np.arange(evidence.rows), range(step, evidence.rows, step))
-    ]
+    _check_first_cells(problem, {name: len(low) for name, (low, _) in start.items()}, budget)
     if pointwise is None and len(problem.nodes) == 1:
         pointwise = PointwiseMarginal(problem)
+    work = list(_split_rows(problem, [(np.arange(evidence.rows), start)], TOO_WIDE * budget, pointwise is None))
     for round_number in range(ROUNDS):
         fresh = []
         for rows, cells in work:
@@ -168,7 +169,8 @@ def place_nodes(
             left = np.flatnonzero(~finished)
             if len(left):
                 fresh += _refine_cells(problem, rows, cells, assessments, left, budget, done, placed, bounds)
-        work = fresh
+        # what was evaluated at nodes of a single variable is known of rows that stay together
+        work = fresh if pointwise else list(_split_rows(problem, fresh, TOO_WIDE * budget, True))
         if not work:
             break
     return done
@@ -266,8 +268,25 @@ def table_size(problem: Problem, names: Iterable[str], cells: Mapping[str, Any])
     return np.prod(np.broadcast_arrays(*sizes), axis=0) if sizes else 1.0
 
 
-def _rows_at_once(problem: Problem, cells: Mapping[str, int], budget: float) -> int:
-    """Return the number of rows whose tables fit into memory together; raise `TooWide` if not even one row's do."""
+def _split_rows(problem: Problem, work: Sequence[_Cells], most_cells: float, several: bool) -> Iterator[_Cells]:
+    """Yield rows with their cells, so few at a time that what is held at once is within the limit: the largest table,
+    and with several variables with nodes all factors and what the program makes of them.
+    """
+    for rows, cells in work:
+        counts = {name: len(low) for name, (low, _) in cells.items()}
+        held = max(float(table_size(problem, names, counts)) for names in _cliques(problem))
+        if several:
+            program = problem.placement
+            sizes = [float(table_size(problem, names, counts)) for names in program.names]
+            given = len(program.factors)
+            held += sum(sizes[:given]) + program.count_cells_at_once([0.0] * given + sizes[given:])
+        step = max(int(most_cells / held), 1)
+        for own in np.split(np.arange(len(rows)), range(step, len(rows), step)):
+            yield rows[own], {name: (low[:, own], high[:, own]) for name, (low, high) in cells.items()}
+
+
+def _check_first_cells(problem: Problem, cells: Mapping[str, int], budget: float) -> None:
+    """Raise `TooWide` if the tables of not even one row fit into memory."""
     clique, size = max(
         ((names, float(table_size(problem, names, cells))) for names in _cliques(problem)), key=itemgetter(1)
     )
@@ -276,7 +295,6 @@ def _rows_at_once(problem: Problem, cells: Mapping[str, int], budget: float) -> 
             f"quadrature would need a table of {size:.3g} cells over {shorten(clique)}, the least that shows all their"
             " features. Observe some of these variables, ask for fewer targets at once, or raise max_bytes"
         )
-    return max(int(TOO_WIDE * budget / size), 1)
 
 
 def assess_cells(
@@ -373,7 +391,7 @@ def _refine_cells(
     done: list[tuple[NDArray[np.intp], PlacedNodes]],
     placed: PlacedNodes,
     bounds: Mapping[str, Bounds],
-) -> list[tuple[NDArray[np.intp], dict[str, tuple[Values, Values]]]]:
+) -> list[_Cells]:
     """Return the refined cells, grouped by the size of the grids; rows over the budget are added to the finished
     ones.
     """
@@ -397,7 +415,7 @@ def _refine_cells(
         # only new cells are evaluated, so that rows may stay together
         keys[:] = keys[0, ~over].max()
     keys[:, over] = -1
-    result = []
+    result: list[_Cells] = []
     for key in np.unique(keys[:, ~over], axis=1).T:
         chosen = left[(keys == key[:, None]).all(axis=0)]
         fresh = {
@@ -523,6 +541,9 @@ MOST_SHARED_CELLS = 96
 MOST_CELLS_ALONE = 1024
 """The largest number of cells of a variable, and of the only variable with nodes."""
 MOST_TABLE = 4e6
+"""The most cells of a factor, and of a table that is kept for all rows."""
+WORKING_TABLES = 4
+"""While a table is computed or looked at, there may be so many more of its size."""
 SHARED_MOST_AT_FIRST = 1e6
 """A grid with a larger table at first would hardly be fine enough before it is too large."""
 SHARED_ROUNDS = 6
@@ -570,23 +591,36 @@ class SharedGrid:
     patterns: PatternProgram | None
     refinements: int = 0
 
+    @cached_property
+    def _cells(self) -> tuple[list[float], list[float]]:
+        """The cells of the program's tables without rows, and those of a row in each table."""
+        partly = set(() if self.patterns is None else self.patterns.partly_observed)
+        fixed, moving = [], []
+        for names, rows in zip(self.program.names, self.program.rows, strict=True):
+            cells = _find_largest(self.axes, [names])
+            known = [self.axes[name].size for name in partly.intersection(names)]
+            fixed.append(0.0 if rows else cells)
+            # rows that know one of its variables have tables of their own
+            moving.append(cells if rows else cells / min(known) if known else 0.0)
+        return fixed, moving
+
     @property
-    def widest(self) -> float:
-        """Cells of the largest table of all, with rows or without."""
-        # hardly any row has all variables of a table hidden
-        return _find_largest(self.axes, self.program.names) if self.patterns is None else self.patterns.largest
+    def largest(self) -> float:
+        """Cells of a row in the largest table that has rows."""
+        return max(1.0, *self._cells[1])
+
+    def count_rows_within(self, max_bytes: float) -> int:
+        """Return how many rows such a memory has room for at once, with all that is held meanwhile."""
+        fixed, moving = self._cells
+        if max(fixed) > MOST_TABLE:
+            return 0
+        cells = self.program.count_cells_at_once(moving) + WORKING_TABLES * self.largest
+        # products of matrices may need copies of tables without rows
+        return max(int((max_bytes / 8 - 2 * sum(fixed)) / cells), 0)
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes the grid's stored tables take."""
         return self.program.estimate_bytes() if self.patterns is None else self.patterns.estimate_bytes()
-
-    @property
-    def largest(self) -> float:
-        """Cells of the largest table that has rows."""
-        if self.patterns is not None:
-            return self.patterns.largest
-        program = self.program
-        return _find_largest(self.axes, [n for n, rows in zip(program.names, program.rows, strict=True) if rows])
 
     def nodes(self, name: str, rows: int) -> NodeAxis:
         """Return the axis of a variable as that of so many rows."""
@@ -650,8 +684,8 @@ class SharedGrid:
         return RowAssessment(fine & inside, error, splits)
 
 
-def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> SharedGrid | None:
-    """Lay the shared grid of a problem; None where it, or a table of more than `table_cells`, would be too large."""
+def make_shared_grid(problem: Problem, tolerance: float, max_bytes: float) -> SharedGrid | None:
+    """Lay the shared grid of a problem; None where it would be too large, or leave no room for a row in `max_bytes`."""
     if problem.shared is None:
         return None
     cells: dict[str, Values] = {}
@@ -674,21 +708,21 @@ def make_shared_grid(problem: Problem, tolerance: float, table_cells: float) -> 
         axes = _axes(problem, cells)
         if _largest_factor(problem, axes) > MOST_TABLE:
             return None
-        fresh = _refine_for_prior(static, axes, cells, tolerance, table_cells)
+        fresh = _refine_for_prior(static, axes, cells, tolerance, max_bytes / 16)
         if fresh is None:
             break
         if max(map(len, fresh.values())) > most_cells + 1:
             return None
         cells = fresh
     grid = _make_grid(problem, cells, reaches)
-    return grid if grid.widest <= table_cells else None
+    return grid if grid.count_rows_within(max_bytes) else None
 
 
 def refine_shared_grid(
-    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]], table_cells: float
+    problem: Problem, grid: SharedGrid, splits: Mapping[str, NDArray[np.bool_]], max_bytes: float
 ) -> SharedGrid | None:
-    """Return the grid with some cells halved; None where it, or a table of more than `table_cells`, would be too large,
-    or it was made finer often enough.
+    """Return the grid with some cells halved; None where it would be too large, or leave no room for a row in
+    `max_bytes`, or was made finer often enough.
     """
     if grid.refinements >= MOST_REFINEMENTS or not any(split.any() for split in splits.values()):
         return None
@@ -697,7 +731,7 @@ def refine_shared_grid(
     if max(map(len, edges.values())) > most_cells + 1 or _largest_factor(problem, _axes(problem, edges)) > MOST_TABLE:
         return None
     finer = _make_grid(problem, edges, grid.reaches, grid.refinements + 1)
-    return finer if finer.widest <= table_cells else None
+    return finer if finer.count_rows_within(max_bytes) else None
 
 
 def _make_grid(

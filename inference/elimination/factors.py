@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -512,20 +511,6 @@ class PatternProgram:
     _factors: dict[int, tuple[Values, float]] = field(default_factory=dict, repr=False)
     _tables: dict[tuple[int, Observed], Values] = field(default_factory=dict, repr=False)
     _matrices: dict[tuple[int, Observed], Values] = field(default_factory=dict, repr=False)
-
-    @cached_property
-    def largest(self) -> float:
-        """Cells of the largest table that has rows."""
-        partly = set(self.partly_observed)
-        largest = 1.0
-        for step in self.program.steps:
-            names = self.program.names[step.output]
-            cells = self._cells(names)
-            if not self.program.rows[step.output]:
-                # it has rows where something is observed
-                cells /= min((self.sizes[name] for name in partly.intersection(names)), default=cells)
-            largest = max(largest, cells)
-        return largest
 
     def estimate_bytes(self) -> int:
         """Return about how many bytes the tables take that do not depend on the evidence."""

@@ -126,6 +126,15 @@ class Program:
                 slots[slot] = None
         return slots
 
+    def count_cells_at_once(self, cells: Sequence[float]) -> float:
+        """Return the most cells that are held at a time, by those of the table in each slot."""
+        held = most = sum(cells[: len(self.factors)])
+        for step in self.steps:
+            held += cells[step.output]
+            most = max(most, held)
+            held -= sum(cells[slot] for slot in step.done_with)
+        return most
+
     def estimate_bytes(self) -> int:
         """Return about how many bytes the steps and the stored tables take."""
         buffers = {}

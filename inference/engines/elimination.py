@@ -206,17 +206,17 @@ def _solve_on_grids(
     if options.tolerance not in grids:
         # rows that know some of the numbers of a ridge have none
         apart = choose_conditioned(problem) or (problem.partly_observed and find_ridge(problem))
-        grids[options.tolerance] = None if apart else make_shared_grid(problem, stricter, options.max_bytes / 16)
+        grids[options.tolerance] = None if apart else make_shared_grid(problem, stricter, options.max_bytes)
     start = 0
     while start < evidence.rows:
         grid = grids[options.tolerance]
         # the grid may have been made where more memory was allowed
-        if grid is None or 16 * grid.widest > options.max_bytes:
+        if grid is None or not grid.count_rows_within(options.max_bytes):
             yield numbers[start:], None, np.zeros(evidence.rows - start, dtype=bool)
             return
         most_cells = MOST_BYTES / 8 if problem.partly_observed else GRID_CELLS
         step = int(np.clip(most_cells / grid.largest, 16, MOST_ROWS))
-        step = max(min(step, int(options.max_bytes / (16 * grid.largest))), 1)
+        step = min(step, grid.count_rows_within(options.max_bytes))
 
         def solve_chunk(chunk: NDArray[np.intp], grid: SharedGrid = grid) -> _OnGrid:
             return solve(problem, grid, evidence.take(chunk, len(chunk)), rows[chunk], stricter)
@@ -225,7 +225,7 @@ def _solve_on_grids(
         for chunk, (solution, accurate, splits) in zip(
             chunks, run_in_threads(solve_chunk, chunks, options.jobs), strict=True
         ):
-            finer = None if accurate.all() else refine_shared_grid(problem, grid, splits, options.max_bytes / 16)
+            finer = None if accurate.all() else refine_shared_grid(problem, grid, splits, options.max_bytes)
             if finer is not None:
                 grids[options.tolerance] = finer
                 break

@@ -4,12 +4,14 @@ figures.
 
 from __future__ import annotations
 
+import itertools
 import json
 import pickle
 import subprocess
 import sys
 import textwrap
 import tracemalloc
+import warnings
 
 import numpy as np
 import pytest
@@ -292,3 +294,38 @@ def test_integrals_over_all_cells_take_little_memory(method):
     answers = []
     assert traced(lambda: answers.append(getattr(posterior, method)())) < 0.2
     assert answers[0][2700] == pytest.approx(getattr(posterior[2700], method)(), rel=1e-9)
+
+
+def numbers_and_classes(count: int, pairs: bool) -> hb.Network:
+    """A chain of numbers with a class below each, or with classes below pairs of three, which close a ring."""
+    numbers = [hb.Continuous(f"z{i}") for i in range(count)]
+    potentials: list[hb.Potential] = [hb.LinearGaussian(numbers[0], intercept=0, variance=1)]
+    for parent, child in itertools.pairwise(numbers):
+        potentials.append(hb.LinearGaussian(child, (parent,), intercept=0, coefficients=[0.6], variance=1))
+    for i in range(count):
+        parents = [numbers[i], numbers[(i + 1) % count]][: 1 + pairs]
+        slopes = [[0, 0], [6, -4]] if pairs else [[0], [2]]
+        potentials.append(hb.Softmax(hb.Discrete(f"s{i}", (0, 1)), parents, intercept=[0, 0], coefficients=slopes))
+    return hb.Network(potentials)
+
+
+@pytest.mark.parametrize(
+    ("count", "pairs", "rows", "megabytes"),
+    [(4, False, 50, 32), *(pytest.param(3, True, *case, marks=pytest.mark.slow) for case in ((40, 128), (9, 2048)))],
+)
+def test_rows_with_holes_take_no_more_than_they_may(count, pairs, rows, megabytes):
+    """Rows that hide all numbers need a table over them, which is too large to be kept for all rows."""
+    net = numbers_and_classes(count, pairs)
+    net.posterior("z0", {"z1": 0.0})
+    table = net.sample(rows, random_state=0)
+    table = table.mask(np.random.default_rng(2).random(table.shape) < 0.4).drop(columns="z0")
+    found = {}
+
+    def ask() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found["means"] = net.posterior("z0", table, max_bytes=megabytes * 2**20).mean()
+
+    assert traced(ask) < 1.2 * min(megabytes, 400) / 2**10
+    alone = [net.posterior("z0", table.iloc[row].dropna().to_dict(), tolerance=1e-3).mean() for row in (0, 3)]
+    np.testing.assert_allclose(found["means"][[0, 3]], alone, atol=1e-5)

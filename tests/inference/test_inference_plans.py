@@ -188,11 +188,14 @@ def test_tables_of_nodes_and_their_budget() -> None:
     cells = {"x": 2, "y": 4}
     size = 3 * 2 * ORDER * 4 * ORDER
     assert grids.table_size(problem, ("s", "x", "y"), cells) == size
-    assert grids._rows_at_once(problem, cells, size) == grids.TOO_WIDE
-    assert grids._rows_at_once(problem, cells, 2 * size) == 2 * grids.TOO_WIDE
-    assert grids._rows_at_once(problem, cells, size / grids.TOO_WIDE) == 1
+    rows, ends = np.arange(5), {name: (np.zeros((count, 5)), np.ones((count, 5))) for name, count in cells.items()}
+    for together, cells_held in ((1, size), (1, 1.99 * size), (2, 2 * size), (4, 4.5 * size), (5, 9 * size)):
+        parts = list(grids._split_rows(problem, [(rows, ends)], cells_held, several=False))
+        assert len(parts[0][0]) == parts[0][1]["x"][0].shape[1] == together
+        assert np.concatenate([own for own, _ in parts]).tolist() == rows.tolist()
+    grids._check_first_cells(problem, cells, size / grids.TOO_WIDE)
     with pytest.raises(TooWide, match="s', 'x', 'y'"):
-        grids._rows_at_once(problem, cells, 0.99 * size / grids.TOO_WIDE)
+        grids._check_first_cells(problem, cells, 0.99 * size / grids.TOO_WIDE)
 
 
 def test_tables_that_proposals_know() -> None:
@@ -262,7 +265,7 @@ def test_nodes_are_refined_as_far_as_the_budget_goes(monkeypatch: pytest.MonkeyP
     fewer, rough = place(cells * 0.99)
     assert fewer < cells
     assert rough > error
-    # the engine allows 64 bytes a cell; where rows share a grid, 16
+    # the engine allows 64 bytes a cell; where rows share a grid, it looks at all tables
     budgets: list[float] = []
     for name in ("place_nodes", "make_shared_grid"):
         function = getattr(elimination, name)
@@ -274,7 +277,7 @@ def test_nodes_are_refined_as_far_as_the_budget_goes(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(elimination, name, note)
     for most in (2.0**30, 2.0**29):
         network.posterior("x", {"d": "u"}, max_bytes=most, tolerance=1e-3)
-        assert set(budgets) <= {most / 64, most / 16}
+        assert set(budgets) <= {most / 64, most}
         make_hidden_numbers().posterior("x", hb.Table({"d": ["u", "v"]}), max_bytes=most, tolerance=1e-3)
-        assert most / 16 in budgets
+        assert most in budgets
         budgets.clear()
