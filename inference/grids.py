@@ -36,6 +36,8 @@ from hybridbn.inference.axes import (
     find_prior_reaches,
     find_pulls,
     legendre,
+    measure_hidden_kinks,
+    measure_rounding_noise,
     node_axis,
     node_axis_of,
     pack_cells,
@@ -329,8 +331,8 @@ def assess_cells(
     bound = np.where(used, peak + 2 * slope + np.log(2.0), -np.inf)
     coefficients = np.matmul(transform * (2 / weights), shares)
     tail = np.abs(coefficients[:, -2:]).max(axis=1) / divisor
-    hidden = _measure_hidden_kinks(axis, coefficients) / divisor
-    noise = _rounding_noise(axis, slope, peak - log_half + top) * np.abs(coefficients).max(axis=1) / divisor
+    hidden = measure_hidden_kinks(axis, coefficients) / divisor
+    noise = measure_rounding_noise(axis, slope, peak - log_half + top) * np.abs(coefficients).max(axis=1) / divisor
     share = tolerance / np.maximum(used.sum(axis=0), 1)
     # where a narrow mode ends next to a wide one, the nodes of the next cell see the wide one alone
     keep = used & ((bound > -NEGLIGIBLE) | (hidden > share))
@@ -341,44 +343,6 @@ def assess_cells(
     steep = (split & (slope > 200)).any(axis=0)
     settled = ~split.any(axis=0) | (error <= tolerance) & ~steep | unknown
     return CellAssessment(keep, split, np.where(unknown, 0.0, error), settled, bound, (ends[0], ends[1]))
-
-
-def _measure_hidden_kinks(axis: NodeAxis, coefficients: Values) -> Values:
-    """Return the mass that kinks between the last node of each cell and its end hide from the nodes.
-
-    The polynomials of two neighbors then disagree at their common end, by the change of slope times the distance of
-    the kink from the end; it lies in the cell at which sign and size of that distance point. What disagrees otherwise
-    jumps there, or is less smooth in the cells than at their ends, which the coefficients tell.
-    """
-    nodes, _, _ = legendre()
-    width = axis.high - axis.low
-    order = np.arange(coefficients.shape[1])
-    signs, slopes = (-1.0) ** order, order * (order + 1.0)
-    touching = (axis.high[:-1] == axis.low[1:]) & (width[:-1] > 0) & (width[1:] > 0)
-    result = np.zeros_like(width)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        # the coefficients are those of densities times widths
-        right, left = np.einsum("ckr->cr", coefficients) / width, np.einsum("k,ckr->cr", signs, coefficients) / width
-        rising = np.einsum("k,ckr->cr", slopes, coefficients) / width**2
-        starting = np.einsum("k,ckr->cr", -signs * slopes, coefficients) / width**2
-        difference = left[1:] - right[:-1]
-        distance = difference / (starting[1:] - rising[:-1])
-        mass = np.where(touching, np.abs(0.5 * difference * distance), 0.0)
-        room = (1 - nodes[-1]) * width  # twice what lies between node and end
-        result[:-1] += np.where((distance > 0) & (distance <= room[:-1]), mass, 0.0)
-        result[1:] += np.where((distance < 0) & (-distance <= room[1:]), mass, 0.0)
-    return result
-
-
-def _rounding_noise(axis: NodeAxis, slope: Values, peak: Values) -> Values:
-    """Return the relative error of the density in each cell that is due to rounding alone.
-
-    A node is a double, so the error of the log density is its slope times the spacing of doubles, and the logarithm
-    itself is rounded. Splitting cells reduces neither.
-    """
-    width = np.where(axis.high > axis.low, axis.high - axis.low, 1.0)
-    spacing = np.spacing(np.maximum(np.abs(axis.low), np.abs(axis.high)))
-    return 8 * (spacing * slope / width + np.spacing(np.where(np.isfinite(peak), np.abs(peak), 1.0)))
 
 
 def _refine_cells(
