@@ -89,13 +89,15 @@ def run_page(page: Path) -> Iterator[tuple[Block, str]]:
 
 def _run_python(block: Block, page: Path, session: dict[str, Any]) -> str:
     tree = ast.parse("\n" * (block.line - 1) + block.code)
-    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    last = tree.body[-1] if tree.body else None
+    if isinstance(last, ast.Expr):
+        tree.body.pop()
     name = str(page.relative_to(HERE))
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)
         exec(compile(tree, name, "exec"), session)
-        if last is not None:
+        if isinstance(last, ast.Expr):
             value = eval(compile(ast.Expression(last.value), name, "eval"), session)
             if value is not None and (block.shown is not None or shown.getvalue() == ""):
                 print(repr(value))
