@@ -261,7 +261,8 @@ class FileTable(Source):
         open_one, constants = self._sources[number], self._constants[number]
         source = open_one()
         with name_file_in_errors(source.shown), report_damage(source.shown):
-            self._refuse_other_columns(source, constants)
+            if number:
+                self._refuse_other_columns(source, constants)
             for start, rows, part in source.divide(_FRAGMENT_ROWS):
                 if rows is None or (start < source.span.stop and start + rows > source.span.start):
                     shown = source.shown if len(self._sources) > 1 else ""
