@@ -109,3 +109,11 @@ def test_columns_of_later_files_are_not_lost(suffix: str, tmp_path: Path) -> Non
     hb.Table({"x": [3.5], "late": [1.0]}).write(tmp_path / f"b.{suffix}")
     with pytest.raises(hb.TableError, match=f"b.{suffix} has a column 'late', which the first file lacks"):
         hb.fit([], hb.scan(tmp_path / f"*.{suffix}"))
+
+
+def test_columns_of_no_use_are_left_alone_in_all_files(tmp_path: Path) -> None:
+    for number in range(2):
+        rows = [f'{{"x": {number + 0.5 * row}, "l": [1, 2]}}\n' for row in range(9)]
+        (tmp_path / f"{number}.jsonl").write_text("".join(rows))
+    with pytest.warns(UserWarning, match="'l'"):
+        assert list(hb.fit([], hb.scan(tmp_path / "*.jsonl"))) == ["x"]

@@ -124,7 +124,7 @@ class FileFragment(Fragment):
         if self.state is not None and source.state() != self.state:
             raise TableError(f"{source.shown} was changed while it was scanned; scan it again")
         with name_file_in_errors(source.shown), shift_lines_in_errors(-1, self.start, "row"):
-            refuse_other_columns(held, source)
+            refuse_absent_columns(held, source)
             types = {name: self.types[name] for name in held}
             with report_damage(source.shown):
                 for start, batch in source.batches(types, self.kinds, rows, self.part):
@@ -159,22 +159,14 @@ def open_source(file: StoredFile) -> TableSource:
         )
 
 
-def refuse_other_columns(names: Iterable[str], source: TableSource, known: Collection[str] | None = None) -> None:
-    """Refuse a file without some columns that the first one has, or with others than are known, which would be lost."""
+def refuse_absent_columns(names: Iterable[str], source: TableSource) -> None:
+    """Refuse a file without some columns that another one has."""
     absent = [name for name in names if source.knows_names and name not in source.names]
     if absent:
         raise TableError(
             f"{source.shown} has no column {absent[0]!r}, which the first file has; the files of a scan have the same"
             " columns"
         )
-    if known is not None:
-        # where each row names its columns, all rows tell what they are
-        added = [name for name in (source.names if source.knows_names else source.types({})) if name not in known]
-        if added:
-            raise TableError(
-                f"{source.shown} has a column {added[0]!r}, which the first file lacks; the files of a scan have the"
-                " same columns"
-            )
 
 
 class FileTable(Source):
@@ -271,8 +263,17 @@ class FileTable(Source):
                     )
 
     def _refuse_other_columns(self, source: TableSource, constants: Mapping[str, Any]) -> None:
+        """Refuse a later file that lacks columns of the first one, or has others, which would be lost."""
+        refuse_absent_columns(self._types.keys() - constants.keys(), source)
         known = {*self._types, *self.faults, *constants}
-        refuse_other_columns(self._types.keys() - constants.keys(), source, known)
+        # where each row names its columns, all rows tell what they are
+        names = source.names if source.knows_names else self._find_types(source)
+        added = [name for name in names if name not in known]
+        if added:
+            raise TableError(
+                f"{source.shown} has a column {added[0]!r}, which the first file lacks; the files of a scan have the"
+                " same columns"
+            )
 
     def _join_types(self) -> None:
         """Find the types that hold the columns of all files, whose types stand in them."""
