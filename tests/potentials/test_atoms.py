@@ -112,6 +112,8 @@ def enumerate_posterior(likelihood, shares, table, means, variances, points, noi
 @example(observed=-2.1, shift=0.82, scale=1.0, points=[-3, 2, 5])  # points are breaks of the density but for rounding
 @example(observed=-0.4, shift=-0.21115640124109236, scale=4.232235484178415, points=[-3])
 def test_posteriors_are_sums_over_the_parts(observed, shift, scale, points):
+    # digits are lost in proportion to the square of the distance from zero in standard deviations
+    shift *= scale
     points = np.sort(points) * scale + shift
     table = np.random.default_rng(len(points)).dirichlet(np.ones(len(points) + 1), 2)
     shares, means, variances, noise = (

@@ -263,7 +263,6 @@ class FileTable(Source):
                     )
 
     def _refuse_other_columns(self, source: TableSource, constants: Mapping[str, Any]) -> None:
-        """Refuse a later file that lacks columns of the first one, or has others, which would be lost."""
         refuse_absent_columns(self._types.keys() - constants.keys(), source)
         known = {*self._types, *self.faults, *constants}
         # where each row names its columns, all rows tell what they are
