@@ -541,23 +541,6 @@ def run_effect(function: Callable[..., Any], effect: Effect, keyword: str) -> bo
     return same(plain, describe(function, table, **{**given, keyword: made(effect.value)}))
 
 
-@pytest.mark.parametrize(
-    ("function", "keyword", "effect"),
-    [
-        make_case(name, keyword, effect, run)
-        for name, (run, _, entries) in FUNCTIONS.items()
-        for keyword, effect in entries.items()
-    ],
-)
-def test_keywords_of_functions(function: Callable[..., Any], keyword: str, effect: Effect) -> None:
-    assert run_effect(function, effect, keyword) == isinstance(effect, Same)
-
-
-def test_every_keyword_of_functions_is_entered() -> None:
-    for name, (_, function, entries) in FUNCTIONS.items():
-        assert list_keywords(function) <= set(entries) <= list_keywords(function) | REQUIRED, name
-
-
 # -- estimators ----------------------------------------------------------------------------------------------------
 
 
@@ -802,14 +785,14 @@ def scan(rows: hb.Scan) -> Any:
     ("function", "keyword", "effect"),
     [
         make_case(name, keyword, effect, run)
-        for name, (run, _, entries) in QUESTIONS.items()
+        for name, (run, _, entries) in (FUNCTIONS | QUESTIONS).items()
         for keyword, effect in entries.items()
     ],
 )
-def test_keywords_of_questions(function: Callable[..., Any], keyword: str, effect: Effect) -> None:
+def test_keywords_of_functions(function: Callable[..., Any], keyword: str, effect: Effect) -> None:
     assert run_effect(function, effect, keyword) == isinstance(effect, Same)
 
 
-def test_every_keyword_of_questions_is_entered() -> None:
-    for name, (_, function, entries) in QUESTIONS.items():
+def test_every_keyword_of_functions_is_entered() -> None:
+    for name, (_, function, entries) in (FUNCTIONS | QUESTIONS).items():
         assert list_keywords(function) <= set(entries) <= list_keywords(function) | REQUIRED, name

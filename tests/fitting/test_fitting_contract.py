@@ -171,28 +171,30 @@ def regress(data: Sample, parents: tuple[Variable, ...], fitter: GaussianFitter)
         yield {**own, **given}, normal(own["x"], design @ solution, deviation)
 
 
-def sum_kernels(data: Sample, parents: tuple[Variable, ...], fitter: KernelFitter) -> Iterator[Any]:
+def weigh_kernels(data: Sample, child: Variable, parents: tuple[Variable, ...]) -> Iterator[Any]:
+    """Give the rows of each configuration, how much each counts for each at the numbers of the parents, and what the
+    widths of kernels are divided by.
+    """
     names = [p.name for p in parents if isinstance(p, hb.Continuous)]
     counting = data.weights > 0
-    spans = {name: np.ptp(v[counting & ~np.isnan(v)]) for name, v in data.arrays.items()}
-    for given, own, weights in data.configurations(X, parents):
-        size = weights.sum() ** 2 / np.minimum(weights, weights**2).sum()
+    for given, own, weights in data.configurations(child, parents):
+        root = np.sqrt(weights.sum() ** 2 / np.minimum(weights, weights**2).sum()) / 0.7
         shares = np.tile(weights, (len(weights), 1))
         for name in names:
-            shares *= normal(own[name][:, None], own[name], spans[name] * 0.7 / np.sqrt(size))
-        kernels = normal(own["x"][:, None], own["x"], spans["x"] * 0.7 / np.sqrt(size))
+            span = np.ptp(data.arrays[name][counting & ~np.isnan(data.arrays[name])])
+            shares *= normal(own[name][:, None], own[name], span / root)
+        yield given, own, shares, root
+
+
+def sum_kernels(data: Sample, parents: tuple[Variable, ...], fitter: KernelFitter) -> Iterator[Any]:
+    span = np.ptp(data.arrays["x"][(data.weights > 0) & ~np.isnan(data.arrays["x"])])
+    for given, own, shares, root in weigh_kernels(data, X, parents):
+        kernels = normal(own["x"][:, None], own["x"], span / root)
         yield {**own, **given}, (shares * kernels).sum(axis=1) / shares.sum(axis=1)
 
 
 def turn_kernels_around(data: Sample, parents: tuple[Variable, ...], fitter: KernelFitter) -> Iterator[Any]:
-    names = [p.name for p in parents if isinstance(p, hb.Continuous)]
-    counting = data.weights > 0
-    spans = {name: np.ptp(v[counting & ~np.isnan(v)]) for name, v in data.arrays.items()}
-    for given, own, weights in data.configurations(C, parents):
-        size = weights.sum() ** 2 / np.minimum(weights, weights**2).sum()
-        shares = np.tile(weights, (len(weights), 1))
-        for name in names:
-            shares *= normal(own[name][:, None], own[name], spans[name] * 0.7 / np.sqrt(size))
+    for given, own, shares, _ in weigh_kernels(data, C, parents):
         same = own["c"][:, None] == own["c"]
         yield {**own, **given}, (shares * same).sum(axis=1) / shares.sum(axis=1)
 
