@@ -268,9 +268,8 @@ class Unit:
         known = max(known for known in _STEPS if step % known == 0)
         ticks *= step // known
         letter = "m8" if self.kind in ("time", "duration") else "M8"
-        values = ticks.astype(f"{letter}[{_CODES[known]}]")
-        values[missing] = "NaT"
-        return values
+        values = np.asarray(ticks).astype(f"{letter}[{_CODES[known]}]")
+        return np.where(missing, np.array("NaT", values.dtype), values)
 
     def list_values(self, days: NDArray[np.float64]) -> list[Any]:
         """Return numbers of days as Python's dates, times or durations, None where one is missing."""

@@ -183,6 +183,10 @@ class Discrete:
     def __len__(self) -> int:
         return len(self.states)
 
+    def round(self, codes: NDArray[Any]) -> NDArray[Any]:
+        """Return codes as they are."""
+        return codes
+
     def code(self, value: Any) -> int:
         """Return the code of one state (or of a raw number where there are cuts), ``-1`` for a missing value."""
         if type(value) is str and (known := self._index.get(value)) is not None:
@@ -218,6 +222,40 @@ class Discrete:
 
 
 @dataclass(frozen=True)
+class Grid:
+    """Which numbers there are: multiples of a step between two ends. Others are unlikely, but not refused.
+
+    Parameters
+    ----------
+    step : float, optional
+        Zero for any number.
+    low, high : float, optional
+
+    Examples
+    --------
+    >>> Grid(0.5, low=0).round([0.3, -2.0, 1.24])
+    array([0.5, 0. , 1. ])
+    """
+
+    step: float = 0.0
+    low: float = -math.inf
+    high: float = math.inf
+
+    def __post_init__(self) -> None:
+        if not (0 <= self.step < math.inf and self.low < self.high):
+            raise NetworkError(f"a grid has a positive step, or none, and low < high, not {self!r}")
+
+    def round(self, numbers: Any) -> Values:
+        """Return the nearest numbers that there are."""
+        values = np.asarray(numbers, dtype=np.float64)
+        if self.step:
+            # tenths are written as such: 0.3, not three times 0.1
+            decimals = max(0, 12 - math.ceil(math.log10(self.step)))
+            values = np.round(np.rint(values / self.step) * self.step, min(decimals, 15)) + 0.0
+        return np.clip(values, self.low, self.high)
+
+
+@dataclass(frozen=True)
 class Continuous:
     """A variable with real values.
 
@@ -229,6 +267,8 @@ class Continuous:
     unit : Unit, optional
         What the numbers stand for: dates, points in time, times of day or durations, all of them counted in days. Dates
         and texts are then values, too; ``unit.restore(number)`` is the way back.
+    grid : Grid, optional
+        Which numbers there are. Quantiles, modes and draws are among these.
 
     Examples
     --------
@@ -245,10 +285,12 @@ class Continuous:
     name: str
     domain: tuple[float, float] = (-math.inf, math.inf)
     unit: Unit | None = None
+    grid: Grid | None = None
 
     def __repr__(self) -> str:
-        unit = "" if self.unit is None else f", unit={self.unit!r}"
-        return f"Continuous(name={self.name!r}, domain={self.domain!r}{unit})"
+        given = {"unit": self.unit, "grid": self.grid}
+        more = "".join(f", {name}={value!r}" for name, value in given.items() if value is not None)
+        return f"Continuous(name={self.name!r}, domain={self.domain!r}{more})"
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "name", _check_name(self.name))
@@ -263,6 +305,25 @@ class Continuous:
         if not low < high or low == math.inf or high == -math.inf:
             raise NetworkError(f"{self.name!r}: the domain ({low}, {high}) is empty; low must be less than high")
         object.__setattr__(self, "domain", (low, high))
+
+    def round(self, numbers: Any) -> Values:
+        """Return the nearest numbers that the variable may have, of its grid or its unit."""
+        if self.unit is not None:
+            return self.unit.round(numbers)
+        return np.asarray(numbers, dtype=np.float64) if self.grid is None else self.grid.round(numbers)
+
+    def restore(self, numbers: Any) -> Any:
+        """Return the nearest numbers that the variable may have as what they stand for: numpy's dates or durations, or
+        floats.
+
+        Examples
+        --------
+        >>> Continuous("born", unit=Unit("date")).restore(19753.2), Continuous("age", grid=Grid(1.0)).restore([7.4])
+        (np.datetime64('2024-01-31'), array([7.]))
+        """
+        rounded = self.round(numbers)
+        values = rounded if self.unit is None else self.unit.arrays(rounded)
+        return values[()]
 
     def value(self, value: Any) -> float:
         """Return one value as a float, NaN where it is missing; refuse text, infinities and values outside the

@@ -327,7 +327,7 @@ def _lay_points(edges: Values, masses: PointCells) -> tuple[Values, Values]:
 
 def _choose_points(answer: ContinuousPosterior, masses: PointCells) -> tuple[Values, Values]:
     """Return values of a variable that stand for its density, and their shares of the mass."""
-    low, high = answer.quantile([TAIL, 1 - TAIL])
+    low, high = answer.numeric.quantile([TAIL, 1 - TAIL])
     knots = answer.knots()[0]
     inner = np.unique(knots[(knots > low) & (knots < high)])
     step = max(math.ceil((len(inner) + 1) / MOST_CELLS), 1)

@@ -167,7 +167,7 @@ def _choose_values(network: Network, cause: Variable, values: Iterable[Any] | No
         return np.array(listed)
     if isinstance(cause, Discrete):
         return np.arange(len(cause))
-    low, high = posterior(network, cause.name, None, options).quantile([0.05, 0.95])
+    low, high = posterior(network, cause.name, None, options).numeric.quantile([0.05, 0.95])
     return np.linspace(low, high, CURVE if low < high else 1)
 
 

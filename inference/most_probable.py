@@ -109,7 +109,7 @@ def most_probable(
             completed = _sharpen(network, read, completed, options)
     for name in shown:
         finding = read.finding(name)
-        values = completed.get(name, np.empty(read.rows))
+        values = network.variable(name).round(completed.get(name, np.empty(read.rows)))
         completed[name] = values if finding is None else np.where(finding.observed, finding.values, values)
     variables = [network.variable(name) for name in shown]
     if read.single:
@@ -150,7 +150,7 @@ def _sharpen(
         others = Evidence({n: f for n, f in read.findings.items() if n != name}, read.rows, single=False)
         known = read_relevant_evidence(network, others, [name])
         (posterior,) = infer_posteriors(network, [name], known, options)
-        spread = posterior.std() if isinstance(posterior, ContinuousPosterior) else np.ones(read.rows)
+        spread = posterior.numeric.std() if isinstance(posterior, ContinuousPosterior) else np.ones(read.rows)
         width.append(np.where(spread > 0, spread, 1.0))
 
     def heights(points: Values) -> Values:

@@ -126,9 +126,10 @@ def draw(
 
     def fill(drawn: Mapping[str, NDArray[Any]]) -> None:
         for name, values in drawn.items():
-            finding = known.get(name)
-            filled[name] = values if finding is None else np.where(finding.observed, finding.values, values)
-            known[name] = Finding(network.variable(name), filled[name])
+            finding, variable = known.get(name), network.variable(name)
+            drawn_values = variable.round(values)
+            filled[name] = drawn_values if finding is None else np.where(finding.observed, finding.values, drawn_values)
+            known[name] = Finding(variable, filled[name])
 
     if waiting and evidence.rows and options.beyond is not None:
         cut = _draw_cut(Snapshot.of(network), frozenset(informed), evidence, level, options)

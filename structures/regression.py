@@ -497,7 +497,7 @@ def _fill_column(network: Network, data: TrainingData, name: str) -> tuple[Value
     if isinstance(posterior, DiscretePosterior):
         filled[holes] = posterior.probabilities
     else:
-        filled[holes], spread[holes] = posterior.mean()[:, None], posterior.var()
+        filled[holes], spread[holes] = posterior.numeric.mean()[:, None], posterior.var()
     return np.asarray(filled), spread
 
 

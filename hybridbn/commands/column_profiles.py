@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.learning.imputation.model import coarsen_unit, describe_identifier
-from hybridbn.learning.imputation.rules import decimals_of
+from hybridbn.learning.imputation.model import describe_identifier
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.cells import REST, Cells, recode_cells
 from hybridbn.tables.formats.base import TableBlock
 from hybridbn.tables.formats.typed_columns import WantedColumns
+from hybridbn.tables.scales import coarsen_unit, decimals_of
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Variable
 

@@ -168,6 +168,7 @@ def _describe(posterior: Any, level: float) -> Iterator[tuple[str, Cells]]:
             yield f"probability_{state}", Cells(table[:, number])
         return
     unit = posterior.variable.unit
+    posterior = posterior.numeric
     low, high = np.moveaxis(np.reshape(posterior.interval(level), (-1, 2)), 1, 0)
     yield "mean", Cells(posterior.mean(), unit=unit)
     yield "sd", Cells(posterior.std())
@@ -178,7 +179,7 @@ def _describe(posterior: Any, level: float) -> Iterator[tuple[str, Cells]]:
 def _is_impossible(posterior: Any) -> NDArray[np.bool_]:
     if isinstance(posterior, DiscretePosterior):
         return np.asarray(np.isnan(posterior.probabilities).any(axis=1))
-    return np.asarray(np.isnan(np.atleast_1d(posterior.median())))
+    return np.asarray(np.isnan(np.atleast_1d(posterior.numeric.median())))
 
 
 def _write_parts(

@@ -101,8 +101,8 @@ def describe_posterior(posterior: Any, level: float) -> dict[str, Any]:
     if isinstance(posterior, DiscretePosterior):
         states = [state if isinstance(state, str | int | float | bool) else str(state) for state in posterior.states]
         return {"states": states, "probabilities": posterior.probabilities.tolist(), "mode": posterior.mode()}
+    unit, posterior = posterior.variable.unit, posterior.numeric
     low, high = posterior.interval(level)
-    unit = posterior.variable.unit
     numbers = {"mean": posterior.mean(), "median": posterior.median(), "low": low, "high": high}
     shown = {name: _write(unit, value) for name, value in numbers.items()}
     return {**shown, "sd": float(posterior.std()), "level": level, **({} if unit is None else {"sd_unit": "days"})}
@@ -142,7 +142,7 @@ def draw_posterior(name: str, posterior: Any, level: float, style: Style) -> str
 
 def _draw_curve(posterior: Any) -> str:
     """Return a density as a line of blocks, over nearly all of its mass."""
-    low, high = posterior.quantile([0.005, 0.995])
+    low, high = posterior.numeric.quantile([0.005, 0.995])
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         return ""
     density = np.asarray(posterior.pdf(np.linspace(low, high, _CURVE)))

@@ -3,7 +3,6 @@
 
 from hybridbn.estimation.em import fit as fit
 from hybridbn.fitting.atoms import AtomsFitter as AtomsFitter
-from hybridbn.fitting.atoms import find_heavy_points as find_heavy_points
 from hybridbn.fitting.base import Fitter as Fitter
 from hybridbn.fitting.base import Observed as Observed
 from hybridbn.fitting.base import Role as Role
@@ -29,3 +28,4 @@ from hybridbn.fitting.multinomial import MEstimate as MEstimate
 from hybridbn.fitting.multinomial import MultinomialFitter as MultinomialFitter
 from hybridbn.fitting.multinomial import MultinomialStatistics as MultinomialStatistics
 from hybridbn.fitting.softmax import SoftmaxFitter as SoftmaxFitter
+from hybridbn.tables.scales import find_heavy_points as find_heavy_points

@@ -7,111 +7,29 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
+from scipy.special import gammaln
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, RowStatistics, Spec, Statistics, fitter_of, refuse_empty, spec_of
 from hybridbn.fitting.mte import MTEFitter
-from hybridbn.potentials import Atoms
+from hybridbn.potentials import Atoms, Multinomial
 from hybridbn.potentials.base import Potential
+from hybridbn.potentials.binned import Binned
 from hybridbn.tables import Rows, Table
-from hybridbn.variables import Codes, Continuous, Values, Variable
+from hybridbn.variables import Continuous, Discrete, Values, Variable
 
-LEAST_ROWS = 20
-"""Points are told apart from densities in columns of so many rows at least."""
-FEW_VALUES = 3
-"""The frequencies of so few values have no more parameters than a normal density, two."""
-NEIGHBORS = 3
-ABOVE_HEAPS = 3.0
-"""A value is more than a heap that rounding makes where it has this many times the rows of other frequent values."""
-HEAVIER = 10.0
-"""Of ten rows at a point at least nine are there because of the point, so a value observed there may count as such."""
-MANY_ROWS = 2000
-"""From this number of rows on, values are counted by hashes before they are sorted."""
-HASH_FACTOR = 0x9E3779B97F4A7C15
-"""Multiplicative hashing: the first bits of the product with an odd number close to the golden ratio of 2 ** 64."""
-HASH_BITS = 14
+STRENGTHS = 2.0 ** np.arange(-2, 4.5, 0.5)
 
 
-def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[float, ...]:
-    r"""Return the values of a column that have a mass of their own, rather than a share in a density.
-
-    The Bayesian information criterion compares a point and a density with a density alone at the resolution of the
-    column, as probabilities of its distinct values. What a density expects at a value is the mean number of rows of its
-    neighbors, the three next values on the side where that is larger. The value is a point where its c rows exceed the
-    expected number e so far that
-
-    .. math:: c \log \frac{c}{e} - (c - e) > \tfrac{1}{2} \log n + \log k
-
-    with n rows and k distinct values, and it has at least :math:`\sqrt{n}` rows and ten times as many as expected.
-    Numbers that were rounded, such as ages, have no points, since their neighbors have about as many rows, nor have the
-    heaps of numbers that were often rounded to tens, which are compared with each other; values that resampling repeats
-    are too few. Up to three values are all points, because their frequencies have no more
-    parameters than a normal density, and no smaller likelihood. There are no points in columns of less than 20 rows or
-    of a single value.
-
-    Parameters
-    ----------
-    values : ndarray (rows,)
-        NaN where a cell is missing.
-    weights : ndarray (rows,), optional
-        A weight of two is the same as a row that occurs twice.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> ages, rain = rng.normal(40, 12, 1000).round(), np.where(rng.random(1000) < 0.3, 0.0, rng.gamma(2, size=1000))
-    >>> find_heavy_points(ages), find_heavy_points(rain), find_heavy_points(np.where(ages > 40, 1.0, 0.5))
-    ((), (0.0,), (0.5, 1.0))
-    """
-    seen = ~np.isnan(values) if weights is None else ~np.isnan(values) & (weights > 0)
-    values, weights = values[seen], None if weights is None else weights[seen]
-    if not _may_have_points(values, weights):
-        return ()
-    if weights is None:
-        distinct, counts = np.unique(values, return_counts=True)  # sorts the values alone, which is faster
-    else:
-        distinct, owner = np.unique(values, return_inverse=True)
-        counts = np.bincount(owner, weights)
-    rows, size = float(counts.sum()), len(distinct)
-    if rows < LEAST_ROWS or size < 2:
-        return ()
-    if size <= FEW_VALUES:
-        return tuple(distinct.tolist())
-    heavy = np.zeros(size, dtype=bool)
-    candidates = np.flatnonzero(counts >= max(math.sqrt(rows), HEAVIER))
-    for index in candidates[np.argsort(-counts[candidates], kind="stable")].tolist():
-        others = np.flatnonzero(~heavy)
-        expected = _find_mean_beside(counts, others, index) if len(others) > 1 else 0.5
-        count = float(counts[index])
-        gain = count * math.log(count / expected) - (count - expected)
-        heavy[index] = count >= HEAVIER * expected and gain > 0.5 * math.log(rows) + math.log(size)
-        if len(candidates) > NEIGHBORS:
-            # numbers that are often rounded to tens: the tens are what to compare with
-            heavy[index] &= count >= ABOVE_HEAPS * _find_mean_beside(counts, candidates, index)
-    rest = counts[~heavy]
-    # what is left may be too little for a density
-    if heavy.any() and (len(rest) == 1 or len(rest) <= FEW_VALUES < rest.sum()):
-        heavy[:] = True
-    return tuple(distinct[heavy].tolist())
-
-
-def _find_mean_beside(counts: Values | Codes, values: Codes, index: int) -> float:
-    """Return the mean number of rows of the next values among some, on the side where that is larger."""
-    place = int(np.searchsorted(values, index))
-    sides = values[max(place - NEIGHBORS, 0) : place], values[place + 1 : place + 1 + NEIGHBORS]
-    return max(float(counts[side].mean()) for side in sides if len(side))
-
-
-def _may_have_points(values: Values, weights: Values | None) -> bool:
-    """Tell whether a value may have enough rows for a point; counting hashed values is faster than sorting them."""
-    if len(values) < MANY_ROWS:
-        return True
-    # zero has two signs; other equal numbers have the same bits
-    bits = (values + 0.0).view(np.uint64)
-    bits *= np.uint64(HASH_FACTOR)
-    bits >>= np.uint64(64 - HASH_BITS)
-    counts = np.bincount(bits.view(np.int64), weights)
-    return bool(counts.max() >= max(math.sqrt(float(counts.sum())), HEAVIER))
+def _find_strength(counts: Values, prior: Values) -> float:
+    """Return the number of rows that a prior (configurations, states) is most likely worth."""
+    totals = counts.sum(axis=1)
+    evidence = [
+        (gammaln(worth) - gammaln(worth + totals)).sum()
+        + (gammaln(counts + worth * prior) - gammaln(worth * prior)).sum()
+        for worth in STRENGTHS
+    ]
+    return float(STRENGTHS[int(np.argmax(evidence))])
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -171,6 +89,7 @@ class AtomsFitter(Fitter):
     points: tuple[float, ...] = ()
     density: Spec = "auto"
     unit: float | None = None
+    grid: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.points, tuple) or list(self.points) != sorted(set(self.points)):
@@ -213,12 +132,13 @@ class AtomsFitter(Fitter):
         codes = self.locate_points(rows.columns[0])
         own = Atoms.component_of(child, self.points)
         components = replace(rows, child=own, columns=(codes, *rows.columns[1:])).table
-        others = rows.table.take(codes == len(self.points))
+        counts = "auto" if self.grid else self.density
+        others = rows.table if self.grid else rows.table.take(codes == len(self.points))
         return AtomsStatistics(
             child=child,
             parents=tuple(parents),
             total=rows.total,
-            component=fitter_of(self.density, own, parents).statistics(components, own, parents),
+            component=fitter_of(counts, own, parents).statistics(components, own, parents),
             density=fitter_of(self.density, child, parents).statistics(others, child, parents),
         )
 
@@ -233,7 +153,7 @@ class AtomsFitter(Fitter):
             density = fitter_of(self.density, child, parents).potential(statistics.density)
         except TableError:  # nothing to learn it from: a value besides the points is unlikely, not impossible
             density = self._make_wide_density(child, parents, unit)
-        component = self._learn_component(statistics.component)
+        component = self._fit_grid(statistics, density) if self.grid else self._learn_component(statistics.component)
         return Atoms(child, parents, points=self.points, probabilities=component, density=density, unit=unit)
 
     def _learn_component(self, statistics: Statistics) -> Potential:
@@ -250,6 +170,23 @@ class AtomsFitter(Fitter):
         gain = statistics.log_likelihood(component) - statistics.log_likelihood(level)
         price = 0.5 * math.log(statistics.total) * (component.free_parameters() - level.free_parameters())
         return component if gain > price else level
+
+    def _fit_grid(self, statistics: AtomsStatistics, density: Potential) -> Potential:
+        """Return the probabilities of all points of a grid, where the density says what neighbors tell of each."""
+        points, variable = np.array(self.points), cast(Discrete, statistics.component.child)
+        rest = 0.5 / (statistics.total + 1.0) ** 2
+        binned = Binned(variable, density=density, edges=(points[1:] + points[:-1]) / 2, rest=rest)
+        smooth = binned.probabilities()
+        if smooth is None:
+            return binned
+        counts, states = statistics.component.counts, len(points)
+        counts = counts[..., :states].reshape(-1, states)
+        prior = 0.95 * smooth[..., :states].reshape(-1, states) + 0.05 / states
+        strength = _find_strength(counts, prior / prior.sum(axis=1, keepdims=True))
+        table = counts + strength * prior
+        table *= (1 - rest) / table.sum(axis=1, keepdims=True)
+        table = np.concatenate([table, np.full((len(table), 1), rest)], axis=1).reshape(smooth.shape)
+        return Multinomial(variable, statistics.parents, table=table, normalize=True)
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:
         """Return a density about the middle of the points, whatever the parents are."""

@@ -24,6 +24,7 @@ from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.potentials.base import PointCells, Potential, check_parents, freeze
 from hybridbn.registry import Registered, Registry
 from hybridbn.tables import Rows, Table
+from hybridbn.tables.scales import Scale, coarsen_unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
 if TYPE_CHECKING:
@@ -622,9 +623,15 @@ def roles(table: Rows, target: str | None = None, potentials: Potentials = "auto
             values, codes, weights = table.points(variable, None if name == target else guide)
             discretizer = chosen or (equal_frequency if codes is None else mdl)
             variable = Discrete(name, cuts=tuple(discretizer(values, codes, weights)))
-        if isinstance(variable, Continuous) and isinstance(spec, str) and name != target:
-            values, _, weights = table.points(variable, None)
-            wanted[name] = _add_points(values, weights, spec)
+        if isinstance(variable, Continuous):
+            scale = table.scale(name)
+            if isinstance(spec, str) and name != target:
+                wanted[name] = _add_points(scale, spec)
+            if variable.unit is None:
+                variable = replace(variable, grid=scale.grid)
+            else:
+                values, _, _ = table.points(variable, None)
+                variable = coarsen_unit(variable, values[~np.isnan(values)])
         if name == target and isinstance(variable, Discrete):
             guide = variable
         variables[name] = variable
@@ -642,12 +649,15 @@ def _resolve_specs(table: Rows, potentials: Any) -> dict[str, Spec]:
     return {name: potentials.get(name, "auto") for name in table.names}
 
 
-def _add_points(values: Values, weights: Values | None, spec: str) -> Spec:
-    """Return a family with the heavy points of a column, if it has some."""
-    from hybridbn.fitting.atoms import AtomsFitter, find_heavy_points
+def _add_points(scale: Scale, spec: str) -> Spec:
+    """Return a family with the points of a column that have a mass of their own, if it has some."""
+    from hybridbn.fitting.atoms import AtomsFitter
 
-    points = find_heavy_points(values, weights)
-    return AtomsFitter(points, spec, float(np.nanmax(values) - np.nanmin(values))) if points else spec
+    if not scale.points:
+        return spec
+    return AtomsFitter(
+        scale.points, spec, scale.points[-1] - scale.points[0] or None, scale.listed and len(scale.points) > 3
+    )
 
 
 def _refuse_identifier(table: Rows, name: str) -> None:

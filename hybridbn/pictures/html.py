@@ -82,10 +82,10 @@ def show_posterior(posterior: Posterior) -> str:
     assert isinstance(posterior, ContinuousPosterior)
     unit = posterior.variable.unit
     mean, median, low, high = (
-        format_value(float(number), unit, posterior.std())
-        for number in (posterior.mean(), posterior.median(), *posterior.interval(0.9))
+        format_value(float(number), unit, posterior.numeric.std())
+        for number in (posterior.numeric.mean(), posterior.numeric.median(), *posterior.numeric.interval(0.9))
     )
-    spread = format_number(posterior.std()) + ("" if unit is None else " days")
+    spread = format_number(posterior.numeric.std()) + ("" if unit is None else " days")
     facts = [("mean", mean), ("sd", spread), ("median", median), ("90 % interval", f"{low} to {high}")]
     cells = "".join(f'<tr><td style="{_CELL}">{escape_markup(fact)}</td>{_number(text)}</tr>' for fact, text in facts)
     picture = _draw_posterior(posterior)

@@ -476,9 +476,9 @@ def _scale_parents(network: Network, own: Softmax, code: int) -> tuple[float, di
     for slope, parent in zip(slopes.tolist(), own.parents, strict=True):
         assert isinstance(parent, Continuous)
         marginal = posterior(network, parent.name)
-        mean = float(marginal.mean())
+        mean = float(marginal.numeric.mean())
         base += slope * mean
-        low, high = marginal.quantile([0.01, 0.99])
+        low, high = marginal.numeric.quantile([0.01, 0.99])
         scales[parent.name] = _make_linear(parent, slope, mean, float(low), float(high))
     return base, scales
 
@@ -505,7 +505,7 @@ def _scale_density(network: Network, potential: Potential, target: Discrete, cod
         return logs[0] - logs[1]
 
     marginal = posterior(network, variable.name)
-    low, high = marginal.quantile([0.01, 0.99])
+    low, high = marginal.numeric.quantile([0.01, 0.99])
     ticks = choose_ticks(float(low), float(high), 6, variable.unit)
     grid = np.unique(np.concatenate([np.linspace(low, high, 201), [at for at, _ in ticks]]))
     values = weigh(grid)

@@ -301,10 +301,10 @@ def _draw_node(
     inside = (left + 0.04 * width, top + detail.title, 0.92 * width, height - detail.title - 0.05)
     if isinstance(belief, DiscretePosterior):
         return marks + _draw_bars(belief, prior if isinstance(prior, DiscretePosterior) else None, detail, *inside)
-    if isinstance(belief, ContinuousPosterior) and belief.std() > 0:
+    if isinstance(belief, ContinuousPosterior) and belief.numeric.std() > 0:
         return marks + _draw_density(belief, prior if isinstance(prior, ContinuousPosterior) else None, detail, *inside)
     if isinstance(belief, ContinuousPosterior):
-        text = format_value(belief.mean(), belief.variable.unit)
+        text = format_value(belief.numeric.mean(), belief.variable.unit)
     else:
         text = "" if value is None else format_value(value) if isinstance(value, int | float) else str(value)
     middle = top + (detail.title + height) / 2
@@ -349,7 +349,7 @@ def _draw_density(
     """Draw the curve of a density above an axis with the ends of its range."""
     font, unit = detail.fonts[1], belief.variable.unit
     curves = [belief.trace_density(100)]
-    if prior is not None and prior.std() > 0:
+    if prior is not None and prior.numeric.std() > 0:
         curves.append(prior.trace_density(100))
     low, high = (end(float(end(x)) for x, _ in curves) for end in (min, max))
     floor = top + height - 1.3 * font * 1.25 / 72

@@ -124,10 +124,12 @@ def _list_facts(posterior: Posterior) -> str:
         return ", ".join(f"{state} {format_probability(p)}" for (state, _), p in zip(groups, shares, strict=True))
     assert isinstance(posterior, ContinuousPosterior)
     unit = posterior.variable.unit
-    std = posterior.std()
+    std = posterior.numeric.std()
     if not std > 0:
-        return f"certainly {format_value(posterior.mean(), unit)}"
-    mean, low, high = (format_value(float(x), unit, std) for x in (posterior.mean(), *posterior.interval(0.9)))
+        return f"certainly {format_value(posterior.numeric.mean(), unit)}"
+    mean, low, high = (
+        format_value(float(x), unit, std) for x in (posterior.numeric.mean(), *posterior.numeric.interval(0.9))
+    )
     spread = format_number(std) + ("" if unit is None else " days")
     return f"mean {mean}, standard deviation {spread}, 90 % between {low} and {high}"
 
@@ -183,18 +185,18 @@ def _chart_bars(posterior: DiscretePosterior, prior: DiscretePosterior | None) -
 
 
 def _chart_density(posterior: ContinuousPosterior, prior: ContinuousPosterior | None) -> Chart:
-    name, unit, mean = posterior.variable.name, posterior.variable.unit, posterior.mean()
+    name, unit, mean = posterior.variable.name, posterior.variable.unit, posterior.numeric.mean()
     _refuse_nan(bool(np.isfinite(mean)), name)
     marks: list[Mark] = []
-    if prior is not None and prior.std() > 0:
+    if prior is not None and prior.numeric.std() > 0:
         x, density = prior.trace_density(300)
         marks.append(Line(x, density, "dim", 1.2, "prior", dashed=True))
-    if posterior.std() > 0:
+    if posterior.numeric.std() > 0:
         x, density = posterior.trace_density(400)
         marks += [
             Area(x, np.zeros(len(x)), density),
             Line(x, density, label="" if prior is None else "posterior"),
-            Rule(mean, color=1, label=f"mean {format_value(mean, unit, posterior.std())}"),
+            Rule(mean, color=1, label=f"mean {format_value(mean, unit, posterior.numeric.std())}"),
         ]
     else:
         marks.append(Rule(mean, color=0, label=f"value {format_value(mean, unit)}"))
@@ -227,7 +229,7 @@ def _chart_batch(posterior: Posterior) -> Chart:
         words = "stacked probabilities of the states"
     else:
         assert isinstance(posterior, ContinuousPosterior)
-        levels = posterior.quantile([0.05, 0.25, 0.5, 0.75, 0.95])
+        levels = posterior.numeric.quantile([0.05, 0.25, 0.5, 0.75, 0.95])
         marks += [
             Rectangles(at - 0.06, at + 0.06, levels[:, 0], levels[:, 4], label="90 %"),
             Rectangles(at - 0.22, at + 0.22, levels[:, 1], levels[:, 3], opacity=0.45, label="50 %"),
@@ -335,7 +337,7 @@ def _chart_table(table: Values, across: Discrete, up: Discrete, title: str) -> C
 
 
 def _span(posterior: ContinuousPosterior, count: int) -> Values:
-    low, high = posterior.quantile([0.001, 0.999])
+    low, high = posterior.numeric.quantile([0.001, 0.999])
     if not high > low:
         raise TableError(f"{posterior.variable.name!r} has a single value, {format_value(low)}; there is no density")
     return np.linspace(low, high, count)
@@ -402,7 +404,7 @@ def plot_conditional(
         shown = list(other.states) if chosen is None else [other.states[other.code(value)] for value in chosen]
     elif chosen is None:
         own = posterior(network, given, dict(evidence or {}))
-        low, high = own.quantile([0.01, 0.99])
+        low, high = own.numeric.quantile([0.01, 0.99])
         _span(own, 2)
         shown = np.linspace(low, high, _COLUMNS).tolist()
     else:

@@ -202,6 +202,29 @@ class Column:
         variable = Discrete(self.name, states=tuple(codes)) if has_new_states else None
         return self.replace(replace(cells, array=array, states=tuple(codes)), variable, ~rows)
 
+    def blank(self, marks: Sequence[Any]) -> Column:
+        """Return the column with cells missing that hold one of some values."""
+        cells = self.cells.widen()
+        if cells.states is None:
+            unit = cells.unit
+            numbers = [mark for mark in marks if unit is not None or isinstance(mark, int | float)]
+            own = np.isin(cells.array, [mark if unit is None else unit.number(mark) for mark in numbers])
+            return self.replace(replace(cells, array=np.where(own, np.nan, cells.array)), unchanged=~own)
+        kept = [state not in marks for state in cells.states]
+        codes = np.where(kept, np.cumsum(kept) - 1, -1)
+        array = np.append(codes, -1)[cells.array]
+        states = tuple(state for state, keep in zip(cells.states, kept, strict=True) if keep)
+        return self.replace(replace(cells, array=array, states=states), unchanged=array >= 0)
+
+    def declare_ordered(self) -> Column:
+        """Return the column with its numbers as ordered codes."""
+        if self.cells.states is not None:
+            raise TableError(
+                f"ordered={self.name!r}: the column holds text or truth values; give it an ordered type of categories,"
+                " or numbers"
+            )
+        return Column(self.name, replace(self.cells, ordered=True), self.variable, self.source)
+
     def raw(self) -> NDArray[Any]:
         """Return the values as Python objects, as they were given; None where a cell is missing."""
         source = self.source

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.tables.scales import Scale, find_scale
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
@@ -115,6 +116,26 @@ class Rows(ABC):
     @abstractmethod
     def lists_states(self, name: str) -> bool:
         """Return whether the type of a column lists its states, perhaps some that no row has."""
+
+    def scale(self, name: str) -> Scale:
+        """Return what the numbers of a column are, of all rows in memory, or of a sample.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> Table({"rating": [1, 2, 3, 4, 5] * 10}).scale("rating").describe()
+        'codes 1, 2, 3, 4, 5'
+        """
+        key = Scale, name
+        if key not in self.remembered:
+            values, _, weights = self.points(self.variable(name))
+            self.remembered[key] = find_scale(values, weights, ordered=self.is_ordered(name))
+        scale: Scale = self.remembered[key]
+        return scale
+
+    @abstractmethod
+    def is_ordered(self, name: str) -> bool:
+        """Return whether a column was declared to be one of ordered codes."""
 
     @abstractmethod
     def is_all_different(self, name: str) -> bool:
@@ -339,7 +360,11 @@ class Rows(ABC):
             return "", missing, "can't be used"
         if isinstance(variable, Discrete):
             return f"{len(variable):,} states", missing, shorten(variable.states, most=4)
-        return "", missing, "" if variable.unit is None else variable.unit.describe()
+        described = self._describe_numbers(name) if variable.unit is None else variable.unit.describe()
+        return "", missing, described
+
+    def _describe_numbers(self, name: str) -> str:
+        return self.scale(name).describe()
 
     def __repr__(self) -> str:
         names = self.names

@@ -45,6 +45,11 @@ class Table(Rows):
         Frames of pandas, polars and pyarrow (and anything else with an Arrow stream, where pyarrow is installed).
     discrete, continuous : str or iterable of str
         Columns whose type does not say what they are, such as integer codes for categories.
+    ordered : str or iterable of str
+        Columns of numbers that are codes in an order, such as ratings: they are learned as tables of probabilities
+        however many there are. Columns of few different numbers are, by default.
+    missing : mapping from column to values, or values
+        What marks missing cells, such as ``{"sex": [9]}``, in some columns or in all.
     weights : sequence of float, optional
         One finite non-negative weight for each row, by position.
     variables : iterable of Discrete or Continuous, optional
@@ -92,6 +97,8 @@ class Table(Rows):
         continuous: str | Iterable[str] = (),
         weights: Any = None,
         *,
+        ordered: str | Iterable[str] = (),
+        missing: Any = None,
         variables: Iterable[Variable] | None = None,
         unknown: Unknown = "error",
     ) -> None:
@@ -110,6 +117,10 @@ class Table(Rows):
         if variables is None:
             for name, values in frame.columns.items():
                 self._columns[name] = read_column(name, values, kinds.get(name))
+            for name, marks in list_marks(missing, self._columns).items():
+                self._columns[name] = self._columns[name].blank(marks)
+            for name in frame.find_names(ordered, "the names of columns of ordered codes"):
+                self._columns[name] = self._find_column(name).declare_ordered()
             check_states(self._columns.values())
         else:
             for variable in _check_variables(variables, kinds):
@@ -361,6 +372,10 @@ class Table(Rows):
     def lists_states(self, name: str) -> bool:
         """Return whether the type of a column lists its states, perhaps some that no row has."""
         return self.cells(name).declared
+
+    def is_ordered(self, name: str) -> bool:
+        """Return whether a column was declared to be one of ordered codes."""
+        return self._find_column(name).cells.ordered
 
     def is_all_different(self, name: str) -> bool:
         """Return whether a discrete column has a value in each row where it has one that no other row has.
@@ -648,6 +663,9 @@ class Table(Rows):
 
         write_table(self, path, **options)
 
+    def _describe_numbers(self, name: str) -> str:
+        return super()._describe_numbers(name) if self._columns[name].is_read else ""
+
     def _describe_missing(self, name: str) -> str:
         return super()._describe_missing(name) if self._columns[name].is_read else "not read"
 
@@ -678,6 +696,27 @@ def read_usable_frame(
     {'l': 'of type list'}
     """
     return Table(frame, discrete, continuous, weights).read_usable()
+
+
+def list_marks(missing: Any, names: Iterable[str]) -> dict[str, list[Any]]:
+    """Return the values that mark missing cells of each column that has some.
+
+    Examples
+    --------
+    >>> list_marks({"sex": 9}, ["sex", "age"]), list_marks([-99, "n/a"], ["age"])
+    ({'sex': [9]}, {'age': [-99, 'n/a']})
+    """
+    if missing is None:
+        return {}
+    known = list(names)
+    marks = missing if isinstance(missing, Mapping) else dict.fromkeys(known, missing)
+    for name in marks:
+        if name not in known:
+            raise TableError(f"missing={name!r}: there is no such column; the columns are {shorten(known)}")
+    return {
+        name: [own] if isinstance(own, str) or not isinstance(own, Iterable) else list(own)
+        for name, own in marks.items()
+    }
 
 
 def _check_kinds(discrete: str | Iterable[str], continuous: str | Iterable[str], frame: Frame) -> dict[str, Kind]:

@@ -19,6 +19,7 @@ from hybridbn.errors import TableError
 from hybridbn.inference.axes import ORDER, as_slice, node_axis
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
 from hybridbn.potentials.base import NO_POINTS, PointCells
+from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state, shorten
 
 if TYPE_CHECKING:
@@ -149,15 +150,15 @@ class Posterior(Batch):
         k = None if k is None else check_count(k, "the number of draws")
         uniforms = rng.random((self._rows, 1 if k is None else k)).T
         draws = self._to_values(self.draw(uniforms))
-        return self._rows_first(draws if k is not None else draws[0])
+        return self._settle(self._rows_first(draws if k is not None else draws[0]))
 
     @abstractmethod
     def draw(self, uniforms: Values) -> NDArray[Any]:
         """Turn uniforms (k, rows) into codes or numbers."""
 
     def _to_values(self, drawn: NDArray[Any]) -> NDArray[Any]:
-        """Turn codes into states; numbers stay."""
-        return drawn
+        """Turn codes into states, and numbers into those that there are."""
+        return np.asarray(self.variable.round(drawn))
 
     @abstractmethod
     def _moments(self) -> tuple[Values, Values]:
@@ -186,7 +187,11 @@ class Posterior(Batch):
         levels = as_numbers(q, "the levels of quantiles")
         if not ((levels >= 0) & (levels <= 1)).all():
             raise TableError(f"a quantile's level lies between 0 and 1; found {q!r}")
-        return self._at("_quantile", levels)
+        return self._settle(self._at("_quantile", levels))
+
+    def _settle(self, result: Any) -> Any:
+        """Return numbers as users get them: as those that there are."""
+        return result
 
     def median(self) -> Any:
         """Return the median."""
@@ -304,9 +309,7 @@ class DiscretePosterior(Posterior):
         return self._rows_first(self._table[code_state(self.variable, state)])
 
     def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, str):
-            return self.probability(key)
-        return super().__getitem__(key)
+        return self.probability(key) if self.single or isinstance(key, str) else super().__getitem__(key)
 
     def mode(self) -> Any:
         """Return the most probable state (the first of several)."""
@@ -384,6 +387,10 @@ def compute_entropy(table: Values) -> Values:
     return np.asarray(-np.sum(table * logs, axis=tuple(range(table.ndim - 1))))
 
 
+_STANDARD_DEVIATION = Unit("duration", step=1_000_000_000)
+"""Standard deviations of dates and times are told in seconds."""
+MOSTLY = 0.999
+"""From this share of the mass at points on, a number is told by these."""
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
 _PARTS_OF_CELL = 4
@@ -399,6 +406,7 @@ class ContinuousPosterior(Posterior):
 
     variable: Continuous
     _point_cells: PointCells = NO_POINTS
+    _is_numeric = False
 
     @abstractmethod
     def _by_rows(self, method: str, x: Values) -> Values:
@@ -428,7 +436,7 @@ class ContinuousPosterior(Posterior):
         """Return points over nearly all of the mass of a single case, with both sides of every jump among them, and the
         densities there.
         """
-        low, high = self.quantile([0.0025, 0.9975])
+        low, high = self._at("_quantile", [0.0025, 0.9975])
         margin = 0.12 * (high - low)
         knots, _ = self.knots()
         inner = np.append(knots[:, 0], self.point_cells.points)
@@ -500,7 +508,46 @@ class ContinuousPosterior(Posterior):
 
     def mode(self) -> Any:
         """Return where the density is largest (the first of several)."""
-        return self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0])
+        return self._settle(self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0]))
+
+    def probability(self, value: float) -> Any:
+        """Return the probability of one value: that of a point, or of numbers that are rounded to it."""
+        number = self.variable.value(value)
+        step = 0.0 if self.variable.grid is None else self.variable.grid.step
+        at = np.full((1, self._rows), number)
+        cell = self._by_rows("_cdf", at + step / 2) - self._by_rows("_cdf", at - step / 2) if step else 0.0
+        jump = self._by_rows("_mass_at", at)
+        return self._rows_first((np.maximum(cell, jump))[0])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.probability(key) if self.single else super().__getitem__(key)
+
+    @property
+    def numeric(self) -> Self:
+        """The same posterior, which answers with numbers where values are dates or times: of days."""
+        clone = self.clone()
+        clone._is_numeric = True
+        return clone
+
+    @property
+    def _unit(self) -> Unit | None:
+        return None if self._is_numeric else self.variable.unit
+
+    def _settle(self, result: Any) -> Any:
+        if self._unit is not None:
+            return self.variable.restore(result)
+        rounded = self.variable.round(result)
+        return rounded if rounded.ndim else rounded.item()
+
+    def mean(self) -> Any:
+        """Return the expectation, a date or a time if values are."""
+        mean = super().mean()
+        return mean if self._unit is None else self.variable.restore(mean)
+
+    def std(self) -> Any:
+        """Return the standard deviation, a duration if values are dates or times."""
+        std = super().std()
+        return std if self._unit is None else _STANDARD_DEVIATION.arrays(std)[()]
 
     def entropy(self) -> Any:
         """Return the differential entropy in nats."""
@@ -525,7 +572,7 @@ class ContinuousPosterior(Posterior):
                 f"{self.variable.name!r} has mass at {shorten(points)}, and mixtures of truncated exponentials have"
                 " none at single values; ask for pdf(), cdf() or quantile()"
             )
-        ends = self.quantile([1e-12, 1 - 1e-12])
+        ends = self._at("_quantile", [1e-12, 1 - 1e-12])
         return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)
 
     def draw(self, uniforms: Values) -> NDArray[Any]:
@@ -533,9 +580,15 @@ class ContinuousPosterior(Posterior):
         return self._by_rows("_draw", uniforms)
 
     def __repr__(self) -> str:
-        name = self.variable.name
+        name, points = self.variable.name, self.point_cells.points
         if not self.single:
             return f"<posterior density of {name!r} in {len(self)} rows>"
+        masses = self._by_rows("_mass_at", points[:, None])[:, 0]
+        if len(points) and masses.sum() > MOSTLY:
+            shown = [f"{point:g}: {mass:.4g}" for point, mass in zip(points, masses, strict=True) if mass > 0]
+            return f"<posterior of {name!r}: {', '.join(shown[:8])}{', ...' * (len(shown) > 8)}>"
+        if (unit := self.variable.unit) is not None:
+            return f"<posterior density of {name!r}: mean {self.mean()}, sd {self.numeric.std():.6g} {unit.name.split()[0]}>"
         return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"
 
 

@@ -472,6 +472,7 @@ class Imputation:
 def _describe_posterior(posterior: Any, level: float) -> dict[str, Any]:
     if isinstance(posterior, DiscretePosterior):
         return {"state": posterior.mode(), "probability": posterior.probabilities.max(axis=1)}
+    posterior = posterior.numeric
     low, high = posterior.interval(level).T
     return {"mean": posterior.mean(), "sd": posterior.std(), "low": low, "high": high}
 

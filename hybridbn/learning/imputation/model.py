@@ -33,20 +33,14 @@ from hybridbn.learning.imputation.predictive_mean_matching import (
     PredictiveMeanMatching,
     add_matching,
 )
-from hybridbn.learning.imputation.rules import (
-    Rules,
-    decimals_of,
-    grid_ends,
-    round_to_decimals,
-    times_of,
-    usual_decimals,
-)
+from hybridbn.learning.imputation.rules import Rules, times_of
 from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import integer_limits, state_kind
 from hybridbn.tables.columns import Column, Frame, describe_left_alone, read_as_variable, read_column
-from hybridbn.units import Unit, coarsest_step
+from hybridbn.tables.scales import LEAST_ROWS, coarsen_unit, decimals_of, grid_ends, round_to_decimals, usual_decimals
+from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 Fills: TypeAlias = dict[str, NDArray[Any]]
@@ -68,8 +62,6 @@ _MISSING_MARKS = frozenset({"", "?", "n/a", "na", "nan", "nat", "null", "<na>", 
 """Texts that stand for missing cells in many files; they only cause a warning."""
 _LARGEST_NUMBER = 1e150
 """The squares of larger numbers are close to the end of the range of floats."""
-_ROUNDED_ROWS = 20
-"""Columns with fewer observed numbers are not rounded, as these may have few decimals by chance."""
 
 
 # -- the columns -----------------------------------------------------------------------------------------------------
@@ -188,14 +180,6 @@ def classify_columns(
     return ModelColumns(variables, tuple(modeled), constants, tuple(alone), decimals, limits, ranges or {})
 
 
-def coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
-    """Return a variable whose imputed values are rounded to days, hours, minutes, ... as all observed ones are."""
-    unit = variable.unit
-    if unit is None or len(observed) < _ROUNDED_ROWS:
-        return variable
-    return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))
-
-
 def _refuse_extreme_numbers(name: str, observed: Values) -> None:
     with np.errstate(over="ignore"):
         size, spread = float(np.abs(observed).max()), float(np.ptp(observed))
@@ -305,7 +289,7 @@ def _find_decimals(
         is_whole = decimals_of(observed) == 0
         if is_whole:
             decimals: int | None = 0
-        elif len(observed) < _ROUNDED_ROWS or full_precision:
+        elif len(observed) < LEAST_ROWS or full_precision:
             continue
         else:
             decimals = usual_decimals(observed)

@@ -27,6 +27,16 @@ from numpy.typing import NDArray
 from hybridbn.errors import warn_user
 from hybridbn.estimation.completion import Cells, find_holes
 from hybridbn.tables import Table
+from hybridbn.tables.scales import (
+    CHANCE,
+    MOST_CODES,
+    ROWS,
+    SPIKE_SHARE,
+    decimals_of,
+    find_codes,
+    find_multiple,
+    find_support,
+)
 from hybridbn.variables import Codes, Values, Variable
 
 _MOST_TOLD = 8
@@ -36,22 +46,6 @@ _ANY = (-math.inf, math.inf)
 _SLACK = 1e-9
 """Sums may differ by this share of their largest number."""
 
-_USUAL_SHARE = 0.9
-"""The share of a column's numbers that have no more decimals than imputed ones get."""
-_SPIKE_SHARE = 0.1
-"""A number that a larger share of the cells has says nothing about the decimals of the others."""
-_MOST_DECIMALS = 6
-"""Numbers with more decimals are taken for measurements of full precision."""
-_FLOAT_DIGITS = (("f8", 1e13), ("f4", 1e6))
-"""Beyond these multiples of the last decimal, rounding changes nothing: the types have 16 and 7 digits."""
-_ROWS = 50
-"""A rule needs so many rows that show it."""
-_CHANCE = 1e-4
-"""Chance keeps a rule that is found with at most this probability."""
-_MOST_CODES = 20
-"""A column with more different numbers has no codes."""
-_SIGNS_ROWS = 14
-"""This many numbers of the same sign show that a column has no other, as chance gives them with 2 ** -14 at most."""
 _MOST_COLUMNS = 60
 """Sums and orders are searched among this many columns at most, the first ones."""
 _SEARCH_ROWS = 4000
@@ -62,10 +56,6 @@ _PROBED_ROWS, _FEWEST_PROBED = 400, 10
 """Whether columns add up is looked at in so many rows first, if so many of them are complete there."""
 _COEFFICIENT = 0.05
 """A coefficient of a sum lies this close to 1, -1 or 0 before it is rounded to it."""
-_EDGE_ROWS, _EDGE_SHARE, _EDGE_FACTOR = 5, 0.02, 2.0
-"""An end of the observed range that occurs so often, and so many times as often as others, is an end of the scale."""
-_EDGE_NUMBERS = 10
-"""A column of fewer different numbers has no end of the scale that stands out."""
 _NORMAL_CHANCE = 0.02
 """An order counts if differences that are normal would keep it with at most this probability, or if some are zero."""
 _HEAP_SHARE = 0.4
@@ -409,77 +399,6 @@ def _round_noise(values: Values) -> Values:
     return np.round(values, 12 - int(np.clip(np.ceil(np.log10(size)), 0, 12)))
 
 
-def usual_decimals(values: Values) -> int | None:
-    """Return the number of decimals that nearly all values have at most; None for more than six.
-
-    A number that very many cells have, such as zero, says nothing of the others, but keeps its own decimals.
-
-    Examples
-    --------
-    >>> ages = np.array([*range(20, 79), 0.9166666667])
-    >>> usual_decimals(ages), usual_decimals(np.array([0.0] * 90 + [1.25, 3.5, 12.75, 8.25, 2.75]))
-    (0, 2)
-    """
-    distinct, counts = np.unique(values, return_counts=True)
-    is_rare = counts <= _SPIKE_SHARE * len(values)
-    if is_rare.all() or not is_rare.any():
-        return decimals_of(values, share=_USUAL_SHARE)
-    least = decimals_of(distinct[~is_rare])
-    rare = values[np.isin(values, distinct[is_rare])]
-    return None if least is None else decimals_of(rare, least, share=_USUAL_SHARE)
-
-
-def decimals_of(values: Values, least: int = 0, share: float = 1.0) -> int | None:
-    """Return the number of decimals that a share of the values has at most, at least `least`; None for more than six.
-
-    Examples
-    --------
-    >>> decimals_of(np.array([1.5, 2.25, -3.0])), decimals_of(np.array([1.0, 2.0])), decimals_of(np.array([1 / 3]))
-    (2, 0, None)
-    >>> decimals_of(np.array([0.1, 2.5], dtype=np.float32).astype(np.float64))
-    1
-    """
-    size = float(np.abs(values).max(initial=0.0))
-    for kind, digits in _FLOAT_DIGITS:
-        with np.errstate(over="ignore"):
-            converted = values.astype(kind)
-        if (converted != values).any():
-            continue
-        for decimals in range(least, _MOST_DECIMALS + 1):
-            if decimals and size * 10.0**decimals > digits:
-                break
-            # the first few numbers usually suffice to rule out that all have so few decimals
-            parts = (values[:20], values) if share == 1 else (values,)
-            if all((np.round(part, decimals).astype(converted.dtype) == part).mean() >= share for part in parts):
-                return decimals
-    return None
-
-
-def round_to_decimals(values: Values, decimals: int) -> Values:
-    """Return values rounded to a number of decimals; -0.0 becomes 0.0.
-
-    Examples
-    --------
-    >>> round_to_decimals(np.array([0.126, -0.001]), 2).tolist()
-    [0.13, 0.0]
-    """
-    return np.asarray(np.round(values, decimals) + 0.0)
-
-
-def grid_ends(low: float, high: float, decimals: int) -> tuple[float, float]:
-    """Return the least and the greatest rounded number within bounds; the first is the greater one if there is none.
-
-    Examples
-    --------
-    >>> grid_ends(0.7, np.inf, 1), grid_ends(0.21, 0.49, 1), grid_ends(0.21, 0.29, 1)
-    ((0.7, inf), (0.3, 0.4), (0.3, 0.2))
-    """
-    first, last = (float(round_to_decimals(np.array(end), decimals)) for end in (low, high))
-    step = 10.0**-decimals
-    first = first if first >= low else float(round_to_decimals(np.array(first + step), decimals))
-    return first, last if last <= high else float(round_to_decimals(np.array(last - step), decimals))
-
-
 # -- finding rules ---------------------------------------------------------------------------------------------------
 
 
@@ -500,7 +419,7 @@ def find_rules(table: Table, names: Sequence[str]) -> Rules:
     clocks = tuple(name for name, values in observed.items() if not kinds[name] and _is_clock(values))
     for name in clocks:
         columns[name], observed[name] = minutes_of(columns[name]), minutes_of(observed[name])
-    listed = {name: _find_codes(values) for name, values in observed.items() if not kinds[name]}
+    listed = {name: find_codes(values) for name, values in observed.items() if not kinds[name]}
     codes = {name: values for name, values in listed.items() if values is not None}
     plain = [name for name in names if name not in codes]
     steps = {
@@ -509,7 +428,7 @@ def find_rules(table: Table, names: Sequence[str]) -> Rules:
         if name not in clocks and (step := _find_step(observed[name], bool(kinds[name]))) is not None
     }
     # points in time have no sign
-    supports = {name: _find_support(observed[name]) for name in plain if kinds[name] not in ("date", "time")}
+    supports = {name: find_support(observed[name]) for name in plain if kinds[name] not in ("date", "time")}
     supports |= {name: (0.0, 1.0) for name in plain if kinds[name] == "time"}
     for name in clocks:
         # midnight is 0 or 2400
@@ -531,7 +450,7 @@ def _kind_of(variable: Variable) -> str:
 
 def _is_clock(values: Values) -> bool:
     """Return whether numbers are hours times 100 and minutes: none in the gaps from 60 to 99 between them."""
-    if len(values) < _ROWS or values.min() < 0 or values.max() > 2400 or (values % 1).any():
+    if len(values) < ROWS or values.min() < 0 or values.max() > 2400 or (values % 1).any():
         return False
     if (values % 100 >= 60).any():
         return False
@@ -540,62 +459,7 @@ def _is_clock(values: Values) -> bool:
     # of the multiples of a step that all numbers are of, so many have minutes below 60
     step = int(np.gcd.reduce(distinct.astype(np.int64)))
     residues = np.unique(np.arange(100) * max(step, 1) % 100)
-    return bool(math.log(float((residues < 60).mean())) * len(inside) < math.log(_CHANCE))
-
-
-def _find_codes(values: Values) -> Values | None:
-    """Return the different numbers if there are few, and none of them occurs only once."""
-    if len(values) < _ROWS:
-        return None
-    distinct, counts = np.unique(values[:1000], return_counts=True)
-    if len(distinct) > _MOST_CODES:
-        return None
-    distinct, counts = np.unique(values, return_counts=True)
-    return distinct if 1 < len(distinct) <= _MOST_CODES and counts.min() > 1 else None
-
-
-def _find_step(values: Values, counts_days: bool) -> float | None:
-    """Return the greatest number that all are multiples of, if chance would hardly make them so; one for whole days."""
-    if counts_days:
-        return 1.0 if len(values) >= _SIGNS_ROWS and not (values % 1).any() else None
-    decimals = decimals_of(values) if len(values) >= _ROWS else None
-    if decimals is None:
-        return None
-    units = np.unique(np.round(values * 10.0**decimals)).astype(np.int64)
-    step = int(np.gcd.reduce(units))
-    if step < 2 or math.log(step) * (len(units) - 1) < -math.log(_CHANCE):
-        return None
-    return float(np.round(step * 10.0**-decimals, decimals))
-
-
-def _find_support(values: Values) -> tuple[float, float]:
-    """Return what numbers of a column can't be below or above: zero, one, a hundred, or an end where many are."""
-    low, high = -math.inf, math.inf
-    if len(values) < _SIGNS_ROWS:
-        return low, high
-    least, most = float(values.min()), float(values.max())
-    if least >= 0:
-        low = 0.0
-        decimals = decimals_of(values)
-        if least > 0 and decimals is not None:
-            low = min(10.0**-decimals, least)
-    elif most <= 0:
-        high = 0.0
-    if len(values) < _ROWS:
-        return low, high
-    if least >= 0:
-        for top in (1.0, 100.0):
-            deviation = max(float(values.std()), 1e-300)
-            chance = len(values) * math.log1p(-min(float(scipy.special.ndtr((values.mean() - top) / deviation)), 0.999))
-            whole_scale = 0.9 * top < most <= top and least < 0.1 * top
-            if most == top or whole_scale or (0.5 * top < most < top and chance < math.log(0.01)):
-                high = top
-    distinct = len(np.unique(values))
-    enough = max(_EDGE_ROWS, _EDGE_SHARE * len(values), _EDGE_FACTOR * len(values) / distinct)
-    if distinct >= _EDGE_NUMBERS:
-        low = max(low, least) if (values == least).sum() >= enough else low
-        high = min(high, most) if (values == most).sum() >= enough else high
-    return low, high
+    return bool(math.log(float((residues < 60).mean())) * len(inside) < math.log(CHANCE))
 
 
 def has_spikes(values: Values) -> bool:
@@ -611,9 +475,9 @@ def has_spikes(values: Values) -> bool:
     True
     """
     distinct, counts = np.unique(values, return_counts=True)
-    if counts.max() / len(values) > _SPIKE_SHARE:
+    if counts.max() / len(values) > SPIKE_SHARE:
         return True
-    if len(values) < _ROWS or len(distinct) <= _MOST_CODES:
+    if len(values) < ROWS or len(distinct) <= MOST_CODES:
         return False
     decimals = decimals_of(values)
     if decimals is None:
@@ -636,7 +500,7 @@ def _find_sums(columns: Mapping[str, Values]) -> tuple[Sum, ...]:
     decimals = {name: decimals_of(values[~np.isnan(values)]) for name, values in columns.items()}
     # half a unit of the last decimal
     units = {name: 0.0 if number is None else 0.5 * 10.0**-number for name, number in decimals.items()}
-    if len(complete) >= _ROWS + len(names):
+    if len(complete) >= ROWS + len(names):
         candidates = _eliminate(names, complete)
     else:
         slack = max(units.values()) + 1e-9 * float(np.nanmax(np.abs(matrix)))
@@ -700,7 +564,7 @@ def _fit_sum(names: tuple[str, ...], columns: Mapping[str, Values], units: Mappi
     """Return the sum of these columns, the first one on its own or with the others, if all rows keep it."""
     matrix = np.array([columns[name] for name in names])
     matrix = matrix[:, ~np.isnan(matrix).any(axis=0)]
-    if matrix.shape[1] < _ROWS:
+    if matrix.shape[1] < ROWS:
         return None
     first, parts = matrix[0], matrix[1:]
     slopes = _fit_signs(parts[:, :_SEARCH_ROWS], first[:_SEARCH_ROWS])
@@ -719,7 +583,7 @@ def _fit_sum(names: tuple[str, ...], columns: Mapping[str, Values], units: Mappi
     ordered = np.sort(predicted + total)
     hits = np.searchsorted(ordered, first + width, "right") - np.searchsorted(ordered, first - width, "left")
     chance = float(hits.mean()) / len(first)
-    if chance >= 1 or len(first) * math.log(chance) > math.log(_CHANCE):
+    if chance >= 1 or len(first) * math.log(chance) > math.log(CHANCE):
         return None
     return Sum(names, (1.0, *(-slopes).tolist()), total)
 
@@ -732,6 +596,11 @@ def _fit_signs(parts: Values, target: Values) -> Values | None:
     return signs if (np.abs(signs) == 1).all() and (np.abs(slopes - signs) < _COEFFICIENT).all() else None
 
 
+def _find_step(values: Values, counts_days: bool) -> float | None:
+    """Return the step that all numbers are multiples of, if there is one; one for whole days."""
+    return (1.0 if not (values % 1).any() else None) if counts_days else find_multiple(values)
+
+
 def _find_orders(
     columns: Mapping[str, Values], sums: Sequence[Sum], kinds: Mapping[str, str]
 ) -> tuple[tuple[str, str], ...]:
@@ -742,7 +611,7 @@ def _find_orders(
         x, y = columns[low][:_SEARCH_ROWS], columns[high][:_SEARCH_ROWS]
         if kinds[low] == kinds[high] and frozenset((low, high)) not in implied and not (x > y).any():
             candidates.append((low, high))
-    limit = math.log(_CHANCE / max(len(columns) ** 2, 1))
+    limit = math.log(CHANCE / max(len(columns) ** 2, 1))
     return tuple(
         (low, high) for low, high in candidates if _is_order(columns[low], columns[high], limit, bool(kinds[low]))
     )
@@ -760,7 +629,7 @@ def _is_order(lesser: Values, greater: Values, limit: float, comparable: bool) -
     """
     both = ~(np.isnan(lesser) | np.isnan(greater))
     rows = int(both.sum())
-    if rows < _ROWS:
+    if rows < ROWS:
         return False
     x, y = lesser[both], greater[both]
     if (x > y).any() or not (y > x).any():

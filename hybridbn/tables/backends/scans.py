@@ -244,6 +244,10 @@ class Scan(Rows):
         is_noted = name not in self.passes.declared and self.passes.source.notes.get(name, {}).get("declared", False)
         return bool(is_noted or pyarrow.types.is_dictionary(kind) or pyarrow.types.is_boolean(kind))
 
+    def is_ordered(self, name: str) -> bool:
+        """Return false: the columns of a scan are not declared."""
+        return False
+
     def is_all_different(self, name: str) -> bool:
         """Return whether no value of a discrete column occurs twice."""
         tally = self.passes.profile.columns[name]
