@@ -24,7 +24,8 @@ from hybridbn.inference.elimination.factors import PotentialSource
 from hybridbn.inference.elimination.program import Program
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
+from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.queries import (
     find_contradictions,
     impossible_evidence,

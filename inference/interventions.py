@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from hybridbn.errors import ImpossibleEvidence, NetworkError, TableError
 from hybridbn.inference.elimination.factors import normalize_logs
 from hybridbn.inference.evidence import Evidence, EvidenceReader
-from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior
+from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.queries import impossible_evidence, log_joint, posterior, suppose
 from hybridbn.inference.relevance import Snapshot
 from hybridbn.inference.sampling import draw

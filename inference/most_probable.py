@@ -45,7 +45,7 @@ from hybridbn.inference.engines.slices import (
 from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.inference.gaussian_component import GaussianComponent
 from hybridbn.inference.grids import place_nodes
-from hybridbn.inference.posteriors.base import ContinuousPosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.queries import (
     check_targets,
     find_contradictions,

@@ -23,7 +23,7 @@ from hybridbn.variables import Discrete, Values, shorten
 
 if TYPE_CHECKING:
     from hybridbn.inference.compilation import Problem
-    from hybridbn.inference.posteriors.base import ContinuousPosterior
+    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
     from hybridbn.inference.solutions import Answer, AnyNetwork
 
 

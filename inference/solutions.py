@@ -23,15 +23,8 @@ from hybridbn.inference.engines import Plan, Solution, choose_plan, estimate_rou
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_densities
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
 from hybridbn.inference.modes import describe_blank_functions
-from hybridbn.inference.posteriors.base import (
-    SAMPLED_CONFIDENCE,
-    ContinuousPosterior,
-    Density,
-    DiscretePosterior,
-    LazyPosterior,
-    PartQuestion,
-    Result,
-)
+from hybridbn.inference.posteriors.base import SAMPLED_CONFIDENCE, DiscretePosterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior, Density, LazyPosterior, PartQuestion, Result
 from hybridbn.inference.posteriors.grid import PiecewisePosterior, cell_posterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.inference.queries import find_contradictions, impossible_evidence

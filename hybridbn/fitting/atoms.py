@@ -12,6 +12,7 @@ from scipy.special import gammaln
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, RowStatistics, Spec, Statistics, fitter_of, refuse_empty, spec_of
 from hybridbn.fitting.mte import MTEFitter
+from hybridbn.fitting.multinomial import MultinomialStatistics
 from hybridbn.potentials import Atoms, Multinomial
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.binned import Binned
@@ -179,14 +180,14 @@ class AtomsFitter(Fitter):
         smooth = binned.probabilities()
         if smooth is None:
             return binned
-        counts, states = statistics.component.counts, len(points)
+        counts, states = cast(MultinomialStatistics, statistics.component).counts, len(points)
         counts = counts[..., :states].reshape(-1, states)
         prior = 0.95 * smooth[..., :states].reshape(-1, states) + 0.05 / states
         strength = _find_strength(counts, prior / prior.sum(axis=1, keepdims=True))
         table = counts + strength * prior
         table *= (1 - rest) / table.sum(axis=1, keepdims=True)
         table = np.concatenate([table, np.full((len(table), 1), rest)], axis=1).reshape(smooth.shape)
-        return Multinomial(variable, statistics.parents, table=table, normalize=True)
+        return Multinomial(variable, cast(tuple[Discrete, ...], statistics.parents), table=table, normalize=True)
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:
         """Return a density about the middle of the points, whatever the parents are."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -93,7 +93,7 @@ class Binned(Potential):
     def to_dict(self) -> dict[str, Any]:
         """Return the edges and the family and parameters of the density."""
         density = {"family": self.density.family, "parameters": self.density.to_dict()}
-        domain = list(self.density.child.domain)
+        domain = list(cast(Continuous, self.density.child).domain)
         return {"edges": np.array(self.edges), "rest": self.rest, "domain": domain, "density": density}
 
     @classmethod

@@ -26,7 +26,7 @@ from hybridbn.variables import Values, shorten
 
 if TYPE_CHECKING:
     from hybridbn.inference.compilation import Problem
-    from hybridbn.inference.posteriors.base import Density
+    from hybridbn.inference.posteriors.continuous import Density
 
 __all__ = [
     "CaseTables",

@@ -60,7 +60,7 @@ from hybridbn.inference.grids import (
     table_size,
 )
 from hybridbn.inference.modes import EVEN_STEPS, MOST_POINTS, STEP_OF_SCALE, PointwiseMarginal
-from hybridbn.inference.posteriors.base import Density
+from hybridbn.inference.posteriors.continuous import Density
 from hybridbn.inference.posteriors.grid import PiecewisePosterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
 from hybridbn.jobs import run_in_threads

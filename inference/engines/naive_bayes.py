@@ -27,7 +27,7 @@ from hybridbn.options import Options
 from hybridbn.variables import Discrete, Values
 
 if TYPE_CHECKING:
-    from hybridbn.inference.posteriors.base import Density
+    from hybridbn.inference.posteriors.continuous import Density
 
 _SCORES = 2**15
 """Rows times classes that are scored at a time, so that they stay in the cache."""

@@ -47,7 +47,7 @@ from hybridbn.inference.engines import (
 from hybridbn.inference.engines.elimination import EliminationPlan, compute_mixtures, solve_in_chunks
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.inference.grids import Bounds, assess_cells, halve_cells
-from hybridbn.inference.posteriors.base import Density
+from hybridbn.inference.posteriors.continuous import Density
 from hybridbn.inference.posteriors.mixtures import WeightedMixture
 from hybridbn.options import CELLS_PER_SECOND, Options
 from hybridbn.variables import Values

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import ImpossibleEvidence
-from hybridbn.inference.posteriors.base import (
+from hybridbn.inference.posteriors.base import DiscretePosterior
+from hybridbn.inference.posteriors.continuous import (
     ContinuousPosterior,
-    DiscretePosterior,
     LazyPosterior,
     PartQuestion,
     Result,

@@ -17,7 +17,7 @@ from hybridbn.errors import warn_user
 from hybridbn.inference.axes import ORDER, CellAxis, cell_points, legendre, node_axis, pack_cells
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence
-from hybridbn.inference.posteriors.base import Density
+from hybridbn.inference.posteriors.continuous import Density
 from hybridbn.potentials.base import NO_POINTS, PointCells, Potential
 from hybridbn.variables import Continuous, Discrete, Values
 

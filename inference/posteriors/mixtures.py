@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.inference.axes import arrange_by_row
-from hybridbn.inference.posteriors.base import BLOCK, Density
+from hybridbn.inference.posteriors.continuous import BLOCK, Density
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Values
 

@@ -11,7 +11,8 @@ import pytest
 from narrowing import as_discrete
 
 import hybridbn as hb
-from hybridbn.inference.posteriors.base import ContinuousPosterior, DiscretePosterior, Posterior
+from hybridbn.inference.posteriors.base import DiscretePosterior, Posterior
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.posteriors.joint import JointPosterior
 
 pa = pytest.importorskip("pyarrow")

@@ -20,7 +20,7 @@ from inference_tools import pgmpy_file
 import hybridbn as hb
 from hybridbn.errors import TooWide
 from hybridbn.inference import solutions
-from hybridbn.inference.posteriors import base
+from hybridbn.inference.posteriors import continuous
 
 HEADER = """
 import json, resource, sys, time
@@ -180,8 +180,8 @@ def test_densities_that_are_not_kept_are_worked_out_again(monkeypatch):
     monkeypatch.setattr(solutions, "KEPT_BYTES", 1000)
     monkeypatch.setattr(solutions, "BLOCK_ROWS", 64)
     again = net.posterior("x", frame)
-    assert isinstance(again, base.LazyPosterior)
-    assert not isinstance(kept, base.LazyPosterior)
+    assert isinstance(again, continuous.LazyPosterior)
+    assert not isinstance(kept, continuous.LazyPosterior)
     points = [-1.0, 0.3, 2.0]
     for ask in (
         lambda post: post.mean(),
@@ -216,7 +216,7 @@ def test_impossible_rows_of_densities_that_are_not_kept(monkeypatch):
     kept = net.posterior("x", frame, impossible="nan")
     monkeypatch.setattr(solutions, "KEPT_BYTES", 10)
     post = net.posterior("x", frame, impossible="nan")
-    assert isinstance(post, base.LazyPosterior)
+    assert isinstance(post, continuous.LazyPosterior)
     for one in (kept, post):
         for values in (one.mean(), one.cdf(-90.0), one.cdf(1.0), one.median(), one.mode(), one.entropy()):
             np.testing.assert_array_equal(np.isnan(values), [False, True, False, False])
@@ -239,7 +239,7 @@ def test_mixtures_on_nodes_are_digested_too(monkeypatch):
     monkeypatch.setattr(solutions, "KEPT_BYTES", 1000)
     again = net.posteriors(frame)
     for name in ("x", "y"):
-        assert isinstance(again[name], base.LazyPosterior)
+        assert isinstance(again[name], continuous.LazyPosterior)
         np.testing.assert_allclose(again[name].mean(), kept[name].mean(), rtol=1e-12)
         np.testing.assert_allclose(again[name].quantile(0.2), kept[name].quantile(0.2), rtol=1e-10)
 

@@ -13,7 +13,7 @@ from narrowing import known
 import hybridbn as hb
 from hybridbn.commands.table_input import TableRequest, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
-from hybridbn.learning.imputation.rules import decimals_of, grid_ends, usual_decimals
+from hybridbn.tables.scales import decimals_of, grid_ends, usual_decimals
 
 pytestmark = pytest.mark.filterwarnings("ignore:.* rows have no observed cell")
 

@@ -166,7 +166,7 @@ def test_the_regressor_calibrates_by_default():
 
 
 def test_scores_of_posteriors_by_formula_and_by_levels():
-    from hybridbn.inference.posteriors.base import Density
+    from hybridbn.inference.posteriors.continuous import Density
 
     x, c = hb.Continuous("x"), hb.Discrete("c", ("a", "b", "d"))
     net = hb.Network(

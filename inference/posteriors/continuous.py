@@ -1,0 +1,489 @@
+"""Posteriors of numbers."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hybridbn.errors import TableError
+from hybridbn.inference.axes import ORDER, as_slice, node_axis
+from hybridbn.inference.posteriors.base import Posterior, compute_entropy
+from hybridbn.options import as_numbers
+from hybridbn.potentials.base import NO_POINTS, PointCells
+from hybridbn.units import Unit
+from hybridbn.variables import Continuous, Values, shorten
+
+if TYPE_CHECKING:
+    from hybridbn.potentials import MTE
+
+
+_STANDARD_DEVIATION = Unit("duration", step=1_000_000_000)
+"""Standard deviations of dates and times are told in seconds."""
+MOSTLY = 0.999
+"""From this share of the mass at points on, a number is told by these."""
+BLOCK = 1 << 22
+"""Numbers in a temporary array at the most, about."""
+_PARTS_OF_CELL = 4
+"""Into how many parts cells between knots are divided for modes and entropies."""
+_OVER_ALL_CELLS = {"_mode": 1, "_entropy": ORDER}
+"""Methods that are given no points and look at all cells, and at how many points of each part of a cell."""
+_LEVELS = 100
+"""The number of quantiles that scores are computed from where there is no closed form."""
+
+
+class ContinuousPosterior(Posterior):
+    """The density of a continuous variable."""
+
+    variable: Continuous
+    _point_cells: PointCells = NO_POINTS
+    _is_numeric = False
+
+    @abstractmethod
+    def _by_rows(self, method: str, x: Values) -> Values:
+        """Evaluate a method of `Density` at points (m, rows)."""
+
+    @property
+    def point_cells(self) -> PointCells:
+        """The values that may have mass, at which the density is their mass."""
+        return self._point_cells
+
+    @abstractmethod
+    def knots(self) -> tuple[Values, Values]:
+        """Return points (knots, rows) and the cdf there, from (nearly) zero to (nearly) one."""
+
+    def _at_points(self, method: str, points: Values) -> Values:
+        return self._by_rows(method, np.broadcast_to(points, (len(points), self._rows)))
+
+    def pdf(self, x: ArrayLike) -> Any:
+        """Return the density at `x`; of m points in n rows: (n, m)."""
+        return self._at("_pdf", x)
+
+    def log_pdf(self, x: ArrayLike) -> Any:
+        """Return the log density at `x`; -inf where it is zero."""
+        return self._at("_log_pdf", x)
+
+    def trace_density(self, count: int) -> tuple[Values, Values]:
+        """Return points over nearly all of the mass of a single case, with both sides of every jump among them, and the
+        densities there.
+        """
+        low, high = self._at("_quantile", [0.0025, 0.9975])
+        margin = 0.12 * (high - low)
+        knots, _ = self.knots()
+        inner = np.append(knots[:, 0], self.point_cells.points)
+        x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])
+        x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
+        return x, self.pdf(x)
+
+    def pit(self, truth: ArrayLike) -> Any:
+        """Return the probability of a value up to each row's own true one: its probability integral transform.
+
+        Where densities are right, these are uniform between 0 and 1; they are NaN where the true value is missing. At a
+        value that has mass it is the middle of the jump of the cdf, so that the mean is one half.
+        """
+        return self._judge("_pit", truth)
+
+    def log_score(self, truth: ArrayLike) -> Any:
+        """Return the log density at each row's own true value."""
+        return self._judge("_log_pdf", truth)
+
+    def central_level(self, truth: ArrayLike) -> Any:
+        """Return the probability of the least central interval that holds each row's own true value.
+
+        Where densities are right, so many of the true values are inside of these intervals, or more where single values
+        have mass.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)])
+        >>> round(net.posterior("x").central_level(-1.96), 3)
+        0.95
+        """
+        return self._judge("_central_level", truth)
+
+    def crps(self, truth: ArrayLike) -> Any:
+        r"""Return the continuous ranked probability score of each row: how far its density is from its true value.
+
+        .. math:: \int (F(x) - [x \ge y])^2 dx = E|X - y| - \tfrac{1}{2} E|X - X'|
+
+        It is in the unit of the variable. Of a prediction without spread it is the absolute error.
+
+        Parameters
+        ----------
+        truth : float, or array_like (rows,)
+
+        References
+        ----------
+        Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estimation", section 4.2.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> x = hb.Continuous("x")
+        >>> net = hb.Network([hb.LinearGaussian(x, intercept=0, variance=1)])
+        >>> [round(net.posterior("x").crps(value), 3) for value in (0.0, 3.0)]
+        [0.234, 2.437]
+        """
+        return self._judge("_crps", truth)
+
+    def _judge(self, method: str, truth: ArrayLike) -> Any:
+        """Return what a method tells of one true value of each row, NaN where that is missing."""
+        values = as_numbers(truth, f"true values of {self.variable.name!r}")
+        if values.shape != (() if self.single else (self._rows,)):
+            wanted = "a number" if self.single else f"one number for each of the {self._rows} rows"
+            raise TableError(f"the truth must be {wanted}, not an array of the shape {values.shape}")
+        missing = np.isnan(values).reshape(-1)
+        result = self._by_rows(method, np.where(missing, 0.0, values)[None])[0]
+        return self._rows_first(np.where(missing, np.nan, result))
+
+    def mode(self) -> Any:
+        """Return where the density is largest (the first of several)."""
+        return self._settle(self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0]))
+
+    def probability(self, value: float) -> Any:
+        """Return the probability of one value: that of a point, or of numbers that are rounded to it."""
+        number = self.variable.value(value)
+        step = 0.0 if self.variable.grid is None else self.variable.grid.step
+        at = np.full((1, self._rows), number)
+        cell = self._by_rows("_cdf", at + step / 2) - self._by_rows("_cdf", at - step / 2) if step else 0.0
+        jump = self._by_rows("_mass_at", at)
+        return self._rows_first((np.maximum(cell, jump))[0])
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.probability(key) if self.single else super().__getitem__(key)
+
+    @property
+    def numeric(self) -> Self:
+        """The same posterior, which answers with numbers where values are dates or times: of days."""
+        clone = self.clone()
+        clone._is_numeric = True
+        return clone
+
+    @property
+    def _unit(self) -> Unit | None:
+        return None if self._is_numeric else self.variable.unit
+
+    def _settle(self, result: Any) -> Any:
+        if self._unit is not None:
+            return self.variable.restore(result)
+        rounded = self.variable.round(result)
+        return rounded if rounded.ndim else rounded.item()
+
+    def mean(self) -> Any:
+        """Return the expectation, a date or a time if values are."""
+        mean = super().mean()
+        return mean if self._unit is None else self.variable.restore(mean)
+
+    def std(self) -> Any:
+        """Return the standard deviation, a duration if values are dates or times."""
+        std = super().std()
+        return std if self._unit is None else _STANDARD_DEVIATION.arrays(std)[()]
+
+    def entropy(self) -> Any:
+        """Return the differential entropy in nats."""
+        return self._rows_first(self._by_rows("_entropy", np.empty((1, self._rows)))[0])
+
+    def as_mte(self, **options: Any) -> MTE:
+        """Return the density of a single case as a mixture of truncated exponentials.
+
+        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and
+        TAN over MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
+        """
+        if not self.single:
+            raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")
+        return self._as_mte(**options)
+
+    def _as_mte(self, **options: Any) -> MTE:
+        from hybridbn.potentials import MTE
+
+        points = [f"{point:g}" for point in self.point_cells.points.tolist() if self.pdf(point) > 0]
+        if points:
+            raise TableError(
+                f"{self.variable.name!r} has mass at {shorten(points)}, and mixtures of truncated exponentials have"
+                " none at single values; ask for pdf(), cdf() or quantile()"
+            )
+        ends = self._at("_quantile", [1e-12, 1 - 1e-12])
+        return MTE.from_density(self.variable, self.pdf, support=(float(ends[0]), float(ends[1])), **options)
+
+    def draw(self, uniforms: Values) -> NDArray[Any]:
+        """Turn uniforms (k, rows) into codes or numbers."""
+        return self._by_rows("_draw", uniforms)
+
+    def __repr__(self) -> str:
+        name, points = self.variable.name, self.point_cells.points
+        if not self.single:
+            return f"<posterior density of {name!r} in {len(self)} rows>"
+        masses = self._by_rows("_mass_at", points[:, None])[:, 0]
+        if len(points) and masses.sum() > MOSTLY:
+            shown = [f"{point:g}: {mass:.4g}" for point, mass in zip(points, masses, strict=True) if mass > 0]
+            return f"<posterior of {name!r}: {', '.join(shown[:8])}{', ...' * (len(shown) > 8)}>"
+        if (unit := self.variable.unit) is not None:
+            spread = f"{self.numeric.std():.6g} {unit.name.split()[0]}"
+            return f"<posterior density of {name!r}: mean {self.mean()}, sd {spread}>"
+        return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"
+
+
+class Density(ContinuousPosterior):
+    """A density that is given by arrays, from which all else is derived; families give what is abstract."""
+
+    @property
+    def numbers(self) -> int:
+        """How many numbers the density of one row takes."""
+        return sum(len(getattr(self, name)) for name in self._by_row)
+
+    @classmethod
+    def join(cls, parts: Sequence[tuple[NDArray[np.intp], Any]], rows: int) -> Self:
+        """Join the densities of groups of rows into that of `rows` rows."""
+        joined: Self = parts[0][1].clone()
+        joined._error = np.zeros(rows)
+        for name in cls._by_row:
+            array = np.empty((max(len(getattr(part, name)) for _, part in parts), rows))
+            for places, part in parts:
+                own, where = getattr(part, name), as_slice(places)
+                array[: len(own), where], array[len(own) :, where] = own, part._fill_up(name)
+            setattr(joined, name, array)
+        return joined
+
+    @abstractmethod
+    def _fill_up(self, name: str) -> float | Values:
+        """Return what stands in an array (rows,) where other rows take more numbers."""
+
+    def with_answer(self, single: bool, error: Values, marked: NDArray[np.bool_] | None, log_evidence: Any) -> Self:
+        """Return the density with all that belongs to an answer; marked rows become NaN."""
+        clone = self.clone()
+        clone.single, clone._error, clone._log_evidence = single, error, log_evidence
+        if marked is not None:
+            masses = self._by_row[0]
+            setattr(clone, masses, np.where(marked, np.nan, getattr(self, masses)))
+        return clone
+
+    @abstractmethod
+    def _pdf(self, x: Values) -> Values:
+        """Return the density at points (m, rows)."""
+
+    @abstractmethod
+    def _cdf(self, x: Values) -> Values:
+        """Return the probability of values up to points (m, rows)."""
+
+    @abstractmethod
+    def _measure_points(self) -> Values:
+        """Return the mass of each point (points, rows)."""
+
+    def _put_masses(self, x: Values, elsewhere: Values) -> Values:
+        """Return the masses of values that have one, and numbers of all others."""
+        if not len(self._point_cells.points):
+            return elsewhere
+        # so do those at the ends of their cells, where nodes of neighboring cells lie but for rounding
+        nearest, exact, _ = self._point_cells.locate(self._point_cells.snap(x))
+        return np.where(exact, self._measure_points()[nearest, np.arange(x.shape[1])], elsewhere)
+
+    def _mass_at(self, x: Values) -> Values:
+        """Return by how much the cdf jumps at values."""
+        return self._put_masses(x, np.zeros(x.shape))
+
+    @abstractmethod
+    def moments(self) -> tuple[Values, Values]:
+        """Return mean and variance (rows,)."""
+
+    def _moments(self) -> tuple[Values, Values]:
+        """Return mean and variance, worked out in blocks of rows."""
+        rows = self._rows
+        block = max(1, BLOCK // max(self._width, 1))
+        if block >= rows:
+            return self.moments()
+        parts = [
+            self.select_rows(np.arange(start, min(start + block, rows))).moments() for start in range(0, rows, block)
+        ]
+        return np.concatenate([mean for mean, _ in parts]), np.concatenate([variance for _, variance in parts])
+
+    def _log_pdf(self, x: Values) -> Values:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self._pdf(x)))
+
+    def _pit(self, truth: Values) -> Values:
+        return np.asarray(self._cdf(truth) - self._mass_at(truth) / 2)
+
+    def _central_level(self, truth: Values) -> Values:
+        reached = self._cdf(truth)
+        return np.maximum(np.maximum(1 - 2 * reached, 2 * (reached - self._mass_at(truth)) - 1), 0.0)
+
+    def _crps(self, truth: Values) -> Values:
+        """Return the mean pinball loss over the levels of quantiles, twice."""
+        levels = (np.arange(_LEVELS) + 0.5) / _LEVELS
+        below = truth - self._quantile(np.broadcast_to(levels[:, None], (_LEVELS, truth.shape[1])))
+        losses = np.maximum(levels[:, None] * below, (levels[:, None] - 1) * below)
+        return np.asarray(2 * losses.mean(axis=0, keepdims=True))
+
+    def _mode(self, _: Values) -> Values:
+        x = self._grid()
+        best = np.argmax(self._pdf(x), axis=0)
+        columns = np.arange(x.shape[1])
+        # between the neighbors that differ from it: the grid has points more than once where cells meet
+        highest = x[best, columns]
+        high = np.where(x > highest, x, np.inf).min(axis=0)
+        inside = self._climb(x, highest, np.where(np.isfinite(high), high, highest))
+        # where the density jumps down it is largest right before the jump, which is no point of the grid
+        knots, _ = self.knots()
+        before = np.nextafter(knots[1:], knots[:-1])
+        limit = before[np.argmax(self._pdf(before), axis=0), columns]
+        before_jump = self._climb(x, limit, limit)
+        jumps = self._pdf(before_jump[None])[0] > self._pdf(inside[None])[0] * (1 + 1e-9)
+        return np.asarray(np.where(jumps, before_jump, inside))[None]
+
+    def _climb(self, x: Values, highest: Values, high: Values) -> Values:
+        """Return the highest places between the points of a grid before the chosen ones and `high`."""
+        low = np.where(x < highest, x, -np.inf).max(axis=0)
+        low = np.where(np.isfinite(low), low, highest)
+        golden = (math.sqrt(5) - 1) / 2
+        for _round in range(60):
+            a, b = high - golden * (high - low), low + golden * (high - low)
+            lower = self._pdf(a[None])[0] >= self._pdf(b[None])[0]
+            low, high = np.where(lower, low, a), np.where(lower, b, high)
+        middle = (low + high) / 2
+        better = self._pdf(middle[None])[0] >= self._pdf(highest[None])[0]
+        return np.asarray(np.where(better, middle, highest))
+
+    def _entropy(self, _: Values) -> Values:
+        knots = self._grid()
+        cells = node_axis(knots[:-1], knots[1:])
+        density = self._pdf(cells.points)
+        logs = np.log(density, where=density > 0, out=np.zeros_like(density))
+        entropy: Values = compute_entropy(self._measure_points()) - np.sum(density * logs * cells.weights, axis=0)
+        return entropy[None]
+
+    def _grid(self) -> Values:
+        knots, _ = self.knots()
+        parts = np.linspace(0, 1, _PARTS_OF_CELL + 1)[:-1, None]
+        fine = knots[:-1, None, :] + np.diff(knots, axis=0)[:, None, :] * parts
+        return np.concatenate([fine.reshape(_PARTS_OF_CELL * (len(knots) - 1), -1), knots[-1:]])
+
+    def _by_rows(self, method: str, x: Values) -> Values:
+        """Evaluate in blocks of rows, so that temporary arrays stay small."""
+        rows, points = self._rows, max(len(x), 1)
+        if method in _OVER_ALL_CELLS and rows > 1:
+            points = _PARTS_OF_CELL * _OVER_ALL_CELLS[method] * len(self.select_rows(np.arange(1)).knots()[0])
+        block = max(1, BLOCK // max(self._width * points, 1))
+        if block >= rows:
+            return np.asarray(getattr(self, method)(x))
+        result = np.empty(x.shape)
+        for start in range(0, rows, block):
+            block_rows = np.arange(start, min(start + block, rows))
+            result[:, block_rows] = getattr(self.select_rows(block_rows), method)(x[:, block_rows])
+        return result
+
+    def _draw(self, uniforms: Values) -> Values:
+        return self._quantile(uniforms)
+
+    @abstractmethod
+    def _quantile(self, levels: Values) -> Values:
+        """Return quantiles at levels (m, rows)."""
+
+    @property
+    @abstractmethod
+    def _width(self) -> int:
+        """Numbers that one row and one point take."""
+
+
+Result = TypeVar("Result")
+PartQuestion: TypeAlias = Callable[[Any, NDArray[np.intp]], Result]
+"""From a posterior and the places of its rows to what is asked of it."""
+
+
+class LazyPosterior(ContinuousPosterior):
+    """Densities of a batch that are made part by part, when they are asked for; error, mean and variance are kept."""
+
+    def __init__(self, variable: Continuous, rows: int) -> None:
+        self.variable, self.single, self._count = variable, False, rows
+        self._log_evidence = partial(gather, self.ask, list_log_evidence, (3, rows))
+
+    @abstractmethod
+    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
+        """Yield the places of each part's rows, and what a function gives of their posterior."""
+
+    @property
+    def _rows(self) -> int:
+        return self._count
+
+    @cached_property
+    def _summary(self) -> Values:
+        """The error, the mean and the variance of each row (3, rows)."""
+        return gather(self.ask, _summarize, (3, self._count))
+
+    _error: Any = property(lambda self: self._summary[0])
+    _point_cells: Any = property(lambda self: self.select_rows(np.arange(1)).point_cells if self._count else NO_POINTS)
+
+    def _moments(self) -> tuple[Values, Values]:
+        return self._summary[1], self._summary[2]
+
+    def _by_rows(self, method: str, x: Values) -> Values:
+        # points that all rows share are sent to the rows as one column
+        points = x[:, :1] if not x.strides[-1] else x
+        return gather(self.ask, partial(_evaluate, method, points), x.shape)
+
+    def knots(self) -> tuple[Values, Values]:
+        """Refuse, as rows of different parts may have different numbers of them."""
+        raise TableError("knots are those of a single case: choose a row, posterior[0]")
+
+    def select_rows(self, rows: NDArray[np.intp]) -> Any:
+        """Return some rows, whose densities are kept."""
+        chosen: list[tuple[NDArray[np.intp], ContinuousPosterior]] = []
+        left = len(rows)
+        for places, answer in self.ask(return_posterior) if left else ():
+            position = np.searchsorted(places, rows)
+            inside = np.flatnonzero(places[np.minimum(position, len(places) - 1)] == rows)
+            if len(inside):
+                chosen.append((inside, answer.select_rows(position[inside])))
+            left -= len(inside)
+            if not left:
+                break
+        return chosen[0][1] if len(chosen) == 1 else _Selection(self.variable, chosen, len(rows))
+
+
+class _Selection(LazyPosterior):
+    """Densities of some rows in parts, whose forms may differ, with the places of their rows."""
+
+    def __init__(
+        self, variable: Continuous, parts: Sequence[tuple[NDArray[np.intp], ContinuousPosterior]], rows: int
+    ) -> None:
+        super().__init__(variable, rows)
+        self._parts = parts
+
+    def ask(self, question: PartQuestion[Result]) -> Iterator[tuple[NDArray[np.intp], Result]]:
+        return ((places, question(answer, places)) for places, answer in self._parts)
+
+
+def gather(
+    ask: Callable[[PartQuestion[Values]], Iterator[tuple[NDArray[np.intp], Values]]],
+    question: PartQuestion[Values],
+    shape: tuple[int, ...],
+) -> Values:
+    """Return numbers (..., rows) of all rows, of which a function yields the places of each part and its numbers."""
+    result = np.empty(shape)
+    for places, values in ask(question):
+        result[..., places] = values
+    return result
+
+
+def return_posterior(answer: Result, places: NDArray[np.intp]) -> Result:
+    """Return the posterior of a part itself."""
+    return answer
+
+
+def list_log_evidence(answer: Posterior, places: NDArray[np.intp]) -> Values:
+    """Return the log probability of a part's evidence and its limits."""
+    return answer.compute_log_evidence()
+
+
+def _summarize(answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:
+    return np.stack([answer._error, *answer._moments()])
+
+
+def _evaluate(method: str, points: Values, answer: ContinuousPosterior, places: NDArray[np.intp]) -> Values:
+    x = np.broadcast_to(points, (len(points), len(places))) if points.shape[1] == 1 else points[:, places]
+    return answer._by_rows(method, x)
