@@ -268,7 +268,7 @@ class Continuous:
         What the numbers stand for: dates, points in time, times of day or durations, all of them counted in days. Dates
         and texts are then values, too; ``unit.restore(number)`` is the way back.
     grid : Grid, optional
-        Which numbers there are. Quantiles, modes and draws are among these.
+        Which numbers there are. Quantiles, modes and draws are among these. Variables of different grids are equal.
 
     Examples
     --------
@@ -285,7 +285,7 @@ class Continuous:
     name: str
     domain: tuple[float, float] = (-math.inf, math.inf)
     unit: Unit | None = None
-    grid: Grid | None = None
+    grid: Grid | None = field(default=None, compare=False)
 
     def __repr__(self) -> str:
         given = {"unit": self.unit, "grid": self.grid}

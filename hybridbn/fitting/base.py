@@ -24,7 +24,7 @@ from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.potentials.base import PointCells, Potential, check_parents, freeze
 from hybridbn.registry import Registered, Registry
 from hybridbn.tables import Rows, Table
-from hybridbn.tables.scales import Scale, coarsen_unit
+from hybridbn.tables.scales import FEW_VALUES, MOST_LISTED, Scale, coarsen_unit
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
 if TYPE_CHECKING:
@@ -650,14 +650,15 @@ def _resolve_specs(table: Rows, potentials: Any) -> dict[str, Spec]:
 
 
 def _add_points(scale: Scale, spec: str) -> Spec:
-    """Return a family with the points of a column that have a mass of their own, if it has some."""
+    """Return a family with the points of a column that have a mass of their own, if it has some.
+
+    A column of codes is learned as a table of all of them, unless a family is asked for.
+    """
     from hybridbn.fitting.atoms import AtomsFitter
 
-    if not scale.points:
-        return spec
-    return AtomsFitter(
-        scale.points, spec, scale.points[-1] - scale.points[0] or None, scale.listed and len(scale.points) > 3
-    )
+    if spec == "auto" and FEW_VALUES < len(scale.codes) <= MOST_LISTED:
+        return AtomsFitter(scale.codes, spec, scale.codes[-1] - scale.codes[0], grid=True)
+    return AtomsFitter(scale.points, spec, scale.points[-1] - scale.points[0] or None) if scale.points else spec
 
 
 def _refuse_identifier(table: Rows, name: str) -> None:

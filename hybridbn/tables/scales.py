@@ -7,6 +7,7 @@ learned by default, which numbers are drawn and told, and what is warned of.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -37,6 +38,10 @@ _FLOAT_DIGITS = (("f8", 1e13), ("f4", 1e6))
 """Beyond these multiples of the last decimal, rounding changes nothing: the types have 16 and 7 digits."""
 _EDGE_ROWS, _EDGE_SHARE, _EDGE_FACTOR = 5, 0.02, 2.0
 """An end of the observed range that occurs so often, and so many times as often as others, is an end of the scale."""
+_LARGEST_WHOLE = 1e15
+"""Whole numbers below that are exact."""
+_PROBED, _PROBE_SLACK = 100, 0.2
+"""So many numbers are looked at first, whose share may be that much smaller than that of all."""
 _EDGE_NUMBERS = 10
 """A column of fewer different numbers has no end of the scale that stands out."""
 LEAST_ROWS = 20
@@ -80,44 +85,54 @@ class Scale:
     ----------
     grid : Grid
         Their step, and the ends beyond which none can be.
+    codes : tuple of float
+        All numbers, where they are few and repeated, and those between them.
     points : tuple of float
-        Numbers with a probability of their own.
-    listed : bool
-        Whether the points are all numbers of the grid, so that the column is learned as a table.
+        Numbers that a density does not explain.
     marks : tuple of Mark
     row_numbers : bool
         Whether they number the rows.
     """
 
     grid: Grid | None = None
+    codes: tuple[float, ...] = ()
     points: tuple[float, ...] = ()
-    listed: bool = False
     marks: tuple[Mark, ...] = ()
     row_numbers: bool = False
+
+    @property
+    def multiple(self) -> float | None:
+        """The step of a column of multiples of a number, if that is more than decimals say."""
+        step = 0.0 if self.grid is None else self.grid.step
+        return step if step > 1 or (step > 0 and math.log10(step) % 1) else None
 
     def describe(self) -> str:
         """Return in a few words what the numbers are; nothing where they may be any.
 
         Examples
         --------
-        >>> Scale(Grid(1.0, 1.0, 3.0), (1.0, 2.0, 3.0), True).describe()
+        >>> Scale(Grid(1.0, 1.0, 3.0), (1.0, 2.0, 3.0)).describe()
         'codes 1, 2, 3'
-        >>> Scale(Grid(0.5, 0.0), (0.0,), marks=(Mark(99.0, 7),)).describe()
+        >>> Scale(Grid(0.5, 0.0), points=(0.0,), marks=(Mark(99.0, 7),)).describe()
         'multiples of 0.5 from 0, often 0; 99 in 7 cells may mean that they are missing'
         """
         grid = Grid() if self.grid is None else self.grid
-        points = ", ".join(f"{point:g}" for point in self.points[:MOST_LISTED])
         if self.row_numbers:
             words = ["row numbers"]
-        elif self.listed:
-            words = [f"codes {points}"]
+        elif self.codes:
+            words = [f"codes {_list_numbers(self.codes)}"]
         else:
             steps = {0.0: "", 1.0: "whole numbers"}.get(grid.step, f"multiples of {grid.step:g}")
             ends = [f"{word} {end:g}" for word, end in (("from", grid.low), ("to", grid.high)) if math.isfinite(end)]
-            words = [" ".join(filter(None, [steps, *ends])), f"often {points}" if points else ""]
+            often = f"often {_list_numbers(self.points)}" if self.points else ""
+            words = [" ".join(filter(None, [steps, *ends])), often]
         marks = [f"{mark.value:g} in {mark.cells:,} cells" for mark in self.marks]
         told = f"{', '.join(marks)} may mean that they are missing" if marks else ""
         return "; ".join(filter(None, [", ".join(filter(None, words)), told]))
+
+
+def _list_numbers(numbers: Sequence[float]) -> str:
+    return ", ".join(f"{number:g}" for number in numbers)
 
 
 def find_scale(values: Values, weights: Values | None = None, *, ordered: bool = False) -> Scale:
@@ -134,28 +149,46 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> find_scale(rng.integers(1, 6, size=200).astype(float)).points
+    >>> find_scale(rng.integers(1, 6, size=200).astype(float)).codes
     (1.0, 2.0, 3.0, 4.0, 5.0)
     >>> find_scale(rng.gamma(9.0, 4.0, size=200).round()).grid
-    Grid(step=1.0, low=0.0, high=inf)
+    Grid(step=1.0, low=1.0, high=inf)
     """
-    seen = ~np.isnan(values) if weights is None else ~np.isnan(values) & (weights > 0)
-    values, weights = values[seen], None if weights is None else weights[seen]
+    values, weights = _leave_missing(values, weights)
     if len(values) < LEAST_ROWS:
         return Scale()
-    distinct, owner = np.unique(values, return_inverse=True)
-    counts = np.bincount(owner, weights).astype(np.float64)
-    few = len(distinct) <= MOST_LISTED and counts.sum() >= ROWS_PER_CODE * len(distinct)
-    listed = list_codes(distinct) if ordered or few else ()
-    step = find_step(values)
-    low, high = (listed[0], listed[-1]) if listed else find_support(values)
+    few = has_frequent_value(values, weights)
+    least, most = float(values.min()), float(values.max())
+    if few or {least, most} & _MARKS or (most - least) / len(values) < 1:
+        distinct, counts = count_values(values, weights)
+    else:
+        distinct, counts = values, np.ones(len(values)) if weights is None else weights
+    codes = list_codes(distinct, counts, ordered=ordered) if few else ()
+    low, high = (codes[0], codes[-1]) if codes else find_support(distinct, counts)
+    step = find_step(distinct, counts) or 0.0
+    bounded = step > 0 or math.isfinite(low) or math.isfinite(high)
     return Scale(
-        Grid(step or 0.0, low, high) if low < high else None,
-        listed or find_heavy_points(values, weights),
-        bool(listed),
+        Grid(step, low, high) if bounded and low < high else None,
+        codes,
+        find_points(distinct, counts) if few else (),
         find_marks(distinct, counts),
         number_rows(distinct, len(values)),
     )
+
+
+def _leave_missing(values: Values, weights: Values | None) -> tuple[Values, Values | None]:
+    """Return the numbers and weights of the rows that count."""
+    seen = ~np.isnan(values) if weights is None else ~np.isnan(values) & (weights > 0)
+    return values[seen], None if weights is None else weights[seen]
+
+
+def count_values(values: Values, weights: Values | None = None) -> tuple[Values, Values]:
+    """Return the different values and the weights of their rows."""
+    if weights is None:
+        distinct, counts = np.unique(values, return_counts=True)  # sorts the values alone, which is faster
+        return distinct, np.asarray(counts, dtype=np.float64)
+    distinct, owner = np.unique(values, return_inverse=True)
+    return distinct, np.asarray(np.bincount(owner, weights), dtype=np.float64)
 
 
 def coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
@@ -166,26 +199,33 @@ def coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
     return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))
 
 
-def find_step(values: Values) -> float | None:
+def find_step(values: Values, counts: Values | None = None) -> float | None:
     """Return the step of a column's numbers: a multiple that chance hardly makes, or that of their usual decimals."""
-    step = find_multiple(values)
+    step = find_multiple(values, counts)
     if step is None:
-        decimals = usual_decimals(values)
+        decimals = usual_decimals(values, counts)
         step = None if decimals is None else 10.0**-decimals
     return step
 
 
-def list_codes(distinct: Values) -> tuple[float, ...]:
+def list_codes(distinct: Values, counts: Values, *, ordered: bool = False) -> tuple[float, ...]:
     """Return the numbers of a column of codes, those between them included; none where they are measurements.
+
+    Codes are few numbers each of which occurs several times, as declared ones need not.
 
     Examples
     --------
-    >>> list_codes(np.array([1.0, 2.0, 4.0])), list_codes(np.array([0.1, 1 / 3]))
+    >>> list_codes(np.array([1.0, 2.0, 4.0]), np.full(3, 9.0)), list_codes(np.array([1.0, 2.0, 4.0]), np.ones(3))
     ((1.0, 2.0, 3.0, 4.0), ())
     """
-    decimals = decimals_of(distinct)
-    if decimals is None or len(distinct) < 2:
+    size, rows = len(distinct), counts.sum()
+    repeated = size <= MOST_LISTED and rows >= ROWS_PER_CODE * size
+    repeated |= size <= MOST_CODES and rows >= ROWS and counts.min() > 1
+    if size < 2 or not (ordered or repeated):
         return ()
+    decimals = decimals_of(distinct)
+    if decimals is None or not _is_exact(distinct, decimals):
+        return tuple(distinct.tolist())
     units = np.rint(distinct * 10.0**decimals).astype(np.int64)
     step = int(np.gcd.reduce(np.diff(units)))
     # numbers such as 1, 2, 3 and 24 are no scale, but codes all the same
@@ -236,16 +276,29 @@ def number_rows(distinct: Values, rows: int) -> bool:
     >>> number_rows(np.arange(1.0, 31.0), 30), number_rows(np.arange(1.0, 31.0), 31)
     (True, False)
     """
-    return len(distinct) == rows and bool(distinct[-1] - distinct[0] == rows - 1 and not (distinct % 1).any())
+    if len(distinct) != rows or not _is_exact(distinct, 0):
+        return False
+    return bool(distinct.max() - distinct.min() == rows - 1 and not (distinct % 1).any())
 
 
 # -- steps and ends ---------------------------------------------------------------------------------------------------
 
 
-def usual_decimals(values: Values) -> int | None:
+def _is_exact(values: Values, decimals: int) -> bool:
+    """Tell whether numbers are exact multiples of the unit of so many decimals."""
+    return float(np.abs(values).max()) * 10.0**decimals < _LARGEST_WHOLE
+
+
+def usual_decimals(values: Values, counts: Values | None = None) -> int | None:
     """Return the number of decimals that nearly all values have at most; None for more than six.
 
     A number that very many cells have, such as zero, says nothing of the others, but keeps its own decimals.
+
+    Parameters
+    ----------
+    values : ndarray
+    counts : ndarray, optional
+        How often each value occurs, where they are different.
 
     Examples
     --------
@@ -253,16 +306,16 @@ def usual_decimals(values: Values) -> int | None:
     >>> usual_decimals(ages), usual_decimals(np.array([0.0] * 90 + [1.25, 3.5, 12.75, 8.25, 2.75]))
     (0, 2)
     """
-    distinct, counts = np.unique(values, return_counts=True)
-    is_rare = counts <= SPIKE_SHARE * len(values)
+    distinct, counts = count_values(values) if counts is None else (values, counts)
+    is_rare = counts <= SPIKE_SHARE * counts.sum()
     if is_rare.all() or not is_rare.any():
-        return decimals_of(values, share=_USUAL_SHARE)
+        return decimals_of(distinct, share=_USUAL_SHARE, counts=counts)
     least = decimals_of(distinct[~is_rare])
-    rare = values[np.isin(values, distinct[is_rare])]
-    return None if least is None else decimals_of(rare, least, share=_USUAL_SHARE)
+    rare = distinct[is_rare], counts[is_rare]
+    return None if least is None else decimals_of(rare[0], least, share=_USUAL_SHARE, counts=rare[1])
 
 
-def decimals_of(values: Values, least: int = 0, share: float = 1.0) -> int | None:
+def decimals_of(values: Values, least: int = 0, share: float = 1.0, counts: Values | None = None) -> int | None:
     """Return the number of decimals that a share of the values has at most, at least `least`; None for more than six.
 
     Examples
@@ -273,6 +326,9 @@ def decimals_of(values: Values, least: int = 0, share: float = 1.0) -> int | Non
     1
     """
     size = float(np.abs(values).max(initial=0.0))
+    weights = np.ones(len(values)) if counts is None else counts
+    # some numbers usually suffice to rule out that all, or most, have so few decimals
+    some = np.arange(0, len(values), max(1, len(values) // _PROBED))
     for kind, digits in _FLOAT_DIGITS:
         with np.errstate(over="ignore"):
             converted = values.astype(kind)
@@ -281,9 +337,10 @@ def decimals_of(values: Values, least: int = 0, share: float = 1.0) -> int | Non
         for decimals in range(least, _MOST_DECIMALS + 1):
             if decimals and size * 10.0**decimals > digits:
                 break
-            # the first few numbers usually suffice to rule out that all have so few decimals
-            parts = (values[:20], values) if share == 1 else (values,)
-            if all((np.round(part, decimals).astype(converted.dtype) == part).mean() >= share for part in parts):
+            if (np.round(values[some], decimals).astype(kind) == converted[some]).mean() < share - _PROBE_SLACK:
+                continue
+            kept = np.round(values, decimals).astype(kind) == converted
+            if kept.all() if share == 1 else kept @ weights >= share * weights.sum():
                 return decimals
     return None
 
@@ -313,10 +370,11 @@ def grid_ends(low: float, high: float, decimals: int) -> tuple[float, float]:
     return first, last if last <= high else float(round_to_decimals(np.array(last - step), decimals))
 
 
-def find_multiple(values: Values) -> float | None:
+def find_multiple(values: Values, counts: Values | None = None) -> float | None:
     """Return the greatest number that all are multiples of, if chance would hardly make them so."""
-    decimals = decimals_of(values) if len(values) >= ROWS else None
-    if decimals is None:
+    rows = len(values) if counts is None else counts.sum()
+    decimals = decimals_of(values) if rows >= ROWS else None
+    if decimals is None or not _is_exact(values, decimals):
         return None
     units = np.unique(np.round(values * 10.0**decimals)).astype(np.int64)
     step = int(np.gcd.reduce(units))
@@ -325,47 +383,41 @@ def find_multiple(values: Values) -> float | None:
     return float(np.round(step * 10.0**-decimals, decimals))
 
 
-def find_support(values: Values) -> tuple[float, float]:
+def find_support(values: Values, counts: Values | None = None) -> tuple[float, float]:
     """Return what numbers of a column can't be below or above: zero, one, a hundred, or an end where many are."""
     from scipy.special import ndtr
 
+    counts = np.ones(len(values)) if counts is None else counts
+    rows = float(counts.sum())
     low, high = -math.inf, math.inf
-    if len(values) < _SIGNS_ROWS:
+    if rows < _SIGNS_ROWS:
         return low, high
     least, most = float(values.min()), float(values.max())
     if least >= 0:
         low = 0.0
-        decimals = decimals_of(values)
-        if least > 0 and decimals is not None:
+        decimals = decimals_of(values) if least > 0 else None
+        if decimals is not None:
             low = min(10.0**-decimals, least)
     elif most <= 0:
         high = 0.0
-    if len(values) < ROWS:
+    if rows < ROWS:
         return low, high
-    if least >= 0:
-        for top in (1.0, 100.0):
-            deviation = max(float(values.std()), 1e-300)
-            chance = len(values) * math.log1p(-min(float(ndtr((values.mean() - top) / deviation)), 0.999))
-            whole_scale = 0.9 * top < most <= top and least < 0.1 * top
-            if most == top or whole_scale or (0.5 * top < most < top and chance < math.log(0.01)):
+    for top in (1.0, 100.0) if least >= 0 else ():
+        whole_scale = 0.9 * top < most <= top and least < 0.1 * top
+        if most == top or whole_scale:
+            high = top
+        elif 0.5 * top < most < top:
+            mean = values @ counts / rows
+            deviation = max(math.sqrt((values - mean) ** 2 @ counts / rows), 1e-300)
+            if rows * math.log1p(-min(float(ndtr((mean - top) / deviation)), 0.999)) < math.log(0.01):
                 high = top
-    distinct = len(np.unique(values))
-    enough = max(_EDGE_ROWS, _EDGE_SHARE * len(values), _EDGE_FACTOR * len(values) / distinct)
-    if distinct >= _EDGE_NUMBERS:
-        low = max(low, least) if (values == least).sum() >= enough else low
-        high = min(high, most) if (values == most).sum() >= enough else high
+    enough = max(_EDGE_ROWS, _EDGE_SHARE * rows)
+    at_least, at_most = (float(counts[values == end].sum()) for end in (least, most))
+    if max(at_least, at_most) >= enough and (size := len(np.unique(values))) >= _EDGE_NUMBERS:
+        enough = max(enough, _EDGE_FACTOR * rows / size)
+        low = max(low, least) if at_least >= enough else low
+        high = min(high, most) if at_most >= enough else high
     return low, high
-
-
-def find_codes(values: Values) -> Values | None:
-    """Return the different numbers if there are few, and none of them occurs only once."""
-    if len(values) < ROWS:
-        return None
-    distinct, counts = np.unique(values[:1000], return_counts=True)
-    if len(distinct) > MOST_CODES:
-        return None
-    distinct, counts = np.unique(values, return_counts=True)
-    return distinct if 1 < len(distinct) <= MOST_CODES and counts.min() > 1 else None
 
 
 # -- points -----------------------------------------------------------------------------------------------------------
@@ -402,15 +454,12 @@ def find_heavy_points(values: Values, weights: Values | None = None) -> tuple[fl
     >>> find_heavy_points(ages), find_heavy_points(rain), find_heavy_points(np.where(ages > 40, 1.0, 0.5))
     ((), (0.0,), (0.5, 1.0))
     """
-    seen = ~np.isnan(values) if weights is None else ~np.isnan(values) & (weights > 0)
-    values, weights = values[seen], None if weights is None else weights[seen]
-    if not _may_have_points(values, weights):
-        return ()
-    if weights is None:
-        distinct, counts = np.unique(values, return_counts=True)  # sorts the values alone, which is faster
-    else:
-        distinct, owner = np.unique(values, return_inverse=True)
-        counts = np.bincount(owner, weights)
+    values, weights = _leave_missing(values, weights)
+    return find_points(*count_values(values, weights)) if has_frequent_value(values, weights) else ()
+
+
+def find_points(distinct: Values, counts: Values) -> tuple[float, ...]:
+    """Return which of some values have a mass of their own, as `find_heavy_points` says."""
     rows, size = float(counts.sum()), len(distinct)
     if rows < LEAST_ROWS or size < 2:
         return ()
@@ -441,7 +490,7 @@ def _find_mean_beside(counts: Values | Codes, values: Codes, index: int) -> floa
     return max(float(counts[side].mean()) for side in sides if len(side))
 
 
-def _may_have_points(values: Values, weights: Values | None) -> bool:
+def has_frequent_value(values: Values, weights: Values | None) -> bool:
     """Tell whether a value may have enough rows for a point; counting hashed values is faster than sorting them."""
     if len(values) < MANY_ROWS:
         return True

@@ -146,17 +146,25 @@ class ContinuousPosterior(Posterior):
         """Return where the density is largest (the first of several)."""
         return self._settle(self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0]))
 
-    def probability(self, value: float) -> Any:
-        """Return the probability of one value: that of a point, or of numbers that are rounded to it."""
+    def probability(self, value: Any) -> Any:
+        """Return the probability of one value: of a point, or of all numbers that are told as this one of a grid."""
         number = self.variable.value(value)
-        step = 0.0 if self.variable.grid is None else self.variable.grid.step
-        at = np.full((1, self._rows), number)
-        cell = self._by_rows("_cdf", at + step / 2) - self._by_rows("_cdf", at - step / 2) if step else 0.0
-        jump = self._by_rows("_mass_at", at)
-        return self._rows_first((np.maximum(cell, jump))[0])
+        at, grid = np.full((2, self._rows), number), self.variable.grid
+        if grid is None or not grid.step or abs(grid.round(number) - number) > 1e-9 * grid.step:
+            return self._rows_first(self._by_rows("_mass_at", at)[0])
+        at[0] += grid.step / 2 if number < grid.high else math.inf
+        at[1] -= grid.step / 2 if number > grid.low else math.inf
+        upper, lower = self._by_rows("_cdf", at)
+        return self._rows_first(upper - lower)
 
     def __getitem__(self, key: Any) -> Any:
-        return self.probability(key) if self.single else super().__getitem__(key)
+        if not self.single:
+            return super().__getitem__(key)
+        if not len(self.point_cells.points) and (self.variable.grid is None or not self.variable.grid.step):
+            raise TableError(
+                f"{self.variable.name!r} has a density, and no probabilities of single values; ask pdf({key!r})"
+            )
+        return self.probability(key)
 
     @property
     def numeric(self) -> Self:

@@ -55,7 +55,7 @@ def test_points_of_long_columns(share: float, monkeypatch: pytest.MonkeyPatch) -
     values[rng.random(3000) < share / 2] = 0.0
     found = find_heavy_points(values), find_heavy_points(values, weights)
     assert bool(found[0]) == (share > 0)
-    monkeypatch.setattr("hybridbn.fitting.atoms.MANY_ROWS", 10**9)
+    monkeypatch.setattr("hybridbn.tables.scales.MANY_ROWS", 10**9)
     assert found == (find_heavy_points(values), find_heavy_points(values, weights))
 
 

@@ -33,9 +33,7 @@ from hybridbn.tables.scales import (
     ROWS,
     SPIKE_SHARE,
     decimals_of,
-    find_codes,
-    find_multiple,
-    find_support,
+    find_scale,
 )
 from hybridbn.variables import Codes, Values, Variable
 
@@ -419,16 +417,18 @@ def find_rules(table: Table, names: Sequence[str]) -> Rules:
     clocks = tuple(name for name, values in observed.items() if not kinds[name] and _is_clock(values))
     for name in clocks:
         columns[name], observed[name] = minutes_of(columns[name]), minutes_of(observed[name])
-    listed = {name: find_codes(values) for name, values in observed.items() if not kinds[name]}
-    codes = {name: values for name, values in listed.items() if values is not None}
-    plain = [name for name in names if name not in codes]
-    steps = {
-        name: step
-        for name in plain
-        if name not in clocks and (step := _find_step(observed[name], bool(kinds[name]))) is not None
+    scales = {name: find_scale(observed[name]) if name in clocks else table.scale(name) for name in names}
+    codes = {
+        name: np.intersect1d(scale.codes, observed[name])
+        for name, scale in scales.items()
+        if not kinds[name] and scale.codes
     }
+    plain = [name for name in names if name not in codes]
+    found = {name: _find_days(observed[name]) if kinds[name] else scales[name].multiple for name in plain}
+    steps = {name: step for name, step in found.items() if step is not None and name not in clocks}
     # points in time have no sign
-    supports = {name: find_support(observed[name]) for name in plain if kinds[name] not in ("date", "time")}
+    grids = {name: scales[name].grid for name in plain if kinds[name] not in ("date", "time")}
+    supports = {name: (grid.low, grid.high) for name, grid in grids.items() if grid is not None}
     supports |= {name: (0.0, 1.0) for name in plain if kinds[name] == "time"}
     for name in clocks:
         # midnight is 0 or 2400
@@ -596,9 +596,9 @@ def _fit_signs(parts: Values, target: Values) -> Values | None:
     return signs if (np.abs(signs) == 1).all() and (np.abs(slopes - signs) < _COEFFICIENT).all() else None
 
 
-def _find_step(values: Values, counts_days: bool) -> float | None:
-    """Return the step that all numbers are multiples of, if there is one; one for whole days."""
-    return (1.0 if not (values % 1).any() else None) if counts_days else find_multiple(values)
+def _find_days(values: Values) -> float | None:
+    """Return one if numbers of days are whole."""
+    return None if (values % 1).any() else 1.0
 
 
 def _find_orders(
