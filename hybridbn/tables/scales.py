@@ -7,14 +7,16 @@ learned by default, which numbers are drawn and told, and what is warned of.
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from hybridbn.units import coarsest_step
-from hybridbn.variables import Codes, Continuous, Grid, Values
+from hybridbn.variables import Continuous, Grid, Values
 
 MOST_LISTED = 12
 """A column of no more different numbers is learned as a table of their probabilities."""
@@ -158,22 +160,50 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     if len(values) < LEAST_ROWS:
         return Scale()
     few = has_frequent_value(values, weights)
-    least, most = float(values.min()), float(values.max())
-    if few or {least, most} & _MARKS or (most - least) / len(values) < 1:
-        distinct, counts = count_values(values, weights)
-    else:
-        distinct, counts = values, np.ones(len(values)) if weights is None else weights
-    codes = list_codes(distinct, counts, ordered=ordered) if few else ()
-    low, high = (codes[0], codes[-1]) if codes else find_support(distinct, counts)
-    step = find_step(distinct, counts) or 0.0
+    tally = Tally(values, np.ones(len(values)) if weights is None else weights)
+    if few or {tally.least, tally.most} & _MARKS or tally.most - tally.least < len(values):
+        tally = Tally(*count_values(values, weights))
+    codes = list_codes(tally, ordered=ordered) if few else ()
+    low, high = (codes[0], codes[-1]) if codes else find_support(tally)
+    step = find_step(tally) or 0.0
     bounded = step > 0 or math.isfinite(low) or math.isfinite(high)
     return Scale(
         Grid(step, low, high) if bounded and low < high else None,
         codes,
-        find_points(distinct, counts) if few else (),
-        find_marks(distinct, counts),
-        number_rows(distinct, len(values)),
+        find_points(tally.values, tally.counts) if few else (),
+        find_marks(tally.values, tally.counts),
+        number_rows(tally.values, len(values)),
     )
+
+
+@dataclass(frozen=True)
+class Tally:
+    """Numbers, different ones or not, and the weights of their rows."""
+
+    values: Values
+    counts: Values
+
+    @cached_property
+    def rows(self) -> float:
+        """The weight of all."""
+        return float(self.counts.sum())
+
+    @cached_property
+    def least(self) -> float:
+        """The least number."""
+        return float(self.values.min())
+
+    @cached_property
+    def most(self) -> float:
+        """The greatest number."""
+        return float(self.values.max())
+
+    @cached_property
+    def decimals(self) -> int | None:
+        """The decimals that all have at most; None for more than six, or where they are too large to count in units."""
+        decimals = decimals_of(self.values)
+        largest = max(-self.least, self.most)
+        return decimals if decimals is not None and largest * 10.0**decimals < _LARGEST_WHOLE else None
 
 
 def _leave_missing(values: Values, weights: Values | None) -> tuple[Values, Values | None]:
@@ -199,32 +229,32 @@ def coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
     return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))
 
 
-def find_step(values: Values, counts: Values | None = None) -> float | None:
+def find_step(tally: Tally) -> float | None:
     """Return the step of a column's numbers: a multiple that chance hardly makes, or that of their usual decimals."""
-    step = find_multiple(values, counts)
-    if step is None:
-        decimals = usual_decimals(values, counts)
-        step = None if decimals is None else 10.0**-decimals
-    return step
+    step = find_multiple(tally)
+    if step is not None or max(-tally.least, tally.most) >= _LARGEST_WHOLE:
+        return step
+    decimals = 0 if tally.decimals == 0 else usual_decimals(tally.values, tally.counts)
+    return None if decimals is None else 10.0**-decimals
 
 
-def list_codes(distinct: Values, counts: Values, *, ordered: bool = False) -> tuple[float, ...]:
+def list_codes(tally: Tally, *, ordered: bool = False) -> tuple[float, ...]:
     """Return the numbers of a column of codes, those between them included; none where they are measurements.
 
     Codes are few numbers each of which occurs several times, as declared ones need not.
 
     Examples
     --------
-    >>> list_codes(np.array([1.0, 2.0, 4.0]), np.full(3, 9.0)), list_codes(np.array([1.0, 2.0, 4.0]), np.ones(3))
+    >>> numbers = np.array([1.0, 2.0, 4.0])
+    >>> list_codes(Tally(numbers, np.full(3, 9.0))), list_codes(Tally(numbers, np.ones(3)))
     ((1.0, 2.0, 3.0, 4.0), ())
     """
-    size, rows = len(distinct), counts.sum()
-    repeated = size <= MOST_LISTED and rows >= ROWS_PER_CODE * size
-    repeated |= size <= MOST_CODES and rows >= ROWS and counts.min() > 1
+    distinct, size, decimals = tally.values, len(tally.values), tally.decimals
+    repeated = size <= MOST_LISTED and tally.rows >= ROWS_PER_CODE * size
+    repeated |= size <= MOST_CODES and tally.rows >= ROWS and tally.counts.min() > 1
     if size < 2 or not (ordered or repeated):
         return ()
-    decimals = decimals_of(distinct)
-    if decimals is None or not _is_exact(distinct, decimals):
+    if decimals is None:
         return tuple(distinct.tolist())
     units = np.rint(distinct * 10.0**decimals).astype(np.int64)
     step = int(np.gcd.reduce(np.diff(units)))
@@ -247,6 +277,8 @@ def find_marks(distinct: Values, counts: Values) -> tuple[Mark, ...]:
     >>> find_marks(np.arange(11.0), np.full(11, 20.0))
     ()
     """
+    if not {float(distinct[0]), float(distinct[-1])} & _MARKS:
+        return ()
     candidates = np.isin(distinct, [*_MARKS]) & (counts > 1)
     marks: list[int] = []
     for order in (np.arange(len(distinct)), np.arange(len(distinct))[::-1]):
@@ -276,17 +308,11 @@ def number_rows(distinct: Values, rows: int) -> bool:
     >>> number_rows(np.arange(1.0, 31.0), 30), number_rows(np.arange(1.0, 31.0), 31)
     (True, False)
     """
-    if len(distinct) != rows or not _is_exact(distinct, 0):
-        return False
-    return bool(distinct.max() - distinct.min() == rows - 1 and not (distinct % 1).any())
+    least, most = distinct.min(), distinct.max()
+    return bool(len(distinct) == rows and most == least + rows - 1 and not (distinct % 1).any())
 
 
 # -- steps and ends ---------------------------------------------------------------------------------------------------
-
-
-def _is_exact(values: Values, decimals: int) -> bool:
-    """Tell whether numbers are exact multiples of the unit of so many decimals."""
-    return float(np.abs(values).max()) * 10.0**decimals < _LARGEST_WHOLE
 
 
 def usual_decimals(values: Values, counts: Values | None = None) -> int | None:
@@ -370,34 +396,28 @@ def grid_ends(low: float, high: float, decimals: int) -> tuple[float, float]:
     return first, last if last <= high else float(round_to_decimals(np.array(last - step), decimals))
 
 
-def find_multiple(values: Values, counts: Values | None = None) -> float | None:
+def find_multiple(tally: Tally) -> float | None:
     """Return the greatest number that all are multiples of, if chance would hardly make them so."""
-    rows = len(values) if counts is None else counts.sum()
-    decimals = decimals_of(values) if rows >= ROWS else None
-    if decimals is None or not _is_exact(values, decimals):
+    decimals = tally.decimals if tally.rows >= ROWS else None
+    if decimals is None:
         return None
-    units = np.unique(np.round(values * 10.0**decimals)).astype(np.int64)
+    units = np.unique(np.round(tally.values * 10.0**decimals)).astype(np.int64)
     step = int(np.gcd.reduce(units))
     if step < 2 or math.log(step) * (len(units) - 1) < -math.log(CHANCE):
         return None
     return float(np.round(step * 10.0**-decimals, decimals))
 
 
-def find_support(values: Values, counts: Values | None = None) -> tuple[float, float]:
+def find_support(tally: Tally) -> tuple[float, float]:
     """Return what numbers of a column can't be below or above: zero, one, a hundred, or an end where many are."""
     from scipy.special import ndtr
 
-    counts = np.ones(len(values)) if counts is None else counts
-    rows = float(counts.sum())
+    values, counts, rows, least, most = tally.values, tally.counts, tally.rows, tally.least, tally.most
     low, high = -math.inf, math.inf
     if rows < _SIGNS_ROWS:
         return low, high
-    least, most = float(values.min()), float(values.max())
     if least >= 0:
-        low = 0.0
-        decimals = decimals_of(values) if least > 0 else None
-        if decimals is not None:
-            low = min(10.0**-decimals, least)
+        low = 0.0 if not least or tally.decimals is None else min(10.0**-tally.decimals, least)
     elif most <= 0:
         high = 0.0
     if rows < ROWS:
@@ -465,29 +485,31 @@ def find_points(distinct: Values, counts: Values) -> tuple[float, ...]:
         return ()
     if size <= FEW_VALUES:
         return tuple(distinct.tolist())
-    heavy = np.zeros(size, dtype=bool)
+    numbers, rest = counts.tolist(), list(range(size))
     candidates = np.flatnonzero(counts >= max(math.sqrt(rows), HEAVIER))
+    price = 0.5 * math.log(rows) + math.log(size)
     for index in candidates[np.argsort(-counts[candidates], kind="stable")].tolist():
-        others = np.flatnonzero(~heavy)
-        expected = _find_mean_beside(counts, others, index) if len(others) > 1 else 0.5
-        count = float(counts[index])
-        gain = count * math.log(count / expected) - (count - expected)
-        heavy[index] = count >= HEAVIER * expected and gain > 0.5 * math.log(rows) + math.log(size)
-        if len(candidates) > NEIGHBORS:
-            # numbers that are often rounded to tens: the tens are what to compare with
-            heavy[index] &= count >= ABOVE_HEAPS * _find_mean_beside(counts, candidates, index)
-    rest = counts[~heavy]
+        count = numbers[index]
+        expected = _find_mean_beside(numbers, rest, index) if len(rest) > 1 else 0.5
+        if count < HEAVIER * expected or count * math.log(count / expected) - (count - expected) <= price:
+            continue
+        # numbers that are often rounded to tens: the tens are what to compare with
+        if len(candidates) <= NEIGHBORS or count >= ABOVE_HEAPS * _find_mean_beside(
+            numbers, candidates.tolist(), index
+        ):
+            rest.remove(index)
     # what is left may be too little for a density
-    if heavy.any() and (len(rest) == 1 or len(rest) <= FEW_VALUES < rest.sum()):
-        heavy[:] = True
-    return tuple(distinct[heavy].tolist())
+    left = sum(numbers[index] for index in rest)
+    if len(rest) < size and (len(rest) == 1 or len(rest) <= FEW_VALUES < left):
+        rest = []
+    return tuple(np.delete(distinct, rest).tolist())
 
 
-def _find_mean_beside(counts: Values | Codes, values: Codes, index: int) -> float:
+def _find_mean_beside(counts: Sequence[float], values: Sequence[int], index: int) -> float:
     """Return the mean number of rows of the next values among some, on the side where that is larger."""
-    place = int(np.searchsorted(values, index))
+    place = bisect_left(values, index)
     sides = values[max(place - NEIGHBORS, 0) : place], values[place + 1 : place + 1 + NEIGHBORS]
-    return max(float(counts[side].mean()) for side in sides if len(side))
+    return max(sum(counts[value] for value in side) / len(side) for side in sides if side)
 
 
 def has_frequent_value(values: Values, weights: Values | None) -> bool:
