@@ -92,7 +92,7 @@ class Fitter(Registered, ABC):
         The names of the fitters that take its place, the first one that fits, where it doesn't fit itself.
     instance_based : bool
         Whether its potentials keep the rows as points, so that their density at these rows is too high to compare
-        models.
+        models: mixtures of truncated exponentials are compared in their place.
     for_numbers : bool
         Whether the child has to be a number.
     asks_counter : bool

@@ -353,18 +353,20 @@ def decimals_of(values: Values, least: int = 0, share: float = 1.0, counts: Valu
     """
     size = float(np.abs(values).max(initial=0.0))
     weights = np.ones(len(values)) if counts is None else counts
-    # some numbers usually suffice to rule out that all, or most, have so few decimals
     some = np.arange(0, len(values), max(1, len(values) // _PROBED))
     for kind, digits in _FLOAT_DIGITS:
         with np.errstate(over="ignore"):
             converted = values.astype(kind)
         if (converted != values).any():
             continue
-        for decimals in range(least, _MOST_DECIMALS + 1):
-            if decimals and size * 10.0**decimals > digits:
-                break
-            if (np.round(values[some], decimals).astype(kind) == converted[some]).mean() < share - _PROBE_SLACK:
-                continue
+        tried = [n for n in range(least, _MOST_DECIMALS + 1) if not n or size * 10.0**n <= digits]
+        # some numbers usually suffice to rule out that all, or most, have so few decimals
+        if (
+            not tried
+            or (np.round(values[some], tried[-1]).astype(kind) == converted[some]).mean() < share - _PROBE_SLACK
+        ):
+            continue
+        for decimals in tried:
             kept = np.round(values, decimals).astype(kind) == converted
             if kept.all() if share == 1 else kept @ weights >= share * weights.sum():
                 return decimals
