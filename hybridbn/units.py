@@ -178,7 +178,8 @@ class Unit:
         >>> Unit("datetime", step=10**9, zone="Asia/Tokyo").describe(), Unit("date", pattern="%d.%m.%Y").describe()
         ('points in time, Asia/Tokyo', 'dates, %d.%m.%Y')
         """
-        word = {"datetime": "points in time", "time": "times of day"}.get(self.kind, f"{self.kind}s")
+        kind = "date" if self.kind == "datetime" and self.whole else self.kind
+        word = {"datetime": "points in time", "time": "times of day"}.get(kind, f"{kind}s")
         return ", ".join(filter(None, (word, self.zone if self.pattern is None else None, self.pattern)))
 
     def accepts(self, other: Unit) -> bool:

@@ -24,7 +24,7 @@ from hybridbn.fitting.discretize import equal_frequency, mdl
 from hybridbn.potentials.base import PointCells, Potential, check_parents, freeze
 from hybridbn.registry import Registered, Registry
 from hybridbn.tables import Rows, Table
-from hybridbn.tables.scales import FEW_VALUES, MOST_LISTED, Scale, coarsen_unit
+from hybridbn.tables.scales import FEW_VALUES, MOST_LISTED, Scale
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
 if TYPE_CHECKING:
@@ -624,14 +624,9 @@ def roles(table: Rows, target: str | None = None, potentials: Potentials = "auto
             discretizer = chosen or (equal_frequency if codes is None else mdl)
             variable = Discrete(name, cuts=tuple(discretizer(values, codes, weights)))
         if isinstance(variable, Continuous):
-            scale = table.scale(name)
+            variable = table.scaled(name)
             if isinstance(spec, str) and name != target:
-                wanted[name] = _add_points(scale, spec)
-            if variable.unit is None:
-                variable = replace(variable, grid=scale.grid)
-            else:
-                values, _, _ = table.points(variable, None)
-                variable = coarsen_unit(variable, values[~np.isnan(values)])
+                wanted[name] = _add_points(table.scale(name), spec)
         if name == target and isinstance(variable, Discrete):
             guide = variable
         variables[name] = variable

@@ -12,7 +12,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.scales import Scale, find_scale
+from hybridbn.tables.scales import Scale, coarsen_unit, find_scale
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
@@ -132,6 +132,16 @@ class Rows(ABC):
             self.remembered[key] = find_scale(values, weights, ordered=self.is_ordered(name))
         scale: Scale = self.remembered[key]
         return scale
+
+    def scaled(self, name: str) -> Any:
+        """Return the variable of a column with the grid, or the step of its unit, that its numbers show."""
+        variable = self.variable(name)
+        if isinstance(variable, Discrete):
+            return variable
+        if variable.unit is None:
+            return replace(variable, grid=self.scale(name).grid)
+        values, _, _ = self.points(variable)
+        return coarsen_unit(variable, values[~np.isnan(values)])
 
     @abstractmethod
     def is_ordered(self, name: str) -> bool:
@@ -359,12 +369,17 @@ class Rows(ABC):
         except TableError:
             return "", missing, "can't be used"
         if isinstance(variable, Discrete):
-            return f"{len(variable):,} states", missing, shorten(variable.states, most=4)
-        described = self._describe_numbers(name) if variable.unit is None else variable.unit.describe()
-        return "", missing, described
+            states = shorten(variable.states, most=4)
+            return f"{len(variable):,} states", missing, f"ordered: {states}" if self.is_ordered(name) else states
+        return "", missing, self._describe_numbers(variable)
 
-    def _describe_numbers(self, name: str) -> str:
-        return self.scale(name).describe()
+    def _describe_numbers(self, variable: Continuous) -> str:
+        scale = self.scale(variable.name)
+        if variable.unit is None or scale.seen is None:
+            return scale.describe() if variable.unit is None else variable.unit.describe()
+        scaled = self.scaled(variable.name)
+        ends = " to ".join(str(scaled.restore(end)) for end in scale.seen)
+        return f"{scaled.unit.describe()}, {ends}"
 
     def __repr__(self) -> str:
         names = self.names

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -44,6 +44,8 @@ _LARGEST_WHOLE = 1e15
 """Whole numbers below that are exact."""
 _PROBED, _PROBE_SLACK = 100, 0.2
 """So many numbers are looked at first, whose share may be that much smaller than that of all."""
+_SLACK, _SMALLEST = 1e-9, 1e-6
+"""What rounding changes, in steps, and the least step that is found."""
 _EDGE_NUMBERS = 10
 """A column of fewer different numbers has no end of the scale that stands out."""
 LEAST_ROWS = 20
@@ -94,6 +96,8 @@ class Scale:
     marks : tuple of Mark
     row_numbers : bool
         Whether they number the rows.
+    seen : (low, high), optional
+        The least and the greatest one.
     """
 
     grid: Grid | None = None
@@ -101,6 +105,7 @@ class Scale:
     points: tuple[float, ...] = ()
     marks: tuple[Mark, ...] = ()
     row_numbers: bool = False
+    seen: tuple[float, float] | None = None
 
     @property
     def multiple(self) -> float | None:
@@ -113,28 +118,49 @@ class Scale:
 
         Examples
         --------
-        >>> Scale(Grid(1.0, 1.0, 3.0), (1.0, 2.0, 3.0)).describe()
+        >>> Scale(Grid(1.0, 1.0, 3.0), (1.0, 2.0, 3.0), seen=(1.0, 3.0)).describe()
         'codes 1, 2, 3'
-        >>> Scale(Grid(0.5, 0.0), points=(0.0,), marks=(Mark(99.0, 7),)).describe()
-        'multiples of 0.5 from 0, often 0; 99 in 7 cells may mean that they are missing'
+        >>> Scale(Grid(0.5, 0.0), points=(0.0,), marks=(Mark(99.0, 7),), seen=(0.0, 99.0)).describe()
+        'multiples of 0.5, 0 to 99, never negative, often 0; 99 in 7 cells may mean that they are missing'
         """
-        grid = Grid() if self.grid is None else self.grid
-        if self.row_numbers:
-            words = ["row numbers"]
+        if self.seen is None:
+            return ""
+        marks = {mark.value for mark in self.marks}
+        digits = 10 if self.grid is not None and self.grid.step else 4
+        seen = " to ".join(f"{end:.{digits}g}" for end in self.seen)
+        if self.seen[0] == self.seen[1]:
+            words = [f"always {self.seen[0]:.10g}"]
+        elif self.row_numbers:
+            words = [f"row numbers {seen}"]
         elif self.codes:
             words = [f"codes {_list_numbers(self.codes)}"]
         else:
-            steps = {0.0: "", 1.0: "whole numbers"}.get(grid.step, f"multiples of {grid.step:g}")
-            ends = [f"{word} {end:g}" for word, end in (("from", grid.low), ("to", grid.high)) if math.isfinite(end)]
-            often = f"often {_list_numbers(self.points)}" if self.points else ""
-            words = [" ".join(filter(None, [steps, *ends])), often]
-        marks = [f"{mark.value:g} in {mark.cells:,} cells" for mark in self.marks]
-        told = f"{', '.join(marks)} may mean that they are missing" if marks else ""
+            often = _list_numbers([point for point in self.points if point not in marks])
+            words = [*self._describe_grid(marks, seen), f"often {often}" if often else ""]
+        cells = [f"{mark.value:g} in {mark.cells:,} cells" for mark in self.marks]
+        told = f"{', '.join(cells)} may mean that they are missing" if cells else ""
         return "; ".join(filter(None, [", ".join(filter(None, words)), told]))
+
+    def _describe_grid(self, marks: Collection[float], seen: str) -> list[str]:
+        grid = Grid() if self.grid is None else self.grid
+        low, high = grid.low, grid.high
+        if math.isfinite(low) and math.isfinite(high):
+            ends = f"between {low:g} and {high:g}"
+        elif low in marks or high in marks:
+            ends = ""
+        elif 0 < low <= max(grid.step, _SMALLEST):
+            ends = "positive"
+        elif not low:
+            ends = "never negative"
+        else:
+            sides = ("below", low), ("above", high)
+            ends = "".join(f"never {word} {end:g}" for word, end in sides if math.isfinite(end))
+        kinds = {0.0: "numbers", 1.0: "whole numbers"}
+        return [kinds.get(grid.step, f"multiples of {grid.step:g}"), seen, ends]
 
 
 def _list_numbers(numbers: Sequence[float]) -> str:
-    return ", ".join(f"{number:g}" for number in numbers)
+    return ", ".join(f"{number:.10g}" for number in numbers)
 
 
 def find_scale(values: Values, weights: Values | None = None, *, ordered: bool = False) -> Scale:
@@ -163,16 +189,20 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     tally = Tally(values, np.ones(len(values)) if weights is None else weights)
     if few or {tally.least, tally.most} & _MARKS or tally.most - tally.least < len(values):
         tally = Tally(*count_values(values, weights))
-    codes = list_codes(tally, ordered=ordered) if few else ()
+    marks = find_marks(tally.values, tally.counts)
+    codes = list_codes(tally, marks, ordered=ordered) if few else ()
     low, high = (codes[0], codes[-1]) if codes else find_support(tally)
     step = find_step(tally) or 0.0
+    if step:
+        low, high = math.ceil(low / step - _SLACK) * step if math.isfinite(low) else low, high
     bounded = step > 0 or math.isfinite(low) or math.isfinite(high)
     return Scale(
         Grid(step, low, high) if bounded and low < high else None,
         codes,
         find_points(tally.values, tally.counts) if few else (),
-        find_marks(tally.values, tally.counts),
+        marks,
         number_rows(tally.values, len(values)),
+        (tally.least, tally.most),
     )
 
 
@@ -238,7 +268,7 @@ def find_step(tally: Tally) -> float | None:
     return None if decimals is None else 10.0**-decimals
 
 
-def list_codes(tally: Tally, *, ordered: bool = False) -> tuple[float, ...]:
+def list_codes(tally: Tally, marks: Sequence[Mark] = (), *, ordered: bool = False) -> tuple[float, ...]:
     """Return the numbers of a column of codes, those between them included; none where they are measurements.
 
     Codes are few numbers each of which occurs several times, as declared ones need not.
@@ -254,14 +284,15 @@ def list_codes(tally: Tally, *, ordered: bool = False) -> tuple[float, ...]:
     repeated |= size <= MOST_CODES and tally.rows >= ROWS and tally.counts.min() > 1
     if size < 2 or not (ordered or repeated):
         return ()
-    if decimals is None:
+    own = np.setdiff1d(distinct, [mark.value for mark in marks])
+    if decimals is None or len(own) < 2:
         return tuple(distinct.tolist())
-    units = np.rint(distinct * 10.0**decimals).astype(np.int64)
+    units = np.rint(own * 10.0**decimals).astype(np.int64)
     step = int(np.gcd.reduce(np.diff(units)))
     # numbers such as 1, 2, 3 and 24 are no scale, but codes all the same
     between = (units[-1] - units[0]) // step < max(MOST_LISTED, len(units))
     listed = np.arange(units[0], units[-1] + step, step) if between else units
-    return tuple(np.round(listed * 10.0**-decimals, decimals).tolist())
+    return tuple(np.union1d(np.round(listed * 10.0**-decimals, decimals), distinct).tolist())
 
 
 def find_marks(distinct: Values, counts: Values) -> tuple[Mark, ...]:
@@ -433,6 +464,7 @@ def find_support(tally: Tally) -> tuple[float, float]:
             deviation = max(math.sqrt((values - mean) ** 2 @ counts / rows), 1e-300)
             if rows * math.log1p(-min(float(ndtr((mean - top) / deviation)), 0.999)) < math.log(0.01):
                 high = top
+    low = 0.0 if math.isfinite(high) else low
     enough = max(_EDGE_ROWS, _EDGE_SHARE * rows)
     at_least, at_most = (float(counts[values == end].sum()) for end in (least, most))
     if max(at_least, at_most) >= enough and (size := len(np.unique(values))) >= _EDGE_NUMBERS:

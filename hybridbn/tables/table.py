@@ -663,8 +663,8 @@ class Table(Rows):
 
         write_table(self, path, **options)
 
-    def _describe_numbers(self, name: str) -> str:
-        return super()._describe_numbers(name) if self._columns[name].is_read else ""
+    def _describe_numbers(self, variable: Continuous) -> str:
+        return super()._describe_numbers(variable) if self._columns[variable.name].is_read else ""
 
     def _describe_missing(self, name: str) -> str:
         return super()._describe_missing(name) if self._columns[name].is_read else "not read"

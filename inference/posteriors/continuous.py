@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _STANDARD_DEVIATION = Unit("duration", step=1_000_000_000)
 """Standard deviations of dates and times are told in seconds."""
-MOSTLY = 0.999
+MOSTLY = 0.99
 """From this share of the mass at points on, a number is told by these."""
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
@@ -228,13 +228,14 @@ class ContinuousPosterior(Posterior):
         if not self.single:
             return f"<posterior density of {name!r} in {len(self)} rows>"
         masses = self._by_rows("_mass_at", points[:, None])[:, 0]
-        if len(points) and masses.sum() > MOSTLY:
-            shown = [f"{point:g}: {mass:.4g}" for point, mass in zip(points, masses, strict=True) if mass > 0]
-            return f"<posterior of {name!r}: {', '.join(shown[:8])}{', ...' * (len(shown) > 8)}>"
+        shown = [f"{point:g}: {mass:.4g}" for point, mass in zip(points, masses, strict=True) if mass > 0]
+        listed = ", ".join([*shown[:8], *["..."] * (len(shown) > 8)])
+        if masses.sum() > MOSTLY:
+            return f"<posterior of {name!r}: {listed}>"
         if (unit := self.variable.unit) is not None:
             spread = f"{self.numeric.std():.6g} {unit.name.split()[0]}"
             return f"<posterior density of {name!r}: mean {self.mean()}, sd {spread}>"
-        return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}>"
+        return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}{f', {listed}' * bool(listed)}>"
 
 
 class Density(ContinuousPosterior):
