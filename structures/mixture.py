@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting import Role
+from hybridbn.fitting import AtomsFitter, Role
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.network import Network
@@ -279,7 +279,7 @@ MOST_NUMBERS = 40
 def mixture(
     data: Any,
     components: int | None = None,
-    potentials: Potentials = "gaussian",
+    potentials: Potentials = "auto",
     weights: Any = None,
     *,
     name: str = "cluster",
@@ -304,8 +304,8 @@ def mixture(
         The states of the hidden node. By default the number is chosen by `criterion`.
     potentials : as in `hybridbn.fit`
         Number columns are normal in each component while the components are learned ("gaussian"; "auto" means the
-        same); any other family is learned afterwards from the rows, weighted by their responsibilities. "multinomial"
-        discretizes a number column first.
+        same, and tables of the probabilities of codes); any other family is learned afterwards from the rows, weighted
+        by their responsibilities. "multinomial" discretizes a number column first.
     name : str
         The name of the hidden node; its states are 1, 2, ..., the largest component first.
     covariance : {"diagonal", "full", "tied", "factors", "tree"}, optional
@@ -358,15 +358,21 @@ def mixture(
     >>> net.posterior("cluster", {"color": "red"}).probabilities.round(1)
     array([0.9, 0.1])
     """
-    if isinstance(potentials, str) and potentials == "auto":
-        potentials = "gaussian"
     training_data = read_data_without_target(data, potentials, weights)
+    if isinstance(potentials, str) and potentials == "auto":
+        training_data = replace(training_data, roles={n: _make_normal(r) for n, r in training_data.roles.items()})
     name = name_hidden_node(name, "cluster", training_data.roles)
     if covariance is not None and covariance not in FORMS:
         raise NetworkError(f"covariance must be one of {shorten(FORMS)}, or None to have it chosen, not {covariance!r}")
     rng = make_generator(random_state)
     clustering = cluster_rows(training_data, components, criterion, most, starts, rng, folds, covariance, kernels)
     return clustering.build_network(name)
+
+
+def _make_normal(role: Role) -> Role:
+    """Return a role in which nothing says what a number is, besides its points, with a normal density."""
+    fitter = replace(role.fitter, density="gaussian") if isinstance(role.fitter, AtomsFitter) else "gaussian"
+    return role if isinstance(role.variable, Discrete) else Role(role.variable, fitter)
 
 
 @dataclass(frozen=True)

@@ -7,30 +7,17 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
-from scipy.special import gammaln
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.fitting.base import Fitter, RowStatistics, Spec, Statistics, fitter_of, refuse_empty, spec_of
-from hybridbn.fitting.mte import MTEFitter
+from hybridbn.fitting.code_tables import tabulate, tabulate_cells
+from hybridbn.fitting.mte import MTEFitter, MTEStatistics
 from hybridbn.fitting.multinomial import MultinomialStatistics
-from hybridbn.potentials import Atoms, Multinomial
+from hybridbn.potentials import Atoms
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.binned import Binned
 from hybridbn.tables import Rows, Table
+from hybridbn.tables.scales import FEW_VALUES
 from hybridbn.variables import Continuous, Discrete, Values, Variable
-
-STRENGTHS = 2.0 ** np.arange(-2, 4.5, 0.5)
-
-
-def _find_strength(counts: Values, prior: Values) -> float:
-    """Return the number of rows that a prior (configurations, states) is most likely worth."""
-    totals = counts.sum(axis=1)
-    evidence = [
-        (gammaln(worth) - gammaln(worth + totals)).sum()
-        + (gammaln(counts + worth * prior) - gammaln(worth * prior)).sum()
-        for worth in STRENGTHS
-    ]
-    return float(STRENGTHS[int(np.argmax(evidence))])
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -121,7 +108,10 @@ class AtomsFitter(Fitter):
         if density is None:
             name = type(atoms.density).__name__
             raise NetworkError(f"{atoms.child.name!r}: a {name} can't be learned from data; choose another family")
-        return cls(tuple(atoms.points.tolist()), density, atoms.unit)
+        points, grid = tuple(atoms.points.tolist()), atoms.child.grid
+        # a table of codes has all numbers of the grid
+        listed = len(points) > FEW_VALUES and grid is not None and (grid.low, grid.high) == (points[0], points[-1])
+        return cls(points, density, atoms.unit, listed)
 
     def statistics(self, table: Rows, child: Variable, parents: tuple[Variable, ...] = ()) -> Statistics:
         """Read the components of the rows, and the rows at none of the points."""
@@ -150,11 +140,14 @@ class AtomsFitter(Fitter):
             return fitter_of(self.density, child, parents).potential(statistics)
         refuse_empty(statistics)
         unit = self.unit or max(float(np.ptp(self.points)), abs(self.points[0])) or 1.0
+        if self.grid:
+            component, density = self._fit_codes(statistics)
+            return Atoms(child, parents, points=self.points, probabilities=component, density=density, unit=unit)
         try:
             density = fitter_of(self.density, child, parents).potential(statistics.density)
         except TableError:  # nothing to learn it from: a value besides the points is unlikely, not impossible
             density = self._make_wide_density(child, parents, unit)
-        component = self._fit_grid(statistics, density) if self.grid else self._learn_component(statistics.component)
+        component = self._learn_component(statistics.component)
         return Atoms(child, parents, points=self.points, probabilities=component, density=density, unit=unit)
 
     def _learn_component(self, statistics: Statistics) -> Potential:
@@ -172,22 +165,22 @@ class AtomsFitter(Fitter):
         price = 0.5 * math.log(statistics.total) * (component.free_parameters() - level.free_parameters())
         return component if gain > price else level
 
-    def _fit_grid(self, statistics: AtomsStatistics, density: Potential) -> Potential:
-        """Return the probabilities of all points of a grid, where the density says what neighbors tell of each."""
-        points, variable = np.array(self.points), cast(Discrete, statistics.component.child)
-        rest = 0.5 / (statistics.total + 1.0) ** 2
-        binned = Binned(variable, density=density, edges=(points[1:] + points[:-1]) / 2, rest=rest)
-        smooth = binned.probabilities()
-        if smooth is None:
-            return binned
-        counts, states = cast(MultinomialStatistics, statistics.component).counts, len(points)
-        counts = counts[..., :states].reshape(-1, states)
-        prior = 0.95 * smooth[..., :states].reshape(-1, states) + 0.05 / states
-        strength = _find_strength(counts, prior / prior.sum(axis=1, keepdims=True))
-        table = counts + strength * prior
-        table *= (1 - rest) / table.sum(axis=1, keepdims=True)
-        table = np.concatenate([table, np.full((len(table), 1), rest)], axis=1).reshape(smooth.shape)
-        return Multinomial(variable, cast(tuple[Discrete, ...], statistics.parents), table=table, normalize=True)
+    def _fit_codes(self, statistics: AtomsStatistics) -> tuple[Potential, Potential]:
+        """Return the probabilities of all codes and the density that says what neighbors tell of each."""
+        component, density, fitter = (
+            statistics.component,
+            statistics.density,
+            fitter_of(self.density, statistics.child, statistics.parents),
+        )
+        own, points = cast(Discrete, component.child), np.array(self.points)
+        if isinstance(component, MultinomialStatistics) or not isinstance(density, MTEStatistics):
+            learned = fitter.potential(density)
+            counts = component.counts if isinstance(component, MultinomialStatistics) else None
+            return tabulate(own, points, learned, counts, statistics.total), learned
+        boxes = cast(MTEFitter, fitter).fit_boxes(density)
+        columns = self.locate_points(density.columns[0]), *density.columns[1:]
+        cells = tabulate_cells(own, points, density, boxes, columns)
+        return cells, cast(MTEFitter, fitter).assemble(density, boxes)
 
     def _make_wide_density(self, child: Continuous, parents: tuple[Variable, ...], unit: float) -> Potential:
         """Return a density about the middle of the points, whatever the parents are."""

@@ -275,9 +275,9 @@ def list_codes(tally: Tally, marks: Sequence[Mark] = (), *, ordered: bool = Fals
 
     Examples
     --------
-    >>> numbers = np.array([1.0, 2.0, 4.0])
-    >>> list_codes(Tally(numbers, np.full(3, 9.0))), list_codes(Tally(numbers, np.ones(3)))
-    ((1.0, 2.0, 3.0, 4.0), ())
+    >>> numbers = np.array([1.0, 2.0, 4.0, 5.0])
+    >>> list_codes(Tally(numbers, np.full(4, 9.0))), list_codes(Tally(numbers, np.ones(4)))
+    ((1.0, 2.0, 3.0, 4.0, 5.0), ())
     """
     distinct, size, decimals = tally.values, len(tally.values), tally.decimals
     repeated = size <= MOST_LISTED and tally.rows >= ROWS_PER_CODE * size
@@ -285,7 +285,7 @@ def list_codes(tally: Tally, marks: Sequence[Mark] = (), *, ordered: bool = Fals
     if size < 2 or not (ordered or repeated):
         return ()
     own = np.setdiff1d(distinct, [mark.value for mark in marks])
-    if decimals is None or len(own) < 2:
+    if decimals is None or len(own) <= FEW_VALUES:
         return tuple(distinct.tolist())
     units = np.rint(own * 10.0**decimals).astype(np.int64)
     step = int(np.gcd.reduce(np.diff(units)))

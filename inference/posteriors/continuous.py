@@ -235,7 +235,8 @@ class ContinuousPosterior(Posterior):
         if (unit := self.variable.unit) is not None:
             spread = f"{self.numeric.std():.6g} {unit.name.split()[0]}"
             return f"<posterior density of {name!r}: mean {self.mean()}, sd {spread}>"
-        return f"<posterior density of {name!r}: mean {self.mean():.6g}, sd {self.std():.6g}{f', {listed}' * bool(listed)}>"
+        moments = f"mean {self.mean():.6g}, sd {self.std():.6g}"
+        return f"<posterior density of {name!r}: {', '.join(filter(None, [moments, listed]))}>"
 
 
 class Density(ContinuousPosterior):

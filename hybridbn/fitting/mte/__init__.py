@@ -182,13 +182,19 @@ class MTEFitter(Fitter):
     def potential(self, statistics: MTEStatistics) -> MTE:
         """Return the potential that the statistics speak for."""
         refuse_empty(statistics)
+        return self.assemble(statistics, self.fit_boxes(statistics))
+
+    def assemble(self, statistics: MTEStatistics, boxes: Sequence[tuple[Box, Terms]]) -> MTE:
+        """Return the potential with these densities."""
         child, parents = statistics.child, statistics.parents
         with np.errstate(all="ignore"):
-            terms = assemble_terms(parents, child, self._fit_boxes(statistics))
+            terms = assemble_terms(parents, child, boxes)
         _refuse_overflow(terms, child)
         return MTE._of((*parents, child), (terms,), mass_error=0.0)
 
-    def _fit_boxes(self, statistics: MTEStatistics) -> list[tuple[Box, Terms]]:
+    @np.errstate(all="ignore")
+    def fit_boxes(self, statistics: MTEStatistics) -> list[tuple[Box, Terms]]:
+        """Return the densities in boxes of the parents; all boxes of a cell have the same object."""
         child, parents, weights = statistics.child, statistics.parents, statistics.weights
         own, *others = statistics.columns
         if isinstance(child, Discrete):

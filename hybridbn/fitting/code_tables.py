@@ -1,0 +1,123 @@
+"""Probabilities of the codes of a column: how often each occurs, and what the density of its numbers tells of it.
+
+A density learns from neighbors: of a code that few rows have, those beside it tell more. Frequencies are shrunk to the
+masses of the density between the middles of neighboring codes: in each configuration of discrete parents, or in each
+cell of continuous ones in which the density is the same. What the density is worth maximizes the evidence, as of
+Dirichlet priors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import gammaln
+
+from hybridbn.fitting.mte import MTEStatistics
+from hybridbn.fitting.mte.pieces import Box, assemble_terms, write_probabilities
+from hybridbn.potentials import MTE, Multinomial
+from hybridbn.potentials.base import Potential
+from hybridbn.potentials.binned import Binned
+from hybridbn.potentials.mte.terms import ANY, Terms
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
+
+STRENGTHS = 2.0 ** np.arange(-2, 4.5, 0.5)
+"""What the density may be worth, in rows."""
+EVEN_SHARE = 0.05
+"""The share of the same probability for all codes in what frequencies are shrunk to, as a density may miss some."""
+
+
+def tabulate(component: Discrete, points: Values, density: Potential, counts: Values | None, total: float) -> Potential:
+    """Return the probabilities of points, and of a number at none of them, given the parents of a density.
+
+    Parameters
+    ----------
+    component : Discrete
+        Which point a number is at.
+    points : ndarray (points,)
+    density : Potential
+        Of the number given the parents.
+    counts : ndarray (configurations ..., points + 1), optional
+        Given discrete parents; without them, the density alone tells the probabilities.
+    total : float
+        The number of rows; after so many a number at none of the points is unlikely.
+    """
+    binned = Binned(component, density=density, edges=(points[1:] + points[:-1]) / 2, rest=0.5 / (total + 1.0) ** 2)
+    smooth = binned.probabilities()
+    if smooth is None or counts is None:
+        return binned
+    parents = cast(Sequence[Discrete], density.parents)
+    return Multinomial(component, parents, table=_shrink(counts, smooth, binned.rest), normalize=True)
+
+
+def tabulate_cells(
+    component: Discrete,
+    points: Values,
+    statistics: MTEStatistics,
+    boxes: Sequence[tuple[Box, Terms]],
+    columns: Sequence[NDArray[Any]],
+) -> Potential:
+    """Return the probabilities of points, and of a number at none of them, in the cells of a density's parents.
+
+    Parameters
+    ----------
+    component, points : as in `tabulate`
+    statistics : MTEStatistics
+        That the density was learned from.
+    boxes : sequence of (Box, Terms)
+        With the density in each, the same object in all boxes of a cell.
+    columns : sequence of ndarray (rows,)
+        The component and the parents.
+    """
+    child, parents, total = cast(Continuous, statistics.child), statistics.parents, statistics.total
+    leaves = list({id(terms): terms for _, terms in boxes}.values())
+    place = {id(terms): number for number, terms in enumerate(leaves)}
+    leaf: Codes = np.array([place[id(terms)] for _, terms in boxes], dtype=np.intp)
+    densities = [MTE._of((child,), (terms,), mass_error=0.0) for terms in leaves]
+    smooth = np.array([tabulate(component, points, density, None, total).probabilities() for density in densities])
+    counts = np.zeros(smooth.shape)
+    np.add.at(counts, (leaf[_locate([box for box, _ in boxes], parents, columns[1:])], columns[0]), statistics.weights)
+    contents = [write_probabilities(row) for row in _shrink(counts, smooth, float(smooth[0, -1]))]
+    parts = [(box, contents[number]) for (box, _), number in zip(boxes, leaf, strict=True)]
+    return MTE._of((*parents, component), (assemble_terms(parents, component, parts),), mass_error=0.0)
+
+
+def _locate(boxes: Sequence[Box], parents: Sequence[Variable], columns: Sequence[NDArray[Any]]) -> Codes:
+    """Return the number of the box that each row is in."""
+    owner = np.zeros(len(columns[0]), dtype=np.intp)
+    for number, box in enumerate(boxes):
+        codes, ranges = iter(box.codes), zip(box.low, box.high, strict=True)
+        inside = np.ones(len(owner), dtype=bool)
+        for parent, column in zip(parents, columns, strict=True):
+            if isinstance(parent, Discrete):
+                code = next(codes)
+                inside &= (column == code) | (code == ANY)
+            else:
+                low, high = next(ranges)
+                inside &= (column >= low) & ((column < high) | (high == parent.domain[1]))
+        owner[inside] = number
+    return owner
+
+
+def _shrink(counts: Values, smooth: Values, rest: float) -> Values:
+    """Return counts (..., points + 1) shrunk to probabilities, those of the points; the last one stays as it is."""
+    states = counts.shape[-1] - 1
+    own = counts[..., :-1].reshape(-1, states)
+    prior = (1 - EVEN_SHARE) * smooth[..., :-1].reshape(-1, states) + EVEN_SHARE / states
+    prior /= prior.sum(axis=1, keepdims=True)
+    table = own + _find_strength(own, prior) * prior
+    table *= (1 - rest) / table.sum(axis=1, keepdims=True)
+    return np.concatenate([table, np.full((len(table), 1), rest)], axis=1).reshape(counts.shape)
+
+
+def _find_strength(counts: Values, prior: Values) -> float:
+    """Return the number of rows that a prior (configurations, points) is most likely worth."""
+    totals = counts.sum(axis=1)
+    evidence = [
+        (gammaln(worth) - gammaln(worth + totals)).sum()
+        + (gammaln(counts + worth * prior) - gammaln(worth * prior)).sum()
+        for worth in STRENGTHS
+    ]
+    return float(STRENGTHS[int(np.argmax(evidence))])
