@@ -141,7 +141,7 @@ class Dependence:
         return {
             family: potential
             for family, potential in self._fits.items()
-            if not self.data.fitter(family[0], family[1:]).instance_based
+            if self._choose_fitter(family[0], family[1:]) == self.data.fitter(family[0], family[1:])
         }
 
     # -- discrete pairs -------------------------------------------------------------------------------------------
@@ -237,9 +237,8 @@ class Dependence:
 
     def _choose_fitter(self, child: str, parents: Sequence[str]) -> Any:
         fitter = self.data.fitter(child, parents)
-        if fitter.instance_based:
-            return fitter_of("mte", self.data.variable(child), tuple(map(self.data.variable, parents)))
-        return fitter
+        measured = "mte" if fitter.instance_based else fitter.measured_by
+        return fitter_of(measured, self.data.variable(child), tuple(map(self.data.variable, parents)))
 
     def _measure_gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
         """Return the increase in log-likelihood per row when the child gets one more parent."""

@@ -86,7 +86,8 @@ class FamilyScores:
     """
 
     def __init__(self, data: TrainingData) -> None:
-        self.data = data
+        self.data = data.by_densities
+        self._tabulated = {name for name, role in data.roles.items() if role != self.data.roles[name]}
         self.names: list[str] = list(data.roles)
         self.column_index: dict[str, int] = {name: i for i, name in enumerate(self.names)}
         self.total: float = data.rows.total_weight
@@ -396,7 +397,7 @@ class FamilyScores:
         return {
             family: potential
             for family, (_, potential) in self._fits.items()
-            if potential is not None and potential.as_softmax() is None
+            if potential is not None and potential.as_softmax() is None and family[0] not in self._tabulated
         }
 
     def _score_density(self, potential: Potential) -> float:

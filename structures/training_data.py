@@ -123,6 +123,15 @@ class TrainingData:
         return replace(self, rows=self.rows.sample())
 
     @cached_property
+    def by_densities(self) -> TrainingData:
+        """The same with the densities of columns of codes in the place of their tables, by which families compare."""
+        roles_of = {
+            name: role._replace(fitter=role.fitter.measured_by) if isinstance(role.fitter, Fitter) else role
+            for name, role in self.roles.items()
+        }
+        return replace(self, roles=roles_of)
+
+    @cached_property
     def cell_gains(self) -> CellGains:
         """What mixtures of truncated exponentials gain by the cells of their parents."""
         return CellGains(self.in_memory.table)

@@ -85,8 +85,13 @@ class AtomsFitter(Fitter):
 
     @property
     def instance_based(self) -> bool:  # type: ignore[override]
-        """Whether the density's potentials keep the rows as points, or tables of codes take what they have to tell."""
-        return self.grid or fitter_of(self.density, Continuous("x")).instance_based
+        """Whether the density's potentials keep the rows as points."""
+        return fitter_of(self.density, Continuous("x")).instance_based
+
+    @property
+    def measured_by(self) -> Spec:
+        """Of a table of codes the density that it is shrunk to."""
+        return self.density if self.grid else self
 
     @property
     def is_normal(self) -> bool:

@@ -92,7 +92,7 @@ class Fitter(Registered, ABC):
         The names of the fitters that take its place, the first one that fits, where it doesn't fit itself.
     instance_based : bool
         Whether its potentials keep the rows as points, so that their density at these rows is too high to compare
-        models: mixtures of truncated exponentials are compared in their place.
+        models.
     for_numbers : bool
         Whether the child has to be a number.
     asks_counter : bool
@@ -123,6 +123,11 @@ class Fitter(Registered, ABC):
         if "name" in vars(cls) and "family" not in vars(cls):
             cls.family = cls.name
         super().__init_subclass__(**options)
+
+    @property
+    def measured_by(self) -> Spec:
+        """What is learned in its place where parents are chosen: by default the same."""
+        return self
 
     @classmethod
     def fits(cls, child: Variable, parents: tuple[Variable, ...] = ()) -> bool:
