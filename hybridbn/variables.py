@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -245,13 +245,16 @@ class Grid:
         if not (0 <= self.step < math.inf and self.low < self.high):
             raise NetworkError(f"a grid has a positive step, or none, and low < high, not {self!r}")
 
+    @cached_property
+    def _decimals(self) -> int:
+        """Those of the step: tenths are written as such, 0.3, not three times 0.1."""
+        return next(n for n in range(16) if n == 15 or math.isclose(round(self.step, n), self.step, rel_tol=1e-9))
+
     def round(self, numbers: Any) -> Values:
         """Return the nearest numbers that there are."""
         values = np.asarray(numbers, dtype=np.float64)
         if self.step:
-            # tenths are written as such: 0.3, not three times 0.1
-            decimals = max(0, 12 - math.ceil(math.log10(self.step)))
-            values = np.round(np.rint(values / self.step) * self.step, min(decimals, 15)) + 0.0
+            values = np.round(np.rint(values / self.step) * self.step, self._decimals) + 0.0
         return np.clip(values, self.low, self.high)
 
 

@@ -23,7 +23,7 @@ from hybridbn.potentials.binned import Binned
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 
-STRENGTHS = 2.0 ** np.arange(-2, 4.5, 0.5)
+STRENGTHS = 2.0 ** np.arange(-2, 7.5, 0.5)
 """What the density may be worth, in rows."""
 EVEN_SHARE = 0.05
 """The share of the same probability for all codes in what frequencies are shrunk to, as a density may miss some."""

@@ -90,6 +90,12 @@ class Binned(Potential):
         ranges = {**(within or {}), self.child.name: (self.edges[0], self.edges[-1])}
         return np.asarray(self.density.breaks(name, ranges)) if len(self.edges) else np.empty(0)
 
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return the same potential with variables renamed, also in its density."""
+        clone = super().renamed(names)
+        clone._set(density=self.density.renamed(names))
+        return clone
+
     def to_dict(self) -> dict[str, Any]:
         """Return the edges and the family and parameters of the density."""
         density = {"family": self.density.family, "parameters": self.density.to_dict()}

@@ -14,6 +14,7 @@ import pytest
 
 import hybridbn as hb
 from hybridbn.fitting import (
+    AtomsFitter,
     equal_frequency,
     equal_width,
     find_heavy_points,
@@ -105,6 +106,13 @@ def find_points(rows: hb.Table) -> Any:
     return find_heavy_points(np.where(rows.column("c") == 0, 1.5, rows.column("x").round(2)), rows.weights)
 
 
+def fit_codes(rows: hb.Table) -> Any:
+    codes = rows.with_array("x", np.clip(rows.column("x").round(), -2, 2))
+    x, c, y = (codes.variable(name) for name in "xcy")
+    fitter = AtomsFitter((-2.0, -1.0, 0.0, 1.0, 2.0), grid=True)
+    return [fitter.fit(codes, x, given).to_dict()["component"] for given in ((), (c,), (c, y))]
+
+
 def score_families(score: Any, names: tuple[str, ...]) -> Callable[[hb.Table], Any]:
     def measure(rows: hb.Table) -> Any:
         scores = score.prepare(
@@ -166,6 +174,7 @@ WEIGHED: dict[str, Callable[[hb.Table], Any]] = {
     "counter of rows": count_rows,
     "cuts": cut_columns,
     "heavy points": find_points,
+    "tables of codes": fit_codes,
     "BIC": score_families(BIC(), ("c", "d", "x", "y")),
     "BDeu": score_families(BDeu(), ("c", "d")),
     "BGe": score_families(BGe(), ("x", "y")),

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hybridbn.errors import NetworkError
+from hybridbn.potentials.binned import Binned
 from hybridbn.potentials.cases import Boxes, Case, Cases
 from hybridbn.potentials.density import Density
 from hybridbn.potentials.gaussian import LinearGaussian, LinearGaussianMixture
@@ -131,6 +132,17 @@ EXAMPLES = [
             ],
         ),
         {"d": [0, 1, 1], "f": [1, 0, 1]},
+    ),
+    Example(
+        "intervals of a density",
+        Binned(
+            C,
+            density=LinearGaussian(
+                Continuous("c"), (X, D), intercept=[0, 2], coefficients=[[0.5], [-1.0]], variance=[1.0, 4.0]
+            ),
+            edges=[-1.0, 1.5],
+        ),
+        {"x": [0.0, 2.0, -3.0], "d": [1, 0, 1]},
     ),
     Example("softmax without parents", Softmax(C, intercept=[0, 1, -1], coefficients=np.zeros((3, 0)))),
     Example(
