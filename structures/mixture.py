@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError
-from hybridbn.fitting import AtomsFitter, Role
+from hybridbn.fitting import Fitter, Role
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.network import Network
@@ -371,7 +371,7 @@ def mixture(
 
 def _make_normal(role: Role) -> Role:
     """Return a role in which nothing says what a number is, besides its points, with a normal density."""
-    fitter = replace(role.fitter, density="gaussian") if isinstance(role.fitter, AtomsFitter) else "gaussian"
+    fitter = role.fitter.with_density("gaussian") if isinstance(role.fitter, Fitter) else "gaussian"
     return role if isinstance(role.variable, Discrete) else Role(role.variable, fitter)
 
 

@@ -88,6 +88,10 @@ class AtomsFitter(Fitter):
         """Whether the density's potentials keep the rows as points."""
         return fitter_of(self.density, Continuous("x")).instance_based
 
+    def with_density(self, density: Spec) -> Spec:
+        """Return the fitter with another family of densities."""
+        return replace(self, density=density)
+
     @property
     def measured_by(self) -> Spec:
         """Of a table of codes the density that it is shrunk to."""

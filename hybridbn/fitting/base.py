@@ -124,6 +124,10 @@ class Fitter(Registered, ABC):
             cls.family = cls.name
         super().__init_subclass__(**options)
 
+    def with_density(self, density: Spec) -> Spec:
+        """Return the fitter with another family of densities beside its points: that family where it has none."""
+        return density
+
     @property
     def measured_by(self) -> Spec:
         """What is learned in its place where parents are chosen: by default the same."""

@@ -17,9 +17,8 @@ from scipy.special import gammaln
 
 from hybridbn.fitting.mte import MTEStatistics
 from hybridbn.fitting.mte.pieces import Box, assemble_terms, write_probabilities
-from hybridbn.potentials import MTE, Multinomial
+from hybridbn.potentials import MTE, Binned, Multinomial
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.binned import Binned
 from hybridbn.potentials.mte.terms import ANY, Terms
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable
 

@@ -1,6 +1,6 @@
 """Learning from tables with holes, and completing them; structures come in as callables or networks.
 
-Doors: `augmentation`, `boosting`, `ensemble`, `imputation.data_augmentation`, `imputation.model`, `imputation.rules`.
+Doors: `augmentation`, `boosting`, `ensemble`, `imputation.data_augmentation`, `imputation.model`.
 """
 
 from hybridbn.estimation.em import Learned, expectation_maximization

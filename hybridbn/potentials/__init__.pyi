@@ -4,6 +4,7 @@
 from hybridbn.potentials.atoms import Atoms as Atoms
 from hybridbn.potentials.atoms import PointMass as PointMass
 from hybridbn.potentials.base import Potential as Potential
+from hybridbn.potentials.binned import Binned as Binned
 from hybridbn.potentials.cases import Boxes as Boxes
 from hybridbn.potentials.cases import Case as Case
 from hybridbn.potentials.cases import Cases as Cases

@@ -4,7 +4,7 @@
 larger than memory in passes.
 
 Doors: `backends`, `cells`, `columns`, `formats`, `formats.base`, `formats.database_base`, `formats.delimited`,
-`formats.files`, `formats.typed_columns`, `rows`.
+`formats.files`, `formats.typed_columns`, `rows`, `scales`.
 """
 
 from hybridbn.tables.rows import Rows
