@@ -9,6 +9,7 @@ import datetime
 import html
 import math
 from collections.abc import Sequence
+from typing import Any
 
 from hybridbn.errors import escape_controls
 from hybridbn.units import Unit
@@ -117,6 +118,29 @@ def format_value(value: float, unit: Unit | None = None, spread: float = 0.0) ->
     return text[:end].replace("T", " ")
 
 
+def step_of(variable: Any) -> float:
+    """Return what the numbers of a continuous variable are multiples of; zero where they may be any."""
+    return 0.0 if variable.grid is None else float(variable.grid.step)
+
+
+def format_of(variable: Any, value: float, spread: float = 0.0) -> str:
+    """Return a number of a continuous variable as text; whole numbers have no separators, as years have none.
+
+    Examples
+    --------
+    >>> from hybridbn.variables import Continuous, Grid
+    >>> format_of(Continuous("year", grid=Grid(1.0)), 2009.0), format_of(Continuous("income"), 2009.0)
+    ('2009', '2,009')
+    """
+    step = 0.0 if variable.unit is not None else step_of(variable)
+    whole = step > 0 and step % 1 == value % 1 == 0
+    return f"{value:.0f}" if whole else _drop_separators(format_value(value, variable.unit, spread), step)
+
+
+def _drop_separators(text: str, step: float) -> str:
+    return text.replace(",", "") if step and step % 1 == 0 else text
+
+
 def escape_markup(text: str) -> str:
     r"""Return a text as HTML and SVG show it; signs that turn the direction of writing or are none are seen escaped.
 
@@ -142,18 +166,24 @@ def shorten_text(text: str, most: int) -> str:
     return f"{text[: max(0, most - 1 - tail)]}…{text[len(text) - tail :]}"
 
 
-def choose_ticks(low: float, high: float, most: int = 6, unit: Unit | None = None) -> list[tuple[float, str]]:
+def choose_ticks(
+    low: float, high: float, most: int = 6, unit: Unit | None = None, step: float = 0.0
+) -> list[tuple[float, str]]:
     """Return round numbers between two ends, at most so many, with their labels; dates and times where there is a unit.
+
+    With a `step`, what lies between its multiples is no number.
 
     Examples
     --------
     >>> choose_ticks(0.0, 10.3, 4)
     [(0.0, '0'), (5.0, '5'), (10.0, '10')]
+    >>> choose_ticks(2006.5, 2009.5, 6, step=1.0)
+    [(2007.0, '2007'), (2008.0, '2008'), (2009.0, '2009')]
     >>> choose_ticks(19000.0, 20000.0, 3, Unit("date"))
     [(19358.0, '2023'), (19723.0, '2024')]
     """
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        return [(low, format_value(low, unit))] if math.isfinite(low) else []
+        return [(low, _drop_separators(format_value(low, unit), step))] if math.isfinite(low) else []
     if high - low < 1e-12 * max(abs(low), abs(high)):
         return [(low, repr(float(low)))]  # the numbers between have no digits of their own
     most = max(most, 2)
@@ -161,23 +191,26 @@ def choose_ticks(low: float, high: float, most: int = 6, unit: Unit | None = Non
         size, name = next((each for each in _DURATIONS if max(abs(low), abs(high)) >= 2 * each[0]), _DURATIONS[-1])
         return [(number * size, f"{text} {name}") for number, text in choose_ticks(low / size, high / size, most)]
     ticks = [] if unit is None else _choose_times(low, high, most, unit)
-    return ticks or _choose_numbers(low, high, most)
+    return ticks or _choose_numbers(low, high, most, step)
 
 
-def _choose_numbers(low: float, high: float, most: int) -> list[tuple[float, str]]:
-    """Return multiples of 1, 2 or 5 times a power of ten, two at least."""
-    exponent = math.floor(math.log10((high - low) / most))
+def _choose_numbers(low: float, high: float, most: int, least: float) -> list[tuple[float, str]]:
+    """Return multiples of 1, 2 or 5 times a power of ten, two at least where numbers have no least distance."""
+    exponent = math.floor(math.log10(max((high - low) / most, least)))
     finer: list[float] = []
     for factor in (1, 2, 5, 10, 20, 50):
         step = float(f"{factor}e{exponent}")
+        if step < least:
+            continue
         first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
         numbers = [float(f"{multiple * factor}e{exponent}") for multiple in range(first, last + 1)]
         if len(numbers) < 2 and finer:
-            numbers, step = [finer[0], finer[-1]], step / 10
+            numbers, step = [finer[0], finer[-1]], max(step / 10, least)
         if len(numbers) <= most:
             break
         finer = numbers
-    return list(zip(numbers, format_numbers(numbers, step), strict=True))
+    texts = format_numbers(numbers, step)
+    return [(at, _drop_separators(text, least)) for at, text in zip(numbers, texts, strict=True)]
 
 
 def _choose_times(low: float, high: float, most: int, unit: Unit) -> list[tuple[float, str]]:

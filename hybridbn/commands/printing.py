@@ -19,11 +19,11 @@ from hybridbn.commands.models import read_model
 from hybridbn.commands.table_input import TableRequest, describe_remarks, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import escape_controls
-from hybridbn.formatting import format_number
+from hybridbn.formatting import format_number, format_of
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network_description import as_line
 from hybridbn.tables.columns import describe_look_alikes
-from hybridbn.variables import shorten
+from hybridbn.variables import Values, shorten
 
 _BAR = 24
 """A probability of one is a bar of so many signs."""
@@ -31,6 +31,8 @@ _CURVE = 40
 """A density curve has so many signs."""
 _MOST_STATES = 30
 """The most states of a variable that are drawn, the most probable ones."""
+_MOST_STEMS = 12
+"""More values with a probability are drawn as a curve."""
 
 HEADER = ("variable", "statistic", "state", "value")
 
@@ -126,29 +128,35 @@ def draw_posterior(name: str, posterior: Any, level: float, style: Style) -> str
     """Return the posterior of one variable as text with bars, or with a curve."""
     tree, name = describe_posterior(posterior, level), escape_controls(name)
     if "states" in tree:
-        pairs = list(zip(map(escape_controls, map(str, tree["states"])), tree["probabilities"], strict=True))
-        shown = pairs if len(pairs) <= _MOST_STATES else sorted(pairs, key=lambda pair: -pair[1])[:_MOST_STATES]
-        width = min(max((len(state) for state, _ in shown), default=0), 40)
-        lines = [f"  {state:<{width}}  {value:6.1%}  {style.draw_bar(value)}".rstrip() for state, value in shown]
-        if len(shown) < len(pairs):
-            lines.append(f"  ... ({len(pairs)} states in all)")
-        return "\n".join([style.mark(name), *lines])
-    texts = {key: value if isinstance(value, str) else format_number(value) for key, value in tree.items()}
-    days = " days" if "sd_unit" in tree else ""
-    numbers = f"mean {texts['mean']}, sd {texts['sd']}{days}, {level:.0%} from {texts['low']} to {texts['high']}"
-    curve = _draw_curve(posterior) if style.blocks else ""
-    return f"{style.mark(name)}  {numbers}" + (f"\n  {style.mark(curve, faint=True)}" if curve else "")
+        bars = _draw_bars(map(str, tree["states"]), tree["probabilities"], style)
+        return "\n".join([style.mark(name), *bars])
+    variable, trace = posterior.variable, posterior.trace()
+    shown = {key: value if isinstance(value, str) else format_of(variable, value) for key, value in tree.items()}
+    spread = f"{format_number(tree['sd'])} {tree.get('sd_unit', '')}".rstrip()
+    interval = f"{level:.0%} from {shown['low']} to {shown['high']}"
+    lines = [f"{style.mark(name)}  mean {shown['mean']}, sd {spread}, {interval}"]
+    x, heights = (trace.x, trace.density) if len(trace.x) else (trace.values, trace.probabilities)
+    if len(trace.x) or len(trace.values) <= _MOST_STEMS:
+        stems = [format_of(variable, value) for value in trace.values.tolist()]
+        lines += _draw_bars(stems, trace.probabilities.tolist(), style) if tree["sd"] > 0 else []
+    if style.blocks and (len(trace.x) or len(trace.values) > _MOST_STEMS):
+        lines.append(f"  {style.mark(_draw_curve(x, heights), faint=True)}")
+    return "\n".join(lines)
 
 
-def _draw_curve(posterior: Any) -> str:
-    """Return a density as a line of blocks, over nearly all of its mass."""
-    low, high = posterior.numeric.quantile([0.005, 0.995])
-    if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        return ""
-    density = np.asarray(posterior.pdf(np.linspace(low, high, _CURVE)))
-    if not np.isfinite(density).all() or not density.max() > 0:
-        return ""
-    steps = np.rint(density / density.max() * 8).astype(int)
+def _draw_bars(states: Iterable[str], probabilities: Sequence[float], style: Style) -> list[str]:
+    """Return a line with a bar for each state, or for the most probable ones."""
+    pairs = list(zip(map(escape_controls, states), probabilities, strict=True))
+    shown = pairs if len(pairs) <= _MOST_STATES else sorted(pairs, key=lambda pair: -pair[1])[:_MOST_STATES]
+    width = min(max((len(state) for state, _ in shown), default=0), 40)
+    more = [f"  ... ({len(pairs)} in all)"] if len(shown) < len(pairs) else []
+    return [*(f"  {state:<{width}}  {value:6.1%}  {style.draw_bar(value)}".rstrip() for state, value in shown), *more]
+
+
+def _draw_curve(x: Values, density: Values) -> str:
+    """Return a curve as a line of blocks."""
+    heights = np.interp(np.linspace(x[0], x[-1], _CURVE), x, density)
+    steps = np.rint(heights / heights.max() * 8).astype(int)
     return "".join(" ▁▂▃▄▅▆▇█"[step] for step in steps).rstrip()
 
 

@@ -22,14 +22,16 @@ import base64
 import contextlib
 import hashlib
 import json
+import math
 import secrets
 import socketserver
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from hmac import compare_digest
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
-from itertools import product
+from itertools import chain, combinations, product
 from typing import Any, ClassVar
 
 import networkx as nx
@@ -63,6 +65,10 @@ MOST_BYTES = 4_800_000
 """The largest file; an encoded number takes 10.7 bytes of it."""
 MOST_CELLS = 2_000_000
 """The largest junction tree that a page computes with."""
+_MOST_LISTED, _MOST_EXPLAINED, _MOST_GROUPED = 12, 12, 40
+"""So many values with a probability are findings each; cases whose most probable values are found; nodes of which three
+are known together.
+"""
 MOST_ANSWERS, MOST_ROWS = 20_000, 2_000
 """The most cases that are answered before, and the most rows of a table in a file."""
 MOST_WORK = 5e9
@@ -70,7 +76,7 @@ MOST_WORK = 5e9
 BLOCK = 500
 """Cases that are answered together."""
 _NUMBER_BYTES = 8 * 4 / 3
-_NEEDS_SERVER = "Intervals, soft evidence, interventions, and what to ask next need hybridbn explore."
+_NEEDS_SERVER = "Other findings together, measured numbers, interventions, and what to ask next need hybridbn explore."
 
 Plain = dict[str, Any]
 
@@ -189,13 +195,14 @@ def _list_tables(responder: Responder, room: float) -> tuple[float, Plain | None
 
 def _add_lookups(responder: Responder, content: Plain, room: float, cells: float) -> None:
     """Add the answers that there is room for, and what the page offers with them."""
-    values: list[list[float] | None] = []
+    values: list[list[Plain] | None] = []
     findings: list[Plain] = []
     for node, belief in enumerate(content["prior"]):
-        held = [] if belief is None else _list_values(node, belief)
-        values.append(None if belief is None or "p" in belief else [finding["value"] for finding in held])
+        held = [] if belief is None else _list_findings(responder.network.variables[node], node, belief)
+        values.append(None if belief is None or "p" in belief else held)
         findings += held
-    width = 1 + sum(map(_count_numbers, responder.network.variables))
+    points = [np.array([value for value, _ in (belief or {}).get("stems", ())]) for belief in content["prior"]]
+    width = 1 + sum(map(_count_numbers, responder.network.variables)) + sum(map(len, points))
     most = int(min(MOST_ANSWERS, room / (width * _NUMBER_BYTES + 14), MOST_WORK / cells))
     cases = [[], *([i] for i in range(len(findings)))]
     if len(cases) > most:
@@ -205,74 +212,92 @@ def _add_lookups(responder: Responder, content: Plain, room: float, cells: float
         )
     rows = min(content["rows"], most - len(cases))
     content["rows"], content["rowFindings"] = rows, content["rowFindings"][:rows]
-    pairs = _list_pairs(responder, findings, most - len(cases) - rows)
-    joined = len({tuple(findings[i]["node"] for i in pair) for pair in pairs})
+    combined = _combine_findings(responder, findings, most - len(cases) - rows)
+    joined = Counter(len(nodes) for nodes in {tuple(findings[i]["node"] for i in case) for case in combined})
     nodes = len({finding["node"] for finding in findings})
-    cases += pairs
+    cases += combined
     plain = [[findings[i] for i in case] for case in cases] + content["rowFindings"]
-    numbers = _answer_all(responder, [read_case(responder.network, case) for case in plain])
-    no = dict.fromkeys(("between", "soft", "not", "set", "next", "probable"), False)
-    total = nodes * (nodes - 1) // 2
-    which = (
-        "every pair of findings" if joined == total else f"pairs of findings in {joined:,} of {total:,} pairs of nodes"
-    )
+    # a search for the most probable numbers takes a hundred times as long as an answer
+    explained = [i for i, case in enumerate(plain[: 1 + len(findings)]) if not any("value" in each for each in case)]
+    probable = {
+        i: responder.answer({"ask": "probable", "case": plain[i]}).get("values") for i in explained[:_MOST_EXPLAINED]
+    }
+    numbers = _answer_all(responder, [read_case(responder.network, case) for case in plain], points)
+    which = "".join(
+        f", every {size} together" if joined[size] == (total := math.comb(nodes, size))
+        else f", {size} together in {joined[size]:,} of {total:,} groups of nodes"
+        for size in sorted(joined)
+    )  # fmt: skip
     content |= {
-        "lookups": {"findings": findings, "cases": cases, "rows": rows, "values": _encode(numbers)},
-        "offers": no | {"link": True, "values": values},
-        "about": "Computed before: beliefs without findings, given each single one (a number has nine values) and given"
-        f" {which}{f', and {rows:,} rows' if rows else ''}. {_NEEDS_SERVER}",
+        "lookups": {
+            "findings": findings,
+            "cases": cases,
+            "rows": rows,
+            "probable": probable,
+            "values": _encode(numbers),
+        },
+        "offers": {"set": False, "next": False, "link": True, "values": values},
+        "about": f"Computed before: beliefs given nothing, each single finding (of numbers some values){which}"
+        f"{f', and {rows:,} rows' if rows else ''}. {_NEEDS_SERVER}",
     }
 
 
-def _list_values(node: int, belief: Plain) -> list[Plain]:
-    """Return the findings of one node that are answered: its states, or nine quantiles."""
+def _list_findings(variable: Variable, node: int, belief: Plain) -> list[Plain]:
+    """Return the findings of one node that are answered: its states, or values with a mass and nine quantiles."""
     if "p" in belief:
         return [{"node": node, "state": state} for state, p in enumerate(belief["p"]) if p > 0]
-    if not belief["sd"] > 0:
-        return []
-    return [{"node": node, "value": value} for value in dict.fromkeys(float(f"{q:.4g}") for q in belief["q"])]
+    stems = [value for value, _ in belief.get("stems", ())]
+    quantiles = [float(variable.round(np.array(float(f"{q:.4g}")))) for q in belief["q"]]
+    if "x" not in belief:
+        quantiles, stems = ([], stems) if len(stems) <= _MOST_LISTED else (quantiles, [])
+    return [{"node": node, "value": value} for value in dict.fromkeys([*stems, *quantiles])]
 
 
-def _list_pairs(responder: Responder, findings: Sequence[Plain], most: int) -> list[list[int]]:
-    """Return pairs of findings, those of near nodes first, all of two nodes or none."""
+def _combine_findings(responder: Responder, findings: Sequence[Plain], most: int) -> list[list[int]]:
+    """Return pairs of findings, and groups of three, those of near nodes first; all of some nodes or none."""
     of_node: dict[int, list[int]] = {}
     for i, finding in enumerate(findings):
         of_node.setdefault(finding["node"], []).append(i)
     distances = dict(nx.all_pairs_shortest_path_length(responder.network.moral_graph()))
     names = responder.names
 
-    def distance(pair: tuple[int, int]) -> tuple[int, int, int]:
-        return (distances[names[pair[0]]].get(names[pair[1]], len(names)), *pair)
+    def measure(nodes: tuple[int, ...]) -> tuple[int, int, tuple[int, ...]]:
+        far = sum(distances[names[a]].get(names[b], len(names)) for a, b in combinations(nodes, 2))
+        return len(nodes), far, nodes
 
-    pairs: list[list[int]] = []
-    for a, b in sorted(((a, b) for a in of_node for b in of_node if a < b), key=distance):
-        if len(pairs) + len(of_node[a]) * len(of_node[b]) > most:
+    groups = chain(combinations(of_node, 2), combinations(of_node, 3) if len(of_node) <= _MOST_GROUPED else ())
+    cases: list[list[int]] = []
+    for nodes in sorted(groups, key=measure):
+        if len(cases) + math.prod(len(of_node[node]) for node in nodes) > most:
             break
-        pairs += [list(pair) for pair in product(of_node[a], of_node[b])]
-    return pairs
+        cases += [list(case) for case in product(*(of_node[node] for node in nodes))]
+    return cases
 
 
-def _answer_all(responder: Responder, cases: Sequence[Case]) -> Values:
+def _answer_all(responder: Responder, cases: Sequence[Case], points: Sequence[Values]) -> Values:
     """Return a row for each case: its log probability, and all probabilities, moments and quantiles."""
     blocks = []
     with track("answering", len(cases), unit="cases") as report:
         for start in range(0, len(cases), BLOCK):
-            blocks.append(_answer_block(responder.network, cases[start : start + BLOCK]))
+            blocks.append(_answer_block(responder.network, cases[start : start + BLOCK], points))
             report(min(start + BLOCK, len(cases)), "")
     return np.concatenate(blocks)
 
 
-def _answer_block(network: Network, cases: Sequence[Case]) -> Values:
+def _answer_block(network: Network, cases: Sequence[Case], points: Sequence[Values]) -> Values:
     evidence = tabulate_cases(cases)
     columns = [network.log_evidence(evidence, tolerance=OPTIONS.tolerance)[:, None]]
     # targets that are named would not count as evidence in any row
     posteriors = network.posteriors(evidence, options=OPTIONS, impossible="nan")
-    for variable in network.variables:
+    for variable, own in zip(network.variables, points, strict=True):
         posterior = posteriors.get(variable.name)
         if posterior is None:
-            columns.append(np.full((len(cases), _count_numbers(variable)), np.nan))
+            columns.append(np.full((len(cases), _count_numbers(variable) + len(own)), np.nan))
             continue
-        values = posterior.probabilities if isinstance(posterior, DiscretePosterior) else summarize(posterior)
+        if isinstance(posterior, DiscretePosterior):
+            values = posterior.probabilities
+        else:
+            values = np.column_stack([summarize(posterior), *(posterior.probability(value) for value in own)])
         is_known = np.array([variable.name in case.fixed for case in cases])
         columns.append(np.where(is_known[:, None], np.nan, values))
     return np.hstack(columns)

@@ -36,7 +36,8 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.pictures.layout import Layout, lay_out
 from hybridbn.tables import Table
-from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, shorten
+from hybridbn.units import DAY
+from hybridbn.variables import Continuous, Discrete, Grid, Values, Variable, is_missing, shorten
 
 if TYPE_CHECKING:
     import pandas
@@ -301,7 +302,8 @@ def _describe_finding(variable: Variable, value: Any) -> Plain:
 
 
 def describe_belief(posterior: DiscretePosterior | ContinuousPosterior) -> Plain | None:
-    """Return the posterior of one case: probabilities, or moments, quantiles and a curve; None for an impossible one.
+    """Return the posterior of one case: probabilities, or moments, quantiles, stems and a curve; None for an impossible
+    one.
 
     Examples
     --------
@@ -317,18 +319,15 @@ def describe_belief(posterior: DiscretePosterior | ContinuousPosterior) -> Plain
     if math.isnan(numbers[0]):
         return None
     belief: Plain = {"mean": numbers[0], "sd": numbers[1], "q": numbers[2:]}
-    if numbers[1] > 0:
-        x, density = posterior.trace_density(_POINTS)
-        if len(x) > _MOST_POINTS:
-            # values with mass are spikes between two points of the curve
-            spikes = np.flatnonzero(np.isin(x, posterior.point_cells.points))
-            evenly = np.linspace(0, len(x) - 1, _MOST_POINTS).astype(int)
-            chosen = np.unique(np.clip(np.concatenate([evenly, spikes - 1, spikes, spikes + 1]), 0, len(x) - 1))
-            x, density = x[chosen], density[chosen]
-        finite = np.isfinite(density)
+    trace = posterior.trace(_POINTS)
+    if len(trace.values):
+        belief["stems"] = np.column_stack([trace.values, trace.probabilities]).tolist()
+    shown = np.flatnonzero(np.isfinite(trace.density))
+    if len(shown):
+        shown = shown[np.linspace(0, len(shown) - 1, min(len(shown), _MOST_POINTS)).astype(int)]
         belief |= {
-            "x": [float(f"{value:.9g}") for value in x[finite]],
-            "y": [float(f"{value:.6g}") for value in density[finite]],
+            "x": [float(f"{value:.9g}") for value in trace.x[shown]],
+            "y": [float(f"{value:.6g}") for value in trace.density[shown]],
         }
     return belief
 
@@ -343,7 +342,8 @@ def summarize(posterior: ContinuousPosterior) -> Values:
     >>> summarize(net.posterior("x")).round(3)[:, :3]
     array([[ 0.   ,  2.   , -4.107]])
     """
-    columns: Iterable[Any] = (posterior.mean(), posterior.std(), *np.moveaxis(posterior.quantile(LEVELS), -1, 0))
+    numbers = posterior.numeric
+    columns: Iterable[Any] = (numbers.mean(), numbers.std(), *np.moveaxis(numbers.quantile(LEVELS), -1, 0))
     return np.column_stack([np.atleast_1d(column) for column in columns])
 
 
@@ -447,9 +447,13 @@ class Responder:
         parents = [self.number[parent.name] for parent in potential.parents]
         node: Plain = {"name": variable.name, "parents": parents, "family": type(potential).__name__}
         if isinstance(variable, Continuous):
-            unit = variable.unit
-            domain = [end if math.isfinite(end) else None for end in variable.domain]
-            return node | {"unit": None if unit is None else unit.kind, "domain": domain}
+            unit, grid = variable.unit, variable.grid or Grid()
+            domain, ends = (
+                [end if math.isfinite(end) else None for end in each]
+                for each in (variable.domain, (grid.low, grid.high))
+            )
+            kind = None if unit is None else "date" if unit.kind == "datetime" and unit.step % DAY == 0 else unit.kind
+            return node | {"unit": kind, "domain": domain, "grid": [grid.step, *ends]}
         texts = [str(state) for state in variable.states]
         # 1 and "1" are two states
         labels = texts if len(set(texts)) == len(texts) else [repr(state) for state in variable.states]
@@ -593,7 +597,7 @@ class Responder:
         posterior = network.posterior(variable.name, table, options=OPTIONS)
         assert isinstance(posterior, ContinuousPosterior)
         moments = [(as_plain(m), as_plain(s)) for m, s in zip(
-            np.atleast_1d(posterior.mean()), np.atleast_1d(posterior.std()), strict=True)]  # fmt: skip
+            np.atleast_1d(posterior.numeric.mean()), np.atleast_1d(posterior.numeric.std()), strict=True)]  # fmt: skip
         return {
             "mean": moments[0][0],
             "sd": moments[0][1],

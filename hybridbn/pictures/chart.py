@@ -19,8 +19,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from hybridbn.errors import HybridBNError, TableError
-from hybridbn.formatting import choose_ticks, escape_markup, shorten_text
+from hybridbn.formatting import choose_ticks, escape_markup, shorten_text, step_of
 from hybridbn.units import Unit
+from hybridbn.variables import Continuous
 
 SERIES = ("#2f7fc8", "#d9622b", "#9c6054", "#9c00fc", "#9c90a8")
 """Blue, vermilion, brown, violet and gray: each has a contrast of at least 3 with white and with black, and any two are
@@ -173,6 +174,8 @@ class Axis:
     ticks : sequence of (number, text), optional
         What stands at other numbers.
     unit : Unit, optional
+    step : float
+        What lies between its multiples is no number.
     reverse : bool
         Numbers increase to the left, or downwards.
     shown : bool
@@ -186,6 +189,12 @@ class Axis:
     unit: Unit | None = None
     reverse: bool = False
     shown: bool = True
+    step: float = 0.0
+
+    @staticmethod
+    def of(variable: Continuous, label: str = "", low: float | None = None, high: float | None = None) -> Axis:
+        """Return an axis for the numbers of a variable."""
+        return Axis(label, low, high, unit=variable.unit, step=step_of(variable))
 
     @property
     def named(self) -> list[tuple[float, str]] | None:
@@ -198,7 +207,7 @@ class Axis:
         """Return ticks between two ends with texts of at most so many letters."""
         named = self.named
         if named is None:
-            return choose_ticks(low, high, most, self.unit)
+            return choose_ticks(low, high, most, self.unit, self.step)
         inside = [(at, text) for at, text in named if low <= at <= high]
         if self.ticks is not None:
             return inside
@@ -311,13 +320,13 @@ def check_kind(value: Any, kind: type | tuple[type, ...], wanted: str) -> None:
 _INCH, _POINT = 72.0, 1.25
 """Pixels of an inch and of a point of text: pictures on a screen are smaller, their texts are not."""
 
-_Place = Callable[[Any], Any]
+Place: TypeAlias = Callable[[Any], Any]
 
 
 def _draw_diagram(chart: Chart) -> str:
     left, right, low, high = chart.limits()
     width, height = _INCH * (right - left), _INCH * (high - low)
-    place_x, place_y = _along(left, right, 0, width), _along(low, high, 0, height)
+    place_x, place_y = place_along(left, right, 0, width), place_along(low, high, 0, height)
     return _wrap(width, height, _draw_marks(chart, place_x, place_y, _POINT), chart.description)
 
 
@@ -346,9 +355,9 @@ def _draw_plot(chart: Chart) -> str:
                 wide = (mark.shift[0] + mark.size * DIGIT * len(mark.text)) * _POINT
                 end = min(end, start + (width - wide - start) * (right - left) / (mark.x - left))
     below = (text + 5 if chart.x.shown else 2) + (text + 2 if chart.x.label and chart.x.shown else 0)
-    place_x = _along(left, right, end if chart.x.reverse else start, start if chart.x.reverse else end)
+    place_x = place_along(left, right, end if chart.x.reverse else start, start if chart.x.reverse else end)
     floor = height - below
-    place_y = _along(low, high, top + 2 if chart.y.reverse else floor, floor if chart.y.reverse else top + 2)
+    place_y = place_along(low, high, top + 2 if chart.y.reverse else floor, floor if chart.y.reverse else top + 2)
     axes: list[str] = []
     if chart.x.shown:
         axes = [
@@ -382,7 +391,8 @@ def _wrap(width: float, height: float, parts: Iterable[str], description: str) -
     )
 
 
-def _along(low: float, high: float, first: float, last: float) -> _Place:
+def place_along(low: float, high: float, first: float, last: float) -> Place:
+    """Return the function that takes numbers from one pair of ends to another."""
     return lambda value: first + (np.asarray(value, dtype=np.float64) - low) * ((last - first) / (high - low))
 
 
@@ -406,7 +416,7 @@ def _fit_legend(labels: Mapping[str, int], width: float) -> list[list[tuple[str,
 
 
 def _draw_ticks(
-    chart: Chart, left: float, right: float, place: _Place, floor: float, end: float, size: float
+    chart: Chart, left: float, right: float, place: Place, floor: float, end: float, size: float
 ) -> list[str]:
     """Draw the ticks of the horizontal axis, as many as have room side by side."""
     width = abs(float(place(right)) - float(place(left)))
@@ -428,7 +438,7 @@ def _draw_ticks(
 # -- marks ------------------------------------------------------------------------------------------------------------
 
 
-def _draw_marks(chart: Chart, x: _Place, y: _Place, scale: float) -> list[str]:
+def _draw_marks(chart: Chart, x: Place, y: Place, scale: float) -> list[str]:
     """Draw the marks; `scale` is the number of pixels of a point of text."""
     parts: list[str] = []
     for mark in chart.marks:
@@ -468,7 +478,7 @@ def _paint(color: Color, opacity: float = 1.0, *, hollow: bool = False) -> str:
     return f'{what}="{shown}"{faint}{" fill=" + chr(34) + "none" + chr(34) if hollow else ""}'
 
 
-def _draw_rectangles(mark: Rectangles, x: _Place, y: _Place) -> list[str]:
+def _draw_rectangles(mark: Rectangles, x: Place, y: Place) -> list[str]:
     sides = [np.broadcast_to(np.asarray(v, dtype=float), np.broadcast(mark.left, mark.right, mark.low, mark.high).shape)
              .ravel() for v in (mark.left, mark.right, mark.low, mark.high)]  # fmt: skip
     parts = []
@@ -484,7 +494,7 @@ def _draw_rectangles(mark: Rectangles, x: _Place, y: _Place) -> list[str]:
     return parts
 
 
-def _draw_line(mark: Line, x: _Place, y: _Place) -> list[str]:
+def _draw_line(mark: Line, x: Place, y: Place) -> list[str]:
     across, up = _flat(x(mark.x)), _flat(y(mark.y))
     points = [f"{a:.1f},{b:.1f}" for a, b in zip(across, up, strict=True)]
     drawn = groupby(zip(points, np.isfinite(up).tolist(), strict=True), itemgetter(1))
@@ -516,7 +526,7 @@ def _draw_text(mark: Text, x: float, y: float, scale: float) -> str:
     return f'<g transform="rotate({-mark.angle:g} {x:.1f} {y:.1f})">{text}</g>' if mark.angle else text
 
 
-def _draw_frame(mark: Frame, x: _Place, y: _Place) -> str:
+def _draw_frame(mark: Frame, x: Place, y: Place) -> str:
     a, b = float(x(mark.left)), float(y(mark.top))
     width, height = float(x(mark.left + mark.width)) - a, float(y(mark.top + mark.height)) - b
     tip = f"<title>{escape_markup(mark.tip)}</title>" if mark.tip else ""
@@ -526,7 +536,7 @@ def _draw_frame(mark: Frame, x: _Place, y: _Place) -> str:
     )
 
 
-def _draw_heat(mark: Heat, x: _Place, y: _Place) -> list[str]:
+def _draw_heat(mark: Heat, x: Place, y: Place) -> list[str]:
     values = np.asarray(mark.values, dtype=np.float64)
     highest = float(np.nanmax(values)) or 1.0
     across, up = _flat(x(mark.x)), _flat(y(mark.y))
@@ -543,7 +553,7 @@ def _draw_heat(mark: Heat, x: _Place, y: _Place) -> list[str]:
     return parts
 
 
-def _draw_arrow(mark: Arrow, x: _Place, y: _Place) -> list[str]:
+def _draw_arrow(mark: Arrow, x: Place, y: Place) -> list[str]:
     """Draw a smooth line downwards, with a head at its end or without."""
     points = [(float(x(a)), float(y(b))) for a, b in mark.route]
     (a, b), *others = points

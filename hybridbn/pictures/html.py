@@ -14,7 +14,7 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError
-from hybridbn.formatting import escape_markup, format_number, format_probability, format_value, shorten_text
+from hybridbn.formatting import escape_markup, format_number, format_of, format_probability, shorten_text
 from hybridbn.inference.explanations import Explanation
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.network import Network
@@ -80,16 +80,17 @@ def show_posterior(posterior: Posterior) -> str:
     if isinstance(posterior, DiscretePosterior):
         return f"<div><p>posterior of {name}</p>{_draw_posterior(posterior)}</div>"
     assert isinstance(posterior, ContinuousPosterior)
-    unit = posterior.variable.unit
+    variable, unit = posterior.variable, posterior.variable.unit
     mean, median, low, high = (
-        format_value(float(number), unit, posterior.numeric.std())
+        format_of(variable, float(number), posterior.numeric.std())
         for number in (posterior.numeric.mean(), posterior.numeric.median(), *posterior.numeric.interval(0.9))
     )
-    spread = format_number(posterior.numeric.std()) + ("" if unit is None else " days")
+    spread = format_number(posterior.numeric.std()) + ("" if unit is None else f" {unit.name.split()[0]}")
     facts = [("mean", mean), ("sd", spread), ("median", median), ("90 % interval", f"{low} to {high}")]
     cells = "".join(f'<tr><td style="{_CELL}">{escape_markup(fact)}</td>{_number(text)}</tr>' for fact, text in facts)
     picture = _draw_posterior(posterior)
-    return f"<div><p>posterior density of {name}</p>{picture}<table><tbody>{cells}</tbody></table></div>"
+    kind = "posterior density" if len(posterior.trace().x) else "posterior"
+    return f"<div><p>{kind} of {name}</p>{picture}<table><tbody>{cells}</tbody></table></div>"
 
 
 def _draw_posterior(posterior: Posterior) -> str:
@@ -108,13 +109,14 @@ def _show_batch(posterior: Posterior) -> str:
         body = [[format_probability(value) for value in line[:12].tolist()] for line in part.probabilities]
     else:
         head = ["mean", "sd", "5 %", "50 %", "95 %"]
-        levels = np.asarray(part.quantile([0.05, 0.5, 0.95])) if rows else np.empty((0, 3))
-        columns = [np.atleast_1d(part.mean()), np.atleast_1d(part.std()), *levels.T] if rows else []
-        unit = posterior.variable.unit if isinstance(posterior, ContinuousPosterior) else None
+        assert isinstance(posterior, ContinuousPosterior)
+        levels = np.asarray(part.numeric.quantile([0.05, 0.5, 0.95])) if rows else np.empty((0, 3))
+        columns = [np.atleast_1d(part.numeric.mean()), np.atleast_1d(part.numeric.std()), *levels.T] if rows else []
         body = [
-            [format_number(float(x)) if at == 1 else format_value(float(x), unit, line[1]) for at, x in enumerate(line)]
+            [format_number(float(x)) if at == 1 else format_of(posterior.variable, float(x), line[1])
+             for at, x in enumerate(line)]
             for line in zip(*columns, strict=True)
-        ]
+        ]  # fmt: skip
     lines = "".join(
         f"<tr>{_number(str(i))}{''.join(_number(text) for text in line)}</tr>" for i, line in enumerate(body)
     )

@@ -18,6 +18,7 @@ from hybridbn.formatting import (
     format_share,
     format_value,
     shorten_text,
+    step_of,
 )
 from hybridbn.inference.engines.naive_bayes import NaiveBayesTables
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior
@@ -484,7 +485,7 @@ def _scale_parents(network: Network, own: Softmax, code: int) -> tuple[float, di
 
 
 def _make_linear(variable: Continuous, slope: float, mean: float, low: float, high: float) -> _Scale:
-    ticks = choose_ticks(low, high, 6, variable.unit)
+    ticks = choose_ticks(low, high, 6, variable.unit, step_of(variable))
     ends = sorted((slope * (low - mean), slope * (high - mean)))
     marks = [(slope * (x - mean), text) for x, text in ticks]
     return _Scale(variable, marks, ends[0], ends[1], lambda value: slope * (variable.value(value) - mean))
@@ -506,7 +507,7 @@ def _scale_density(network: Network, potential: Potential, target: Discrete, cod
 
     marginal = posterior(network, variable.name)
     low, high = marginal.numeric.quantile([0.01, 0.99])
-    ticks = choose_ticks(float(low), float(high), 6, variable.unit)
+    ticks = choose_ticks(float(low), float(high), 6, variable.unit, step_of(variable))
     grid = np.unique(np.concatenate([np.linspace(low, high, 201), [at for at, _ in ticks]]))
     values = weigh(grid)
     finite = values[np.isfinite(values)]

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 
 from hybridbn.errors import HybridBNError, NetworkError, TableError
-from hybridbn.formatting import format_probability, format_range, format_value, shorten_text
+from hybridbn.formatting import format_of, format_probability, shorten_text
 from hybridbn.inference.evidence import EvidenceReader, find_point_masses
 from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, Posterior
 from hybridbn.inference.queries import posteriors
@@ -19,7 +19,6 @@ from hybridbn.network_description import as_line, describe_cycles, describe_unkn
 from hybridbn.options import Options, check_count
 from hybridbn.pictures.chart import (
     LETTER,
-    Area,
     Arrow,
     Axis,
     Chart,
@@ -30,9 +29,18 @@ from hybridbn.pictures.chart import (
     Rectangles,
     Text,
     check_kind,
+    place_along,
 )
 from hybridbn.pictures.layout import Layout, lay_out
-from hybridbn.pictures.posteriors import describe_posterior, group_states, sum_groups
+from hybridbn.pictures.posteriors import (
+    choose_width,
+    describe_posterior,
+    draw_trace,
+    find_height,
+    group_states,
+    make_axis,
+    sum_groups,
+)
 from hybridbn.variables import Continuous
 
 _MOST_FULL, _MOST_BELIEFS, _MOST_NODES = 20, 60, 1000
@@ -176,8 +184,8 @@ def chart_network(
         marks += _draw_dots(layout, network, known, _fit_font(layout, room))
     else:
         for name, center in layout.centers.items():
-            prior = priors.get(name)
-            marks += _draw_node(name, center, detail, beliefs.get(name), prior, known.get(name))
+            value = _write_value(network, name, known[name]) if known.get(name) is not None else None
+            marks += _draw_node(name, center, detail, beliefs.get(name), priors.get(name), value)
             hidden = len(set(nx.all_neighbors(network, name)) - set(graph))
             if hidden:
                 right, low = center[0] + detail.box[0] / 2, center[1] + detail.box[1] / 2
@@ -242,7 +250,7 @@ def _describe(
 def _write_value(network: Network, name: str, value: Any) -> str:
     variable = network.nodes[name].get("variable") if name in network else None
     if isinstance(variable, Continuous) and isinstance(value, int | float | np.number):
-        return format_value(float(value), variable.unit)
+        return format_of(variable, float(value))
     return shorten_text(str(value), 40)
 
 
@@ -285,7 +293,7 @@ def _draw_node(
     detail: _Detail,
     belief: Posterior | None,
     prior: Posterior | None,
-    value: Any,
+    value: str | None,
 ) -> list[Mark]:
     """Draw the box of a node: its name, and below it the belief or the observed value."""
     (x, y), (width, height), font = center, detail.box, detail.fonts[0]
@@ -301,15 +309,10 @@ def _draw_node(
     inside = (left + 0.04 * width, top + detail.title, 0.92 * width, height - detail.title - 0.05)
     if isinstance(belief, DiscretePosterior):
         return marks + _draw_bars(belief, prior if isinstance(prior, DiscretePosterior) else None, detail, *inside)
-    if isinstance(belief, ContinuousPosterior) and belief.numeric.std() > 0:
-        return marks + _draw_density(belief, prior if isinstance(prior, ContinuousPosterior) else None, detail, *inside)
     if isinstance(belief, ContinuousPosterior):
-        text = format_value(belief.numeric.mean(), belief.variable.unit)
-    else:
-        text = "" if value is None else format_value(value) if isinstance(value, int | float) else str(value)
-    middle = top + (detail.title + height) / 2
-    shown = shorten_text(text, detail.letters(width, font + 1))
-    return [*marks, Text(x, middle, shown, 1 if observed else "ink", font + 1, tip=text)]
+        return marks + _draw_density(belief, prior if isinstance(prior, ContinuousPosterior) else None, detail, *inside)
+    shown = shorten_text(value or "", detail.letters(width, font + 1))
+    return [*marks, Text(x, top + (detail.title + height) / 2, shown, 1, font + 1, tip=value or "")]
 
 
 def _draw_bars(
@@ -346,37 +349,30 @@ def _draw_density(
     belief: ContinuousPosterior, prior: ContinuousPosterior | None, detail: _Detail, left: float, top: float,
     width: float, height: float,
 ) -> list[Mark]:  # fmt: skip
-    """Draw the curve of a density above an axis with the ends of its range."""
-    font, unit = detail.fonts[1], belief.variable.unit
-    curves = [belief.trace_density(100)]
-    if prior is not None and prior.numeric.std() > 0:
-        curves.append(prior.trace_density(100))
-    low, high = (end(float(end(x)) for x, _ in curves) for end in (min, max))
-    floor = top + height - 1.3 * font * 1.25 / 72
+    """Draw a curve and stems above an axis with the ends of its range."""
+    variable, traces = belief.variable, [each.trace(50) for each in (belief, prior) if each is not None]
+    per = choose_width(variable, traces)
+    axis = make_axis(variable, traces)
+    ends = np.concatenate([part for trace in traces for part in (trace.values, trace.x)])
+    low = float(ends.min()) if axis.low is None else axis.low
+    high = float(ends.max()) if axis.high is None else axis.high
+    floor = top + height - 1.3 * detail.fonts[1] * 1.25 / 72
+    heights = [find_height(trace, per) for trace in traces]
+    if any(len(trace.values) for trace in traces):
+        heights = [max(heights)] * len(heights)
     marks: list[Mark] = []
-    for number, (x, density) in reversed(list(enumerate(curves))):
-        x, density = x[:: max(1, len(x) // 120)], density[:: max(1, len(x) // 120)]
-        # each to its own height: a narrow posterior would press its prior flat
-        across = left + (x - low) / (high - low) * width
-        up = floor - density / (float(density.max()) or 1.0) * (floor - top - 0.02)
-        if number:
-            marks.append(Line(across, up, "dim", 0.8, dashed=True))
-        else:
-            marks += [Area(across, np.full(len(up), floor), up), Line(across, up, width=1.2)]
+    across = place_along(low, high, left, left + width)
+    # without stems each to its own height: a narrow posterior would press its prior flat
+    for trace, highest, is_prior in reversed(list(zip(traces, heights, [False, True], strict=False))):
+        color = "dim" if is_prior else 0
+        marks += draw_trace(trace, per, color, across=across, up=place_along(0.0, highest, floor, top + 0.02))
     marks.append(Line([left, left + width], [floor, floor], "line", 0.8))
-    ends = [format_value(end, unit) for end in (low, high)] if unit is not None else list(_round_ends(low, high))
-    letters = detail.letters(width / 2, font)
-    marks += [
-        Text(at, floor, shorten_text(text, letters), "dim", font, side, "top", (0, -1))
-        for at, side, text in ((left, "left", ends[0]), (left + width, "right", ends[1]))
-    ]
-    return marks
-
-
-def _round_ends(low: float, high: float) -> tuple[str, str]:
-    """Return the ends of a density as text, with few digits: they are where it nearly vanishes, nothing exact."""
-    digits = 10.0 ** (np.floor(np.log10(high - low)) - 1)
-    return format_range(float(np.floor(low / digits) * digits), float(np.ceil(high / digits) * digits))
+    for most in (12, 7, 5, 3, 2):
+        ticks = axis.choose_ticks(low, high, most)
+        if sum(len(text) + 1 for _, text in ticks) <= detail.letters(width, detail.fonts[1]):
+            break
+    texts = [(float(across(at)), text) for at, text in ticks]
+    return marks + [Text(at, floor, text, "dim", detail.fonts[1], "middle", "top", (0, -1)) for at, text in texts]
 
 
 # -- strengths --------------------------------------------------------------------------------------------------------

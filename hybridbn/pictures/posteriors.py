@@ -5,16 +5,17 @@ densities, weights of evidence, effects of interventions, and what a change of a
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.formatting import format_number, format_probability, format_value, shorten_text
+from hybridbn.formatting import format_number, format_of, format_probability, format_value, shorten_text, step_of
 from hybridbn.inference.explanations import Explanation, Sensitivity
 from hybridbn.inference.interventions import Effect
-from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior, Posterior
+from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior, Posterior, Trace
 from hybridbn.inference.queries import posterior
 from hybridbn.network import Network
 from hybridbn.options import list_items
@@ -23,14 +24,17 @@ from hybridbn.pictures.chart import (
     Area,
     Axis,
     Chart,
+    Color,
     Heat,
     Line,
     Mark,
+    Place,
     Points,
     Rectangles,
     Rule,
     Text,
     check_kind,
+    place_along,
 )
 from hybridbn.variables import Continuous, Discrete, Values, Variable
 
@@ -42,6 +46,8 @@ _MOST_CELLS = 30
 """The most states along an axis of a table of probabilities."""
 _COLUMNS = 60
 """The number of values at which a conditional density is drawn."""
+_FEW_STEMS, _FINE = 20, 100
+"""So many stems have heads; grids of more steps don't matter to a curve."""
 
 
 def plot_posterior(posterior: Posterior, ax: Any = None, *, prior: Posterior | None = None) -> Any:
@@ -111,8 +117,8 @@ def describe_posterior(posterior: Posterior, prior: Posterior | None = None) -> 
     >>> describe_posterior(net.posterior("x"))
     'Density of x: mean 3, standard deviation 2, 90 % between -0.2897 and 6.29.'
     """
-    name = posterior.variable.name
-    title = f"{'Posterior' if isinstance(posterior, DiscretePosterior) else 'Density'} of {name}"
+    is_density = isinstance(posterior, ContinuousPosterior) and len(posterior.trace().x) > 0
+    title = f"{'Density' if is_density else 'Posterior'} of {posterior.variable.name}"
     without = "" if prior is None else f" Without evidence: {_list_facts(prior)}."
     return f"{title}: {_list_facts(posterior)}.{without}"
 
@@ -123,15 +129,15 @@ def _list_facts(posterior: Posterior) -> str:
         shares = sum_groups(posterior.probabilities, groups).tolist()
         return ", ".join(f"{state} {format_probability(p)}" for (state, _), p in zip(groups, shares, strict=True))
     assert isinstance(posterior, ContinuousPosterior)
-    unit = posterior.variable.unit
-    std = posterior.numeric.std()
-    if not std > 0:
-        return f"certainly {format_value(posterior.numeric.mean(), unit)}"
-    mean, low, high = (
-        format_value(float(x), unit, std) for x in (posterior.numeric.mean(), *posterior.numeric.interval(0.9))
-    )
-    spread = format_number(std) + ("" if unit is None else " days")
-    return f"mean {mean}, standard deviation {spread}, 90 % between {low} and {high}"
+    variable, numeric, trace = posterior.variable, posterior.numeric, posterior.trace()
+    stems = [f"{format_of(variable, v)} {format_probability(p)}" for v, p in zip(*trace[:2], strict=True)]
+    if len(trace.x) == 0 and len(stems) <= _MOST_STATES:
+        return ", ".join(stems) if len(stems) > 1 else f"certainly {format_of(variable, trace.values[0])}"
+    std = numeric.std()
+    mean, low, high = (format_of(variable, float(x), std) for x in (numeric.mean(), *numeric.interval(0.9)))
+    spread = format_number(std) + ("" if variable.unit is None else f" {variable.unit.name.split()[0]}")
+    moments = f"mean {mean}, standard deviation {spread}, 90 % between {low} and {high}"
+    return ", ".join([*(stems if len(trace.x) else ()), moments])
 
 
 def group_states(posterior: DiscretePosterior, most: int) -> list[tuple[str, NDArray[np.intp]]]:
@@ -185,28 +191,76 @@ def _chart_bars(posterior: DiscretePosterior, prior: DiscretePosterior | None) -
 
 
 def _chart_density(posterior: ContinuousPosterior, prior: ContinuousPosterior | None) -> Chart:
-    name, unit, mean = posterior.variable.name, posterior.variable.unit, posterior.numeric.mean()
-    _refuse_nan(bool(np.isfinite(mean)), name)
-    marks: list[Mark] = []
-    if prior is not None and prior.numeric.std() > 0:
-        x, density = prior.trace_density(300)
-        marks.append(Line(x, density, "dim", 1.2, "prior", dashed=True))
-    if posterior.numeric.std() > 0:
-        x, density = posterior.trace_density(400)
-        marks += [
-            Area(x, np.zeros(len(x)), density),
-            Line(x, density, label="" if prior is None else "posterior"),
-            Rule(mean, color=1, label=f"mean {format_value(mean, unit, posterior.numeric.std())}"),
-        ]
-    else:
-        marks.append(Rule(mean, color=0, label=f"value {format_value(mean, unit)}"))
+    variable, mean = posterior.variable, posterior.numeric.mean()
+    _refuse_nan(bool(np.isfinite(mean)), variable.name)
+    traces, std = [each.trace(400) for each in (posterior, prior) if each is not None], posterior.numeric.std()
+    width, label = choose_width(variable, traces), "" if prior is None else "posterior"
+    marks = draw_trace(traces[0], width, 0, label if std > 0 else f"value {format_of(variable, mean)}")
+    marks += [mark for trace in traces[1:] for mark in draw_trace(trace, width, "dim", "prior")]
+    marks += [Rule(mean, color=1, label=f"mean {format_of(variable, mean, std)}")] if std > 0 else []
+    has_stems, has_curve = (any(len(trace[part]) for trace in traces) for part in (0, 2))
+    of = "" if variable.unit is None else f" {variable.unit.name.split()[0]}"
+    curve = f" (curve: per {format_number(width)}{of})" if has_curve else ""
     return Chart(
         marks,
-        name,
+        variable.name,
         describe_posterior(posterior, prior),
-        Axis(unit=unit),
-        Axis("density" if unit is None else "density per day", 0.0),
+        make_axis(variable, traces),
+        Axis(f"probability{curve}" if has_stems else f"density per{of.removesuffix('s')}" if of else "density", 0.0),
     )
+
+
+def choose_width(variable: Continuous, traces: Sequence[Trace]) -> float:
+    """Return the length of the intervals whose probabilities curves show beside stems.
+
+    It is the step of a grid, or a round number below a fifth of the picture; without stems it is 1, which leaves
+    densities as they are.
+    """
+    span = float(np.ptp(np.concatenate([part for trace in traces for part in (trace.values, trace.x)])))
+    if not span or not any(len(trace.values) for trace in traces):
+        return 1.0
+    rounds = 10.0 ** np.floor(np.log10(span / 5)) * np.array([1, 2, 5])
+    return step_of(variable) if span < _FINE * step_of(variable) else float(rounds[rounds <= span / 5].max())
+
+
+def make_axis(variable: Continuous, traces: Sequence[Trace]) -> Axis:
+    """Return the axis below curves and stems; beside stems alone there is room for half a step."""
+    values = np.concatenate([trace.values for trace in traces])
+    if any(len(trace.x) for trace in traces):
+        return Axis.of(variable)
+    step = step_of(variable) or float(variable.unit is None and not (values % 1).any())
+    room = 0.6 * (step or np.ptp(values) / 10 or 1.0)
+    return replace(Axis.of(variable, "", float(values.min() - room), float(values.max() + room)), step=step)
+
+
+def find_height(trace: Trace, width: float) -> float:
+    """Return the height of a curve and its stems."""
+    return max(np.max(width * trace.density, initial=0.0), np.max(trace.probabilities, initial=0.0))
+
+
+def draw_trace(
+    trace: Trace,
+    width: float,
+    color: Color,
+    label: str = "",
+    across: Place = np.asarray,
+    up: Place = np.asarray,
+) -> list[Mark]:
+    """Return the marks of a curve, which shows the probabilities of intervals of a width, and of stems.
+
+    The prior is dim and without an area. Both are placed by `across` and `up`.
+    """
+    ghost, few = color == "dim", len(trace.values) <= _FEW_STEMS
+    x, y, at, tops = across(trace.x), up(width * trace.density), across(trace.values), up(trace.probabilities)
+    lines = np.column_stack([np.full(len(at), up(0.0)), tops, np.full(len(at), np.nan)]).ravel()
+    path = (at, tops) if ghost and not few else (np.repeat(at, 3), lines)
+    marks: list[tuple[int, Mark]] = [
+        (len(x) * (not ghost), Area(x, np.full(len(x), up(0.0)), y, color)),
+        (len(x), Line(x, y, color, 1.2, label, ghost)),
+        (len(at), Line(path[0], path[1], color, 2.4 if few and not ghost else 1.2, label, ghost)),
+        (len(at) * few, Points(at, tops, color, 5.0, hollow=ghost)),
+    ]
+    return [mark for shown, mark in marks if shown]
 
 
 def _chart_batch(posterior: Posterior) -> Chart:
@@ -235,7 +289,7 @@ def _chart_batch(posterior: Posterior) -> Chart:
             Rectangles(at - 0.22, at + 0.22, levels[:, 1], levels[:, 3], opacity=0.45, label="50 %"),
             Points(at, levels[:, 2], 1, label="median"),
         ]
-        y = Axis(name, unit=posterior.variable.unit)
+        y = Axis.of(posterior.variable, name)
         words = "medians with the intervals that hold 50 and 90 %"
     ticks = Axis("row", -0.6, rows - 0.4)
     return Chart(marks, name, f"Posteriors of {name} in {rows} rows: {words}.", ticks, y, (4.8, 2.8))
@@ -271,25 +325,28 @@ def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
         table = joint.probabilities if joint.variables[0] is first else joint.probabilities.T
         chart = _chart_table(table.T, first, second, title)
     elif isinstance(second, Discrete):
+        assert isinstance(first, Continuous)
         own = joint.marginal(first.name)
-        cells = own.point_cells
-        # both sides of each value with mass, which is a spike
-        sides = [cells.points, 2 * cells.low - cells.high, 2 * cells.high - cells.low]
-        x = np.unique(np.concatenate([_span(own, 201), *sides]))
+        trace = own.trace(200)
+        points = np.intersect1d(trace.values, own.point_cells.points)
+        x = np.setdiff1d(np.concatenate([trace.values, trace.x]), points)
         marks: list[Mark] = []
         marginal = joint.marginal(second.name)
         for number, (state, codes) in enumerate(group_states(marginal, len(SERIES))):
             states = [second.states[code] for code in codes.tolist()]
-            density = sum(
-                joint.pdf(**{first.name: x, second.name: np.full(len(x), each, dtype=object)}) for each in states
-            )
-            marks.append(Line(x, density, number, label=f"{second.name} = {state}" if len(states) == 1 else state))
-        y = Axis("density", 0.0)
+            heights = [
+                sum(joint.pdf(**{first.name: at, second.name: np.full(len(at), each, dtype=object)}) for each in states)
+                for at in (points, x)
+            ]
+            label = f"{second.name} = {state}" if len(states) == 1 else state
+            marks += draw_trace(Trace(points, heights[0], x, heights[1]), choose_width(first, [trace]), number, label)
+        y = Axis("probability" if len(points) else "density", 0.0)
         words = f"Joint density of {first.name} and {second.name}, a curve for each state of {second.name}."
-        chart = Chart(marks, title, words, Axis(first.name, unit=_unit(first)), y)
+        chart = Chart(marks, title, words, Axis.of(first, first.name), y)
     else:
+        assert isinstance(first, Continuous)
         heat = _draw_heat(joint, first.name, second.name)
-        across, up = Axis(first.name, unit=_unit(first)), Axis(second.name, unit=_unit(second))
+        across, up = Axis.of(first, first.name), Axis.of(second, second.name)
         chart = Chart([heat], title, f"Joint density of {first.name} and {second.name}.", across, up, (3.6, 3.2))
     return chart.draw(ax)
 
@@ -346,10 +403,6 @@ def _span(posterior: ContinuousPosterior, count: int) -> Values:
 def _edges(centers: Values) -> Values:
     middle = (centers[1:] + centers[:-1]) / 2
     return np.concatenate([[2 * centers[0] - middle[0]], middle, [2 * centers[-1] - middle[-1]]])
-
-
-def _unit(variable: Variable) -> Any:
-    return variable.unit if isinstance(variable, Continuous) else None
 
 
 def plot_conditional(
@@ -426,7 +479,7 @@ def plot_conditional(
         if len(shown) > _MOST_RIDGES:
             raise TableError(f"{len(shown)} densities one above the other can't be read; name at most {_MOST_RIDGES}"
                              " in values=")  # fmt: skip
-        names = [format_value(value, other.unit) if isinstance(other, Continuous) else str(value) for value in shown]
+        names = [format_of(other, value) if isinstance(other, Continuous) else str(value) for value in shown]
         return _chart_ridges(batch, names, other, title).draw(ax)
     assert isinstance(other, Continuous)
     return _chart_heat(batch, np.array(shown), other, title).draw(ax)
@@ -444,45 +497,34 @@ def _chart_curves(batch: DiscretePosterior, x: Values, other: Continuous, title:
         for (state, _), mark in zip(groups, marks, strict=True)
         if isinstance(mark, Line)
     )
-    low, high = (format_value(end, other.unit) for end in (x[0], x[-1]))
+    low, high = (format_of(other, end) for end in (x[0], x[-1]))
     words = f"Probabilities of {name} for {other.name} from {low} to {high}: {ends}."
-    return Chart(
-        marks, title, words, Axis(other.name, unit=other.unit), Axis("probability", 0.0, 1.0, ticks=PROBABILITY)
-    )
+    return Chart(marks, title, words, Axis.of(other, other.name), Axis("probability", 0.0, 1.0, ticks=PROBABILITY))
 
 
 def _chart_ridges(batch: ContinuousPosterior, names: Sequence[str], other: Variable, title: str) -> Chart:
     """Return densities one above the other, which may overlap a little."""
     variable = batch.variable
-    traces = []
-    for number in range(len(names)):
-        single = batch[number]
-        _refuse_nan(bool(np.isfinite(single.mean())), variable.name)
-        traces.append(single.trace_density(200) if single.std() > 0 else (np.array([single.mean()]), np.zeros(1)))
-    highest = max(float(density.max()) for _, density in traces) or 1.0
+    means = np.atleast_1d(batch.numeric.mean())
+    _refuse_nan(bool(np.isfinite(means).all()), variable.name)
+    traces = [batch[number].trace(200) for number in range(len(names))]
+    width = choose_width(variable, traces)
+    tops, has_stems = [find_height(trace, width) for trace in traces], any(len(trace.values) for trace in traces)
     marks: list[Mark] = []
-    means = np.asarray(batch.mean())
-    for number, (x, density) in enumerate(traces):
+    for number, (trace, top) in enumerate(zip(traces, tops, strict=True)):
         base = float(len(names) - 1 - number)
-        if len(x) == 1:
-            marks.append(Line([x[0], x[0]], [base, base + 0.9]))
-            continue
         # what is far narrower than the others would leave no height for them
-        height = 1.3 * density / max(float(density.max()), highest / 3)
-        height = np.where(density > 0, height, 0.0)
-        marks += [
-            Area(x, np.full(len(x), base), base + height, opacity=0.3),
-            Line(x, base + height, width=1.2),
-            Points([means[number]], [base], 1, label="mean"),
-        ]
-    told = "; ".join(f"{other.name} = {text}: mean {format_value(float(mean), variable.unit)}"
+        scale = (0.85 if has_stems else 1.3) / max(top, max(tops) / 3)
+        marks += draw_trace(trace, width, 0, up=place_along(0.0, 1.0, base, base + scale))
+        marks.append(Points([means[number]], [base], 1, label="mean"))
+    told = "; ".join(f"{other.name} = {text}: mean {format_of(variable, float(mean))}"
                      for text, mean in zip(names, means, strict=True))  # fmt: skip
     ticks = [(float(len(names) - 1 - number), shorten_text(text, 24)) for number, text in enumerate(names)]
     return Chart(
         marks,
         title,
         f"Density of {variable.name} given {other.name}, as ridges: {told}.",
-        Axis(variable.name, unit=variable.unit),
+        Axis.of(variable, variable.name),
         Axis(other.name, -0.15, len(names) + 0.4, ticks=ticks),
         (4.2, 0.6 + 0.42 * len(names)),
     )
@@ -490,17 +532,18 @@ def _chart_ridges(batch: ContinuousPosterior, names: Sequence[str], other: Varia
 
 def _chart_heat(batch: ContinuousPosterior, x: Values, other: Continuous, title: str) -> Chart:
     variable = batch.variable
-    levels = np.asarray(batch.quantile([0.02, 0.5, 0.98]))
+    levels = np.asarray(batch.numeric.quantile([0.02, 0.5, 0.98]))
     _refuse_nan(bool(np.isfinite(levels).all()), variable.name)
     low, high = float(levels[:, 0].min()), float(levels[:, 2].max())
     margin = 0.1 * (high - low) or 1.0
     y = np.linspace(low - margin, high + margin, 121)
-    # each column to its own height, or the narrowest density would leave no color for the others
-    density = np.asarray(batch.pdf(y)).T
-    top = density.max(axis=0)
-    density = np.divide(density, top, out=np.zeros_like(density), where=top > 0)
-    median = [format_value(float(end), variable.unit) for end in (levels[0, 1], levels[-1, 1])]
-    ends = [format_value(float(end), other.unit) for end in (x[0], x[-1])]
+    # each column to its own height, or the narrowest density would leave no color for the others; nor should points
+    density = np.diff(np.asarray(batch.cdf(_edges(y))), axis=1).T
+    is_free = np.histogram(batch.point_cells.points, _edges(y))[0] == 0
+    top = np.where(density[is_free].max(axis=0) > 0.001, density[is_free].max(axis=0), density.max(axis=0))
+    density = np.minimum(np.divide(density, top, out=np.zeros_like(density), where=top > 0), 1.0)
+    median = [format_of(variable, float(end)) for end in (levels[0, 1], levels[-1, 1])]
+    ends = [format_of(other, float(end)) for end in (x[0], x[-1])]
     words = (
         f"Density of {variable.name} given {other.name}, as a heat map: the median goes from {median[0]} at "
         f"{other.name} = {ends[0]} to {median[1]} at {ends[1]}."
@@ -513,8 +556,8 @@ def _chart_heat(batch: ContinuousPosterior, x: Values, other: Continuous, title:
         marks,
         title,
         words,
-        Axis(other.name, float(x[0]), float(x[-1]), unit=other.unit),
-        Axis(variable.name, float(y[0]), float(y[-1]), unit=variable.unit),
+        Axis.of(other, other.name, float(x[0]), float(x[-1])),
+        Axis.of(variable, variable.name, float(y[0]), float(y[-1])),
         (4.2, 3.0),
     )
 

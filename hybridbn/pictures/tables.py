@@ -307,12 +307,9 @@ def _choose_histogram_ticks(
     """Return ticks within the bins, whole numbers where these are the centers, and those of the piles beside."""
     low, high = float(edges[0]), float(edges[-1])
     whole = unit is None and low % 1 == 0.5 and high % 1 == 0.5
-    if whole and high - low == 1:
-        return [(low + 0.5, f"{low + 0.5:,.0f}"), *piles]
     for most in (6, 5, 4, 3, 2):
-        ticks = choose_ticks(low + 0.5 * whole, high - 0.5 * whole, most, unit)
-        letters = sum(len(text) + 2 for _, text in [*ticks, *piles])
-        if letters <= _LETTERS and not (whole and any(at % 1 for at, _ in ticks)):
+        ticks = choose_ticks(low + 0.5 * whole, high - 0.5 * whole, most, unit, float(whole))
+        if sum(len(text) + 2 for _, text in [*ticks, *piles]) <= _LETTERS:
             break
     return [*ticks, *piles]
 

@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -17,7 +17,7 @@ from hybridbn.inference.posteriors.base import Posterior, compute_entropy
 from hybridbn.options import as_numbers
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.units import Unit
-from hybridbn.variables import Continuous, Values, shorten
+from hybridbn.variables import Continuous, Grid, Values, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
@@ -27,6 +27,8 @@ _STANDARD_DEVIATION = Unit("duration", step=1_000_000_000)
 """Standard deviations of dates and times are told in seconds."""
 MOSTLY = 0.99
 """From this share of the mass at points on, a number is told by these."""
+_END, _MOST_STEMS = 0.0025, 50
+"""The share of the mass at either end that a picture leaves out; so many neighbors on a grid have a stem each."""
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
 _PARTS_OF_CELL = 4
@@ -35,6 +37,24 @@ _OVER_ALL_CELLS = {"_mode": 1, "_entropy": ORDER}
 """Methods that are given no points and look at all cells, and at how many points of each part of a cell."""
 _LEVELS = 100
 """The number of quantiles that scores are computed from where there is no closed form."""
+
+
+class Trace(NamedTuple):
+    """What pictures show of a density: stems at values that have a probability, and a curve of what is left.
+
+    Attributes
+    ----------
+    values, probabilities : ndarray
+        The stems.
+    x, density : ndarray
+        The curve over nearly all of what is left, with both sides of every jump; empty where nothing is. The area below
+        it and the probabilities add up to 1, but for the ends that are left out.
+    """
+
+    values: Values
+    probabilities: Values
+    x: Values
+    density: Values
 
 
 class ContinuousPosterior(Posterior):
@@ -68,17 +88,47 @@ class ContinuousPosterior(Posterior):
         """Return the log density at `x`; -inf where it is zero."""
         return self._at("_log_pdf", x)
 
-    def trace_density(self, count: int) -> tuple[Values, Values]:
-        """Return points over nearly all of the mass of a single case, with both sides of every jump among them, and the
-        densities there.
+    def trace(self, count: int = 100) -> Trace:
+        """Return what pictures show of a single case, the curve at so many points or more.
+
+        Each number has a stem where few of a grid are likely. Otherwise stems stand at points, and at an end of the
+        grid to which what lies beyond it is rounded.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> rain = hb.Continuous("rain")
+        >>> normal = hb.LinearGaussian(rain, intercept=5, variance=4)
+        >>> net = hb.Network([hb.Atoms(rain, points=[0], probabilities=[0.25, 0.75], density=normal)])
+        >>> trace = net.posterior("rain").trace()
+        >>> trace.values, trace.probabilities, trace.density.max().round(2)
+        (array([0.]), array([0.25]), np.float64(0.15))
         """
-        low, high = self._at("_quantile", [0.0025, 0.9975])
-        margin = 0.12 * (high - low)
-        knots, _ = self.knots()
-        inner = np.append(knots[:, 0], self.point_cells.points)
-        x = np.concatenate([np.linspace(low - margin, high + margin, count), inner[(inner > low) & (inner < high)]])
+        low, high = self._at("_quantile", [_END, 1 - _END])
+        grid, none = self.variable.grid or Grid(), np.empty(0)
+        if not low < high:
+            return Trace(np.array([low]), np.ones(1), none, none)
+        if high - low < _MOST_STEMS * grid.step:
+            first, last = grid.round([low, high]).tolist()
+            values = grid.round(np.arange(first, last + grid.step / 2, grid.step))
+            return Trace(values, np.array([self.probability(value) for value in values.tolist()]), none, none)
+        points = self.point_cells.points
+        masses = dict(zip(points.tolist(), self._at_points("_mass_at", points[:, None])[:, 0], strict=True))
+        ends = np.clip([grid.low, np.nextafter(grid.high, -np.inf)], 2 * low - high, 2 * high - low)
+        upto, below = self._at("_cdf", ends)
+        masses |= {end: mass for end, mass in ((grid.low, upto), (grid.high, 1 - below)) if mass > 1 - MOSTLY}
+        values, probabilities = np.array([pair for pair in sorted(masses.items()) if pair[1] > 0]).reshape(-1, 2).T
+        x = self._list_abscissae(low, high, count) if probabilities.sum() < MOSTLY else none
+        x = x[(x >= grid.low) & (x <= grid.high)]
+        return Trace(values, probabilities, x, self.pdf(x) if len(x) else none)
+
+    def _list_abscissae(self, low: float, high: float, count: int) -> Values:
+        """Return where a curve is drawn: at both sides of jumps and of points, and not at points."""
+        cells, margin = self.point_cells, 0.12 * (high - low)
+        sides = [self.knots()[0][:, 0], 2 * cells.low - cells.high, 2 * cells.high - cells.low]
+        x = np.concatenate([np.linspace(low - margin, high + margin, count), *sides])
         x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
-        return x, self.pdf(x)
+        return x[(x >= low - margin) & (x <= high + margin) & ~np.isin(cells.snap(x), cells.points)]
 
     def pit(self, truth: ArrayLike) -> Any:
         """Return the probability of a value up to each row's own true one: its probability integral transform.

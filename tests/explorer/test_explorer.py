@@ -460,9 +460,9 @@ def test_page_of_others_holds_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     held = read_held(make_page(Responder(network, {"dose": [1.25], "sick": ["no"]})))
     lookups = held["lookups"]
     assert len(lookups["findings"]) == 2 + 9 + 9
-    assert len(lookups["cases"]) == 1 + 20 + 2 * 9 + 2 * 9 + 9 * 9
+    assert len(lookups["cases"]) == 1 + 20 + 2 * 9 + 2 * 9 + 9 * 9 + 2 * 9 * 9
     numbers = np.frombuffer(base64.b64decode(lookups["values"])).reshape(len(lookups["cases"]) + 1, -1)
-    assert "every pair" in held["about"]
+    assert "every 2 together, every 3 together" in held["about"]
     for case, row in list(zip(lookups["cases"], numbers, strict=False))[::13]:
         findings = [lookups["findings"][i] for i in case]
         evidence = read_case(network, findings).evidence
@@ -479,7 +479,7 @@ def test_page_of_others_holds_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     # where there is less room there are fewer pairs, and where there is none an error
     monkeypatch.setattr(pages, "MOST_ANSWERS", 60)
     held = read_held(make_page(Responder(network)))
-    assert "2 of 3 pairs" in held["about"]
+    assert "2 together in 2 of 3 groups" in held["about"]
     monkeypatch.setattr(pages, "MOST_ANSWERS", 20)
     with pytest.raises(hb.TooWide, match="hybridbn explore"):
         make_page(Responder(network))
@@ -492,7 +492,9 @@ def test_page_holds_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_page_asks_for_no_state_of_probability_zero() -> None:
-    assert pages._list_values(7, {"p": [0.8, 0.0, 0.2]}) == [{"node": 7, "state": 0}, {"node": 7, "state": 2}]
+    variable = hb.Discrete("c", ("a", "b", "c"))
+    held = pages._list_findings(variable, 7, {"p": [0.8, 0.0, 0.2]})
+    assert held == [{"node": 7, "state": 0}, {"node": 7, "state": 2}]
 
 
 def test_module_is_small_and_may_stand_in_a_page() -> None:
@@ -564,14 +566,17 @@ def test_widget_answers_messages_and_keeps_a_picture() -> None:
     assert widget._esm == read_module()
 
 
-def test_pairs_of_findings_fill_a_page_to_the_last() -> None:
+def test_findings_together_fill_a_page_to_the_last() -> None:
     responder = Responder(make_tables())
     findings = [{"node": node, "state": state} for node, states in ((0, 2), (1, 3), (2, 3)) for state in range(states)]
-    everything = pages._list_pairs(responder, findings, 100)
-    assert len(everything) == 2 * 3 + 2 * 3 + 3 * 3
-    assert pages._list_pairs(responder, findings, len(everything)) == everything
-    # all pairs of two nodes or none
-    assert len(pages._list_pairs(responder, findings, len(everything) - 1)) == 12
-    assert len(pages._list_pairs(responder, findings, 6)) == 6
-    assert pages._list_pairs(responder, findings, 5) == []
-    assert all(findings[a]["node"] < findings[b]["node"] for a, b in everything)
+    everything = pages._combine_findings(responder, findings, 100)
+    assert [len(case) for case in everything] == [2] * (2 * 3 + 2 * 3 + 3 * 3) + [3] * (2 * 3 * 3)
+    assert pages._combine_findings(responder, findings, len(everything)) == everything
+    # all of some nodes or none
+    assert len(pages._combine_findings(responder, findings, len(everything) - 1)) == 21
+    assert len(pages._combine_findings(responder, findings, 20)) == 12
+    assert len(pages._combine_findings(responder, findings, 6)) == 6
+    assert pages._combine_findings(responder, findings, 5) == []
+    for case in everything:
+        nodes = [findings[i]["node"] for i in case]
+        assert nodes == sorted(set(nodes))

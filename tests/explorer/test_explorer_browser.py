@@ -21,11 +21,13 @@ from typing import Any
 import numpy as np
 import pytest
 from explorer_browser import Browser, Page, find_tools, start_browser
-from narrowing import as_discrete
+from narrowing import as_continuous, as_discrete
 
 import hybridbn as hb
 from hybridbn.explorer.page import ExplorerServer, make_page
 from hybridbn.explorer.responder import Responder
+from hybridbn.units import Unit
+from hybridbn.variables import Grid
 
 pytestmark = pytest.mark.slow
 
@@ -117,7 +119,8 @@ def compare(page: Page, network: hb.Network, evidence: dict[str, Any], **setting
                 np.testing.assert_allclose(got, posterior.probabilities, atol=1e-6, err_msg=name)
             else:
                 got = [view["mean"], view["sd"], *view["quantiles"]]
-                want = [posterior.mean(), posterior.std(), *posterior.quantile(LEVELS)]
+                numbers = as_continuous(posterior).numeric
+                want = [numbers.mean(), numbers.std(), *numbers.quantile(LEVELS)]
                 np.testing.assert_allclose(got, want, atol=1e-6, err_msg=name)
         else:
             assert view["finding"] == ("set" if name in settings else "observed")
@@ -356,21 +359,133 @@ def test_file_has_answers_for_mixed_networks(browser: Browser, tmp_path: Path) -
         page.click(state(HOSTILE, 2))
     compare(page, network, {HOSTILE: IMAGE})
     with page.change():
-        page.do("drag", selector=f"{node('age')} .hbx-drag", **{"from": 0.55, "to": 0.7})
+        page.click(f"{node('age')} .hbx-drag")
     age = page.read()["age"]["mean"]
     assert age in [float(f"{q:.4g}") for q in network.posterior("age").quantile(LEVELS)]
     compare(page, network, {HOSTILE: IMAGE, "age": age})
     with page.change():
         page.click(state("sex", 0))
+    compare(page, network, {HOSTILE: IMAGE, "age": age, "sex": "female"})
+    with page.change():
+        page.click("button[aria-label^='Undo']")
+    page.click("button:has-text('Most probable')")
     assert "not computed before" in page.evaluate("() => document.querySelector('.hbx-notice').innerText")
+    # what has no answer shows nothing that was true before
+    with page.change():
+        page.click(f"{node('pressure')} .hbx-drag")
+    with page.change():
+        page.click(state("sex", 0))
+    assert "not computed before" in page.evaluate("() => document.querySelector('.hbx-notice').innerText")
+    shown = page.evaluate("""() => [...document.querySelectorAll('.hbx-node:not([data-finding])')].map((node) => [
+      ...[...node.querySelectorAll('.hbx-bar')].map((bar) => bar.getAttribute('width')),
+      ...[...node.querySelectorAll('.hbx-line, .hbx-area, .hbx-stem')].map((path) => path.getAttribute('d')),
+      node.querySelector('.hbx-badge').textContent])""")
+    assert {part for parts in shown for part in parts} <= {"", "0.00"}
     with page.change():
         page.click(".hbx-notice button:has-text('Undo')")
+    with page.change():
+        page.click(f"{node('pressure')} .hbx-cross")
     compare(page, network, {HOSTILE: IMAGE, "age": age})
+    # not one of its states, and intervals, which are approximate
+    with page.change():
+        page.click(f"{node('age')} .hbx-cross")
+    with page.change():
+        page.click(state(HOSTILE, 2))
+    with page.change():
+        page.click(state(HOSTILE, 2), "Shift")
+    shares = page.read()["sex"]["states"]
+    wanted = as_discrete(network.posterior("sex", {HOSTILE: {"none", "mild"}})).probabilities
+    np.testing.assert_allclose([shares["0"], shares["1"]], wanted, atol=1e-6)
+    with page.change():
+        page.do("drag", selector=f"{node('pressure')} .hbx-drag", **{"from": 0.55, "to": 0.95})
+    assert "approximate" in page.evaluate("() => document.querySelector('.hbx-notice').innerText")
+    (chip,) = [text for text in page.evaluate(CHIPS) if "pressure" in text]
+    low, high = (float(part) for part in chip.split(" ≤ pressure ≤ "))
+    evidence = {HOSTILE: {"none", "mild"}, "pressure": hb.Interval(low, high)}
+    assert page.read()["age"]["mean"] == pytest.approx(float(network.posterior("age", evidence).mean()), abs=0.7)
+    page.click("button:has-text('Clear')")
+    page.click("button:has-text('Most probable')")
+    page.wait("() => document.querySelectorAll('.hbx-best:not([visibility=hidden])').length >= 4")
     with page.change():
         page.click("button[aria-label='Next row']")
     compare(page, network, {"age": 61.5, "sex": "male", "pressure": 150.0})
     assert "needs" in page.evaluate("() => document.querySelector('.hbx-status').innerText.replace('need ', 'needs ')")
     check_nothing_ran(page)
+
+
+def make_points() -> hb.Network:
+    """A class with a code, a year, an amount that is often zero, and a day."""
+    group = hb.Discrete("group", ("a", "b"))
+    smoker = hb.Continuous("smoker", grid=Grid(1.0, 0.0, 1.0))
+    year, hours = hb.Continuous("year", grid=Grid(1.0, 2007.0, 2009.0)), hb.Continuous("hours", grid=Grid(0.01, 0.0))
+    day = hb.Continuous("day", unit=Unit("date"))
+
+    def normal(variable: hb.Continuous, mean: float, deviation: float) -> hb.LinearGaussian:
+        means, variances = [mean, mean + deviation], [deviation**2] * 2
+        return hb.LinearGaussian(variable, (group,), intercept=means, coefficients=[[], []], variance=variances)
+
+    codes, years = [[0.7, 0.3 - 1e-6, 1e-6], [0.2, 0.8 - 1e-6, 1e-6]], [[0.3, 0.3, 0.4 - 1e-6, 1e-6]] * 2
+    return hb.Network(
+        [
+            hb.Multinomial(group, table=[0.5, 0.5]),
+            hb.Atoms(smoker, (group,), points=[0, 1], probabilities=codes, density=normal(smoker, 0.5, 1.0)),
+            hb.Atoms(year, (group,), points=[2007, 2008, 2009], probabilities=years, density=normal(year, 2008.0, 1.0)),
+            hb.Atoms(
+                hours, (group,), points=[0], probabilities=[[0.4, 0.6], [0.1, 0.9]], density=normal(hours, 40.0, 8.0)
+            ),
+            normal(day, 19000.0, 40.0),
+        ]
+    )
+
+
+STEMS = """() => Object.fromEntries([...document.querySelectorAll('.hbx-node')].map((node) => [node.dataset.name,
+  (node.querySelector('.hbx-stem')?.getAttribute('d').match(/M/g) ?? []).length]))"""
+TICKS = """() => Object.fromEntries([...document.querySelectorAll('.hbx-node')].map((node) => [node.dataset.name,
+  [...node.querySelectorAll('.hbx-ticks text')].map((text) => text.textContent)]))"""
+
+
+@pytest.mark.parametrize("host", ["server", "file", "file of a saved model"])
+def test_numbers_with_points_have_stems_and_only_values_that_there_are(
+    browser: Browser, tmp_path: Path, host: str
+) -> None:
+    network = make_points()
+    if host == "file of a saved model":
+        network.save(tmp_path / "model.hbn")
+        loaded = hb.load(tmp_path / "model.hbn")
+        assert isinstance(loaded, hb.Network)
+        network = loaded
+    path = tmp_path / "page.html"
+    path.write_text(make_page(Responder(network)))
+    with serve(network) as server:
+        page = browser.open(server.address if host == "server" else path.as_uri())
+        compare(page, network, {})
+        assert page.evaluate(STEMS) == {"group": 0, "smoker": 2, "year": 3, "hours": 1, "day": 0}
+        ticks = page.evaluate(TICKS)
+        assert (ticks["smoker"], ticks["year"]) == (["0", "1"], ["2007", "2008", "2009"])
+        assert all(text[:3] == "202" for text in ticks["day"])
+        evidence: dict[str, Any] = {}
+        for name, share, wanted in (("smoker", 0.6, 1.0), ("year", 0.45, 2008.0), ("hours", 0.01, 0.0)):
+            with page.change():
+                page.do("drag", selector=f"{node(name)} .hbx-drag", **{"from": share, "to": share})
+            evidence[name] = wanted
+            assert page.read()[name]["mean"] == wanted
+            compare(page, network, evidence)
+        if host != "server":
+            return
+        told = page.evaluate("() => document.querySelector('.hbx-likelihood').textContent")
+        assert told == f"probability of these findings {np.exp(network.log_evidence(evidence)):.4f}"
+        with page.change():
+            page.click("button:has-text('Clear')")
+        page.click(f"{node('smoker')} .hbx-title")
+        page.do("fill", selector="input[aria-label='smoker: value']", text="0.5")
+        page.press("Enter")
+        page.wait("() => document.querySelector('.hbx-notice').innerText.includes('whole numbers from 0 to 1')")
+        assert page.evaluate(CHIPS) == []
+        page.do("fill", selector="input[aria-label='smoker: value']", text="1")
+        with page.change():
+            page.press("Enter")
+        compare(page, network, {"smoker": 1.0})
+        check_nothing_ran(page)
 
 
 def test_two_tabs_do_not_disturb_each_other_and_a_dead_server_is_told(browser: Browser, tmp_path: Path) -> None:

@@ -210,7 +210,7 @@ def test_a_state_alone_and_certainty_are_drawn() -> None:
 def test_curves_are_the_densities() -> None:
     posterior, prior = mixed().posterior("x", {"c": "b"}), mixed().posterior("x")
     ax = posterior.plot(open_axes(), prior=prior)
-    for line, density in zip(ax.lines[:2], (prior, posterior), strict=True):
+    for line, density in zip(ax.lines[:2], (posterior, prior), strict=True):
         x, y = line.get_data()
         np.testing.assert_allclose(y, as_continuous(density).pdf(x))
         assert density.cdf(x.max()) - density.cdf(x.min()) > 0.998

@@ -32,7 +32,8 @@ and compares scenarios. A server on this computer (127.0.0.1) answers the browse
 which works once, until it is ended with Ctrl-C.
 
 With --html one file is written instead, which needs no server: of a model of tables it answers
-everything; of any other one it holds answers that were computed before, and says which.
+everything; of any other one it holds answers that were computed before, says which, and shows
+nothing where it has none.
 """
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:

@@ -1,8 +1,10 @@
 // The answers of a page without Python: computed from tables, or looked up among those that were computed before.
 
 import { isHard, withFinding } from "./findings.js";
+import { expand, listOptions, mix } from "./mixtures.js";
 import { JunctionTree } from "./junction_tree.js";
 
+const UNANSWERED = "the answer to these findings together was not computed before; hybridbn explore computes it";
 const CONTRADICTION = "these findings contradict each other";
 
 export function decodeNumbers(text) {
@@ -118,11 +120,13 @@ const keyOf = (findings) =>
     .map(({ node, state, value }) => `${node}:${state ?? `v${value}`}`)
     .join(";");
 
-/** Answers that were computed before: no finding, one, two of most nodes, and the rows of a table. */
+/** Answers that were computed before: no finding, one, two or three of most nodes, and the rows of a table. */
 export function answerFromLookups(content) {
   const { nodes, lookups } = content;
   const numbers = decodeNumbers(lookups.values);
-  const width = nodes.reduce((sum, node) => sum + (node.states ? node.states.length : 11), 0) + 1;
+  const points = nodes.map((_, i) => (content.prior[i]?.stems ?? []).map(([value]) => value));
+  const counts = nodes.map((node, i) => node.states?.length ?? 11 + points[i].length);
+  const width = counts.reduce((sum, count) => sum + count, 1);
   const places = new Map();
   lookups.cases.forEach((numbersOfFindings, row) => {
     places.set(keyOf(numbersOfFindings.map((i) => lookups.findings[i])), row);
@@ -131,32 +135,43 @@ export function answerFromLookups(content) {
     if (!places.has(keyOf(findings))) places.set(keyOf(findings), lookups.cases.length + row);
   });
   const believeAll = (findings) => {
-    const known = findings.every((finding) => isHard(finding) && !finding.set);
-    const row = known ? places.get(keyOf(findings)) : undefined;
-    if (row === undefined) {
-      return { error: "the answer to these findings together was not computed before", unanswered: true };
-    }
+    const parts = expand(findings, (finding) => listOptions(content, finding, logEvidenceOf));
+    if (!parts || parts.some((part) => !places.has(keyOf(part.findings)))) return { error: UNANSWERED, unanswered: true };
+    if (!parts.length) return { error: CONTRADICTION, impossible: true };
+    if (parts.length > 1 || parts[0].offset) return mix(content, findings, parts, (part) => answerAt(places.get(keyOf(part.findings))));
+    return answerAt(places.get(keyOf(parts[0].findings)));
+  };
+  const logEvidenceOf = (finding) => numbers[places.get(keyOf([finding])) * width];
+  const answerAt = (row) => {
     let at = row * width;
     const logEvidence = numbers[at];
     at += 1;
     if (logEvidence === -Infinity) return { error: CONTRADICTION, impossible: true };
     const beliefs = nodes.map((node, i) => {
-      const count = node.states ? node.states.length : 11;
-      const part = Array.from(numbers.subarray(at, at + count));
-      at += count;
+      const part = Array.from(numbers.subarray(at, at + counts[i]));
+      at += counts[i];
       if (!row) return content.prior[i];
       if (Number.isNaN(part[0])) return null;
-      return node.states ? { p: part } : { mean: part[0], sd: part[1], q: part.slice(2) };
+      if (node.states) return { p: part };
+      const stems = points[i].map((value, j) => [value, part[11 + j]]).filter(([, p]) => p > 0);
+      return { mean: part[0], sd: part[1], q: part.slice(2, 11), stems };
     });
     return { beliefs, log_evidence: logEvidence };
   };
   const answers = {
-    beliefs: ({ cases }) => ({ cases: cases.map(believeAll) }),
+    beliefs: ({ cases }) => {
+      const answered = cases.map(believeAll);
+      return { cases: answered, notes: [...new Set(answered.flatMap(({ notes }) => notes ?? []))] };
+    },
     why: (question) =>
       weigh(question, content.given, (findings) => {
         const answer = believeAll(findings);
         return answer.beliefs ? answer.beliefs[question.node] : refuse(answer.error);
       }),
+    probable: ({ case: findings }) => {
+      const values = lookups.probable?.[places.get(keyOf(findings))];
+      return values ? { values } : refuse("what is most probable with these findings was not computed before");
+    },
   };
   return (question) => answers[question.ask]?.(question) ?? answerCommon(content, question);
 }

@@ -2,24 +2,40 @@
 
 export const LEVELS = [0.02, 0.1, 0.25, 0.4, 0.5, 0.6, 0.75, 0.9, 0.98];
 
-/** The points of a belief's density; null where it has none. */
+/** Less is not drawn as a curve beside stems. */
+const LEAST = 0.005;
+
+/** The values with a probability of their own, as [value, probability]. */
+export const stemsOf = (belief) => belief?.stems ?? [];
+
+const sumOf = (stems) => stems.reduce((sum, [, p]) => sum + p, 0);
+
+/** The points of a belief's density beside its stems; null where it has none. */
 export function curveOf(belief) {
   if (belief?.x?.length > 1) return { x: belief.x, y: belief.y };
-  if (!belief?.q || !(belief.sd > 0)) return null;
-  belief.curve ??= interpolate(belief.q);
+  if (!belief?.q || !(belief.sd > 0) || sumOf(stemsOf(belief)) > 1 - LEAST) return null;
+  belief.curve ??= interpolate(belief.q, stemsOf(belief));
   return belief.curve;
 }
 
 /** The derivative of a monotone cubic interpolation of the cumulative distribution (Fritsch and Butland 1984). */
-function interpolate(quantiles) {
-  const first = quantiles[0] - 1.5 * (quantiles[1] - quantiles[0]);
-  const last = quantiles[8] + 1.5 * (quantiles[8] - quantiles[7]);
+function interpolate(quantiles, stems) {
+  const isStem = (x) => stems.some(([value]) => Math.abs(value - x) <= 1e-9 * Math.abs(value));
+  // the level of a quantile without the stems up to it; at a stem it is not known
+  const inner = quantiles
+    .map((x, i) => [x, LEVELS[i] - sumOf(stems.filter(([value]) => value <= x))])
+    .filter(([x, level], i, all) => !isStem(x) && level > 0 && (i === 0 || x > all[i - 1][0]));
+  const beyond = (x, next) => x + 1.5 * (x - next);
+  const middle = inner[0]?.[0] ?? quantiles[4];
+  const first = isStem(quantiles[0]) ? quantiles[0] : beyond(quantiles[0], inner[1]?.[0] ?? middle);
+  const last = isStem(quantiles[8]) ? quantiles[8] : beyond(quantiles[8], inner.at(-2)?.[0] ?? middle);
+  if (!(last > first)) return null;
   const knots = [first];
   const heights = [0];
-  [...quantiles, last].forEach((x, i) => {
-    if (x > knots.at(-1)) {
+  [...inner, [last, 1 - sumOf(stems)]].forEach(([x, level]) => {
+    if (x > knots.at(-1) && level > heights.at(-1)) {
       knots.push(x);
-      heights.push(LEVELS[i] ?? 1);
+      heights.push(level);
     }
   });
   const steps = knots.slice(1).map((x, i) => x - knots[i]);
@@ -52,12 +68,17 @@ export function heightOf(curve) {
   return Math.min(parts[0]?.[0] ?? 0, level && level[0] > 0 ? 1.6 * level[0] : Infinity);
 }
 
+/** The length of the intervals whose probabilities a curve shows beside stems: a step, or a part of the range. */
+export const widthOf = ([low, high], step) => (high - low < 100 * step ? step : (high - low) / 6);
+
 /** The range of values that a picture of a node shows: that of the prior, wider where the belief or a finding is. */
-export function rangeOf(prior, belief, finding, domain) {
+export function rangeOf(prior, belief, finding, domain, step = 0) {
   const ends = [];
   for (const each of [prior, belief]) {
     const curve = curveOf(each);
-    if (curve) ends.push(curve.x[0], curve.x.at(-1));
+    const stems = stemsOf(each).map(([value]) => value);
+    if (curve) ends.push(curve.x[0], curve.x.at(-1), ...stems);
+    else if (stems.length) ends.push(Math.min(...stems) - 0.6 * step, Math.max(...stems) + 0.6 * step);
     else if (each && Number.isFinite(each.mean)) ends.push(each.mean);
   }
   if (finding) {

@@ -1,6 +1,6 @@
 // Cases: lists of findings, in the order in which they were made. A case is never changed, but replaced by another.
 
-import { percent, short, valueText } from "./format.js";
+import { fits, percent, short, valueText } from "./format.js";
 
 export const findingOf = (findings, node) => findings.find((finding) => finding.node === node);
 
@@ -99,7 +99,7 @@ export function unpack(packed, nodes) {
       } else if (states && Array.isArray(item.weights)) {
         const weights = states.map((label) => item.weights.find((pair) => pair?.[0] === label)?.[1] ?? 0);
         if (weights.every((w) => isNumber(w) && w >= 0) && weights.some((w) => w > 0)) finding = { node, weights };
-      } else if (!states && isNumber(item.value)) finding = { node, value: item.value };
+      } else if (!states && isNumber(item.value) && fits(nodes[node], item.value)) finding = { node, value: item.value };
       else if (!states && Array.isArray(item.between) && item.between.length === 2) {
         if (item.between.every((end) => end === null || isNumber(end))) finding = { node, between: item.between };
       } else if (!states && Array.isArray(item.about) && item.about.length === 2) {

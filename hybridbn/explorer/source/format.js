@@ -3,6 +3,7 @@
 const DAY = 86400000;
 
 export function percent(p) {
+  if (Number.isNaN(p)) return "–";
   if (p === 0) return "0 %";
   if (p === 1) return "100 %";
   if (p < 0.0005) return "<0.1 %";
@@ -11,6 +12,7 @@ export function percent(p) {
 }
 
 export function probability(p) {
+  if (Number.isNaN(p)) return "–";
   if (p === 0 || p === 1) return String(p);
   return p < 0.0001 ? p.toExponential(2) : p.toFixed(p > 0.9999 ? 7 : 4);
 }
@@ -39,6 +41,7 @@ export function meanText(node, mean, deviation) {
 
 /** A value of a node: a number, or what it counts in days. */
 export function valueText(node, value, digits = 4) {
+  if (Number.isInteger(value) && Number.isInteger(stepOf(node)) && stepOf(node)) return String(value).replace("-", "−");
   if (!Number.isFinite(value) || !node.unit) return short(value, digits);
   if (node.unit === "date") return isoDate(value).slice(0, 10);
   if (node.unit === "datetime") return isoDate(value).slice(0, 16).replace("T", " ");
@@ -74,12 +77,54 @@ export function parseValue(node, text) {
   return Number(trimmed.replace(/\s*d$/, "").replace(",", "."));
 }
 
-/** About `count` round numbers between two. */
-export function ticks(low, high, count) {
-  const rough = (high - low) / count;
+/** What the values of a node are multiples of; 0 where they may be any. */
+export const stepOf = (node) => node.grid?.[0] || Number(Boolean(node.points?.every(Number.isInteger)));
+
+/** The nearest value that a node can have to a number that was pointed at, which is not exact by `slack`. */
+export function snap(node, value, points, slack) {
+  const near = [...points].sort((a, b) => Math.abs(a - value) - Math.abs(b - value))[0];
+  if (near !== undefined && (node.points || Math.abs(near - value) <= slack)) return near;
+  if (node.unit === "date") return Math.round(value);
+  const [step, low, high] = node.grid ?? [0, null, null];
+  const held = Math.min(Math.max(value, low ?? -Infinity), high ?? Infinity);
+  return step ? Number((Math.round(held / step) * step).toPrecision(12)) : held;
+}
+
+/** Whether a node can have a value. */
+export function fits(node, value) {
+  if (node.points) return node.points.some((point) => Math.abs(point - value) <= 1e-9 * Math.abs(point));
+  return Math.abs(snap(node, value, [], 0) - value) <= 1e-6 * (node.grid?.[0] || Math.abs(value)) || node.unit === "date";
+}
+
+/** Which values a node can have, in words. */
+export function rangeText(node) {
+  if (node.points) return `its values are ${node.points.map((value) => valueText(node, value)).join(", ")}`;
+  const [step, low, high] = node.grid ?? [0, null, null];
+  const ends = [low === null ? "" : ` from ${valueText(node, low)}`, high === null ? "" : ` to ${valueText(node, high)}`];
+  return `its values are ${step === 1 ? "whole numbers" : step ? `multiples of ${short(step)}` : "numbers"}${ends.join("")}`;
+}
+
+/** Beginnings of months or years between two dates, at most `most`, with their texts; null where these are too near. */
+export function dateTicks(low, high, most) {
+  if ((high - low) / most < 15) return null;
+  const first = new Date(low * DAY);
+  const start = 12 * first.getUTCFullYear() + first.getUTCMonth();
+  const span = (high - low) / 30.4;
+  const months = [1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 6000, 12000, 60000].find((each) => span / each <= most) ?? 120000;
+  const result = [];
+  for (let month = Math.ceil(start / months) * months; ; month += months) {
+    const day = Date.UTC(Math.floor(month / 12), month % 12) / DAY;
+    if (!(day <= high)) return result;
+    if (day >= low) result.push([day, isoDate(day).slice(0, months % 12 ? 7 : 4)]);
+  }
+}
+
+/** About `count` round numbers between two, no nearer to each other than `least`. */
+export function ticks(low, high, count, least = 0) {
+  const rough = Math.max((high - low) / count, least);
   const power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((size) => size >= rough * 0.999) ?? rough;
   const result = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i += 1) result.push(i * step);
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + 1e-9 * step; i += 1) result.push(i * step + 0);
   return result;
 }

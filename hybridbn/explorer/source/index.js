@@ -45,7 +45,7 @@ function isDark() {
 function announce(store) {
   const { selected, nodes } = store;
   const node = nodes[selected];
-  const belief = store.beliefs[selected];
+  const belief = store.belief(selected);
   if (store.error) return store.error.text;
   const count = `${store.findings.length} finding${store.findings.length === 1 ? "" : "s"}`;
   if (!belief) return count;

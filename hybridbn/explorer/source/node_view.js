@@ -96,7 +96,7 @@ export class NodeView {
     const finding = store.finding(index);
     const prior = store.content.prior[index];
     const isFresh = !store.error?.stale;
-    let belief = store.beliefs[index];
+    let belief = store.belief(index);
     let known = null;
     if (finding && "state" in finding) belief = { p: node.states.map((_, i) => Number(i === finding.state)) };
     if (finding && "value" in finding) known = finding.value;
@@ -119,7 +119,7 @@ export class NodeView {
     set(this.cross, { visibility: finding && store.findings.some((f) => f.node === index) ? null : "hidden" });
     if (node.states) this.updateRows(belief, prior, finding);
     else {
-      this.plot.update(belief, prior, finding, store.probable?.get(index), isFresh);
+      this.plot.update(belief, prior, finding, store.probable?.get(index));
       const said = known !== null ? valueText(node, known) : belief ? `mean ${valueText(node, belief.mean)}, standard deviation ${spanText(node, belief.sd)}` : "";
       set(this.focus, { "aria-label": `${node.name}: ${said}. Press Enter to type a value` });
     }
@@ -146,10 +146,10 @@ export class NodeView {
 
   updateRows(belief, prior, finding) {
     const { store, node, bars } = this;
-    const p = belief?.p ?? prior.p;
+    const before = prior?.p ?? belief.p;
+    const p = belief?.p ?? before.map(() => NaN);
     const possible = new Set(possibleStates(finding, p.length));
-    const before = prior?.p ?? p;
-    const chosen = this.chooseStates(p);
+    const chosen = this.chooseStates(belief?.p ?? before);
     const best = store.probable?.get(this.index)?.state;
     this.rows.forEach((row, i) => {
       const state = chosen[i];
@@ -161,8 +161,8 @@ export class NodeView {
       const isOut = finding && state >= 0 && !possible.has(state);
       write(row.label, fit(label, bars.labels, isSet ? BOLD : SMALL));
       write(row.number, percent(now));
-      set(row.bar, { width: (bars.width * now).toFixed(2) });
-      const isMoved = Math.abs(now - then) > 0.0005;
+      set(row.bar, { width: (bars.width * (now || 0)).toFixed(2) });
+      const isMoved = !(Math.abs(now - then) <= 0.0005);
       set(row.ghost, { width: (bars.width * then).toFixed(2) });
       set(row.tick, { x: (bars.left + bars.width * then - 0.75).toFixed(2), visibility: isMoved ? null : "hidden" });
       set(row.best, { visibility: best !== undefined && best === state ? null : "hidden" });

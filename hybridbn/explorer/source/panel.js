@@ -2,7 +2,7 @@
 
 import { h, makeId, s, set } from "./dom.js";
 import { describe, isHard, toLink, withFinding } from "./findings.js";
-import { meanText, parseValue, percent, probability, short, spanText, valueText } from "./format.js";
+import { fits, meanText, parseValue, percent, probability, rangeText, short, spanText, valueText } from "./format.js";
 import { LEVELS } from "./density.js";
 import { Plot } from "./plot.js";
 
@@ -106,8 +106,8 @@ export class Panel {
     const prior = store.content.prior[index];
     const finding = store.finding(index);
     if (node.states) {
-      const p = finding && "state" in finding ? node.states.map((_, i) => Number(i === finding.state)) : store.beliefs[index]?.p;
-      if (!p) return [];
+      const p = finding && "state" in finding ? node.states.map((_, i) => Number(i === finding.state)) : store.belief(index)?.p;
+      if (!p) return h("p", { class: "hbx-hint" }, "Not known: these findings have no answer here.");
       return h("table", { class: "hbx-table" },
         h("thead", {}, h("tr", {}, h("th", {}, "state"), h("th", {}), h("th", { class: "hbx-number" }, "now"), h("th", { class: "hbx-number" }, "before"), h("th", {}))),
         h("tbody", {}, node.states.map((label, state) => h("tr", { class: finding?.state === state ? "hbx-row-chosen" : null },
@@ -119,10 +119,10 @@ export class Panel {
           h("td", {}, store.offers.not && node.states.length > 1 ? h("button", { type: "button", class: "hbx-button hbx-small", title: `not ${label}`,
             "aria-label": `exclude ${label}`, onclick: () => store.clickState(index, state, true) }, "not") : null))))); // prettier-ignore
     }
-    const belief = store.beliefs[index];
+    const belief = store.belief(index);
     const plot = new Plot(node, { left: 14, top: 14, width: 272, height: 120 }, (low, high) => store.setNumber(index, low, high));
     plot.update(belief, prior, finding, store.probable?.get(index));
-    const picture = s("svg", { class: "hbx-big-plot", viewBox: "0 0 300 138", role: "img", "aria-label": `density of ${node.name}` }, plot.element);
+    const picture = s("svg", { class: "hbx-big-plot", viewBox: "0 0 300 138", role: "img", "aria-label": `belief in ${node.name}` }, plot.element);
     const line = (name, now, then) => h("tr", {}, h("td", {}, name), h("td", { class: "hbx-number" }, now), h("td", { class: "hbx-number hbx-muted" }, then));
     const known = finding && "value" in finding ? { mean: finding.value, sd: 0, q: LEVELS.map(() => finding.value) } : belief;
     if (!known) return picture;
@@ -151,10 +151,8 @@ export class Panel {
   makeEditor() {
     const { store, node } = this;
     if (node.states) return store.offers.soft && !store.intervening ? this.makeSoftEditor() : [];
-    if (store.offers.values) {
-      return h("p", { class: "hbx-hint" }, "Click the curve: the value becomes the nearest of nine quantiles, for which answers were computed before.");
-    }
-    return this.makeNumberEditor();
+    const hint = h("p", { class: "hbx-hint" }, "Click the picture: the value becomes the nearest for which answers were computed before. Drag for an interval.");
+    return [store.offers.values ? hint : null, ...this.makeNumberEditor()];
   }
 
   makeSoftEditor() {
@@ -192,7 +190,14 @@ export class Panel {
         if (!numbers.some(Number.isNaN)) apply(...numbers);
       } }, h("span", { class: "hbx-form-title" }, title), fields, h("button", { type: "submit", class: "hbx-button hbx-small" }, "Set")); // prettier-ignore
     this.valueField = field(finding?.value, "value");
-    const forms = [form("is", [this.valueField], (value) => value !== null && store.add(store.intervening ? { node: index, value, set: true } : { node: index, value }))];
+    const forms = store.offers.values ? [] : [form("is", [this.valueField], (value) => {
+      if (value === null) return;
+      if (fits(node, value)) store.add(store.intervening ? { node: index, value, set: true } : { node: index, value });
+      else {
+        set(this.valueField, { "aria-invalid": "true" });
+        store.update({ error: { text: `${node.name} can't be ${valueText(node, value)}; ${rangeText(node)}` } });
+      }
+    })];
     if (store.offers.between && !store.intervening) {
       const between = [field(finding?.between?.[0], "low"), field(finding?.between?.[1], "high")];
       forms.push(form("between", between, (low, high) => {
@@ -201,7 +206,7 @@ export class Panel {
         else store.add({ node: index, between: [low, high] });
       })); // prettier-ignore
     }
-    if (store.offers.soft && !store.intervening) {
+    if (store.offers.soft && !store.offers.values && !store.intervening) {
       const about = [field(finding?.about?.[0], "measured"), h("input", { type: "text", inputmode: "decimal", class: "hbx-field", value: finding?.about ? String(finding.about[1]) : "",
         placeholder: "± sd", "aria-label": `${node.name}: standard deviation of the measurement` })]; // prettier-ignore
       forms.push(form("about", about, (mean) => {
@@ -232,7 +237,7 @@ export class Panel {
       this.ask({ ask: "why", node: store.selected }, (answer) => this.showMeans(answer));
       return this.answerPart;
     }
-    const belief = store.beliefs[store.selected]?.p;
+    const belief = store.belief(store.selected)?.p;
     const likely = belief ? belief.indexOf(Math.max(...belief)) : 0;
     const ask = (state) => this.ask({ ask: "why", node: store.selected, state }, (answer) => this.showWeights(answer));
     const choice = h("select", { class: "hbx-field", "aria-label": "state to explain", onchange: (event) => ask(Number(event.target.value)) },

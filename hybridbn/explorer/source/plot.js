@@ -1,10 +1,13 @@
-// A density in a rectangle: the belief, the prior as a ghost, what is known, and a brush that sets a value or an interval.
+// A belief in a number, in a rectangle: a curve and stems, the prior as a ghost, what is known, and a brush that sets a
+// value or an interval.
 
 import { s, set, write, measure } from "./dom.js";
-import { curveOf, heightOf, rangeOf, roundTo } from "./density.js";
-import { ticks, valueText } from "./format.js";
+import { curveOf, heightOf, rangeOf, roundTo, stemsOf, widthOf } from "./density.js";
+import { dateTicks, snap, stepOf, ticks, valueText } from "./format.js";
 
 const CLICK = 4;
+/** A click so many pixels beside a stem means it. */
+const REACH = 5;
 
 export class Plot {
   /** @param onSet called with (low, high) when the user has chosen */
@@ -14,6 +17,9 @@ export class Plot {
     this.ghost = s("path", { class: "hbx-ghost-line" });
     this.area = s("path", { class: "hbx-area" });
     this.line = s("path", { class: "hbx-line" });
+    this.ghostStems = s("path", { class: "hbx-ghost-stem" });
+    this.stems = s("path", { class: "hbx-stem" });
+    this.caps = s("path", { class: "hbx-cap" });
     this.band = s("rect", { class: "hbx-band", visibility: "hidden" });
     this.rule = s("line", { class: "hbx-rule", visibility: "hidden" });
     this.best = s("path", { class: "hbx-best", visibility: "hidden" });
@@ -22,7 +28,7 @@ export class Plot {
     this.axis = s("line", { class: "hbx-axis" });
     this.labels = s("g", { class: "hbx-ticks" });
     this.hit = s("rect", { class: "hbx-hit hbx-drag" });
-    this.element = s("g", {}, this.band, this.ghost, this.area, this.line, this.axis, this.labels, this.rule,
+    this.element = s("g", {}, this.band, this.ghostStems, this.ghost, this.area, this.line, this.stems, this.caps, this.axis, this.labels, this.rule,
       this.best, this.brush, this.brushText, this.hit); // prettier-ignore
     this.listen(onSet);
     this.resize(box);
@@ -42,23 +48,37 @@ export class Plot {
     return this.box.left + ((value - low) / (high - low)) * this.box.width;
   }
 
-  update(belief, prior, finding, probable, isFresh = true) {
+  update(belief, prior, finding, probable) {
     const { left, top, width } = this.box;
-    this.range = rangeOf(prior, belief, finding, this.node.domain);
-    const curve = finding && "value" in finding ? null : curveOf(belief);
+    const step = stepOf(this.node);
+    this.range = rangeOf(prior, belief, finding, this.node.domain, step || 1);
+    const isKnown = finding && "value" in finding;
+    const curve = isKnown ? null : curveOf(belief);
+    const stems = isKnown ? [] : stemsOf(belief);
+    this.points = [...new Set([...stemsOf(prior), ...stems].map(([value]) => value))];
     const before = curveOf(prior);
     const isChanged = belief !== prior;
-    const highest = Math.max(heightOf(curve), isChanged || !curve ? heightOf(before) : 0) || 1;
+    // beside stems a curve shows the probabilities of intervals; without, only its form counts
+    const per = this.points.length ? widthOf(this.range, step) : 1;
+    const shown = isChanged || isKnown ? [[curve, stems], [before, stemsOf(prior)]] : [[curve, stems]];
+    const highest = Math.max(...shown.flatMap(([each, some]) => [per * heightOf(each), ...some.map(([, p]) => p)])) || 1;
+    const up = (p) => this.floor - Math.min(p / highest, 1) * (this.floor - top);
     const path = (points, close) => {
       if (!points) return "";
-      const up = (y) => this.floor - Math.min(y / highest, 1) * (this.floor - top);
-      const at = (x, y) => `${this.across(x).toFixed(1)} ${up(y).toFixed(1)}`;
+      const at = (x, y) => `${this.across(x).toFixed(1)} ${up(per * y).toFixed(1)}`;
       const middle = points.x.map((x, i) => at(x, points.y[i])).join("L");
       return close ? `M${at(points.x[0], 0)}L${middle}L${at(points.x.at(-1), 0)}Z` : `M${middle}`;
     };
     set(this.area, { d: path(curve, true) });
     set(this.line, { d: path(curve, false) });
-    set(this.ghost, { d: isChanged || !curve ? path(before, false) : "" });
+    set(this.ghost, { d: isChanged || isKnown ? path(before, false) : "" });
+    const room = (step / (this.range[1] - this.range[0])) * width;
+    const thick = room < 1.5 ? 3 : Math.min(0.55 * room, 7);
+    const draw = (some, from) => some.map(([value, p]) => from(this.across(value).toFixed(1), up(p).toFixed(1))).join("");
+    const ghosts = isChanged || isKnown ? stemsOf(prior) : [];
+    set(this.stems, { d: draw(stems, (x, y) => `M${x} ${this.floor}V${y}`), "stroke-width": thick });
+    set(this.ghostStems, { d: draw(ghosts, (x, y) => `M${x} ${this.floor}V${y}`), "stroke-width": thick });
+    set(this.caps, { d: draw(ghosts, (x, y) => `M${x - thick / 2 - 1} ${y}h${thick + 2}`) });
     this.drawTicks();
     let value = finding?.value;
     let between = finding?.between;
@@ -83,21 +103,22 @@ export class Plot {
       const x = Math.min(Math.max(this.across(probable.value), left), left + width);
       set(this.best, { visibility: null, d: `M${x} ${this.floor - 5}l4 5l-4 5l-4 -5Z` });
     } else set(this.best, { visibility: "hidden" });
-    set(this.element, { class: isFresh ? null : "hbx-stale" });
   }
 
   drawTicks() {
     const { left, width } = this.box;
     const [low, high] = this.range;
-    const wide = this.node.unit && this.node.unit !== "duration";
-    const marks = ticks(low, high, Math.max(2, Math.floor(width / (wide ? 60 : 34))));
+    const step = stepOf(this.node);
+    const isDate = this.node.unit === "date" || this.node.unit === "datetime";
+    const room = step ? 8 + measure(valueText(this.node, Math.round(high)), "9px") : 34;
+    const most = Math.max(2, Math.floor(width / (isDate || this.node.unit === "time" ? 56 : room)));
+    const marks = (isDate && dateTicks(low, high, most)) || ticks(low, high, most, step).map((mark) => [mark, valueText(this.node, mark)]);
     const key = `${low}|${high}|${width}`;
     if (key === this.drawn) return;
     this.drawn = key;
     let free = -Infinity;
     this.labels.replaceChildren(
-      ...marks.flatMap((mark) => {
-        const text = valueText(this.node, mark);
+      ...marks.flatMap(([mark, text]) => {
         const half = measure(text, "9px") / 2;
         const x = Math.min(Math.max(this.across(mark), left - 4 + half), left + width + 4 - half);
         const tick = s("line", { x1: this.across(mark), x2: this.across(mark), y1: this.floor, y2: this.floor + 3 });
@@ -117,7 +138,7 @@ export class Plot {
       const x = Math.min(Math.max(event.clientX * matrix.a + matrix.e, left), left + width);
       const [low, high] = this.range;
       const value = roundTo(low + ((x - left) / width) * (high - low), this.range);
-      return this.node.unit === "date" ? Math.round(value) : value;
+      return snap(this.node, value, this.points, (REACH / width) * (high - low));
     };
     const end = () => {
       start = null;

@@ -1,6 +1,6 @@
 // What the page knows and shows: the findings, the beliefs that follow from them, and what the user looks at.
 
-import { findingOf, isHard, pack, toggleState, excludeState, unpack, withFinding, without } from "./findings.js";
+import { excludeState, findingOf, isHard, pack, toggleState, unpack, withFinding, without } from "./findings.js";
 
 const MOST_UNDONE = 200;
 
@@ -38,7 +38,11 @@ function keepScenarios(content, model) {
 export class Store {
   constructor(content, ask, model) {
     this.content = content;
-    this.nodes = content.nodes;
+    // a number without a grid that has points and nothing else can only be one of these
+    this.nodes = content.nodes.map((node, i) => {
+      const { stems, x } = content.prior[i] ?? {};
+      return stems?.length && !x && !node.grid?.[0] ? { ...node, points: stems.map(([value]) => value) } : node;
+    });
     this.offers = { ...EVERYTHING, ...content.offers };
     this.send = ask;
     this.model = model;
@@ -167,10 +171,10 @@ export class Store {
   setNumber(node, low, high = low) {
     this.selected = node;
     const { values } = this.offers;
-    if (values?.[node]) {
+    const inside = values?.[node]?.some(({ value }) => value >= low && value <= high);
+    if (values?.[node]?.length && (low === high || !inside)) {
       const middle = (low + high) / 2;
-      const nearest = values[node].reduce((a, b) => (Math.abs(b - middle) < Math.abs(a - middle) ? b : a));
-      this.add({ node, value: nearest });
+      this.add(values[node].reduce((a, b) => (Math.abs(b.value - middle) < Math.abs(a.value - middle) ? b : a)));
     } else if (this.intervening) this.add({ node, value: high, set: true });
     else if (low === high) this.add({ node, value: low });
     else this.add({ node, between: [Math.min(low, high), Math.max(low, high)] });
@@ -265,10 +269,15 @@ export class Store {
   /** By how much the belief in a node differs from the one without findings, between 0 and 1. */
   shift(node) {
     const prior = this.content.prior[node];
-    const belief = this.beliefs[node];
+    const belief = this.belief(node);
     if (!prior || !belief) return 0;
     if (prior.p) return prior.p.reduce((sum, p, i) => sum + Math.abs(p - (belief.p?.[i] ?? p)), 0) / 2;
     return Math.min(1, Math.abs(belief.mean - prior.mean) / (2 * (prior.sd || 1)));
+  }
+
+  /** The belief in a node; null where it is not known, as the findings have no answer. */
+  belief(node) {
+    return this.error?.stale ? null : this.beliefs[node];
   }
 
   isKnown(node) {

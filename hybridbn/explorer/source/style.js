@@ -98,9 +98,12 @@ display:flex;flex-direction:column;height:min(720px,88vh);min-height:420px;text-
 .hbx-excluded .hbx-label{text-decoration:line-through;opacity:.6}
 .hbx-excluded .hbx-percent{opacity:.5}
 .hbx-best{fill:var(--found);stroke:var(--surface);stroke-width:.8}
-.hbx-stale .hbx-bar,.hbx-stale .hbx-area,.hbx-stale .hbx-percent{opacity:.35}
 .hbx-area{fill:var(--bar);opacity:.24}
 .hbx-line{fill:none;stroke:var(--bar);stroke-width:1.7;stroke-linejoin:round}
+.hbx-stale>.hbx-frame{stroke-dasharray:2 3}
+.hbx-stem{fill:none;stroke:var(--bar)}
+.hbx-ghost-stem{fill:none;stroke:var(--ink);opacity:.13}
+.hbx-cap{fill:none;stroke:var(--muted);stroke-width:1.5}
 .hbx-ghost-line{fill:none;stroke:var(--muted);stroke-width:1.1;stroke-dasharray:3 2.5}
 .hbx-band{fill:var(--found);opacity:.16}
 .hbx-rule{stroke:var(--found);stroke-width:2.2}

@@ -1,5 +1,6 @@
 // The bar above the graph: modes, undo, rows of a table, views; and below it what is known.
 
+import { stemsOf } from "./density.js";
 import { h, makeId, set, write } from "./dom.js";
 import { describe } from "./findings.js";
 import { probability, short } from "./format.js";
@@ -94,7 +95,9 @@ export class Toolbar {
         h("button", { type: "button", class: "hbx-chip-cross", "aria-label": `retract ${describe(finding, store.nodes[finding.node])}`, onclick: () => store.retract(finding.node) }, "×")), // prettier-ignore
     );
     const observed = store.findings.filter((finding) => !finding.set);
-    const isDensity = observed.some((finding) => "value" in finding);
+    // values with a probability of their own add to it, others have a density
+    const isPoint = ({ node, value }) => store.nodes[node].family === "Atoms" && stemsOf(store.content.prior[node]).some(([stem]) => stem === value);
+    const isDensity = observed.some((finding) => "value" in finding && !isPoint(finding));
     const isPlain = observed.length && !store.error?.stale && Number.isFinite(store.logEvidence);
     const p = Math.exp(store.logEvidence);
     const text = isDensity || p < 1e-12 ? `log ${isDensity ? "density" : "probability"} ${short(store.logEvidence, 4)}` : `probability of these findings ${probability(p)}`;
