@@ -228,7 +228,9 @@ class MTEFitter(Fitter):
             cells, leaves = gain.grow_cells()
         else:
             cells, leaves = [Cell((), np.arange(0), -1)], np.zeros(1, dtype=np.intp)
-        whole = fit_density(standardized, summed, domain)
+        step = 0.0 if child.grid is None else child.grid.step
+        half = float(np.diff(scale.standardize(distinct[0] + np.array([0.0, step / 2])))[0])
+        whole = fit_density(standardized, summed, domain, half)
         knots, heights, totals = whole.knots, whole.heights[None], np.array([total])
         if len(leaves) > 1:
             knots, heights, totals = fit_cells(standardized[place], weights, whole, cells, leaves, self.prior)
