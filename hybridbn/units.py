@@ -563,7 +563,7 @@ class PatternFinder:
     Parameters
     ----------
     preferred : str, optional
-        The pattern that comes first where texts allow several.
+        The pattern that comes first where texts allow several, or its order of day, month and year, such as "dmy".
 
     Attributes
     ----------
@@ -599,7 +599,7 @@ class PatternFinder:
             self.example = listed[0]
             self._candidates = _propose(self.example)
             if self._preferred is not None:
-                self._candidates.sort(key=lambda candidate: candidate != self._preferred)
+                self._candidates.sort(key=lambda candidate: not self._is_preferred(candidate))
         for candidate in list(self._candidates or ()):
             if not self._follow(candidate, listed):
                 self._candidates = [other for other in self._candidates or () if other != candidate]
@@ -632,10 +632,20 @@ class PatternFinder:
 
     @property
     def ambiguous(self) -> bool:
-        """Whether the texts could have day and month in either order, and no preferred pattern decides it."""
-        rivals = self._candidates or []
-        orders = {"".join(re.findall(r"%([Yymd])", rival)) for rival in rivals}
-        return len(orders) > 1 and rivals[0] != self._preferred
+        """Whether the texts could have day and month in either order, and no preferred pattern decides it.
+
+        Nobody writes the month before the day with points between them.
+        """
+        rivals = [rival for rival in self._candidates or [] if "." not in rival]
+        return len(set(map(order_of_pattern, rivals))) > 1 and not self._is_preferred(rivals[0])
+
+    def _is_preferred(self, candidate: str) -> bool:
+        return self._preferred in (candidate, order_of_pattern(candidate))
+
+    @property
+    def candidates(self) -> list[str]:
+        """The patterns that all texts follow, the likeliest first."""
+        return list(self._candidates or ())
 
     @property
     def numbers(self) -> list[float]:
@@ -653,6 +663,17 @@ class PatternFinder:
         for directive in self._unpadded.get(self._candidates[0], ()):
             pattern = pattern.replace(f"%{directive}", f"%-{directive}")
         return pattern
+
+
+def order_of_pattern(pattern: str) -> str:
+    """Return the order of day, month and year.
+
+    Examples
+    --------
+    >>> order_of_pattern("%-d.%m.%Y %H:%M")
+    'dmy'
+    """
+    return "".join(re.findall("%-?([Yymd])", pattern)).lower()
 
 
 def _plain(pattern: str) -> str:

@@ -10,7 +10,6 @@ from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
 from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
 from hybridbn.tables.formats import describe_location, read_table, suffix_of, write_table
 from hybridbn.tables.formats.base import suffixes
-from hybridbn.tables.formats.delimited import Delimited, suggest_delimiter
 
 
 def convert(
@@ -51,9 +50,6 @@ def convert(
             keep_interrupts()
             _refuse_options(source, reading or {})
             table = read_table(source, **(reading or {}))
-            hint = suggest_delimiter(table.names, "")
-            if hint and "delimiter" not in (reading or {}) and isinstance(suffixes().get(suffix_of(source)), Delimited):
-                raise UsageFault(f"{source}: the only column is called {table.names[0]!r}{hint}")
             write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
 
 

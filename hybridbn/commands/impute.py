@@ -414,11 +414,10 @@ def _warn_about_strategy(run: ImputationRun) -> None:
 
 
 def _make_output(run: ImputationRun) -> Output:
-    request, delimiter = run.request, run.request.output_delimiter
-    if delimiter is None and (run.destination.form, run.destination.suffix) == (run.origin.form, run.origin.suffix):
-        delimiter = request.delimiter  # files with the same suffix get the same delimiter
+    request = run.request
     counter = request.draw_column if request.draws is not None else None
-    return Output(run.destination, run.source, run.profile, counter, request.encoding, {"delimiter": delimiter})
+    options = {"delimiter": request.output_delimiter}
+    return Output(run.destination, run.source, run.profile, counter, request.encoding, options)
 
 
 def _write_parts(run: ImputationRun, output: Output) -> list[Path]:

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import codecs
 import contextlib
-import gzip
 import hashlib
 import os
 import re
@@ -15,7 +14,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 from urllib.parse import quote
 
 from hybridbn.commands.terminal import OutputTaken, UsageFault
@@ -23,12 +22,18 @@ from hybridbn.errors import FormatError
 from hybridbn.tables.formats import WEB, describe_location, suffix_of
 from hybridbn.tables.formats.base import FileFormat, TableSource, names, suffixes
 from hybridbn.tables.formats.database_base import Database, OutputExists, database_of
-from hybridbn.tables.formats.files import check_encoding, is_packed, open_private, report_damaged_gzip, resolve_links
+from hybridbn.tables.formats.files import (
+    StoredFile,
+    check_encoding,
+    is_packed,
+    open_private,
+    resolve_links,
+)
 
 _HINTS = {
     ".json": "a file with one object a line is .jsonl, or say --format jsonl",
-    ".txt": "say --format csv or tsv, and --delimiter",
-    ".dat": "say --format csv or tsv, and --delimiter",
+    ".txt": "say --format csv",
+    ".dat": "say --format csv",
     **dict.fromkeys((".xlsx", ".xls", ".ods"), "save the sheet as CSV"),
     **dict.fromkeys((".sav", ".dta", ".sas7bdat", ".rds"), "export it as CSV or Parquet"),
     **dict.fromkeys((".db", ".sqlite", ".sqlite3"), "write sqlite:///file.db?table=name"),
@@ -161,14 +166,14 @@ def _is_pipe(path: Path) -> bool:
 
 
 def open_source(
-    location: Location, folder: Path, encoding: str, options: dict[str, Any], rows: tuple[int, int] | None = None
+    location: Location, folder: Path, encoding: str | None, options: dict[str, Any], rows: tuple[int, int] | None = None
 ) -> TableSource:
     """Open a table that is read more than once; what can't be read twice is copied into `folder` first.
 
     Parameters
     ----------
-    encoding : str
-        The encoding of a text file.
+    encoding : str, optional
+        The encoding of a text file, if it is known.
     options : dict
         Options of the command line for reading a file; a format uses those that it knows.
     rows : (int, int), optional
@@ -178,56 +183,39 @@ def open_source(
     if isinstance(form, Database):
         source = form.source(location.url, folder, location.shown)
     else:
-        path = _copy_if_needed(location, form, folder, encoding)
+        path = _copy_if_needed(location, folder)
+        file = StoredFile(str(path), encoding=encoding_of_file(form, encoding))
         known = {name: value for name, value in options.items() if name in form.options}
-        source = form.source(path, location.shown, location.suffix, **known)
+        source = form.source(file, location.shown, location.suffix, **known)
     if rows is not None:
         source.span = range(*rows)
     return source
 
 
-def _copy_if_needed(location: Location, form: FileFormat, folder: Path, encoding: str) -> Path:
-    """Return a file that can be read twice, with text in UTF-8: the original, or a copy in `folder`."""
-    recoded = encoding_of_file(form, encoding)
+def _copy_if_needed(location: Location, folder: Path) -> Path:
+    """Return a file that can be read twice: the original, or a copy in `folder`."""
     if location.path is not None and location.packed and location.path.is_file():
         with open(location.path, "rb") as start:
             if start.read(2) != b"\x1f\x8b":
                 raise FormatError("not a gzip file, whatever its name says")
-    if location.path is not None and recoded == "utf-8" and not _is_pipe(location.path):
+    if location.path is not None and not _is_pipe(location.path):
         return location.path
-    copy = folder / f"input{location.suffix}"
+    copy = folder / f"input{location.suffix}{'.gz' if location.packed else ''}"
     with open_private(copy) as out:
         if location.path is None:
-            _copy(sys.stdin.buffer, out, recoded, location)
+            shutil.copyfileobj(sys.stdin.buffer, out, 1 << 20)
         else:
-            with (
-                report_damaged_gzip(),
-                gzip.open(location.path) if location.packed else open(location.path, "rb") as file,
-            ):
-                _copy(file, out, recoded, location)
+            with open(location.path, "rb") as file:
+                shutil.copyfileobj(file, out, 1 << 20)
     return copy
 
 
-def _copy(file: Any, out: IO[bytes], encoding: str, location: Location) -> None:
-    if encoding == "utf-8":
-        shutil.copyfileobj(file, out, 1 << 20)
-        return
-    decoder = codecs.getincrementaldecoder(encoding)()
-    try:
-        while True:
-            data = file.read(1 << 20)
-            out.write(decoder.decode(data, final=not data).encode())
-            if not data:
-                return
-    except UnicodeError as error:
-        raise FormatError(f"{location.shown} is not in {encoding}: {error}") from None
-
-
-def encoding_of_file(form: FileFormat | Database, encoding: str) -> str:
-    """Return the name of a text file's encoding; "utf-8" also for its subsets and for files that are not text."""
+def encoding_of_file(form: FileFormat | Database, encoding: str | None) -> str | None:
+    """Return the name of a text file's encoding, "utf-8" also for its subsets; None if it is unknown or no text."""
+    if encoding is None or not (isinstance(form, FileFormat) and form.text):
+        return None
     name = codecs.lookup(check_encoding(encoding)).name
-    plain = name in ("utf-8", "utf-8-sig", "ascii") or not (isinstance(form, FileFormat) and form.text)
-    return "utf-8" if plain else name
+    return "utf-8" if name in ("utf-8-sig", "ascii") else name
 
 
 def refuse_folders(location: Location) -> None:

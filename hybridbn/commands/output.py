@@ -29,7 +29,7 @@ from hybridbn.tables.formats.base import (
 )
 from hybridbn.tables.formats.database_base import Database, DatabaseWriter
 from hybridbn.tables.formats.files import NameTaken, replace_file
-from hybridbn.tables.formats.typed_columns import parse_states, replace_comma
+from hybridbn.tables.formats.typed_columns import parse_states
 from hybridbn.variables import Discrete, Variable
 
 
@@ -40,8 +40,8 @@ class Output:
     ----------
     counter : str, optional
         The name of a first column that counts the draws.
-    encoding : str
-        The encoding of a text file.
+    encoding : str, optional
+        The encoding of a text file; by default that of the source.
     options : dict
         Options of the command line for writing a file; a format uses those that it knows.
     added : sequence of Field
@@ -54,7 +54,7 @@ class Output:
         source: TableSource,
         profile: TableProfile,
         counter: str | None,
-        encoding: str,
+        encoding: str | None,
         options: dict[str, Any],
         added: Sequence[Field] = (),
     ) -> None:
@@ -69,7 +69,7 @@ class Output:
         )
         # A text format that writes numbers digit by digit copies them from a text source as they are.
         self._keeps_text = isinstance(self.form, FileFormat) and self.form.text and self.form.exact
-        self._commas = self._keeps_text and source.decimal == ","
+        self._spells_numbers = self._keeps_text and not source.dialect.is_plain
         self._spellings = (
             find_spellings(source, profile.usable.variables) if source.spelled and self._keeps_text else {}
         )
@@ -79,15 +79,15 @@ class Output:
         fields: list[Field],
         origin: TableSource | None,
         counter: str | None,
-        encoding: str,
+        encoding: str | None,
         options: dict[str, Any],
     ) -> FileWriter | DatabaseWriter:
         form = self.form
         if isinstance(form, Database):
             return DatabaseWriter(form, fields, self.location.url, counter)
-        known = {name: value for name, value in options.items() if name in form.options}
-        if form.text:
-            known["encoding"] = encoding_of_file(form, encoding)
+        told = {"encoding": encoding_of_file(form, encoding), **options}
+        known = self.source.dialect.writing(self.location.suffix) if "delimiter" in form.options else {}
+        known |= {n: value for n, value in told.items() if value is not None and n in (*form.options, "encoding")}
         return form.writer(fields, self.location.suffix, origin=origin, counter=counter, **known)
 
     def _is_typed(self, name: str) -> bool:
@@ -114,9 +114,9 @@ class Output:
         """Return a block with the added columns as a part of the output."""
         columns = self._fill_columns(block, {})
         for name in added.names:
-            values = cell_values(added, name)
-            commas = self._commas and self.kinds[name] == "float"
-            columns[name] = [_write_comma(value) for value in values] if commas else values
+            columns[name] = cell_values(added, name)
+            if self._spells_numbers and self.kinds[name] == "float":
+                columns[name] = [v if v is None else self.source.dialect.spell(name, repr(v)) for v in columns[name]]
         return self.writer.make_part(columns)
 
     def make_part(self, block: TableBlock, fills: Fills, draw: int) -> bytes:
@@ -134,9 +134,7 @@ class Output:
         if column.kind == "states":
             spelled = self._spellings.get(name, {}).get(value)
             return spelled if spelled is not None else value if isinstance(value, str) else repr(value)
-        if column.integer:
-            return str(int(value))
-        return str(_write_comma(float(value))) if self._commas else repr(float(value))
+        return self.source.dialect.spell(name, str(int(value)) if column.integer else repr(float(value)))
 
     def _fill_columns(self, block: TableBlock, fills: Fills) -> dict[str, list[Any]]:
         """Return all columns as Python values, with imputed cells in place of missing ones."""
@@ -156,7 +154,7 @@ class Output:
         """Return the function that converts imputed values to the type of their column."""
         if self.profile.columns[name].kind != "number" or self.profile.columns[name].unit is not None:
             return lambda value: value
-        if self._commas and self.kinds[name] == "float":
+        if self._spells_numbers:
             return lambda value: self._spell(name, value)
         if self.kinds[name] == "decimal":
             return lambda value: decimal.Decimal(repr(float(value)))
@@ -168,8 +166,8 @@ class Output:
         if column.kind == "number":
             stays = self._keeps_text or column.unit is not None
             convert: Callable[[str], Any] = str if stays else int if column.integer else float
-            if source.decimal == "," and not stays:
-                texts = [text if text is None else replace_comma(text) for text in texts]
+            if not stays:
+                texts = [text if text is None else source.dialect.plain(text) or text for text in texts]
             return [None if text is None or not text.strip() else convert(text) for text in texts]
         if self._keeps_text or kind_of_states(column.states) == "text":
             return list(texts)
@@ -204,11 +202,6 @@ class Output:
         except NameTaken:
             shown = self.location.shown
             raise OutputTaken(f"{shown} has appeared meanwhile, and --no-clobber says to leave it") from None
-
-
-def _write_comma(value: float | None) -> str | None:
-    """Return a number as text with a decimal comma."""
-    return None if value is None else repr(value).replace(".", ",")
 
 
 def find_spellings(source: TableSource, variables: Sequence[Variable]) -> dict[str, dict[Hashable, str]]:

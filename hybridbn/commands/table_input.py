@@ -63,8 +63,10 @@ class TableRequest:
     to_format: str | None = None
     delimiter: str | None = None
     missing: tuple[str, ...] = ()
-    decimal: str = "."
-    encoding: str = "utf-8"
+    decimal: str | None = None
+    thousands: str | None = None
+    dates: str | None = None
+    encoding: str | None = None
     backend: str | None = None
     scheduler: str | None = None
     workers: int | None = None
@@ -91,7 +93,8 @@ class TableRequest:
     @property
     def reading(self) -> dict[str, Any]:
         """The options of formats for reading."""
-        return {"delimiter": self.delimiter, "missing": self.missing or MISSING, "decimal": self.decimal}
+        options = {name: getattr(self, name) for name in ("delimiter", "decimal", "thousands", "dates")}
+        return {**options, "missing": self.missing or MISSING, "states": (*self.discrete, *self.keep)}
 
 
 def is_shared(request: TableRequest) -> bool:
@@ -381,24 +384,16 @@ class PackedFunction:
 
 def open_scan(request: TableRequest, engine: Backend) -> Scan:
     """Return the scan of the table that a request names."""
-    given = {
-        "--delimiter": request.delimiter is not None,
-        "--missing": tuple(request.missing or MISSING) != tuple(MISSING),
-        "--decimal": request.decimal != ".",
-        "--encoding": request.encoding.lower() not in ("utf-8", "utf8"),
-        "--format": request.format is not None or request.from_format is not None,
-    }
-    told = next((option for option, is_given in given.items() if is_given), None)
-    if request.input == "-":
-        what = "a pipe can't be read by several workers"
-    else:
-        what = f"{told} is not for tables that are shared" if told is not None else ""
-    if what:
-        raise UsageFault(
-            f"{what}: --backend and --workers read files and tables of databases as they are; make a file with"
-            " hybridbn convert"
-        )
-    made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=max(request.sample, 2))
+    if request.input == "-" or request.format is not None or request.from_format is not None:
+        what = "a pipe" if request.input == "-" else "a file without a telling suffix"
+        raise UsageFault(f"{what} can't be read by several workers; make a file with hybridbn convert")
+    told = {name: value for name, value in request.reading.items() if name != "states" and value is not None}
+    if tuple(told["missing"]) == tuple(MISSING):
+        del told["missing"]
+    if request.encoding is not None:
+        told["encoding"] = request.encoding
+    size = max(request.sample, 2)
+    made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=size, **told)
     refuse_unknown_columns(request, made.names)
     return made.drop(request.keep) if request.keep else made
 

@@ -119,7 +119,7 @@ class Terminal:
             return
         self.warnings.append(text)
         if not self.quiet:
-            self._print(f"warning: {text}")
+            self._print(text if text.startswith("read as: ") else f"warning: {text}")
 
     @contextlib.contextmanager
     def forward_warnings(self) -> Iterator[None]:
@@ -200,7 +200,7 @@ _WORDS = (
     (r"\brules=False\b", "--no-rules"),
     (r"cast it to text in a query( first)?", "--keep leaves it as it is, or cast it to text in a query"),
     (
-        rf"\b(encoding|delimiter|decimal|structure|target|potentials|strategy|rounds|bounds|include|unknown)={_LISTED}",
+        rf"\b(encoding|delimiter|decimal|thousands|dates|structure|target|potentials|strategy|rounds|bounds|include|unknown)={_LISTED}",
         r"--\1 \2",
     ),
     (rf"\bskip={_LISTED}", r"--keep \1"),

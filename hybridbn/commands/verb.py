@@ -371,7 +371,7 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
     "--continuous": {**_NAMES, "help": "columns that must be numbers"},
     "--keep": {**_NAMES, "help": "columns to leave as they are; they are not even looked at"},
     "--include": {**_NAMES, "help": "columns to learn from although they look like identifiers"},
-    "--delimiter": {"type": _parse_delimiter, "metavar": "C", "help": "of CSV and TSV"},
+    "--delimiter": {"type": _parse_delimiter, "metavar": "C", "help": "of CSV and TSV (default: what the file shows)"},
     "--missing": {
         "action": "append",
         "default": [],
@@ -383,11 +383,18 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
     },
     "--decimal": {
         "choices": (".", ","),
-        "default": ".",
         "metavar": "SIGN",
-        "help": "what stands before the decimals in CSV and TSV (default a point)",
+        "help": "what stands before the decimals in CSV and TSV (default: what the file shows)",
     },
-    "--encoding": {"default": "utf-8", "help": "of text files (default utf-8)"},
+    "--thousands": {
+        "metavar": "SIGN",
+        "help": "what may stand between thousands in CSV and TSV, '' for nothing (default: what the file shows)",
+    },
+    "--dates": {
+        "choices": ("dmy", "mdy", "ymd"),
+        "help": "the order of day, month and year in dates such as 01/02/03 (default: what the file shows)",
+    },
+    "--encoding": {"help": "of text files (default: what the file shows, utf-8, utf-16 or cp1252)"},
     "--format": {
         **_FORMATS,
         "help": "of pipes and files without a telling suffix: csv, tsv, arff, parquet, feather or jsonl",
@@ -455,14 +462,14 @@ def add_shared_options(group: Arguments, *flags: str, **changes: Any) -> None:
         vars(group.add_argument(flag, **keywords))["known"] = known
 
 
-TEXT_OPTIONS = ("--delimiter", "--missing", "--decimal", "--encoding")
+TEXT_OPTIONS = ("--delimiter", "--missing", "--decimal", "--thousands", "--dates", "--encoding")
 """The options of text files."""
 
 
 def list_reading(options: argparse.Namespace, *more: str) -> dict[str, Any]:
     """Return the options of text files that were given, and `more`, under their names in `hybridbn.read_table`."""
-    names = (*more, "delimiter", "missing", "decimal", "encoding")
-    given = {name: value for name in names if (value := getattr(options, name)) and value not in ("utf-8", ".")}
+    names = (*more, "delimiter", "missing", "decimal", "thousands", "dates", "encoding")
+    given = {name: value for name in names if (value := getattr(options, name)) not in (None, [])}
     if "missing" in given:
         given["missing"] = ("", *given["missing"])
     return given

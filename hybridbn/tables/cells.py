@@ -28,6 +28,7 @@ from hybridbn.units import (
     count_days,
     count_one_day,
     is_time_like,
+    order_of_pattern,
     parse_all_days,
     parse_days,
     unit_of_pattern,
@@ -273,7 +274,13 @@ def _kind_of_object(value: Any) -> tuple[UnitKind, bool] | None:
 
 
 def count_texts(
-    name: str, codes: NDArray[Any], texts: Sequence[Any], unit: Unit | None = None, *, strict: bool = False
+    name: str,
+    codes: NDArray[Any],
+    texts: Sequence[Any],
+    unit: Unit | None = None,
+    *,
+    strict: bool = False,
+    dates: str | None = None,
 ) -> Cells | None:
     """Return text cells, given as codes of distinct texts, as numbers with a unit where all texts are dates or times.
 
@@ -283,6 +290,9 @@ def count_texts(
         Its pattern comes first where texts allow several.
     strict : bool
         Refuse texts that do not follow the pattern of `unit`.
+    dates : str, optional
+        The order of day, month and year where texts leave it open, such as "dmy"; such texts are refused where it is
+        empty, and warned of by default.
 
     Examples
     --------
@@ -297,11 +307,11 @@ def count_texts(
             _parse_strictly(name, codes, code, text, unit) for code, text in enumerate(occurring)
         ]
     else:
-        finder = PatternFinder(None if unit is None else unit.pattern)
+        finder = PatternFinder(dates if unit is None else unit.pattern)
         if not finder.add(occurring) or finder.pattern is None:
             return None
         if finder.ambiguous:
-            warn_of_ambiguity(name, finder)
+            report_ambiguity(name, finder, refuse=dates is not None)
         unit, days = unit_of_pattern(finder.pattern, finder.zone), finder.numbers
     numbers = np.array([*days, np.nan])
     return Cells(numbers[codes], unit=unit)
@@ -330,13 +340,20 @@ def label_moments(name: str, cells: Cells) -> Cells:
     return label_codes(name, codes, cells.unit.list_values(distinct))
 
 
-def warn_of_ambiguity(name: str, finder: PatternFinder) -> None:
-    """Warn of a column of dates whose day and month could be either way round."""
-    text, pattern = finder.example, str(finder.pattern)
-    unit = unit_of_pattern(pattern)
-    warn_user(
-        f"column {name!r} holds dates such as {text!r}, whose order of year, month and day its cells leave open; read "
-        f"as {pattern}, so this one is {unit.restore(unit.number(text))}; dates as in 2024-01-31 leave no doubt",
+def report_ambiguity(name: str, finder: PatternFinder, *, refuse: bool) -> None:
+    """Refuse a column of dates whose day and month could be either way round, or warn of it."""
+    text, pattern = finder.example, finder.pattern
+    dates = {one: unit_of_pattern(one).restore(parse_days(one, text)) for one in finder.candidates}
+    if not refuse:
+        warn_user(
+            f"column {name!r} holds dates such as {text!r}, whose order of year, month and day its cells leave open;"
+            f" read as {pattern}, so this one is {next(iter(dates.values()))}; dates as in 2024-01-31 leave no doubt",
+        )
+        return
+    told = " or ".join(f"dates={order_of_pattern(pattern)!r} as {date}" for pattern, date in dates.items())
+    raise TableError(
+        f"column {name!r} holds dates such as {text!r}, and no cell tells day and month apart:"
+        f" {told.replace(' as ', ' reads it as ', 1)}; or read the column as text with discrete=[{name!r}]"
     )
 
 

@@ -215,7 +215,7 @@ def test_duckdb_reads_what_is_predicted() -> None:
         ("fit all.csv m.hbn --backend dask", "--scheduler tcp://host:8786, or start some on this machine"),
         ("fit all.csv m.hbn --backend local --scheduler tcp://h:1", "leave one of the two out"),
         ("fit all.csv m.hbn --workers 2 --scheduler tcp://h:1", "leave --workers out"),
-        ("fit all.csv m.hbn --workers 1 --delimiter ;", "hybridbn convert"),
+        ("fit all.csv m.hbn --workers 1 --format csv", "hybridbn convert"),
         ("fit - m.hbn --format csv --workers 1", "a pipe can't be read by several workers"),
         ("fit 'sqlite:///a.db?table=t' m.hbn --workers 1", "there is no file a.db"),
         ("fit nowhere.csv m.hbn --workers 1", "there is no file"),

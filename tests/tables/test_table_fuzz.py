@@ -193,6 +193,7 @@ def test_mutated_files_are_imputed_or_refused(suffix: str, tmp_path: Path) -> No
     assert run_in_pool(impute_mutations, write_originals(tmp_path)[suffix], COMMANDS) == []
 
 
+@pytest.mark.filterwarnings("ignore:read as")
 def test_a_few_mutations_of_each_format(tmp_path: Path) -> None:
     for suffix, paths in write_originals(tmp_path).items():
         for path in paths:

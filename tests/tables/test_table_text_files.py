@@ -36,20 +36,28 @@ class TestDelimited:
             assert arrow.raw(name).tolist() == scanned.raw(name).tolist()
         return arrow
 
+    @pytest.mark.filterwarnings("ignore:read as")
     def test_decimal_commas(self, tmp_path: Path) -> None:
-        text = "x;i;c;q\n1,5;1;a,b;1,5\n-,25e2;2;;x\n;3;1,5;\n"
+        text = "x;i;c;q\n1,5;1;a,b;1,5\n-,25e2;2;;x\n;3;b;\n"
         table = self.read(tmp_path, text, delimiter=";", decimal=",", discrete=["q"])
         assert table["x"].tolist()[:2] == [1.5, -25.0]
         assert table["i"].tolist() == [1, 2, 3]
-        assert table.raw("c").tolist() == ["a,b", None, "1,5"]
+        assert table.raw("c").tolist() == ["a,b", None, "b"]
         assert table.raw("q").tolist() == ["1,5", "x", None]
-        for cells in ("1.500", "1,5;1.500"):
-            with pytest.raises(TableError, match=r"'1\.500' has a point, which may separate thousands"):
-                self.read(tmp_path, "x\n" + cells.replace(";", "\n") + "\n", delimiter=";", decimal=",")
-        with pytest.raises(TableError, match="decimal must be"):
-            self.read(tmp_path, text, delimiter=";", decimal=";")
-        with pytest.raises(TableError, match="give decimal=','"):
-            self.read(tmp_path, "x;c\n1,5;a\n2,5;b\n", delimiter=";")
+        for cells, thousands in (("1.500", None), ("1.500", "."), ("1,5;1.500", None)):
+            given = self.read(
+                tmp_path, "x\n" + cells.replace(";", "\n") + "\n", delimiter=";", decimal=",", thousands=thousands
+            )
+            assert given["x"][-1] == 1500.0
+            with pytest.raises(
+                TableError, match=r"'1\.500' looks like a number that is written in another way than 1234,5"
+            ):
+                self.read(tmp_path, "x\n" + cells.replace(";", "\n") + "\n", delimiter=";", decimal=",", thousands="")
+        for name, sign in (("decimal", ";"), ("thousands", "_"), ("dates", "day"), ("delimiter", ";;")):
+            with pytest.raises(TableError, match=f"{name}.* must be"):
+                self.read(tmp_path, text, **{name: sign})
+        with pytest.raises(TableError, match=r"decimal=',' reads it as 1\.5"):
+            self.read(tmp_path, "x;c\n1,5;a\n2,5;b\n", delimiter=";", decimal=".")
 
     def test_types(self, tmp_path: Path) -> None:
         table = self.read(tmp_path, "x,i,c,b,d\n1.5,1,a,True,2020-01-01\n,,,,\n-2e3,3,NA,False,2020-01-02\n")

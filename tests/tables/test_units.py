@@ -75,7 +75,8 @@ def test_python_values_come_back_to_the_microsecond(moments: list[datetime.datet
     [
         (["01/02/2024", "12/11/2023"], "%m/%d/%Y", True),
         (["01/02/2024", "13/11/2023"], "%d/%m/%Y", False),
-        (["01.02.2024", "12.11.2023"], "%d.%m.%Y", True),
+        (["01.02.2024", "12.11.2023"], "%d.%m.%Y", False),
+        (["01-02-2024", "12-11-2023"], "%d-%m-%Y", True),
         (["2024-01-02"], "%Y-%m-%d", False),
         (["12:30", "25:10"], "%T:%M", False),
         (["May 2, 2024", "March 3, 2024"], "%B %-d, %Y", False),

@@ -42,6 +42,8 @@ and the missing cells of each row are drawn together given its observed cells. O
 order of rows and columns, and in a text file every other byte stay as they are. Tables may be larger
 than the memory.
 
+How a CSV or TSV file is written (delimiter, decimal sign, thousands, encoding) is found from its first
+64 KB, told in one line, and kept; options override it.
 A file's suffix tells its format: .csv .tsv .arff .jsonl (also .gz) .parquet .feather;
 sqlite:///file.db?table=name is a table of a database, as is every address that SQLAlchemy knows with
 ?table=name (or, of INPUT, ?query=SELECT ...) behind it; - is a pipe. The output appears complete or

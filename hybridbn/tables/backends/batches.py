@@ -312,7 +312,8 @@ def _find_splicer(origin: Callable[[], TableSource], suffix: str) -> tuple[Table
     form, source = FileFormat.registry.load()[suffix], origin()
     if not form.text:
         return None
-    writer = form.writer([source.field(name) for name in source.names], suffix, origin=source)
+    options = source.dialect.writing(suffix) if "delimiter" in form.options else {}
+    writer = form.writer([source.field(name) for name in source.names], suffix, origin=source, **options)
     return (source, writer) if writer.splices else None
 
 
@@ -330,22 +331,17 @@ def _splice_blocks(source: TableSource, writer: Any, tables: Iterator[Any]) -> I
             known = [place for place, value in enumerate(values) if value is not None]
             if known:
                 fills[name] = np.flatnonzero(cells.missing)[known], [values[place] for place in known]
-        yield writer.splice(block, fills, partial(_spell, texts))
+        yield writer.splice(block, fills, partial(_spell, source, texts))
         pending = pending.slice(block.rows)
 
 
-def _spell(texts: Mapping[str, Cells], name: str, value: Any) -> str:
-    """Return a value as the texts of its column are spelled.
-
-    Examples
-    --------
-    >>> texts = {"n": Cells(np.array([0]), ("-4",)), "b": Cells(np.array([0]), ("TRUE",))}
-    >>> _spell(texts, "n", 3.0), _spell(texts, "b", True), _spell(texts, "b", False)
-    ('3', 'TRUE', 'false')
-    """
+def _spell(source: TableSource, texts: Mapping[str, Cells], name: str, value: Any) -> str:
+    """Return a value as the texts of its column in a source are spelled."""
     known = list(map(str, texts[name].states or ()))
-    if isinstance(value, float) and value.is_integer() and known and all(map(_WHOLE.fullmatch, known)):
-        return str(int(value))
+    if isinstance(value, float):
+        plain = [source.dialect.plain(text) or text for text in known]
+        is_whole = value.is_integer() and known and all(map(_WHOLE.fullmatch, plain))
+        return source.dialect.spell(name, str(int(value) if is_whole else value))
     spelled = str(value).lower() if isinstance(value, bool) else str(value)
     return next((text for text in known if isinstance(value, bool) and text.lower() == spelled), spelled)
 

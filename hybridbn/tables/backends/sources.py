@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from itertools import islice
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias, cast
 from urllib.parse import quote, unquote
@@ -52,17 +51,16 @@ from hybridbn.tables.formats.base import (
 from hybridbn.tables.formats.base import suffixes as list_suffixes
 from hybridbn.tables.formats.columnar import ArrowSource, is_text, read_notes
 from hybridbn.tables.formats.database_base import QuerySource, database_of, quote_name
-from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds
+from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds, tell_reading
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import WantedColumns, type_column
 from hybridbn.tables.frames.arrow import (
-    NUMBERS,
     decode_column,
     decode_type,
     dense_schema,
     import_pyarrow,
-    kind_of_type,
+    join_types,
     make_all_dense,
     report_damage,
     validate,
@@ -150,13 +148,13 @@ class FileFragment(Fragment):
         return Batch(first, batch, frozenset(whole))
 
 
-def open_source(file: StoredFile) -> TableSource:
-    """Return a file as a source of rows, by its suffix."""
+def open_source(file: StoredFile, options: Mapping[str, Any], states: Sequence[str]) -> TableSource:
+    """Return a file as a source of rows, by its suffix, with options of its format, and those columns of states."""
     suffix = suffix_of(file.path)
+    form = FileFormat.registry.load()[suffix]
+    known = {**options, "states": states} if "states" in form.options else options
     with name_file_in_errors(file.path), report_damage(file.path):
-        return FileFormat.registry.load()[suffix].source(
-            Path(file.path) if file.filesystem is None else file, file.path, suffix
-        )
+        return form.source(file, file.path, suffix, **known)
 
 
 def refuse_absent_columns(names: Iterable[str], source: TableSource) -> None:
@@ -206,6 +204,8 @@ class FileTable(Source):
             self._spelled = source.spelled
             self.notes = source.notes
             self._types = self._find_types(source) or {one.name: one.type for one in read().to_arrow().schema}
+        self._kinds |= dict.fromkeys(source.numbers, "numbers")
+        tell_reading(source.dialect.found)
         self.untyped = source.untyped
         self._is_joined = len(sources) == 1 or not isinstance(source, ArrowSource)
         self._fragments: list[Fragment] | None = None
@@ -332,40 +332,15 @@ class FileTable(Source):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                cells = type_column(name, np.arange(len(texts)), texts, self._kinds.get(name)).cells
+                dialect = self._source.dialect
+            cells = type_column(name, np.arange(len(texts)), texts, self._kinds.get(name), dialect).cells
         except TableError:
             return False
         if cells.missing.any():
             return False
-        return cells.unit is not None or all(isinstance(state, str) for state in cells.states or (0,))
-
-
-def join_types(name: str, first: Any, then: Any) -> Any:
-    """Return an Arrow type that holds the values of two, or refuse values of two kinds.
-
-    Examples
-    --------
-    >>> import pyarrow
-    >>> print(join_types("x", pyarrow.int8(), pyarrow.float32()), join_types("x", pyarrow.null(), pyarrow.string()))
-    float string
-    """
-    types = pyarrow.types
-    if types.is_null(first) or types.is_null(then) or first == then:
-        return then if types.is_null(first) else first
-    held = decode_type(first), decode_type(then)
-    kinds = {*map(kind_of_type, held)}
-    if held[0] == held[1]:
-        return first if types.is_dictionary(then) else held[0]
-    try:
-        if len(kinds) > 1 and not kinds <= NUMBERS:
-            raise pyarrow.ArrowTypeError
-        schemas = [pyarrow.schema({name: kind}) for kind in held]
-        return pyarrow.unify_schemas(schemas, promote_options="permissive").field(0).type
-    except pyarrow.ArrowException:
-        raise TableError(
-            f"column {name!r} is of type {then}, and of type {first} in files before; the files of a scan have the same"
-            " columns: convert it"
-        ) from None
+        if cells.unit is not None:
+            return not self._source.dialect.dates
+        return all(isinstance(state, str) for state in cells.states or (0,))
 
 
 def suffix_of(path: str) -> str:
@@ -387,7 +362,12 @@ def is_scannable(path: str) -> bool:
     return suffix_of(path) in FileFormat.registry.load()
 
 
-def open_files(given: Any, kinds: Mapping[str, str], make: Callable[..., FileTable] = FileTable) -> FileTable | None:
+def open_files(
+    given: Any,
+    kinds: Mapping[str, str],
+    make: Callable[..., FileTable] = FileTable,
+    options: Mapping[str, Any] = MappingProxyType({}),
+) -> FileTable | None:
     """Return the table that a path, a folder, a pattern, an address of an object store or a list of paths names; None
     for anything else.
 
@@ -397,15 +377,18 @@ def open_files(given: Any, kinds: Mapping[str, str], make: Callable[..., FileTab
         What text files do not say of their columns.
     make : callable
         Makes the table of the arguments that `FileTable` takes.
+    options : mapping from str to object
+        Those of `read_table` for text files.
     """
+    open_paths = partial(_open_paths, kinds=kinds, make=make, options=options)
     if isinstance(given, list | tuple) and given and all(isinstance(path, str | os.PathLike) for path in given):
         paths = list(map(os.fspath, given))
-        return _open_paths(shorten(paths), paths, None, None, kinds, make)
+        return open_paths(shorten(paths), paths, None, None)
     if not isinstance(given, str | os.PathLike):
         return None
     text = os.fspath(given)
     if "://" in text:
-        return _open_store(text, kinds, make)
+        return _open_store(text, open_paths)
     base = None
     if os.path.isdir(text):
         base = text
@@ -424,7 +407,7 @@ def open_files(given: Any, kinds: Mapping[str, str], make: Callable[..., FileTab
         raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), text)
     if not paths:
         raise FormatError(f"{text}: there is no file to scan")
-    return _open_paths(text, paths, None, base, kinds, make)
+    return open_paths(text, paths, None, base)
 
 
 def _open_paths(
@@ -434,6 +417,7 @@ def _open_paths(
     base: str | None,
     kinds: Mapping[str, str],
     make: Callable[..., FileTable],
+    options: Mapping[str, Any],
 ) -> FileTable:
     """Return the table of some files, whose folders below the base may name columns."""
     suffixes, known = {suffix_of(path) for path in paths}, FileFormat.registry.load()
@@ -443,10 +427,12 @@ def _open_paths(
             f"{shown}: a scan reads files of one of the formats {shorten(list_suffixes(), 9)}, not"
             f" {shorten(sorted(suffixes))}"
         )
-    sources = [partial(open_source, StoredFile(path, filesystem)) for path in paths]
+    told, states = dict(options), [name for name, kind in kinds.items() if kind == "discrete"]
+    encoding = told.pop("encoding", None)
+    sources = [partial(open_source, StoredFile(path, filesystem, encoding), told, states) for path in paths]
     constants = [{}] * len(paths) if base is None else read_constants([os.path.relpath(path, base) for path in paths])
     declared = cast(Kinds, kinds)
-    return make(shown, sources, declared, partial(read_table, paths[0]), constants, paths)
+    return make(shown, sources, declared, partial(read_table, paths[0], **options), constants, paths)
 
 
 def read_constants(paths: Sequence[str]) -> list[dict[str, Any]]:
@@ -478,7 +464,7 @@ def read_constants(paths: Sequence[str]) -> list[dict[str, Any]]:
     ]
 
 
-def _open_store(address: str, kinds: Mapping[str, str], make: Callable[..., FileTable]) -> FileTable:
+def _open_store(address: str, open_paths: Callable[..., FileTable]) -> FileTable:
     """Return the files of an object store: by pyarrow where it knows the scheme, else by fsspec."""
     try:
         store, path = fs.FileSystem.from_uri(address)
@@ -506,7 +492,7 @@ def _open_store(address: str, kinds: Mapping[str, str], make: Callable[..., File
         paths = sorted(one.path for one in listed if fnmatch.fnmatch(one.path, f"{folder}/{pattern}"))
     if not paths:
         raise FormatError(f"{mask_secrets(address, [address])}: there is no file to scan")
-    return _open_paths(mask_secrets(address, [address]), paths, store, base, kinds, make)
+    return open_paths(mask_secrets(address, [address]), paths, store, base)
 
 
 # -- scans -------------------------------------------------------------------------------------------------------------
@@ -529,6 +515,7 @@ def scan(
     columns: Iterable[str] | None = None,
     most_states: int = MOST_STATES,
     sample: int = SAMPLE,
+    **options: Any,
 ) -> Scan:
     """Return a table that is read in passes, and never as a whole, wherever data are taken.
 
@@ -551,6 +538,9 @@ def scan(
         Of a column with more states the most frequent ones are kept, and the state "(other)" stands for the rest.
     sample : int
         Rows from which densities are learned that can't be learned in passes, and cut points of numbers.
+    **options
+        How CSV and TSV files are written, as in `read_table`: ``delimiter``, ``missing``, ``encoding``, ``decimal``,
+        ``thousands`` and ``dates``.
 
     Notes
     -----
@@ -584,7 +574,7 @@ def scan(
     import_pyarrow()
     declared = declare_kinds(discrete, continuous)
     kinds: dict[str, str] = {**declared}
-    engine, source = _open(data, backend, kinds)
+    engine, source = _open(data, backend, kinds, options)
     if any(pyarrow.types.is_null(one.type) for one in source.schema):
         # the first file does not tell what these are
         source.prepare(())
@@ -646,6 +636,7 @@ def open_rows(
 
 def _read_whole(source: TableSource, kinds: Kinds) -> Table:
     """Return all rows at once; what is wrong with them is said then."""
+    tell_reading(source.dialect.found)
     (block,) = source.blocks(sys.maxsize)
     columns = list(source.read_block(block, kinds)._columns.values())
     check_states(columns)
@@ -653,14 +644,17 @@ def _read_whole(source: TableSource, kinds: Kinds) -> Table:
     return Table.from_columns(columns, Frame("pandas", {}, block.rows))
 
 
-def _open(data: Any, backend: Any, kinds: Mapping[str, str]) -> tuple[Backend, Source]:
+def _open(data: Any, backend: Any, kinds: Mapping[str, str], options: Mapping[str, Any]) -> tuple[Backend, Source]:
     source: Source | None
+    named = isinstance(data, str | os.PathLike | list | tuple) and not _ADDRESS.match(str(data))
+    if options and not named:
+        raise TableError(f"{next(iter(options))}= is for text files; leave it out")
     engine = None if backend is None else find_backend(backend)
     if engine is not None:
         source = engine.open(data)
         if source is not None:
             return engine, source
-    source = open_database(data, cast(Kinds, kinds)) or open_files(data, kinds)
+    source = open_database(data, cast(Kinds, kinds)) or open_files(data, kinds, options=options)
     if source is not None:
         return engine or find_backend(None), source
     for kind in Backend.registry.load().values():

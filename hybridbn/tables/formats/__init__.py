@@ -82,7 +82,8 @@ def read_table(
     variables, unknown : optional
         Read the columns as these variables; see `hybridbn.Table`.
     **options
-        CSV and TSV: ``delimiter``, ``missing`` (markers), ``encoding``, ``decimal`` (``"."`` or ``","``). ARFF:
+        CSV and TSV: ``missing`` (markers), ``delimiter``, ``encoding``, ``decimal`` (``"."`` or ``","``), ``thousands``
+        (such as ``"."`` or ``" "``; ``""`` for nothing), ``dates`` (``"dmy"``, ``"mdy"`` or ``"ymd"``). ARFF:
         ``encoding``.
 
     Notes
@@ -90,7 +91,13 @@ def read_table(
     In CSV and TSV a column is one of numbers if every cell is a number, one of truth values if all are
     ``True``/``False`` (or ``true``/``false``, ``TRUE``/``FALSE``), else one of text. Numbers mixed with text are
     refused, because a marker for missing values or a damaged cell would otherwise turn numbers into states silently;
-    ``discrete=`` accepts the mixture as text. Cells are taken verbatim, spaces included.
+    ``discrete=`` accepts the mixture as text. Cells are taken verbatim, spaces included. Where a whole number of two or
+    more digits begins with 0, as in postal codes, the column is one of text.
+
+    How the file is written is found from its first 64 KB where no option tells it, and told by a warning if it is not
+    as usual: the delimiter (``,`` ``;`` tab ``|``), the decimal sign, what stands between thousands, the encoding
+    (UTF-8, UTF-16 with its mark, else cp1252) and the order of dates. What two conventions could read is refused, with
+    both readings and the options that choose one.
 
     Examples
     --------

@@ -25,6 +25,7 @@ from hybridbn.errors import FormatError, HybridBNError, TableError
 from hybridbn.registry import LazyModule, Registered, Registry
 from hybridbn.tables import Table
 from hybridbn.tables.cells import EXACT_INTEGERS, Cells, UnsupportedType, reword_error
+from hybridbn.tables.formats.dialects import PLAIN, Dialect
 from hybridbn.tables.formats.files import StoredFile, is_packed, open_unpacked
 from hybridbn.tables.formats.row_encoding import decode_rows, encode_rows, kind_of_types
 from hybridbn.tables.formats.typed_columns import DeclaredKind, WantedColumns, type_objects
@@ -134,12 +135,14 @@ class TableSource(ABC):
         Whether values are text, which is to be typed.
     spelled : bool
         Whether states are read as the text that stands in the file, and typed when all of them are known.
-    decimal : str
-        What stands before the decimals of numbers in text.
+    dialect : Dialect
+        How the file is written, numbers and dates in text above all.
     doubtful : sequence of str
         Columns of so many texts that these are not listed while they are counted; known after `types`.
     untyped : sequence of str
         Columns of which nothing but cells tells what they are, and the first ones are missing; known after `types`.
+    numbers : sequence of str
+        Columns whose first texts are numbers and no codes; known after `types`.
     span : range
         The numbers of the rows that are read, some consecutive ones; all, unless some were asked for.
     leave : collection of str
@@ -155,9 +158,10 @@ class TableSource(ABC):
     frame_index: frozenset[str] = frozenset()
     textual: bool = False
     spelled: bool = False
-    decimal: str = "."
+    dialect: Dialect = PLAIN
     doubtful: Sequence[str] = ()
     untyped: Sequence[str] = ()
+    numbers: Sequence[str] = ()
     leave: Collection[str] = ()
     first_rows: int = 1 << 17
     """The types of columns are told by so many rows at a time."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, Any, ClassVar, NamedTuple
@@ -15,7 +16,7 @@ from typing import IO, Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError, TableError
+from hybridbn.errors import FormatError, TableError, warn_user
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.cells import EXACT_INTEGERS
@@ -31,8 +32,9 @@ from hybridbn.tables.formats.base import (
     TableSource,
     name_file_in_errors,
 )
-from hybridbn.tables.formats.delimited_scanner import Scanner, check_text, encode_columns, read_text_bytes
-from hybridbn.tables.formats.files import StoredFile, encode_text, report_damaged_gzip
+from hybridbn.tables.formats.delimited_scanner import MARKS, Scanner, check_text, encode_columns
+from hybridbn.tables.formats.dialects import SNIFFED, Dialect, default_delimiter, sniff_dialect
+from hybridbn.tables.formats.files import StoredFile, encode_text, recode, report_damaged_gzip
 from hybridbn.tables.formats.text_blocks import (
     Change,
     TextBlock,
@@ -48,8 +50,9 @@ from hybridbn.tables.formats.typed_columns import (
     TextKind,
     WantedColumns,
     guess_type,
+    holds_code,
     name_lines_in_errors,
-    replace_comma,
+    show_numbers,
     text_type,
     type_column,
 )
@@ -83,7 +86,7 @@ class Delimited(FileFormat):
     packable = True
     text = True
     exact = True
-    options: ClassVar[tuple[str, ...]] = ("delimiter", "missing", "decimal")
+    options: ClassVar[tuple[str, ...]] = ("delimiter", "missing", "decimal", "thousands", "dates", "states")
 
     def read(
         self,
@@ -91,41 +94,36 @@ class Delimited(FileFormat):
         wanted: WantedColumns,
         suffix: str,
         *,
-        delimiter: str | None = None,
         missing: str | Iterable[str] = MISSING,
-        encoding: str = "utf-8",
-        decimal: str = ".",
         engine: str | None = None,
+        **given: str | None,
     ) -> Table:
-        """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does."""
-        separator = _check_delimiter(delimiter, suffix)
-        if decimal not in (".", ","):
-            raise TableError(f"decimal must be '.' or ',', not {decimal!r}")
-        markers = frozenset([missing] if isinstance(missing, str) else missing)
-        data = read_text_bytes(file, encoding)
-        scanner = Scanner(data, separator)
-        header, sample, whole = scanner.read_beginning(_SAMPLE)
-        names = _choose_names(wanted, header, separator, delimiter is None)
-        rules = _Rules(wanted, markers, decimal)
-        by_scanner = engine is not None or (whole and not sample) or find_spec("pyarrow") is None
-        # Rows are counted over records; only the way to an error looks for their lines.
-        with name_lines_in_errors(scanner.line_of):
-            if by_scanner:
-                return _read_with_scanner(scanner, header, names, rules)
-            return _read_with_pyarrow(scanner, header, names, rules, sample)
+        """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does.
 
-    def source(  # type: ignore[override]
+        Of `given`, those of `sniff_dialect`, what is not told is found from the first bytes.
+        """
+        # not as a memory map: where another process cuts the file short, the system would end this one
+        data: Any = file.read_bytes() if isinstance(file, Path) else file.read()
+        markers = frozenset([missing] if isinstance(missing, str) else missing)
+        states = [name for name, kind in wanted.kinds.items() if kind in ("discrete", "text")]
+        dialect = sniff_dialect(data[:SNIFFED], suffix, markers, given, states)
+        tell_reading(dialect.found)
+        with recode(io.BytesIO(data), dialect.encoding) as stream:
+            data = data if isinstance(stream, io.BytesIO) else stream.read()
+        return _read_text(check_text(data), wanted, markers, dialect, engine)
+
+    def source(
         self,
         file: Path | StoredFile,
         shown: str,
         suffix: str,
         *,
-        delimiter: str | None = None,
         missing: Iterable[str] = MISSING,
-        decimal: str = ".",
+        states: Collection[str] = (),
+        **given: str | None,
     ) -> DelimitedSource:
-        """Open a file that is read in blocks."""
-        return DelimitedSource(file, shown, suffix, delimiter, missing, decimal)
+        """Open a file that is read in blocks; columns of `states` are no numbers."""
+        return DelimitedSource(file, shown, suffix, missing, given, states)
 
     def writer(  # type: ignore[override]
         self,
@@ -139,56 +137,64 @@ class Delimited(FileFormat):
         encoding: str = "utf-8",
     ) -> DelimitedWriter:
         """Return what writes a file with these columns; text that would read as a missing cell is put in quotes."""
-        return DelimitedWriter(fields, counter, encoding, _check_delimiter(delimiter, suffix), missing, origin)
+        separator = Dialect(default_delimiter(suffix) if delimiter is None else delimiter).delimiter
+        return DelimitedWriter(fields, counter, encoding, separator, missing, origin)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
 class _Rules(NamedTuple):
-    """How cells are read: as what, which are missing, and the sign before decimals."""
+    """How cells are read: as what, which are missing, and how the file is written."""
 
-    wanted: WantedColumns
+    kinds: Kinds
     markers: frozenset[str]
-    decimal: str
+    dialect: Dialect
 
 
-def _check_delimiter(delimiter: str | None, suffix: str) -> str:
-    r"""Return the delimiter of a file, given or by its suffix; refuse what can't be one.
-
-    Examples
-    --------
-    >>> _check_delimiter(None, ".tsv")
-    '\t'
-    """
-    separator = delimiter if delimiter is not None else "\t" if suffix in (".tsv", ".tab") else ","
-    if len(separator) != 1 or not separator.isascii() or separator in '"\r\n\0':
-        raise TableError(f"a delimiter must be one ASCII character other than a quote or line end, not {separator!r}")
-    return separator
-
-
-def _choose_names(wanted: WantedColumns, header: Sequence[str], separator: str, guessed: bool) -> list[str]:
-    """Return the columns to read; refuse a file whose delimiter must be another one than was guessed."""
-    hint = suggest_delimiter(header, separator)
-    try:
-        names = wanted.names(header)
-    except TableError as error:
-        raise TableError(f"{error}{hint}") from None
-    if guessed and hint:
-        raise TableError(f"the only column is called {header[0]!r}{hint}")
-    return names
+def _read_text(
+    data: Any, wanted: WantedColumns, markers: frozenset[str], dialect: Dialect, engine: str | None = None
+) -> Table:
+    """Read a file in UTF-8."""
+    scanner = Scanner(data, dialect.delimiter)
+    header, sample, whole = scanner.read_beginning(_SAMPLE)
+    if "" in header:
+        header = _name_empty_columns(header, sample, markers)
+        scanner = Scanner(_write_header(data, header, dialect.delimiter), dialect.delimiter)
+    names = wanted.names(header)
+    first = {name: {row[header.index(name)] for row in sample} - markers for name in names}
+    rules = _Rules(add_kinds(wanted.kinds, first, dialect), markers, dialect)
+    by_scanner = engine is not None or (whole and not sample) or find_spec("pyarrow") is None
+    # Rows are counted over records; only the way to an error looks for their lines.
+    with name_lines_in_errors(scanner.line_of):
+        if by_scanner:
+            return _read_with_scanner(scanner, header, names, rules)
+        return _read_with_pyarrow(scanner, header, names, rules, first)
 
 
-def suggest_delimiter(header: Sequence[str], separator: str) -> str:
-    """Return what to ask where the only column's name holds another delimiter; nothing otherwise.
+def _name_empty_columns(header: Sequence[str], rows: Sequence[Sequence[str]], markers: Collection[str]) -> list[str]:
+    """Return the columns' names, with new ones where neither a name nor a value is, as behind the last column."""
+    numbered = [(name, [row[place] for row in rows], f"unnamed_{place}") for place, name in enumerate(header)]
+    return [new if not name and {*markers} >= {*cells} and new not in header else name for name, cells, new in numbered]
 
-    Examples
-    --------
-    >>> suggest_delimiter(["a;b"], ",")
-    " (is ';' the delimiter? then give delimiter=';')"
-    """
-    other = next((sign for sign in ";\t|," if sign != separator and len(header) == 1 and sign in header[0]), None)
-    return "" if other is None else f" (is {other!r} the delimiter? then give delimiter={other!r})"
+
+def _write_header(data: bytes, names: Sequence[str], delimiter: str) -> bytes:
+    """Return the bytes of a file with other names of its columns."""
+    (start, *_), (end, *_) = make_delimited_splitter(delimiter)(data, True)
+    header = delimiter.join(_quote_cell(name, delimiter, set()) for name in names)
+    return data[:start] + f"{header}\n".encode() + data[end:]
+
+
+def add_kinds(kinds: Kinds, texts: Mapping[str, Collection[str]], dialect: Dialect) -> dict[str, DeclaredKind]:
+    """Return the declared kinds of columns, and those of which the first texts show that they hold no codes."""
+    shown = [name for name, held in texts.items() if name not in kinds and show_numbers(held, dialect.number)]
+    return dict(kinds) | dict.fromkeys(shown, "numbers")
+
+
+def tell_reading(found: str) -> None:
+    """Tell the user how a file is read, if that was found out and is not as usual."""
+    if found:
+        warn_user(f"read as: {found}")
 
 
 # --- our own scanner --------------------------------------------------------------------------------------------------
@@ -214,7 +220,7 @@ def _drop_markers(
 
 
 def _type_texts(name: str, codes: NDArray[Any], texts: Sequence[str], rules: _Rules) -> Column:
-    return type_column(name, codes, texts, rules.wanted.kinds.get(name), rules.decimal)
+    return type_column(name, codes, texts, rules.kinds.get(name), rules.dialect)
 
 
 # --- pyarrow ----------------------------------------------------------------------------------------------------------
@@ -225,21 +231,38 @@ def _read_with_pyarrow(
     header: Sequence[str],
     names: Sequence[str],
     rules: _Rules,
-    sample: Sequence[Sequence[str]],
+    first: Mapping[str, Collection[str]],
 ) -> Table:
     types = dict.fromkeys(names, text_type())
     for name in names:
-        index = header.index(name)
-        number = rules.decimal == "." and rules.wanted.kinds.get(name) not in ("discrete", "text")
-        if number and _are_numbers((row[index] for row in sample), rules.markers):
+        number = rules.dialect.decimal == "." and rules.kinds.get(name) not in ("discrete", "text")
+        if number and _are_numbers(first[name], rules.kinds.get(name)):
             del types[name]  # pyarrow's own inference is faster than a declared type, and right for numbers
+    unsure = [name for name in names if name not in types and name not in rules.kinds]
     table = _convert(scanner, header, names, types, rules.markers)
-    columns = zip(table.column_names, table.columns, strict=True)
-    return Table.from_columns([_type_arrow_column(name, column, rules) for name, column in columns])
+    columns = dict(zip(table.column_names, table.columns, strict=True))
+    columns |= _find_codes(scanner, header, unsure, table, rules.markers)
+    return Table.from_columns([_type_arrow_column(name, column, rules) for name, column in columns.items()])
+
+
+def _find_codes(
+    scanner: Scanner, header: Sequence[str], names: Iterable[str], table: Any, markers: frozenset[str]
+) -> Iterator[tuple[str, Any]]:
+    """Give those columns as texts that were read as numbers and begin with 0 somewhere, as the shorter ones may."""
+    for name in names:
+        low, high = compute.min_max(table[name]).as_py().values() if _is_number(table[name].type) else (None, None)
+        if low is not None and low >= 0 and len(str(low)) < len(str(high)):
+            texts = _convert(scanner, header, [name], {name: text_type()}, markers)[name]
+            if holds_code(decode_dictionary(texts)[1]):
+                yield name, texts
+
+
+def _is_number(kind: Any) -> bool:
+    return bool(pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind))
 
 
 def _type_arrow_column(name: str, column: Any, rules: _Rules) -> Column:
-    if not pyarrow.types.is_integer(column.type) and not pyarrow.types.is_floating(column.type):
+    if not _is_number(column.type):
         coded = column if pyarrow.types.is_dictionary(column.type) else column.cast("string").dictionary_encode()
         return _type_texts(name, *decode_dictionary(coded), rules)
     typed = read_cells(name, column)
@@ -248,10 +271,11 @@ def _type_arrow_column(name: str, column: Any, rules: _Rules) -> Column:
     return Column(name, typed, None, ColumnSource("arrow", column) if rounded else None)
 
 
-def _are_numbers(texts: Iterable[str], markers: frozenset[str]) -> bool:
+def _are_numbers(texts: Collection[str], declared: DeclaredKind | None) -> bool:
     """Tell whether a column's first cells are numbers: a guess that the whole column has to confirm."""
-    observed = {text for text in texts if text not in markers}
-    return bool(observed) and all(NUMBER.fullmatch(text) for text in observed)
+    if declared == "numbers" or not texts:
+        return bool(texts)
+    return all(map(NUMBER.fullmatch, texts)) and (declared == "continuous" or not holds_code(texts))
 
 
 def _convert(
@@ -334,39 +358,49 @@ class DelimitedSource(TextSource):
         file: Path | StoredFile,
         shown: str,
         suffix: str,
-        delimiter: str | None,
         missing: Iterable[str],
-        decimal: str,
+        given: Mapping[str, str | None],
+        states: Collection[str] = (),
     ) -> None:
-        self.delimiter: str = _check_delimiter(delimiter, suffix)
-        super().__init__(file, shown, make_delimited_splitter(self.delimiter), DelimitedBlock)
-        self.decimal = decimal
-        self.missing: tuple[str, ...] = tuple(missing)
+        stored = StoredFile.of(file)
+        self.missing: tuple[str, ...] = (missing,) if isinstance(missing, str) else tuple(missing)
+        with report_damaged_gzip(), replace(stored, encoding=None).open() as stream:
+            head = stream.read(SNIFFED)
+        dialect = sniff_dialect(head, suffix, self.missing, {"encoding": stored.encoding, **given}, states)
+        self.dialect, self.delimiter = dialect, dialect.delimiter
+        splitter = make_delimited_splitter(self.delimiter)
+        super().__init__(replace(stored, encoding=dialect.encoding), shown, splitter, DelimitedBlock)
         with report_damaged_gzip(), self.file.open() as stream:
             self.header: bytes = self._read_header(stream)
         self.header_lines: int = self.header.count(b"\n") or self.header.count(b"\r")
-        scanner = Scanner(read_text_bytes(io.BytesIO(self.header), "utf-8"), self.delimiter)
-        header = scanner.read_beginning(_HEAD)[0]
-        self.names: list[str] = _choose_names(WantedColumns(), header, self.delimiter, delimiter is None)
+        header = Scanner(check_text(self.header), self.delimiter).read_beginning(_HEAD)[0]
+        named = _name_empty_columns(header, self._read_sample(), self.missing) if "" in header else header
+        self.names: list[str] = WantedColumns().names(named)
+        self.named_header: bytes = _write_header(self.header, self.names, self.delimiter)
 
-    def types(self, kinds: Kinds) -> dict[str, Any]:
-        """Return the Arrow types of the columns, as the first lines tell."""
+    def _read_sample(self) -> list[list[str]]:
+        """Return the first records."""
         with report_damaged_gzip(), self.file.open() as stream:
             head = stream.read(len(self.header) + _SAMPLE)
             size = len(head) - bool(stream.read(1))
-        _, rows, _ = Scanner(check_text(head), self.delimiter).read_beginning(size)
+        return Scanner(check_text(head), self.delimiter).read_beginning(size)[1]
+
+    def types(self, kinds: Kinds) -> dict[str, Any]:
+        """Return the Arrow types of the columns, as the first lines tell."""
+        rows = self._read_sample()
         columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
         texts = {name: self._observe(column) for name, column in zip(self.names, columns, strict=True)}
-        types = {name: guess_type(texts[name], kinds.get(name)) for name in self.names}
+        types = {name: guess_type(texts[name], kinds.get(name), self.dialect) for name in self.names}
         self.untyped = [name for name in self.names if not texts[name]]
+        known = add_kinds(kinds, {name: set(held) for name, held in texts.items()}, self.dialect)
+        self.numbers = [name for name, kind in known.items() if kind == "numbers"]
         different = [name for name in self.names if len(set(texts[name])) == len(texts[name]) >= _MANY]
         self.doubtful = [name for name in different if name not in kinds and types[name] == text_type()]
         return types
 
     def _observe(self, cells: Sequence[str]) -> list[str]:
-        """Return the texts of cells that are not missing, with points before decimals."""
-        texts = [text for cell in cells if cell not in self.missing and (text := cell.removeprefix("\0"))]
-        return list(map(replace_comma, texts)) if self.decimal == "," else texts
+        """Return the texts of cells that are not missing."""
+        return [text for cell in cells if cell not in self.missing and (text := cell.removeprefix("\0"))]
 
     def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
         """Give columns as Arrow record batches, each with the number of its first row."""
@@ -384,7 +418,7 @@ class DelimitedSource(TextSource):
                 return head[: int(ends[0])]
             if not more or len(head) > _MOST_HEAD:
                 # an empty file, or a quote that is never closed: the scanner says which
-                scanner = Scanner(read_text_bytes(io.BytesIO(head), "utf-8"), self.delimiter)
+                scanner = Scanner(check_text(head), self.delimiter)
                 next(scanner.split_records(scanner.text()), None)
                 raise TableError("the file is empty; a header with the columns' names is needed")
             size = len(head)
@@ -405,12 +439,15 @@ class DelimitedBlock(TextBlock):
         """
         source, text = self.source, text_type()
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
-            scanner = Scanner(check_text(source.header_with_line_end() + self.piece.data), source.delimiter)
-            number = pyarrow.types.is_floating if source.decimal == "." else lambda _: False
+            scanner = Scanner(check_text(source.named_header + self.piece.data), source.delimiter)
+            number = pyarrow.types.is_floating if source.dialect.decimal == "." else lambda _: False
             # pyarrow tells whole numbers from others by itself
             parsed = {name: text for name, kind in types.items() if not number(kind)}
             markers = frozenset(source.missing)
             table = _convert(scanner, source.names, list(types), parsed, markers, _BLOCK >> 1)
+            unsure = [name for name in types if name not in parsed and name not in kinds]
+            for name, _ in _find_codes(scanner, source.names, unsure, table, markers):
+                raise OtherKind(name)
             with name_lines_in_errors(scanner.line_of):
                 for place, (name, kind) in enumerate(types.items()):
                     column = table.column(place)
@@ -432,9 +469,11 @@ class DelimitedBlock(TextBlock):
         if isinstance(declared, Unit):
             return pyarrow.array([text or None for text in texts], pyarrow.string()).take(_mask_codes(codes))
         number = pyarrow.types.is_floating(kind) and declared != "discrete"
+        if number and declared is None and holds_code(texts):
+            raise OtherKind(name)
         wanted: DeclaredKind = "continuous" if number else "discrete"
         try:
-            cells = type_column(name, codes, texts, wanted, self.source.decimal).cells
+            cells = type_column(name, codes, texts, wanted, self.source.dialect).cells
         except TableError as error:
             if " is infinite" in str(error):
                 raise
@@ -453,11 +492,9 @@ class DelimitedBlock(TextBlock):
         """Return columns as typed ones."""
         source = self.source
         wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
-        data = io.BytesIO(source.header_with_line_end() + self.piece.data)
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
-            return Delimited().read(
-                data, wanted, "", delimiter=source.delimiter, missing=source.missing, decimal=source.decimal
-            )
+            data = check_text(source.named_header + self.piece.data)
+            return _read_text(data, wanted, frozenset(source.missing), source.dialect)
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as their texts; markers of missing cells without quotes are None."""
@@ -521,7 +558,7 @@ def find_kinds(
     ----------
     declared : mapping from column to its declared kind
     """
-    texts = {name: TextKind(kind, sources[0].decimal) for name, kind in declared.items()}
+    texts = {name: TextKind(kind, sources[0].dialect) for name, kind in declared.items()}
     for source in sources:
         with name_file_in_errors(source.shown):
             for start, batch in source.batches(dict.fromkeys(texts, text_type()), {}, ROWS_OF_BATCH):
@@ -570,7 +607,7 @@ class DelimitedWriter(TextWriter):
         """Return the columns' names."""
         if self.origin is None:
             names = self.delimiter.join(self._cell(field.name) for field in self.fields)
-            return encode_text(f"{names}\n")
+            return encode_text("\ufeff" * (self.encoding in MARKS.values()) + f"{names}\n")
         header = self.origin.header_with_line_end()
         if self.counter is None:
             return header

@@ -6,24 +6,23 @@ import codecs
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
-from hybridbn.tables.formats.files import check_encoding
 
 _BATCH = 10_000
 _WINDOW = 1 << 18  # small enough to stay in a processor's cache
 _LINE_END = np.array([10], dtype=np.uint8)
-_MARKS = {
-    codecs.BOM_UTF32_LE: "utf-32",
-    codecs.BOM_UTF32_BE: "utf-32",
-    codecs.BOM_UTF16_LE: "utf-16",
-    codecs.BOM_UTF16_BE: "utf-16",
+MARKS = {
+    codecs.BOM_UTF32_LE: "utf-32-le",
+    codecs.BOM_UTF32_BE: "utf-32-be",
+    codecs.BOM_UTF16_LE: "utf-16-le",
+    codecs.BOM_UTF16_BE: "utf-16-be",
 }
+"""The encodings of texts by how they begin."""
 
 
 class DelimitedRecord(NamedTuple):
@@ -33,23 +32,8 @@ class DelimitedRecord(NamedTuple):
     cells: list[str]
 
 
-def read_text_bytes(file: Path | IO[bytes], encoding: str) -> Any:
-    """Return a file's bytes in UTF-8, refusing what is no text."""
-    # not as a memory map: where another process cuts the file short, the system would end this one
-    data: Any = file.read_bytes() if isinstance(file, Path) else file.read()
-    if codecs.lookup(check_encoding(encoding)).name not in ("utf-8", "utf-8-sig", "ascii"):
-        try:
-            data = data.decode(encoding).encode("utf-8")
-        except UnicodeError as error:
-            raise TableError(f"the file is not in {encoding}: {error}") from None
-    return check_text(data)
-
-
 def check_text(data: Any) -> Any:
     """Return bytes; refuse those that are no text in UTF-8, and text without anything in it."""
-    for mark, likely in _MARKS.items():
-        if data[:4].startswith(mark):
-            raise TableError(f"line 1: the file is not UTF-8 text but {likely.upper()}; give encoding={likely!r}")
     if data[:2] == b"\x1f\x8b":
         raise TableError("line 1: the file is compressed; its name must end in .gz then")
     nul = data.find(b"\0")
@@ -106,7 +90,7 @@ class Scanner:
             line = _line_number(self.data, error.start)
             raise TableError(
                 f"line {line}: byte {self.data[error.start]:#04x} is not UTF-8; if the file is in another encoding,"
-                " give it, for example encoding='latin-1'"
+                " give it, for example encoding='cp1252'"
             ) from None
 
     def split_records(self, text: str, *, whole: bool = True) -> Iterator[DelimitedRecord]:
@@ -174,17 +158,14 @@ class Scanner:
         expected = len(header) if width is None else width
         for record in records:
             if len(record.cells) != expected:
-                raise TableError(self._describe_ragged(record, expected, header))
+                raise TableError(self._describe_ragged(record, expected))
             yield record
 
-    def _describe_ragged(self, record: DelimitedRecord, expected: int, header: Sequence[str]) -> str:
-        other = next((sign for sign in ";\t|," if sign != self.delimiter and expected == 1 and sign in header[0]), None)
-        hint = (
-            f"is {other!r} the delimiter? then give delimiter={other!r}"
-            if other
-            else "mend the line, or put quotes around a cell that holds the delimiter"
+    def _describe_ragged(self, record: DelimitedRecord, expected: int) -> str:
+        return (
+            f"line {record.line}: {len(record.cells)} cells, but the header names {expected} columns; mend the line, or"
+            " put quotes around a cell that holds the delimiter"
         )
-        return f"line {record.line}: {len(record.cells)} cells, but the header names {expected} columns; {hint}"
 
     def validate(self, width: int | None) -> None:
         """Look at every record; raise `TableError` at the first fault."""

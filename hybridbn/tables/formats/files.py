@@ -7,6 +7,7 @@ reason. So what a killed process left is told from what another one is using, an
 from __future__ import annotations
 
 import bz2
+import codecs
 import contextlib
 import errno
 import gzip
@@ -38,6 +39,8 @@ _TABLE_INFLATED = 16 << 20
 """A packed table may inflate to this number of bytes whatever the factor."""
 
 
+_RECODED = 1 << 18
+"""Text in another encoding is read by so many bytes at a time."""
 _MOST_LINKS = 40
 """The most links that may lead from one to the next, as in Linux."""
 _SCRATCH = "hybridbn-"
@@ -57,10 +60,13 @@ class StoredFile:
     path : str
     filesystem : pyarrow.fs.FileSystem, optional
         By default that of this machine.
+    encoding : str, optional
+        Of a text, which is opened as one in UTF-8.
     """
 
     path: str
     filesystem: Any = None
+    encoding: str | None = None
 
     @classmethod
     def of(cls, file: StoredFile | str | os.PathLike[str]) -> StoredFile:
@@ -69,6 +75,9 @@ class StoredFile:
 
     def open(self) -> IO[bytes]:
         """Open the file for reading, and unpack it if it is packed with gzip, or by its suffix with bzip2 or zstd."""
+        return self._unpack() if self.encoding is None else recode(self._unpack(), self.encoding)
+
+    def _unpack(self) -> IO[bytes]:
         name = self.path.lower()
         if name.endswith(".zst"):
             return cast(IO[bytes], pyarrow.CompressedInputStream(self.open_packed(), "zstd"))
@@ -134,6 +143,46 @@ def check_encoding(encoding: Any) -> str:
     except (LookupError, ValueError, UnicodeError):
         pass
     raise FormatError(f'there is no encoding of text {encoding!r:.80}; take "utf-8", "latin-1" or another')
+
+
+class _RecodedText(io.RawIOBase):
+    """A stream of text in UTF-8, made of one in another encoding."""
+
+    def __init__(self, stream: IO[bytes], encoding: str) -> None:
+        self._stream, self._encoding, self._held, self._line = stream, encoding, b"", 1
+        self._texts = codecs.iterdecode(iter(lambda: stream.read(_RECODED), b""), encoding)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Put the next bytes into a buffer."""
+        try:
+            self._held = self._held or next(self._texts, "").encode()
+        except UnicodeDecodeError as error:
+            line = self._line + error.object[: error.start].count(b"\n")
+            raise TableError(f"line {line}: not text in {self._encoding} ({error.reason})") from None
+        part, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
+        buffer[: len(part)] = part
+        self._line += part.count(b"\n")
+        return len(part)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+
+def recode(stream: IO[bytes], encoding: str) -> IO[bytes]:
+    r"""Return a stream of text in UTF-8; one that is in UTF-8 already stays as it is.
+
+    Examples
+    --------
+    >>> recode(io.BytesIO("für\n".encode("cp1252")), "cp1252").read().decode()
+    'für\n'
+    """
+    if codecs.lookup(check_encoding(encoding)).name in ("utf-8", "utf-8-sig", "ascii"):
+        return stream
+    return cast(IO[bytes], io.BufferedReader(_RecodedText(stream, encoding), _RECODED))
 
 
 def write_atomically(path: str | os.PathLike[str], data: bytes) -> None:

@@ -224,7 +224,7 @@ class TextSource(FileSource):
         starts = self._starts.setdefault(rows, [])
         known = min(first, max(len(starts) - 1, 0))
         with report_damaged_gzip(), self.file.open() as stream:
-            offset, line = starts[known] if known else self._find_span(stream)
+            offset, line = starts[known] if known else self._find_span()
             _skip_to(stream, offset)
             for number, piece in enumerate(read_chunks(stream, self.split, rows, offset, line), start=known):
                 start = self.span.start + number * rows
@@ -235,16 +235,20 @@ class TextSource(FileSource):
                 if number >= first:
                     yield self._block(self, start, piece.head(self.span.stop - start))
 
-    def _find_span(self, stream: IO[bytes]) -> tuple[int, int]:
+    def _find_span(self) -> tuple[int, int]:
         """Return where the first record of the span begins, and the number of its line."""
         offset, line, before = len(self.header), self.header_lines + 1, self.span.start
-        _skip_to(stream, offset)
-        for piece in read_chunks(stream, self.split, 1 << 16, offset, line) if before else ():
-            if before < len(piece.starts):
-                skipped = piece.data[: piece.starts[before]]
-                return piece.offset + len(skipped), piece.line + _count_line_ends(skipped)
-            before -= len(piece.starts)
-            offset, line = piece.offset + len(piece.data), piece.line + _count_line_ends(piece.data)
+        if not before:
+            return offset, line
+        # a stream of its own, as some are only read onwards
+        with self.file.open() as stream:
+            _skip_to(stream, offset)
+            for piece in read_chunks(stream, self.split, 1 << 16, offset, line):
+                if before < len(piece.starts):
+                    skipped = piece.data[: piece.starts[before]]
+                    return piece.offset + len(skipped), piece.line + _count_line_ends(skipped)
+                before -= len(piece.starts)
+                offset, line = piece.offset + len(piece.data), piece.line + _count_line_ends(piece.data)
         return offset, line
 
     def line_of(self, row: int) -> str:

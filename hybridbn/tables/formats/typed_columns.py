@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -24,9 +24,11 @@ from hybridbn.tables.cells import (
     count_texts,
     declare_kinds,
     label_codes,
+    report_ambiguity,
     reword_error,
 )
 from hybridbn.tables.columns import Column, ColumnSource, read_column
+from hybridbn.tables.formats.dialects import PLAIN, Dialect, describe_readings
 from hybridbn.tables.frames.arrow import decode_dictionary
 from hybridbn.units import PatternFinder, Unit, unit_of_pattern
 from hybridbn.variables import Continuous, Values, Variable, shorten
@@ -34,8 +36,10 @@ from hybridbn.variables import Continuous, Values, Variable, shorten
 pyarrow = LazyModule("pyarrow")
 compute = LazyModule("pyarrow.compute")
 
-DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text"] | Unit
-"""What a column is; a unit is that of dates or times, whose text pattern comes first where texts allow several."""
+DeclaredKind: TypeAlias = Literal["discrete", "continuous", "text", "numbers"] | Unit
+"""What a column is; a unit is that of dates or times, whose text pattern comes first where texts allow several. Of
+"numbers" its first cells show that none is a code, and its other cells have to confirm that they are numbers.
+"""
 
 NUMBER = re.compile(r"\s*[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
 _DIGITS = re.compile(r"[-+.0-9eE]++")
@@ -43,9 +47,9 @@ _INTEGER = re.compile(r"\s*[-+]?[0-9]+\s*", re.ASCII)
 _PADDED = re.compile(r"\s*[-+]?0[0-9]|\s*\+|\s")
 _NAN = re.compile(r"\s*[-+]?nan(?:\([^)]*\))?\s*", re.IGNORECASE)
 _INFINITE = re.compile(r"\s*[-+]?inf(?:inity)?\s*", re.IGNORECASE)
-_GROUPED = re.compile(r"\s*[-+]?[0-9]{1,3}(?:[,'\u2019\u00a0 ][0-9]{3})+(?:[.,][0-9]*)?\s*|\s*[-+]?[0-9]+,[0-9]+\s*")
 REMEDY = "if it marks a missing cell, add it to missing=[...]; else mend the cell"
-_COMMA = re.compile(r"\s*[-+]?(?:[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+CODE = re.compile("0[0-9]+")
+"""A code such as a postal one, which is no number."""
 _MOST_TEXTS = 10_000
 """The number of texts by which the kind of a column is found."""
 _TRUTH = ({"True": True, "False": False}, {"true": True, "false": False}, {"TRUE": True, "FALSE": False})
@@ -109,7 +113,7 @@ class WantedColumns:
         declared_kind = self.kinds.get(name)
         if isinstance(declared_kind, Unit):
             return "continuous"
-        return "discrete" if declared_kind == "text" else declared_kind
+        return "discrete" if declared_kind == "text" else None if declared_kind == "numbers" else declared_kind
 
     def unit(self, name: str) -> Unit | None:
         """Return the unit that a column is declared to have."""
@@ -148,12 +152,17 @@ def name_lines_in_errors(line_of: Callable[[int], int]) -> Iterator[None]:
 
 
 def type_texts(
-    name: str, codes: NDArray[Any], distinct: Sequence[str], declared_kind: DeclaredKind | None, remedy: str
+    name: str,
+    codes: NDArray[Any],
+    distinct: Sequence[str],
+    declared_kind: DeclaredKind | None,
+    remedy: str,
+    dialect: Dialect = PLAIN,
 ) -> Column:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
-    Numbers if every text is one, dates or times if all texts follow one pattern of them, truth values, else text; a
-    mixture of numbers and text is refused unless `declared_kind` allows it.
+    Numbers if every text is one and none is a code with a leading zero, dates or times if all texts follow one pattern
+    of them, truth values, else text; a mixture of numbers and text is refused unless `declared_kind` allows it.
 
     Examples
     --------
@@ -164,49 +173,72 @@ def type_texts(
         return Column(name, label_codes(name, codes, distinct))
     if declared_kind == "discrete":
         return Column(name, label_codes(name, codes, parse_states(distinct)))
-    moments = count_texts(name, codes, distinct, declared_kind if isinstance(declared_kind, Unit) else None)
+    unit = declared_kind if isinstance(declared_kind, Unit) else None
+    moments = count_texts(name, codes, distinct, unit, dates=dialect.dates)
     if moments is not None:
         return Column(name, moments, None, ColumnSource("numpy", as_objects([*distinct, None])[codes]))
-    if isinstance(declared_kind, Unit):
-        declared_kind = "continuous"
-    known = _parse_floats(distinct)
+    if declared_kind is None and holds_code(distinct):
+        return Column(name, label_codes(name, codes, distinct))
+    declared_kind = "continuous" if unit is not None or declared_kind == "continuous" else None
+    known = _parse_floats(distinct) if dialect.is_plain else None
     if known is not None:
         return _build_numbers(name, codes, distinct, known)
+    plain = [dialect.plain(text) for text in distinct]
     hollow = [i for i, text in enumerate(distinct) if _NAN.fullmatch(text)]
-    numeric = [i for i, text in enumerate(distinct) if NUMBER.fullmatch(text)]
+    numeric = [i for i, text in enumerate(plain) if text is not None]
     infinite = (
         [i for i, text in enumerate(distinct) if _INFINITE.fullmatch(text)] if len(numeric) < len(distinct) else []
     )
-    if len(hollow) + len(numeric) + len(infinite) == len(distinct) and (numeric or declared_kind == "continuous"):
-        known = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in distinct])
-        return _build_numbers(name, codes, distinct, known)
-    if declared_kind is None and not numeric:
-        states = parse_states(distinct)
-        grouped = [text for text in distinct if _GROUPED.fullmatch(text)]
-        if not grouped or len(grouped) < len(distinct):
-            return Column(name, label_codes(name, codes, states))
-    elif declared_kind is None and all(NUMBER.fullmatch(text) or _GROUPED.fullmatch(text) for text in distinct):
-        grouped = [text for text in distinct if not NUMBER.fullmatch(text)]
-    else:
-        grouped = []
     fine = {*numeric, *hollow, *infinite}
-    row = _first_row(
-        codes, [distinct.index(text) for text in grouped] or [i for i in range(len(distinct)) if i not in fine]
-    )
-    odd = int(codes[row])
-    if grouped:
+    if len(fine) == len(distinct) and (numeric or declared_kind == "continuous"):
+        texts = [text if number is None else number for text, number in zip(distinct, plain, strict=True)]
+        known = np.array([math.nan if _NAN.fullmatch(text) else float(text) for text in texts])
+        return _build_numbers(name, codes, texts, known)
+    odd = [i for i in range(len(distinct)) if i not in fine]
+    foreign = [i for i in odd if describe_readings(distinct[i])]
+    if declared_kind is None and not numeric and (not foreign or len(foreign) < len(distinct)):
+        return Column(name, label_codes(name, codes, parse_states(distinct)))
+    if foreign and (declared_kind is not None or len(foreign) == len(odd)):
+        row = _first_row(codes, foreign)
+        text = distinct[int(codes[row])]
         raise TableError(
-            f"column {name!r}, row {row}: {distinct[odd]!r} looks like a number with a decimal comma or separated"
-            " thousands; write numbers as 1234.5, give decimal=',' for commas in a CSV file, or read the column as"
-            f" text with discrete=[{name!r}]"
+            f"column {name!r}, row {row}: {text!r} looks like a number that is written in another way than"
+            f" {dialect.spell('', '1234.5')}: {describe_readings(text)} in a CSV file; or read the column as text with"
+            f" discrete=[{name!r}]"
         )
-    if declared_kind == "continuous":
-        raise TableError(f"column {name!r}, row {row}: {distinct[odd]!r} is not a number; {remedy}")
+    raise _refuse_mixture(name, codes, distinct, odd, numeric if declared_kind is None else [], remedy)
+
+
+def _refuse_mixture(
+    name: str, codes: NDArray[Any], distinct: Sequence[str], odd: Sequence[int], numeric: Sequence[int], remedy: str
+) -> TableError:
+    """Return why texts are no numbers, some of which may be."""
+    row = _first_row(codes, odd)
+    text = distinct[int(codes[row])]
+    if not numeric:
+        return TableError(f"column {name!r}, row {row}: {text!r} is not a number; {remedy}")
     other = _first_row(codes, numeric)
-    raise TableError(
-        f"column {name!r} mixes numbers ({distinct[codes[other]]!r} in row {other}) with text ({distinct[odd]!r} in row"
+    return TableError(
+        f"column {name!r} mixes numbers ({distinct[codes[other]]!r} in row {other}) with text ({text!r} in row"
         f" {row}); {remedy}; if these are states, read the column with discrete=[{name!r}]"
     )
+
+
+def show_numbers(texts: Collection[str], pattern: re.Pattern[str]) -> bool:
+    """Tell whether texts are numbers and no codes: these have the same number of digits, or begin with 0.
+
+    Examples
+    --------
+    >>> show_numbers({"7", "12"}, NUMBER), show_numbers({"10115", "80331"}, NUMBER), show_numbers({"7", "02"}, NUMBER)
+    (True, False, False)
+    """
+    are_alike = len(set(map(len, texts))) < 2 and all(text.isdigit() and len(text) > 1 for text in texts)
+    return not are_alike and all(map(pattern.fullmatch, texts)) and not holds_code(texts)
+
+
+def holds_code(texts: Iterable[str]) -> bool:
+    """Tell whether a whole number of two or more digits begins with 0, as in postal codes, so that none is a number."""
+    return any(text.startswith("0") and CODE.fullmatch(text) for text in texts)
 
 
 def _first_row(codes: NDArray[Any], wanted: Sequence[int]) -> int:
@@ -280,48 +312,23 @@ def type_column(
     codes: NDArray[Any],
     texts: Sequence[str],
     declared_kind: DeclaredKind | None,
-    decimal: str = ".",
+    dialect: Dialect = PLAIN,
 ) -> Column:
     """Return a column of text cells, given as codes of distinct texts (-1: missing), as what its texts say.
 
     Parameters
     ----------
-    decimal : str
-        What stands before the decimals of numbers.
+    dialect : Dialect
+        How numbers and dates are written.
     """
-    if decimal == "," and declared_kind not in ("discrete", "text"):
-        texts = _replace_commas(name, codes, texts)
     if "" in texts and declared_kind not in ("discrete", "text"):
         # Programs that quote every cell write a missing number as "".
         others = [text for text in texts if text]
-        if others and (all(NUMBER.fullmatch(text) for text in others) or PatternFinder().add(others)):
+        if others and (all(map(dialect.number.fullmatch, others)) or PatternFinder().add(others)):
             known = {text: code for code, text in enumerate(others)}
             new_codes = np.array([known.get(text, -1) for text in texts] + [-1], dtype=np.intp)
             codes, texts = new_codes[codes], others
-    return type_texts(name, codes, texts, declared_kind, REMEDY)
-
-
-def _replace_commas(name: str, codes: NDArray[Any], texts: Sequence[str]) -> Sequence[str]:
-    """Return numbers with a decimal comma as ones with a point; other texts as they are."""
-    pointed = next((code for code, text in enumerate(texts) if "." in text and NUMBER.fullmatch(text)), None)
-    if pointed is not None:
-        raise TableError(
-            f"column {name!r}, row {int(np.argmax(codes == pointed))}: {texts[pointed]!r} has a point, which may"
-            " separate thousands where decimal=','; write numbers as 1234,5, or read the column as text with"
-            f" discrete=[{name!r}]"
-        )
-    return [replace_comma(text) for text in texts] if all(map(_COMMA.fullmatch, filter(None, texts))) else texts
-
-
-def replace_comma(text: str) -> str:
-    """Return a number with a decimal comma as one with a point.
-
-    Examples
-    --------
-    >>> replace_comma("-1,5")
-    '-1.5'
-    """
-    return text.replace(",", ".")
+    return type_texts(name, codes, texts, declared_kind, REMEDY, dialect)
 
 
 def text_type() -> Any:
@@ -329,12 +336,12 @@ def text_type() -> Any:
     return pyarrow.dictionary(pyarrow.int32(), pyarrow.string())
 
 
-def guess_type(texts: Sequence[str], declared: DeclaredKind | None) -> Any:
+def guess_type(texts: Sequence[str], declared: DeclaredKind | None, dialect: Dialect) -> Any:
     """Return the Arrow type of a column with these first texts, which all of its cells have to confirm."""
-    if declared is None or declared == "continuous":
-        if all(map(NUMBER.fullmatch, texts)):
+    if declared in (None, "numbers", "continuous"):
+        if all(map(dialect.number.fullmatch, texts)) and (declared is not None or not holds_code(texts)):
             return pyarrow.float64()
-        if declared is not None:
+        if declared == "continuous":
             return text_type()
     elif declared != "discrete":
         return text_type()
@@ -356,24 +363,21 @@ class TextKind:
     Parameters
     ----------
     declared : "discrete", "continuous" or None
-    decimal : str
-        What stands before the decimals of numbers.
+    dialect : Dialect
+        How numbers and dates are written.
     """
 
-    def __init__(self, declared: DeclaredKind | None, decimal: str = ".") -> None:
-        self.declared, self.decimal = declared, decimal
+    def __init__(self, declared: DeclaredKind | None, dialect: Dialect = PLAIN) -> None:
+        self.declared, self.dialect = declared, dialect
         self._kept: dict[str, tuple[Any, int]] = {}
         self._classes: set[type] = set()
-        self._finder: PatternFinder | None = PatternFinder()
+        self._finder: PatternFinder | None = PatternFinder(dialect.dates)
 
     def add(self, column: Any, file: Any, first: int) -> None:
         """Add some cells of a file, of which the first is in this row."""
         codes, texts = decode_dictionary(pyarrow.chunked_array([column]))
-        pattern, dictionary, pointed = f"^(?:{NUMBER.pattern})$", column.dictionary, texts
-        if self.decimal == ",":
-            pointed = list(map(replace_comma, texts))
-            dictionary = pyarrow.array(pointed, pyarrow.string())
-        number = compute.match_substring_regex(dictionary, pattern).to_numpy(zero_copy_only=False)
+        pattern = f"^(?:{self.dialect.number.pattern})$"
+        number = compute.match_substring_regex(column.dictionary, pattern).to_numpy(zero_copy_only=False)
         observed = [texts[code] for code in np.flatnonzero(~number) if texts[code]]
         room = _MOST_TEXTS - len(self._kept)
         if self._finder is not None and (number.any() or (observed and not self._finder.add(observed))):
@@ -381,7 +385,7 @@ class TextKind:
         kept = np.flatnonzero(~number)[: max(room, 0)].tolist()
         for code in np.flatnonzero(number).tolist():
             # one of each kind of numbers tells as much as all of them
-            states = parse_states([pointed[code]])
+            states = parse_states([str(self.dialect.plain(texts[code]))])
             if type(states[0]) not in self._classes:
                 self._classes.add(type(states[0]))
                 kept.append(code)
@@ -400,10 +404,12 @@ class TextKind:
             From a file and a row of it to its line, in words.
         """
         if self._finder is not None and self._finder.pattern is not None and self.declared != "discrete":
+            if self._finder.ambiguous:
+                report_ambiguity(name, self._finder, refuse=self.dialect.dates is not None)
             return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
         kept = sorted(self._kept, key=lambda text: self._kept[text][1])
         try:
-            column = type_column(name, np.arange(len(kept)), kept, self.declared, self.decimal)
+            column = type_column(name, np.arange(len(kept)), kept, self.declared, self.dialect)
         except TableError as error:
             message = re.sub(r"\brow (\d+)", lambda match: locate(*self._kept[kept[int(match[1])]]), error.text)
             raise TableError(message) from None

@@ -387,6 +387,34 @@ def decode_column(column: Any) -> Any:
     return column.dictionary_decode()
 
 
+def join_types(name: str, first: Any, then: Any) -> Any:
+    """Return an Arrow type that holds the values of two, or refuse values of two kinds.
+
+    Examples
+    --------
+    >>> import pyarrow
+    >>> print(join_types("x", pyarrow.int8(), pyarrow.float32()), join_types("x", pyarrow.null(), pyarrow.string()))
+    float string
+    """
+    types = pyarrow.types
+    if types.is_null(first) or types.is_null(then) or first == then:
+        return then if types.is_null(first) else first
+    held = decode_type(first), decode_type(then)
+    kinds = {*map(kind_of_type, held)}
+    if held[0] == held[1]:
+        return first if types.is_dictionary(then) else held[0]
+    try:
+        if len(kinds) > 1 and not kinds <= NUMBERS:
+            raise pyarrow.ArrowTypeError
+        schemas = [pyarrow.schema({name: kind}) for kind in held]
+        return pyarrow.unify_schemas(schemas, promote_options="permissive").field(0).type
+    except pyarrow.ArrowException:
+        raise TableError(
+            f"column {name!r} is of type {then}, and of type {first} in files before; the files of a scan have the same"
+            " columns: convert it"
+        ) from None
+
+
 def kind_of_type(kind: Any) -> str:
     """Return what an Arrow type holds, in the words of `Field`."""
     types, held = pyarrow.types, dense_type(decode_type(kind))
