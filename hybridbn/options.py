@@ -5,10 +5,10 @@ and of imputation, and checks of counts, random states, sequences of names and n
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sized
 from dataclasses import dataclass, field, fields, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from hybridbn.errors import HybridBNError, TableError
 from hybridbn.jobs import check_jobs
@@ -46,9 +46,13 @@ def check_count(number: Any, what: str, least: int = 0, error: type[HybridBNErro
 
 
 def check_choice(
-    value: object, what: str, choices: tuple[str | None, ...], error: type[HybridBNError] = TableError
+    value: object,
+    what: str,
+    choices: tuple[str | None, ...],
+    error: type[HybridBNError] = TableError,
+    hint: str = "",
 ) -> None:
-    """Refuse what is none of a few words.
+    """Refuse what is none of a few words; the hint tells what else was perhaps meant.
 
     Examples
     --------
@@ -59,7 +63,7 @@ def check_choice(
     """
     if not isinstance(value, str | None) or value not in choices:
         *others, last = map(repr, choices)
-        raise error(f"{what} must be {', '.join(others)} or {last}, not {value!r:.80}")
+        raise error(f"{what} must be {', '.join(others)} or {last}, not {value!r:.80}{hint}")
 
 
 def check_level(level: object) -> None:
@@ -299,6 +303,56 @@ class ImputationOptions:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
+
+
+Marks: TypeAlias = "Mapping[str, Any] | list[Any] | tuple[Any, ...] | set[Any] | frozenset[Any] | float | None"
+"""Values that mark missing cells: by column, or the same in all columns."""
+
+
+class KindKeywords(TypedDict, total=False):
+    """The keywords that say what columns are whose types don't tell, as in `hybridbn.Table`."""
+
+    discrete: str | Iterable[str]
+    continuous: str | Iterable[str]
+    ordered: str | Iterable[str]
+
+
+class ColumnKeywords(KindKeywords, total=False):
+    """What columns are, and which of their values mark missing cells; the keywords of whatever learns from data."""
+
+    missing: Marks
+
+
+def list_given(columns: ColumnKeywords) -> list[str]:
+    """Return which keywords say something of some columns.
+
+    Examples
+    --------
+    >>> list_given({"discrete": "c", "ordered": (), "missing": None})
+    ['discrete']
+    """
+    return [
+        name for name, value in columns.items() if value is not None and (not isinstance(value, Sized) or len(value))
+    ]
+
+
+def split_missing(
+    missing: Any, strategies: tuple[str, ...], error: type[HybridBNError] = TableError
+) -> tuple[str, Marks]:
+    """Return what becomes of rows with missing cells, by default the first strategy, and what marks these cells.
+
+    Examples
+    --------
+    >>> split_missing("em", ("available", "em")), split_missing({"sex": [9]}, ("available", "em"))
+    (('em', None), ('available', {'sex': [9]}))
+    """
+    if not isinstance(missing, str):
+        return strategies[0], missing
+    hint = (
+        f"; values that mark missing cells are given in a list, or by column: missing={{'column': [{missing!r:.80}]}}"
+    )
+    check_choice(missing, "missing", strategies, error, hint)
+    return missing, None
 
 
 class PrecisionKeywords(TypedDict, total=False):

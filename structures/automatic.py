@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,7 +21,7 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import CLEAR, is_clearly_less
 from hybridbn.jobs import track_items
 from hybridbn.network import Network
-from hybridbn.options import check_count, make_generator
+from hybridbn.options import ColumnKeywords, check_count, make_generator
 from hybridbn.structures.building import Build, Built, builder
 from hybridbn.structures.discriminant import discriminant, logistic
 from hybridbn.structures.heldout import Loss, crps, log_loss
@@ -56,12 +56,13 @@ def automatic(
     effort: int = 1,
     seconds: float | None = None,
     random_state: Any = 0,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     """Build with the builder and family that predict the target best in a cross-validation inside the data.
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
         With "auto" families are chosen, too; otherwise only builders, unless a candidate has potentials of its own.
     candidates : sequence of builders, or of pairs (builder, potentials), optional
         In order of preference, see the notes; a name, a Network or a list of arcs is accepted, too. The default for a
@@ -120,6 +121,7 @@ def automatic(
         effort=effort,
         seconds=seconds,
         random_state=random_state,
+        **columns,
     )
     return comparison.learn_best()
 
@@ -136,6 +138,7 @@ def compare_candidates(
     effort: int = 1,
     seconds: float | None = None,
     random_state: Any = 0,
+    **columns: Unpack[ColumnKeywords],
 ) -> Race:
     """Compare candidates as `automatic` does, unless there are too few rows, or one candidate only.
 
@@ -149,7 +152,7 @@ def compare_candidates(
     folds, effort = check_count(folds, "folds", 2, NetworkError), check_count(effort, "effort", 1, NetworkError)
     if seconds is not None and (isinstance(seconds, bool) or not isinstance(seconds, int | float) or not seconds > 0):
         raise NetworkError(f"seconds must be a positive number or None, not {seconds!r}")
-    training_data = read_data_with_target(data, target, potentials, weights, "automatically chosen networks")
+    training_data = read_data_with_target(data, target, potentials, weights, "automatically chosen networks", **columns)
     discrete = isinstance(training_data.variable(target), Discrete)
     if candidates is None:
         list_candidates = _list_class_candidates if discrete else _list_number_candidates

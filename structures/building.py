@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial, wraps
 from inspect import signature
-from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar, overload
+from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, Self, TypeAlias, TypeVar, Unpack, overload
 
 import networkx as nx
 import numpy as np
@@ -35,9 +35,9 @@ from hybridbn.fitting.cross_validation import collapse_rows
 from hybridbn.jobs import track_items
 from hybridbn.network import Network
 from hybridbn.network_description import is_arc_text
-from hybridbn.options import Options, check_count, make_generator
+from hybridbn.options import ColumnKeywords, Options, check_count, make_generator
 from hybridbn.registry import Registry
-from hybridbn.tables import Rows, Table
+from hybridbn.tables import Rows, Table, declare_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -279,14 +279,17 @@ class Build:
         """Whether it is a structure with potentials, whose families are kept."""
         return self.structure is not None and any(self.structure.nodes[n].get("potential") for n in self.structure)
 
-    def read(self, data: Any, weights: Any = None, target: str | None = None) -> Rows:
+    def read(
+        self, data: Any, weights: Any = None, target: str | None = None, **columns: Unpack[ColumnKeywords]
+    ) -> Rows:
         """Read the data with the variables of the structure; numbers that it cuts into intervals stay numbers.
 
         Columns that nothing can be learned from are left out, with a warning, unless they are the target or nodes of
         the structure.
         """
         kept = (target, *(() if self.structure is None else self.structure))
-        return read_as_declared(leave_unusable(data, kept), self.structure, weights, keep_numbers=True)
+        rows = leave_unusable(declare_rows(data, weights, **columns), kept)
+        return read_as_declared(rows, self.structure, keep_numbers=True)
 
     def fit_marginals(self, table: Rows, potentials: Potentials | None = None) -> Network:
         """Fit a density to each column alone, of these families or else of those of the structure or the partial."""
@@ -455,6 +458,7 @@ def structural_em(
     draws: int = 5,
     random_state: Any = 0,
     options: Options | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Structured:
     r"""Learn a structure and its parameters from a table with holes, by a builder for complete tables.
 
@@ -480,6 +484,7 @@ def structural_em(
     random_state : int, Generator, ...
     options : Options, optional
         Options of inference.
+    discrete, continuous, ordered, missing : as in `hybridbn.Table`
 
     Returns
     -------
@@ -514,7 +519,7 @@ def structural_em(
     options = options or Options()
     rng = make_generator(random_state)
     learning = Build.of(build)
-    table = learning.read(data, weights, target).sample(purpose="networks by structural EM")
+    table = learning.read(data, weights, target, **columns).sample(purpose="networks by structural EM")
     table = table.take(table.weights > 0).require_rows(1).require_values()
     names = table.names
 

@@ -10,7 +10,7 @@ import itertools
 import math
 from collections.abc import Iterable, Iterator
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import scipy
@@ -23,7 +23,7 @@ from hybridbn.fitting.counting import Moments, RowCounter
 from hybridbn.fitting.cross_validation import collapse_rows, evaluate_rows
 from hybridbn.jobs import advance, share_passes, track, track_items
 from hybridbn.network import Network
-from hybridbn.options import check_count
+from hybridbn.options import ColumnKeywords, check_count
 from hybridbn.structures.arcs import Knowledge, Limits, direct_what_follows, find_extension, is_acyclic
 from hybridbn.structures.building import builder
 from hybridbn.structures.dependence import measure_occurring
@@ -47,12 +47,13 @@ def pc_stable(
     max_condition: int = 3,
     knowledge: Knowledge | None = None,
     n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     """Join the columns that are dependent whatever is given, and direct the arcs by the colliders among them.
 
     Parameters
     ----------
-    data, potentials, weights : as in `hybridbn.fit`
+    data, potentials, weights, **columns : as in `hybridbn.fit`
         `potentials` are those of the network that is fitted in the end; the tests do not depend on them (see Notes).
     alpha : float
         Two columns are taken as independent given others if the test's p-value is greater.
@@ -98,7 +99,7 @@ def pc_stable(
     """
     check_alpha(alpha)
     check_count(max_condition, "max_condition", 0)
-    training_data = read_data_without_target(data, potentials, weights, "networks by tests of independence")
+    training_data = read_data_without_target(data, potentials, weights, "networks by tests of independence", **columns)
     # of equivalent networks the same one, whatever the order of the table
     ordered = training_data.select(collapse_rows(training_data.table).columns)
     search = _Skeleton(ordered, Knowledge.of(knowledge).limit(ordered.attributes), alpha, int(max_condition))
@@ -211,6 +212,7 @@ def max_min_hill_climb(
     restarts: int = 10,
     random_state: Any = 0,
     n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     """Search for the network of greatest score among those whose arcs join columns that depend on each other whatever
     is given.
@@ -222,7 +224,7 @@ def max_min_hill_climb(
 
     Parameters
     ----------
-    data, potentials, weights : as in `hill_climb`
+    data, potentials, weights, **columns : as in `hill_climb`
     alpha, max_condition : as in `pc_stable`
     knowledge, max_parents, score, tabu, turns, restarts, random_state : as in `hill_climb`
     n_jobs : int, optional
@@ -256,7 +258,9 @@ def max_min_hill_climb(
     """
     check_alpha(alpha)
     check_count(max_condition, "max_condition", 0)
-    training_data = read_data_without_target(data, potentials, weights, "neighborhoods of the max-min search")
+    training_data = read_data_without_target(
+        data, potentials, weights, "neighborhoods of the max-min search", **columns
+    )
     limits = read_limits(training_data, Knowledge.of(knowledge), max_parents)
     options = SearchOptions.of(tabu, turns, restarts, random_state, score)
     names = training_data.attributes

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import networkx as nx
 import numpy as np
@@ -25,6 +25,7 @@ from hybridbn.fitting.cross_validation import evaluate_rows
 from hybridbn.fitting.mte import cells_suffice
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
+from hybridbn.options import ColumnKeywords
 from hybridbn.potentials.base import Potential
 from hybridbn.structures.arcs import Knowledge, Limits
 from hybridbn.structures.building import builder
@@ -418,6 +419,7 @@ def chow_liu(
     threshold: float = 0.0,
     knowledge: Knowledge | None = None,
     n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     r"""Build the tree of greatest likelihood, for a table without a target.
 
@@ -425,7 +427,7 @@ def chow_liu(
 
     Parameters
     ----------
-    data, potentials, weights : as in `naive_bayes`
+    data, potentials, weights, **columns : as in `naive_bayes`
         "multinomial" on a number column discretizes it by equal frequencies.
     root : str, optional
         The column without a parent; the tree's likelihood doesn't depend on it. By default the column whose mutual
@@ -459,7 +461,7 @@ def chow_liu(
     >>> list(chow_liu(hb.Table(data, discrete=["a", "b", "c"])).edges)
     [('b', 'a'), ('b', 'c')]
     """
-    training_data = read_data_without_target(data, potentials, weights)
+    training_data = read_data_without_target(data, potentials, weights, **columns)
     if root is not None and root not in training_data.attributes:
         raise NetworkError(f"root={root!r} is no column; choose one of {shorten(training_data.attributes)}")
     return build_tree(training_data, root, check_threshold(threshold), Knowledge.of(knowledge))

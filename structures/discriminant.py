@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Unpack
 
 import numpy as np
 import scipy
@@ -20,7 +20,7 @@ from hybridbn.fitting.cross_validation import split_folds
 from hybridbn.fitting.ridge import regress_classes
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
-from hybridbn.options import make_generator
+from hybridbn.options import ColumnKeywords, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import Built, builder
 from hybridbn.structures.heldout import HeldOutClasses
@@ -48,6 +48,7 @@ def discriminant(
     weights: Any = None,
     *,
     random_state: Any = 0,
+    **columns: Unpack[ColumnKeywords],
 ) -> Built:
     r"""Build the network of quadratic discriminant analysis: numbers with any covariance given the class.
 
@@ -58,7 +59,7 @@ def discriminant(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
         Only how categories are estimated, and whether numbers are cut into intervals, is up to the potentials.
     random_state : int, Generator or None
         Deals rows to folds, in which the covariances are regularized.
@@ -89,7 +90,7 @@ def discriminant(
     >>> list(net.edges), net.posterior("c", {"x": 1.0, "y": 1.0}).mode()
     ([('c', 'x'), ('c', 'y'), ('x', 'y')], 'alike')
     """
-    read, variable = read_data_with_class(data, target, potentials, weights, "discriminant functions")
+    read, variable = read_data_with_class(data, target, potentials, weights, "discriminant functions", **columns)
     read.require_moments(read.attributes)
     labeled, dealt = read.deal(FOLDS, make_generator(random_state))
     analysis = DiscriminantAnalysis(labeled, variable)
@@ -305,6 +306,7 @@ def logistic(
     correlated: bool = False,
     random_state: Any = 0,
     n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Built:
     r"""Build naive Bayes whose parameters are those of a multinomial logistic regression.
 
@@ -319,7 +321,7 @@ def logistic(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
         Numbers have normal densities, or are cut into intervals: "auto", "gaussian", "multinomial".
     correlated : bool
         Whether the numbers have the class and all numbers before as parents, with the covariances within classes, as in
@@ -357,7 +359,7 @@ def logistic(
     >>> list(net.edges), net.posterior("c", {"x": 5.0, "copy": 5.0}).mode()
     ([('c', 'x'), ('c', 'copy')], 'b')
     """
-    read, variable = read_data_with_class(data, target, potentials, weights, "logistic regressions")
+    read, variable = read_data_with_class(data, target, potentials, weights, "logistic regressions", **columns)
     for name in read.attributes:
         fitter = read.roles[name].fitter
         # heavy points of a number are numbers as others are

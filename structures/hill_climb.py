@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting.base import Potentials
 from hybridbn.jobs import advance, share_passes, track
 from hybridbn.network import Network
-from hybridbn.options import check_choice, check_count, make_generator
+from hybridbn.options import KindKeywords, Marks, check_count, make_generator, split_missing
 from hybridbn.structures.arcs import Knowledge, Limits, is_acyclic, matrix_of, read_arcs, refuse_strangers
 from hybridbn.structures.building import builder, structural_em
 from hybridbn.structures.scores import BIC, FamilyScores, Score
@@ -43,9 +43,10 @@ def hill_climb(
     tabu: int = 10,
     turns: int = 10,
     restarts: int = 10,
-    missing: Literal["em", "available"] = "em",
+    missing: Literal["em", "available"] | Marks = "em",
     random_state: Any = 0,
     n_jobs: int | None = None,
+    **kinds: Unpack[KindKeywords],
 ) -> Network:
     r"""Search for the network of greatest score, by default BIC, adding, removing or reversing one arc at a time.
 
@@ -55,7 +56,7 @@ def hill_climb(
 
     Parameters
     ----------
-    data, potentials, weights : as in `hybridbn.fit`
+    data, potentials, weights, **kinds : as in `hybridbn.fit`
         Any family: without a formula for its score, its density is fitted and evaluated ("auto": mixtures of truncated
         exponentials for numbers). "gaussian" is by far the fastest for numbers.
     start : iterable of (from, to), optional
@@ -78,8 +79,9 @@ def hill_climb(
         comes first.
     restarts : int
         Number of times that the search starts again from the best network without three tenths of its arcs.
-    missing : {"em", "available"}
-        How an incomplete table is scored: by structural EM (see Notes), or by the rows in which a family is observed.
+    missing : {"em", "available"}, or values that mark missing cells, such as {"sex": [9]}
+        How an incomplete table is scored: by structural EM (see Notes), also where marks are given, or by the rows in
+        which a family is observed.
     random_state : int, Generator or None
         The source of the reversals, the restarts, and the draws of structural EM.
     n_jobs : int, optional
@@ -113,13 +115,13 @@ def hill_climb(
     >>> sorted(sorted(arc) for arc in net.edges)
     [['a', 'b'], ['b', 'x']]
     """
-    training_data = read_data_without_target(data, potentials, weights)
-    check_choice(missing, "missing", ("em", "available"), NetworkError)
+    strategy, marks = split_missing(missing, ("em", "available"), NetworkError)
+    training_data = read_data_without_target(data, potentials, weights, **kinds, missing=marks)
     limits = read_limits(training_data, Knowledge.of(knowledge, required, forbidden), max_parents)
     options = SearchOptions.of(tabu, turns, restarts, random_state, score)
     arcs = read_arcs(start, "start")
     refuse_strangers([name for arc in arcs for name in arc], training_data.roles, "start")
-    return search_network(training_data, limits, matrix_of(arcs, training_data.attributes).T, options, missing)
+    return search_network(training_data, limits, matrix_of(arcs, training_data.attributes).T, options, strategy)
 
 
 def search_network(

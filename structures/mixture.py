@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
 from operator import add
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +20,7 @@ from hybridbn.fitting import Fitter, Role
 from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import deal_folds, is_clearly_less
 from hybridbn.network import Network
-from hybridbn.options import check_choice, check_count, make_generator
+from hybridbn.options import ColumnKeywords, check_choice, check_count, make_generator
 from hybridbn.potentials import LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import builder, find_unused_name, name_hidden_node
 from hybridbn.structures.mixture_em import (
@@ -290,6 +290,7 @@ def mixture(
     starts: int = STARTS,
     folds: int = FOLDS,
     random_state: Any = 0,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     r"""Cluster the rows of a mixed, incomplete table: a network with a hidden node above all columns.
 
@@ -299,7 +300,7 @@ def mixture(
 
     Parameters
     ----------
-    data, weights : as in `naive_bayes`
+    data, weights, **columns : as in `naive_bayes`
     components : int, optional
         The states of the hidden node. By default the number is chosen by `criterion`.
     potentials : as in `hybridbn.fit`
@@ -358,7 +359,7 @@ def mixture(
     >>> net.posterior("cluster", {"color": "red"}).probabilities.round(1)
     array([0.9, 0.1])
     """
-    training_data = read_data_without_target(data, potentials, weights)
+    training_data = read_data_without_target(data, potentials, weights, **columns)
     if isinstance(potentials, str) and potentials == "auto":
         training_data = replace(training_data, roles={n: _make_normal(r) for n, r in training_data.roles.items()})
     name = name_hidden_node(name, "cluster", training_data.roles)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from hybridbn.fitting.cross_validation import draw_bootstrap, is_clearly_less
 from hybridbn.fitting.trees import TreeNode, leaves, make_boxes, make_distinct
 from hybridbn.inference.posteriors import GaussianPosterior
 from hybridbn.network import Network
-from hybridbn.options import check_count, make_generator
+from hybridbn.options import ColumnKeywords, check_count, make_generator
 from hybridbn.structures.building import Built, builder, name_hidden_node
 from hybridbn.structures.heldout import (
     ResidualMixture,
@@ -90,6 +90,7 @@ def model_tree(
     tested: int | None = None,
     name: str | None = None,
     random_state: Any = 0,
+    **columns: Unpack[ColumnKeywords],
 ) -> Built:
     r"""Build a model tree of a number: tests at the nodes, and in each leaf a linear regression on all other columns.
 
@@ -104,7 +105,7 @@ def model_tree(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `regression`
+    data, target, potentials, weights, **columns : as in `regression`
     trees : int
         One tree grows from all rows. Several grow from samples of the rows with replacement, and from random parts of
         the tests at each node (bagging): less legible, and usually more exact.
@@ -164,7 +165,7 @@ def model_tree(
     [1, 2]
     """
     rng = make_generator(random_state)
-    read, dealt, source = read_for_regression(data, target, potentials, weights, FOLDS, rng)
+    read, dealt, source = read_for_regression(data, target, potentials, weights, FOLDS, rng, **columns)
     trees, max_depth = (
         check_count(trees, "trees", 1, NetworkError),
         check_count(max_depth, "max_depth", 0, NetworkError),

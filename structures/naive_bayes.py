@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from hybridbn.fitting.cross_validation import deal_numbered_rows, is_clearly_les
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
-from hybridbn.options import check_choice, check_count, make_generator
+from hybridbn.options import ColumnKeywords, check_choice, check_count, make_generator
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.arcs import Knowledge
 from hybridbn.structures.building import Build, builder, name_hidden_node
@@ -41,7 +41,13 @@ def _arcs(target: str, names: Iterable[str]) -> dict[str, tuple[str, ...]]:
 @builder(arcs=_arcs)
 @share_passes
 def naive_bayes(
-    data: Any, target: str, potentials: Potentials = "auto", weights: Any = None, *, n_jobs: int | None = None
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    *,
+    n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     r"""Build naive Bayes: an arc from the target to each other column, for classification and regression alike.
 
@@ -58,6 +64,8 @@ def naive_bayes(
         Fayyad and Irani where the target is discrete, else by equal frequencies.
     weights : sequence of float, optional
         One for each row; they replace those of a `Table`. A row of weight 2 counts as two rows.
+    discrete, continuous, ordered, missing : as in `hybridbn.Table`
+        Columns that are something else than their types say, and values that mark missing cells.
     n_jobs : int, optional
         Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
         default one.
@@ -86,7 +94,7 @@ def naive_bayes(
     >>> net.posterior("play", {"wind": "strong"})
     <posterior of 'play': 'no': 0.75, 'yes': 0.25>
     """
-    training_data = read_data_with_target(data, target, potentials, weights)
+    training_data = read_data_with_target(data, target, potentials, weights, **columns)
     return fit_network(training_data, _arcs(target, training_data.attributes))
 
 
@@ -102,6 +110,7 @@ def tan(
     threshold: float = 0.0,
     knowledge: Knowledge | None = None,
     n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     r"""Build tree-augmented naive Bayes: each attribute has the target and at most one other attribute as parents.
 
@@ -110,7 +119,7 @@ def tan(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
     root : str, optional
         The attribute that has no other attribute as parent. By default the one with the greatest mutual information
         with the target (of equal ones the first by name).
@@ -157,7 +166,7 @@ def tan(
     >>> list(tan(data, "play").edges)
     [('play', 'sky'), ('play', 'rain'), ('play', 'wind'), ('sky', 'rain'), ('sky', 'wind')]
     """
-    training_data = read_data_with_target(data, target, potentials, weights)
+    training_data = read_data_with_target(data, target, potentials, weights, **columns)
     attributes = training_data.attributes
     if root is not None and root not in attributes:
         raise NetworkError(f"root={root!r} is no attribute; choose one of {shorten(attributes)}")
@@ -188,6 +197,7 @@ def kdb(
     k: int = 2,
     threshold: float = 0.0,
     n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     r"""Build a k-dependence network: each attribute has the target and at most k other attributes as parents.
 
@@ -196,7 +206,7 @@ def kdb(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
     k : int
         With 0 it is naive Bayes. A table of probabilities grows as the (k + 1)-th power of the number of states.
     threshold : float
@@ -233,7 +243,7 @@ def kdb(
     """
     k = check_count(k, "k, the number of parents,", 0, NetworkError)
     least = check_threshold(threshold)
-    training_data = read_data_with_target(data, target, potentials, weights)
+    training_data = read_data_with_target(data, target, potentials, weights, **columns)
     dependence = Dependence(training_data)
     pairs = dependence.measure_pairs() if k else {}
     importance = dependence.measure_with_target()
@@ -265,6 +275,7 @@ def selective_naive_bayes(
     folds: int = 5,
     random_state: Any = 0,
     n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     """Build naive Bayes with the attributes that improve prediction (a filter-wrapper).
 
@@ -273,7 +284,7 @@ def selective_naive_bayes(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
     loss : callable, optional
         `log_loss` (the default for a discrete target), `misclassification`, `squared_error` (the default for a
         continuous one) or any function of (posterior, truth) that returns a number for each row; their mean is
@@ -312,7 +323,7 @@ def selective_naive_bayes(
     [('play', 'sky')]
     """
     folds = check_count(folds, "folds", 2, NetworkError)
-    training_data = read_data_with_target(data, target, potentials, weights)
+    training_data = read_data_with_target(data, target, potentials, weights, **columns)
     loss = loss or (log_loss if isinstance(training_data.variable(target), Discrete) else squared_error)
     chosen = _choose_attributes(training_data, target, loss, folds, make_generator(random_state))
     attributes = [name for name in training_data.attributes if name in chosen]
@@ -432,6 +443,7 @@ def class_clusters(
     most: int = 10,
     folds: int = FOLDS,
     random_state: Any = 0,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     r"""Build a classifier with clusters within each class.
 
@@ -442,7 +454,7 @@ def class_clusters(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
         The rows of a *continuous* target are clustered together with it, and it is an attribute of the model like the
         others.
     build : builder, partial of one, its name, Network, or list of arcs
@@ -491,7 +503,7 @@ def class_clusters(
     """
     check_choice(assignment, "assignment", ("soft", "hard"), NetworkError)
     model = Build.of(build)
-    training_data = read_data_with_target(data, target, potentials, weights)
+    training_data = read_data_with_target(data, target, potentials, weights, **columns)
     name = name_hidden_node(name, f"{target} cluster", training_data.roles)
     rng = make_generator(random_state)
     clustering = _ClassClustering(training_data, target, name, criterion, most, assignment == "soft", folds)

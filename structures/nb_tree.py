@@ -8,7 +8,7 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +28,7 @@ from hybridbn.fitting.trees import (
 )
 from hybridbn.jobs import share_passes
 from hybridbn.network import Network
-from hybridbn.options import check_count
+from hybridbn.options import ColumnKeywords, check_count
 from hybridbn.potentials import Case, Cases, LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import builder, name_hidden_node
 from hybridbn.structures.column_splits import (
@@ -71,6 +71,7 @@ def nb_tree(
     binary: bool | None = None,
     name: str | None = None,
     n_jobs: int | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Network:
     r"""Build a naive Bayes tree: tests at the nodes, and in each leaf naive Bayes over the attributes that were not
     tested.
@@ -85,7 +86,7 @@ def nb_tree(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
     max_depth : int, optional
         Greatest number of tests on the way to a leaf. A number makes the *leveled* tree of Ting and Zheng, whose tests
         have the greatest gain ratio; 0 is naive Bayes. Without it the tree grows by Kohavi's utility.
@@ -142,7 +143,7 @@ def nb_tree(
     >>> 0.4 < net.posterior("same", {"b": "yes"})["same"] < 0.6
     True
     """
-    read = read_data_with_target(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights, **columns)
     name = name_hidden_node(name, f"{target} leaf", read.roles)
     depth = None if max_depth is None else check_count(max_depth, "max_depth", 0, NetworkError)
     for option, weight in (("least", least), ("least_branch", 0.0 if least_branch is None else least_branch)):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,7 @@ from hybridbn.fitting.cross_validation import DealtRows, split_folds
 from hybridbn.fitting.trees import make_boxes
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
-from hybridbn.options import check_count, make_generator
+from hybridbn.options import ColumnKeywords, check_count, make_generator
 from hybridbn.potentials import Multinomial, Potential
 from hybridbn.structures.building import Built, builder, find_unused_name, name_hidden_node
 from hybridbn.structures.heldout import HeldOutClasses
@@ -60,6 +60,7 @@ def random_forest(
     trees: int = 100,
     name: str | None = None,
     random_state: Any = 0,
+    **columns: Unpack[ColumnKeywords],
 ) -> Built:
     r"""Build a random forest for classes: many trees of tests, whose leaves tell how probable the classes are.
 
@@ -71,7 +72,7 @@ def random_forest(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
         The potentials are those of the attributes, which count where cells are missing and in sampling.
     trees : int
         Each grows from a sample of the rows with replacement, and each test is the best of a few random ones, until the
@@ -108,7 +109,7 @@ def random_forest(
     >>> net.posterior("c", {"x": 1.0, "z": 1.0}).mode(), round(net.posterior("c", {"x": 1.0}).probability("same"), 1)
     ('same', 0.5)
     """
-    read, variable = read_data_with_class(data, target, potentials, weights, "random forests")
+    read, variable = read_data_with_class(data, target, potentials, weights, "random forests", **columns)
     trees = check_count(trees, "trees", 1, NetworkError)
     leaf = name_hidden_node(name, f"{target} leaf", read.roles)
     types = Discrete(find_unused_name(f"{target} type", [*read.roles, leaf]), variable.states)

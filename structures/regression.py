@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,7 @@ from hybridbn.fitting.ridge import Ridge, fit_sparse_ridge, refit_ridge
 from hybridbn.fitting.trees import Route, TreeNode
 from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.network import Network
+from hybridbn.options import ColumnKeywords
 from hybridbn.potentials import Boxes, LinearGaussian, Multinomial, Potential
 from hybridbn.structures.building import Built, builder, find_unused_name
 from hybridbn.structures.dependence import build_tree
@@ -48,7 +49,13 @@ from hybridbn.variables import Continuous, Discrete, Values, find_observed
 
 
 @builder(takes_target=Continuous, hidden=(Discrete, Continuous), held_out=True)
-def regression(data: Any, target: str, potentials: Potentials = "auto", weights: Any = None) -> Built:
+def regression(
+    data: Any,
+    target: str,
+    potentials: Potentials = "auto",
+    weights: Any = None,
+    **columns: Unpack[ColumnKeywords],
+) -> Built:
     r"""Build a linear regression of a number on all other columns, as a network in which every cell may be missing.
 
     .. math:: f(y, x) = f(y \mid x) \prod_i f(x_i \mid x_{p(i)}), \quad y \mid x \sim N(a + b x, s^2)
@@ -61,7 +68,7 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
         The families of the attributes; "auto" means "gaussian" for numbers. The target is linear Gaussian in any case.
 
     Returns
@@ -89,7 +96,7 @@ def regression(data: Any, target: str, potentials: Potentials = "auto", weights:
     >>> round(complete.mean(), 1), round(partial.mean(), 1), partial.std() > 5 * complete.std()
     (5.0, 3.5, True)
     """
-    read = read_for_regression(data, target, potentials, weights, 1, np.random.default_rng(0))
+    read = read_for_regression(data, target, potentials, weights, 1, np.random.default_rng(0), **columns)
     return build_regression_network(learn_regressors(*read))
 
 
@@ -258,7 +265,13 @@ class Regressors:
 
 
 def read_for_regression(
-    data: Any, target: str, potentials: Potentials, weights: Any, folds: int, rng: np.random.Generator
+    data: Any,
+    target: str,
+    potentials: Potentials,
+    weights: Any,
+    folds: int,
+    rng: np.random.Generator,
+    **columns: Unpack[ColumnKeywords],
 ) -> tuple[TrainingData, DealtRows, TrainingData | None]:
     """Read the data of a builder whose target is a number; "auto" means "gaussian" for attributes.
 
@@ -273,7 +286,7 @@ def read_for_regression(
     hybridbn.errors.NetworkError: the target 'y' is discrete, and a regression predicts a number; use naive_bayes, tan
     or nb_tree
     """
-    read = read_data_with_target(data, target, potentials, weights)
+    read = read_data_with_target(data, target, potentials, weights, **columns)
     if isinstance(read.variable(target), Discrete):
         raise NetworkError(
             f"the target {target!r} is discrete, and a regression predicts a number; use naive_bayes, tan or nb_tree"

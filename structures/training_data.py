@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from hybridbn.fitting.counting import Counts, RowCounter, count_columns
 from hybridbn.fitting.cross_validation import DealtRows, deal_table
 from hybridbn.fitting.mte import CellGains
 from hybridbn.network import Network
-from hybridbn.options import Options
+from hybridbn.options import ColumnKeywords, Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.columns import describe_left_alone
@@ -160,7 +160,12 @@ class TrainingData:
 
 
 def read_data_with_target(
-    data: Any, target: str, potentials: Potentials, weights: Any, in_memory: str | None = None
+    data: Any,
+    target: str,
+    potentials: Potentials,
+    weights: Any,
+    in_memory: str | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> TrainingData:
     """Read the data of a builder with a target, and refuse data from which nothing can be learned.
 
@@ -182,7 +187,7 @@ def read_data_with_target(
     """
     if isinstance(data, Rows):
         data.expect(target, count_columns)
-    rows = _read_rows(data, weights, target, in_memory)
+    rows = _read_rows(data, weights, target, in_memory, **columns)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
     training_data = TrainingData(rows, roles(rows, target, potentials), target)
@@ -191,7 +196,12 @@ def read_data_with_target(
 
 
 def read_data_with_class(
-    data: Any, target: str, potentials: Potentials, weights: Any, in_memory: str | None = None
+    data: Any,
+    target: str,
+    potentials: Potentials,
+    weights: Any,
+    in_memory: str | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> tuple[TrainingData, Discrete]:
     """Read data whose target is a class; return its variable, too.
 
@@ -209,7 +219,7 @@ def read_data_with_class(
     hybridbn.errors.NetworkError: the target 'x' is continuous, and this builder predicts a class; use naive_bayes,
     regression or model_tree
     """
-    read = read_data_with_target(data, target, potentials, weights, in_memory)
+    read = read_data_with_target(data, target, potentials, weights, in_memory, **columns)
     variable = read.variable(target)
     if not isinstance(variable, Discrete):
         raise NetworkError(
@@ -220,7 +230,7 @@ def read_data_with_class(
 
 
 def read_data_without_target(
-    data: Any, potentials: Potentials, weights: Any, in_memory: str | None = None
+    data: Any, potentials: Potentials, weights: Any, in_memory: str | None = None, **columns: Unpack[ColumnKeywords]
 ) -> TrainingData:
     """Read the data of a builder without a target, and refuse data from which nothing can be learned.
 
@@ -233,13 +243,15 @@ def read_data_without_target(
     >>> read_data_without_target({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "auto", None).attributes
     ('x', 'c')
     """
-    rows = _read_rows(data, weights, in_memory=in_memory)
+    rows = _read_rows(data, weights, in_memory=in_memory, **columns)
     return TrainingData(rows, roles(rows, None, potentials), None)
 
 
-def _read_rows(data: Any, weights: Any, target: Any = None, in_memory: str | None = None) -> Rows:
+def _read_rows(
+    data: Any, weights: Any, target: Any = None, in_memory: str | None = None, **columns: Unpack[ColumnKeywords]
+) -> Rows:
     """Read data without the columns that nothing can be learned from, and warn of these."""
-    rows, unusable = read_rows(data, weights=weights)
+    rows, unusable = read_rows(data, weights, **columns)
     if target in unusable:
         raise TableError(f"the target {target!r} can't be used ({unusable[target]}); choose another target")
     if unusable:

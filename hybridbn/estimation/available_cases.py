@@ -22,8 +22,8 @@ from hybridbn.network import Network
 from hybridbn.network_description import describe_cycles, describe_stale_names, is_arc_text
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
-from hybridbn.tables import Rows, Table, read_rows
-from hybridbn.tables.columns import describe_left_alone, open_frame
+from hybridbn.tables import Rows, Table, declare_rows
+from hybridbn.tables.columns import describe_left_alone
 from hybridbn.variables import Discrete, Variable, shorten
 
 Filled = TypeVar("Filled", bound=Rows)
@@ -40,7 +40,7 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     """
     graph = structure_of(structure)
     known = {name for name, attributes in graph.nodes.items() if attributes.get("variable")}
-    table = read_as_declared(leave_unusable(data, graph), graph, weights)
+    table = read_as_declared(leave_unusable(declare_rows(data, weights), graph), graph)
     _refuse_unknown(graph, table)
     role_of = roles(table, None, _keep_families(graph, table, potentials))
     nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
@@ -67,26 +67,22 @@ def fit_families(rows: Rows, families: Sequence[tuple[Fitter, Variable, tuple[Va
     return Network(list(rows.share(lambda family: family[0].fit(rows, *family[1:]), families)))
 
 
-def leave_unusable(data: Any, kept: Container[Any]) -> Any:
-    """Return data without columns that nothing can be learned from, with a warning, unless they are named.
+def leave_unusable(rows: Rows, kept: Container[Any]) -> Rows:
+    """Return rows without columns that nothing can be learned from, with a warning, unless they are named.
 
     Examples
     --------
     >>> import warnings
     >>> with warnings.catch_warnings(record=True) as told:
     ...     warnings.simplefilter("always")
-    ...     print(Table(leave_unusable({"x": [1.0, 2.0], "e": [None, None]}, ())).names, len(told))
+    ...     print(leave_unusable(Table({"x": [1.0, 2.0], "e": [None, None]}), ()).names, len(told))
     ('x',) 1
     """
-    _, reasons = read_rows(data)
-    unusable = {name: reason for name, reason in reasons.items() if name not in kept}
+    unusable = {name: reason for name, reason in rows.read_usable()[1].items() if name not in kept}
     if not unusable:
-        return data
+        return rows
     warn_user(f"{describe_left_alone(unusable)}; the network has no such nodes")
-    if isinstance(data, Rows):
-        return data.drop(unusable)
-    frame = open_frame(data)
-    return frame.select(name for name in frame.columns if name not in unusable)
+    return rows.drop(unusable)
 
 
 def structure_of(structure: Any) -> Network:
@@ -135,8 +131,8 @@ def list_arcs(structure: Any) -> list[tuple[Any, Any]] | None:
     return arcs if len(arcs) == len(listed) else None
 
 
-def read_as_declared(data: Any, structure: Network | None, weights: Any = None, *, keep_numbers: bool = False) -> Rows:
-    """Return the data as a table, its columns read as the variables that a structure's nodes carry.
+def read_as_declared(table: Rows, structure: Network | None, *, keep_numbers: bool = False) -> Rows:
+    """Return rows with their columns read as the variables that a structure's nodes carry.
 
     Parameters
     ----------
@@ -149,15 +145,12 @@ def read_as_declared(data: Any, structure: Network | None, weights: Any = None, 
     --------
     >>> import hybridbn as hb
     >>> net = hb.fit([], {"c": ["a", "b", "a"], "x": [1.0, 2.0, 4.0]}, {"x": "multinomial"})
-    >>> read_as_declared({"c": ["a"], "x": [3.0]}, net).variable("c").states
+    >>> table = Table({"c": ["a"], "x": [3.0]})
+    >>> read_as_declared(table, net).variable("c").states
     ('a', 'b')
-    >>> [read_as_declared({"x": [3.0]}, net, keep_numbers=kept).is_discrete("x") for kept in (False, True)]
+    >>> [read_as_declared(table, net, keep_numbers=kept).is_discrete("x") for kept in (False, True)]
     [True, False]
     """
-    if isinstance(data, Rows):
-        table = data if weights is None else data.with_weights(weights)
-    else:
-        table = Table(data, weights=weights)
     known: dict[str, Variable] = {}
     for name, attributes in () if structure is None else structure.nodes.items():
         variable = attributes.get("variable")

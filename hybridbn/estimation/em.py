@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,9 +43,17 @@ from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_
 from hybridbn.inference.queries import impossible_evidence
 from hybridbn.jobs import share_passes, track_items
 from hybridbn.network import Network
-from hybridbn.options import Options, check_choice, check_count, make_generator
+from hybridbn.options import (
+    ColumnKeywords,
+    KindKeywords,
+    Marks,
+    Options,
+    check_count,
+    make_generator,
+    split_missing,
+)
 from hybridbn.potentials.base import Potential
-from hybridbn.tables import Rows, Table
+from hybridbn.tables import Rows, Table, declare_rows
 from hybridbn.variables import Continuous, Discrete, Values, Variable, encode_configurations, shorten
 
 _NOISE = 1e-3
@@ -89,8 +97,9 @@ def fit(
     potentials: Potentials = "auto",
     weights: Any = None,
     *,
-    missing: str = "available",
+    missing: Literal["available", "em"] | Marks = "available",
     n_jobs: int | None = None,
+    **kinds: Unpack[KindKeywords],
 ) -> Network:
     """Learn the potentials of a network with given arcs.
 
@@ -107,11 +116,13 @@ def fit(
         (by equal frequencies). See `hybridbn.fitting.fitter_of`.
     weights : sequence of float, optional
         One for each row; they replace those of a `Table`.
-    missing : {"available", "em"}
-        "available": each node is learned from the rows in which it and its parents are observed. That is right where
-        cells are missing regardless of all values (completely at random).
+    missing : {"available", "em"}, or values that mark missing cells, such as {"sex": [9]}
+        "available", also where marks are given: each node is learned from the rows in which it and its parents are
+        observed. That is right where cells are missing regardless of all values (completely at random).
         "em": expectation maximization, which is right where cells are missing depending on observed ones, too, and
-        learns hidden variables; see `hybridbn.expectation_maximization`, which has more options.
+        learns hidden variables; see `hybridbn.expectation_maximization`, which has more options and takes marks.
+    discrete, continuous, ordered : str or iterable of str
+        Columns that are something else than their types say, as in `Table`.
     n_jobs : int, optional
         Threads that share the passes over the rows (-1: as many as there are processors), with the same result; by
         default one.
@@ -137,10 +148,11 @@ def fit(
     >>> fit([("rain", "wet")], data, potentials="gaussian", missing="em")
     <Network: 3 nodes (2 discrete, 1 continuous), 1 arc>
     """
-    check_choice(missing, "missing", ("available", "em"), NetworkError)
-    if missing == "em":
-        return expectation_maximization(structure, data, potentials, weights, options=Options(n_jobs=n_jobs)).network
-    return fit_available(structure, data, potentials, weights)
+    strategy, marks = split_missing(missing, ("available", "em"), NetworkError)
+    rows = declare_rows(data, weights, **kinds, missing=marks)
+    if strategy == "em":
+        return expectation_maximization(structure, rows, potentials, options=Options(n_jobs=n_jobs)).network
+    return fit_available(structure, rows, potentials)
 
 
 def expectation_maximization(
@@ -155,6 +167,7 @@ def expectation_maximization(
     draws: int = 10,
     random_state: Any = 0,
     options: Options | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Learned:
     r"""Learn the potentials of a network with given arcs from all cells of a table with holes.
 
@@ -180,6 +193,7 @@ def expectation_maximization(
         For these draws, and for a start where available cases don't suffice.
     options : Options, optional
         Of inference.
+    discrete, continuous, ordered, missing : as in `Table`
 
     Returns
     -------
@@ -226,7 +240,7 @@ def expectation_maximization(
     options = options or Options()
     rng = make_generator(random_state)
     graph = structure_of(structure)
-    rows = read_as_declared(leave_unusable(data, graph), graph, weights, keep_numbers=True)
+    rows = read_as_declared(leave_unusable(declare_rows(data, weights, **columns), graph), graph, keep_numbers=True)
     first = _check_start(graph, start, rows) if start is not None else _choose_start(graph, rows, potentials, rng)
     families = _list_families(first, graph, potentials)
     is_exact_family = all(moments_suffice(fitter) or counts_suffice(fitter) for fitter, *_ in families.values())

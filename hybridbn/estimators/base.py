@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from numbers import Number
-from typing import Any, Literal, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias, Unpack
 
 import networkx as nx
 import numpy as np
@@ -27,10 +27,10 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import allow_draws
 from hybridbn.learning.imputation.model import reason_alone
 from hybridbn.network import Network
-from hybridbn.options import Options, check_choice
+from hybridbn.options import ColumnKeywords, Marks, Options, check_choice, split_missing
 from hybridbn.structures.building import BUILDERS, Build, find_unused_name
 from hybridbn.structures.training_data import collect_statistics
-from hybridbn.tables import Rows, Table, read_rows, read_usable_frame
+from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.columns import Frame, check_column_names, describe_left_alone, frame_adapter, open_frame
 from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
@@ -137,9 +137,10 @@ class HybridEstimator(BaseEstimator):
     potentials: Potentials = "auto"
     discrete: str | Iterable[str] = ()
     continuous: str | Iterable[str] = ()
+    ordered: str | Iterable[str] = ()
     target: str | None = None
     handle_unknown: HandleUnknown = "missing"
-    missing: Literal["available", "em"] = "available"
+    missing: Literal["available", "em"] | Marks = "available"
     tolerance: float = 1e-9
     max_bytes: float = 2.0 * 2**30
     n_jobs: int | None = None
@@ -156,12 +157,26 @@ class HybridEstimator(BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
+    @property
+    def _columns(self) -> ColumnKeywords:
+        """What is declared of the columns."""
+        _, marks = split_missing(self.missing, ("available", "em"))
+        return {
+            "discrete": self.discrete,
+            "continuous": self.continuous,
+            "ordered": self.ordered,
+            "missing": marks,
+        }
+
+    @property
+    def _maximizes_expectations(self) -> bool:
+        return isinstance(self.missing, str) and self.missing == "em"
+
     # --- learning ---------------------------------------------------------------------------------------------------
 
     def _opened(self, X: Any, y: Any, read_target: Callable[[Any], NDArray[Any]], weights: Any, *, reset: bool) -> Any:
         """Return features, targets and weights of the rows that count, all checked."""
         check_choice(self.handle_unknown, "handle_unknown", ("missing", "error"))
-        check_choice(self.missing, "missing", ("available", "em"))
         features = check_features(X)
         validate_data(self, features, y, reset=reset, skip_check_array=True)
         if reset:
@@ -180,7 +195,7 @@ class HybridEstimator(BaseEstimator):
 
     def _table(self, features: Any, weights: Values | None) -> Table:
         """Read the features of `fit`, or of the first call of `partial_fit`."""
-        table, self._left_alone = read_usable_features(features, self.discrete, self.continuous)
+        table, self._left_alone = read_usable_features(features, **self._columns)
         for name in table.names:
             if (reason := reason_alone(table, name)) is not None:
                 self._left_alone[name] = reason
@@ -196,7 +211,7 @@ class HybridEstimator(BaseEstimator):
             stream = Stream.of(table, self.target_name_, self.potentials)
             return stream.network(), stream if stream.nbytes <= _KEPT else None
         network = build.learn(prepared, self.target_name_, potentials)
-        if self.missing == "em" and any(prepared.missing.values()):
+        if self._maximizes_expectations and any(prepared.missing.values()):
             network = expectation_maximization(network, prepared, options=self._options).network
         return network, None
 
@@ -242,7 +257,7 @@ class HybridEstimator(BaseEstimator):
     def _learns_naive_bayes(self) -> bool:
         """Tell whether `fit` learns naive Bayes from statistics that add up."""
         named = isinstance(self.builder, str) and self.builder == "naive_bayes"
-        plain = getattr(self, "boost", None) is None and self.missing == "available"
+        plain = getattr(self, "boost", None) is None and not self._maximizes_expectations
         return (named or self.builder is BUILDERS.find("naive_bayes")) and plain
 
     def _streams(self) -> bool:
@@ -255,7 +270,7 @@ class HybridEstimator(BaseEstimator):
                 f"partial_fit can't go on from fit, where builder={self.builder!r:.80} needs all rows at once; start"
                 " anew with partial_fit on a clone, which learns naive Bayes if builder is 'auto'"
             )
-        return self._is_automatic() and getattr(self, "boost", None) is None and self.missing == "available"
+        return self._is_automatic() and getattr(self, "boost", None) is None and not self._maximizes_expectations
 
     def _add_batch(
         self, features: Any, weights: Values | None, add_target: Callable[[Table], Table], *, first: bool
@@ -265,7 +280,7 @@ class HybridEstimator(BaseEstimator):
             return Stream.of(add_target(self._table(features, weights)), self.target_name_, self.potentials)
         variables = self._stream.variables.items()
         read = [variable for name, variable in variables if name != self.target_name_]
-        table = read_against(features, read, self.handle_unknown)
+        table = read_against(features, read, self.handle_unknown, self._columns["missing"])
         return self._stream.plus(add_target(table if weights is None else table.with_weights(weights)))
 
     def _is_first_batch(self) -> bool:
@@ -292,7 +307,7 @@ class HybridEstimator(BaseEstimator):
         if y not in rows or self.target not in (None, y):
             raise TableError(f"y={y!r} must be the name of a column of X, which is the target")
         self.target_name_ = y
-        table, reasons = read_rows(rows, self.discrete, self.continuous, weights)
+        table, reasons = read_rows(rows, weights)
         self._left_alone = {name: reason for name, reason in reasons.items() if name != y}
         if not isinstance(table.variable(y), kind):
             raise TableError(f"y={y!r} is {'discrete' if table.is_discrete(y) else 'a column of numbers'}")
@@ -313,7 +328,7 @@ class HybridEstimator(BaseEstimator):
         validate_data(self, features, reset=False, skip_check_array=True)
         variables = self._known_variables()
         read = [variables[name] for name in name_columns(features) if name in variables]
-        return read_against(features, read, self.handle_unknown)
+        return read_against(features, read, self.handle_unknown, self._columns["missing"])
 
     def _select_features(self, rows: Rows) -> Rows:
         known = self._known_variables()
@@ -409,9 +424,7 @@ def open_features(X: Any) -> Frame:
     return open_frame(X)
 
 
-def read_usable_features(
-    X: Any, discrete: str | Iterable[str] = (), continuous: str | Iterable[str] = ()
-) -> tuple[Table, dict[str, str]]:
+def read_usable_features(X: Any, **columns: Unpack[ColumnKeywords]) -> tuple[Table, dict[str, str]]:
     """Read what `check_features` returned, or a frame of it, by the columns' own types, or as they are declared.
 
     Columns that can't be used are left out, and returned with the reasons. Cells of arrays must be text or numbers, as
@@ -428,7 +441,7 @@ def read_usable_features(
     """
     frame = X if isinstance(X, Frame) else open_features(X)
     try:
-        table, unusable = read_usable_frame(frame, discrete, continuous)
+        table, unusable = Table(frame, **columns).read_usable()
     except TableError as error:
         _refuse_strange_cells(frame.data, error)
         raise
@@ -437,13 +450,13 @@ def read_usable_features(
     return table, unusable
 
 
-def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUnknown) -> Table:
-    """Read what `check_features` returned as a model's variables.
+def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUnknown, missing: Marks = None) -> Table:
+    """Read what `check_features` returned as a model's variables, without the values that mark missing cells.
 
     A value that is no state is missing, with one warning for all columns, or refused. One of another type (text where
     the states are numbers) is always refused, as is text in a column of numbers.
     """
-    table = Table(open_features(X), variables=variables, unknown="missing")
+    table = Table(open_features(X), variables=variables, unknown="missing", missing=missing)
     messages = []
     for variable in variables:
         # reading is lazy: asking for the cells is what finds the faults

@@ -38,7 +38,7 @@ from hybridbn.learning.ensemble import Ensemble, calibrate_votes, stack
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
 from hybridbn.learning.imputation.model import integer_ranges, leave_out, read_rows
 from hybridbn.network import Network
-from hybridbn.options import ImputationOptions, Options, check_choice, check_level
+from hybridbn.options import ImputationOptions, Marks, Options, check_choice, check_level
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.automatic import calibrate_intervals, select_usable, widen_level
 from hybridbn.tables import Rows, Table
@@ -81,17 +81,17 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
         With `boost`, whether the votes are multiplied by what makes held-out rows most probable, as probabilities from
         many votes are too near to 0 and 1. That takes three more ensembles of two thirds of the rows, and changes no
         prediction. "auto" is calibrated anyway.
-    discrete, continuous : str or iterable of str
-        Columns whose type does not say what they are, such as integer codes for categories.
+    discrete, continuous, ordered : str or iterable of str
+        Columns that are something else than their types say, such as integer codes for categories; see `Table`.
     target : str, optional
         What y is called in the network. By default the node of a given structure that is no column of X, else the name
         of y if it has one, else "y" (with underscores while a column of X is called so).
     handle_unknown : {"missing", "error"}
         What to do with a category that was not seen in `fit`: treat the cell as missing, with a warning, or refuse it.
-    missing : {"available", "em"}
+    missing : {"available", "em"}, or values that mark missing cells, such as {"sex": [9]}
         How holes of the features in `fit` are treated: each family is learned from the rows in which it is observed, or
         the arcs are found so and the parameters by expectation maximization. In prediction, missing cells are
-        marginalized exactly.
+        marginalized exactly. Marks count as missing in `fit` (as with "available") and in prediction.
     tolerance, max_bytes, n_jobs
         As in `Network.posterior`; the threads share passes over the rows in `fit`, too.
 
@@ -155,7 +155,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             if isinstance(X, Rows) and isinstance(y, str):
                 if self.boost is not None:
                     raise TableError("boost is not for a scan here; use hybridbn.boost, which takes a pass a round")
-                network, stream = self._learn_rows(X, y, sample_weight, Discrete)
+                network, stream = self._learn_rows(X.declare(**self._columns), y, sample_weight, Discrete)
                 self.classes_ = np.array(_require_discrete(network.variable(y)).states)
                 return self._keep(self._with_priors(network), stream)
             features, labels, weights = self._opened(X, y, check_classes, sample_weight, reset=True)
@@ -164,7 +164,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
             # that of an earlier call
             vars(self).pop("ensemble_", None)
             if len(classes) > 1 and (self.boost is not None or self._stacks()):
-                if self.missing == "em" and any(table.missing.values()):
+                if self._maximizes_expectations and any(table.missing.values()):
                     raise NetworkError(
                         "missing='em' learns the parameters of a single network, and boost= and builder='auto' learn"
                         " several; say missing='available', or choose a builder such as hybridbn.structures.tan"
@@ -393,6 +393,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             self._levels: list[float] | None = []
             self._training: Table | None = None
             if isinstance(X, Rows) and isinstance(y, str):
+                X = X.declare(**self._columns)
                 network, stream = self._learn_rows(X, y, sample_weight, Continuous)
                 rows = X if sample_weight is None else X.with_weights(sample_weight)
                 return self._keep_calibrated(network, rows.sample().keep_rows(rows.variable(y)), stream)
@@ -548,7 +549,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         As in `impute`. A draw of a row's missing cells depends on the row itself and on `random_state`, not on other
         rows, so that a transformed batch has the rows of its parts; rows with the very same cells get different draws,
         in their order.
-    structure, target, potentials, discrete, continuous, skip, include
+    structure, target, potentials, discrete, continuous, ordered, missing, skip, include
         As in `impute`; the columns of an array are called x0, x1, ...
     bounds, integers, full_precision, donors, rules, rounds
         As in `impute`.
@@ -596,6 +597,8 @@ class Imputer(TransformerMixin, BaseEstimator):
     potentials: Potentials = "auto"
     discrete: str | Iterable[str] = ()
     continuous: str | Iterable[str] = ()
+    ordered: str | Iterable[str] = ()
+    missing: Marks = None
     skip: str | Iterable[str] = ()
     include: str | Iterable[str] = ()
     bounds: Mapping[str, Any] | str | None = None
@@ -626,8 +629,10 @@ class Imputer(TransformerMixin, BaseEstimator):
         self._check_options()
         features = check_features(X)
         validate_data(self, features, reset=True, skip_check_array=True)
-        frame = leave_out(open_features(features), self.skip)
-        table, unusable = read_usable_features(frame, self.discrete, self.continuous)
+        frame = leave_out(open_features(features), self.skip).blank(self.missing)
+        table, unusable = read_usable_features(
+            frame, discrete=self.discrete, continuous=self.continuous, ordered=self.ordered
+        )
         frame = frame.select(table.names)
         settings = Settings(
             **{option.name: getattr(self, option.name) for option in fields(ImputationOptions)},
@@ -653,7 +658,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         self._check_options()
         features = check_features(X)
         validate_data(self, features, reset=False, skip_check_array=True)
-        frame = leave_out(open_features(features), self.skip)
+        frame = leave_out(open_features(features), self.skip).blank(self.missing)
         rows = read_rows(frame, self.model_, self.handle_unknown)
         keys = hash_rows(rows.working) if rows.working.names else hash_identifiers(range(frame.rows), frame.rows)
         fills = self.model_.fill(rows, self.strategy, keys, self._seed)

@@ -7,7 +7,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from functools import cached_property, partial, reduce
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, Unpack
 
 import networkx as nx
 import numpy as np
@@ -20,11 +20,11 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.fitting.cross_validation import collapse_rows, draw_bootstrap
 from hybridbn.jobs import run_in_executor, track_items
 from hybridbn.network import Network
-from hybridbn.options import check_count, make_generator
+from hybridbn.options import ColumnKeywords, check_count, make_generator
 from hybridbn.structures import Knowledge
 from hybridbn.structures.arcs import Arcs, find_essential_graph, matrix_of, structural_distance
 from hybridbn.structures.building import Build
-from hybridbn.tables import Table
+from hybridbn.tables import Table, declare_rows
 from hybridbn.variables import Discrete, Values, find_observed, shorten
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def bootstrap(
     potentials: Potentials | None = None,
     weights: Any = None,
     executor: Executor | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Bootstrap:
     r"""Learn networks from resampled tables, and tell how often each arc occurs.
 
@@ -159,7 +160,7 @@ def bootstrap(
     build : builder, partial of one, or its name
         Such as ``hill_climb``. Options that it declares for resampled tables (hill climbing does without restarts,
         which the average makes up for) are used unless a partial says otherwise.
-    data, weights : as in `hybridbn.fit`
+    data, weights, discrete, continuous, ordered : as in `hybridbn.fit`
         Cells may be missing: the builder sees the holes.
     replicates : int
         The number of networks.
@@ -209,7 +210,7 @@ def bootstrap(
     learning = Build.of(build).prepare_for_resampling()
     if target is None and learning.declaration.takes_target and learning.structure is None:
         raise NetworkError(f"the builder {learning} needs a target; name it: bootstrap(..., target=...)")
-    table = learning.read(data, weights, target).sample(purpose="replicates of a bootstrap")
+    table = learning.read(data, weights, target, **columns).sample(purpose="replicates of a bootstrap")
     table = table.take(table.weights > 0).require_rows(1).require_values()
     seeds = make_generator(random_state).integers(2**63, size=count).tolist()
     size = 1 if executor is None else -(-count // _PARTS)
@@ -440,7 +441,7 @@ def _add_log_densities(comparison: Comparison, a: Any, b: Any, data: Any, weight
         if not isinstance(network, Network):
             raise NetworkError(f"the log density of rows needs networks, and the {what} is {network!r:.80}; fit it")
     tables = [
-        read_as_declared(data, network, weights, keep_numbers=True).sample(purpose="log densities")
+        read_as_declared(declare_rows(data, weights), network, keep_numbers=True).sample(purpose="log densities")
         for network in (a, b)
     ]
     known = [set(network) & set(table.names) for network, table in zip((a, b), tables, strict=True)]

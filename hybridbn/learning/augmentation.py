@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, NamedTuple, Unpack
@@ -19,7 +19,15 @@ from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import posterior
 from hybridbn.jobs import track_items
 from hybridbn.network import Network
-from hybridbn.options import Options, PrecisionKeywords, check_choice, check_count, make_generator, resolve_options
+from hybridbn.options import (
+    Marks,
+    Options,
+    PrecisionKeywords,
+    check_choice,
+    check_count,
+    make_generator,
+    resolve_options,
+)
 from hybridbn.structures.building import Build
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed, shorten
@@ -68,6 +76,10 @@ def augment(
     patience: int = 1,
     max_iterations: int = 100,
     random_state: Any = None,
+    discrete: str | Iterable[str] = (),
+    continuous: str | Iterable[str] = (),
+    ordered: str | Iterable[str] = (),
+    missing: Marks = None,
     options: Options | None = None,
     **keywords: Unpack[PrecisionKeywords],
 ) -> Augmented:
@@ -110,6 +122,7 @@ def augment(
         The greatest number of times that the holes are filled from a model.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes.
+    discrete, continuous, ordered, missing : as in `hybridbn.Table`
     options : Options, optional
         The options of posteriors; or its attributes as keywords, `tolerance` and `max_bytes`.
 
@@ -148,7 +161,9 @@ def augment(
     (False, array([0.822, 0.796, 0.783, 0.782, 0.781, 0.782]))
     """
     builder = Build.of(build)
-    rows: Rows = builder.read(data, weights, target)
+    rows: Rows = builder.read(
+        data, weights, target, discrete=discrete, continuous=continuous, ordered=ordered, missing=missing
+    )
     patience = check_count(patience, "patience", 1)
     max_iterations = check_count(max_iterations, "max_iterations", 1)
     _check(rows, target, response)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, Unpack
@@ -20,6 +20,7 @@ from hybridbn.learning.sample_weights import SampleWeights
 from hybridbn.learning.weak_learners import BuiltLearner, CountedLearner
 from hybridbn.network import Network
 from hybridbn.options import (
+    Marks,
     Options,
     PrecisionKeywords,
     as_numbers,
@@ -52,6 +53,10 @@ def boost(
     max_restarts: int | None = None,
     progress: bool | Callable[[Round], Any] = False,
     random_state: Any = 0,
+    discrete: str | Iterable[str] = (),
+    continuous: str | Iterable[str] = (),
+    ordered: str | Iterable[str] = (),
+    missing: Marks = None,
     options: Options | None = None,
     **keywords: Unpack[PrecisionKeywords],
 ) -> Ensemble:
@@ -106,6 +111,7 @@ def boost(
         Called with a `Round` after each round; True draws a bar.
     random_state : int, Generator, ...
         Whatever `numpy.random.default_rng` takes: for bootstrap samples and held-out rows.
+    discrete, continuous, ordered, missing : as in `hybridbn.Table`
     options : Options, optional
         Of posteriors; or its attributes as keywords, `tolerance`, `max_bytes` and `n_jobs`: threads that share a pass
         over the rows where naive Bayes over discrete columns is boosted. One round needs the last, so nothing else runs
@@ -147,7 +153,9 @@ def boost(
     rng = make_generator(random_state)
     _check(rounds, algorithm, patience, max_restarts, progress)
     builder = Build.of(build)
-    rows: Rows = builder.read(data, weights, target)
+    rows: Rows = builder.read(
+        data, weights, target, discrete=discrete, continuous=continuous, ordered=ordered, missing=missing
+    )
     variable = _check_target(rows, target, algorithm)
     families = builder.potentials if potentials is None else potentials
     if families is None and not builder.keeps_families:

@@ -27,7 +27,7 @@ from hybridbn.inference.posteriors import DiscretePosterior
 from hybridbn.inference.queries import impossible_evidence, posterior
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
-from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, check_choice, resolve_options
+from hybridbn.options import ColumnKeywords, OptionKeywords, Options, PrecisionKeywords, check_choice, resolve_options
 from hybridbn.potentials import Multinomial
 from hybridbn.potentials.base import freeze
 from hybridbn.structures.automatic import compare_candidates
@@ -636,6 +636,7 @@ def stack(
     effort: int = 1,
     seconds: float | None = None,
     random_state: Any = 0,
+    **columns: Unpack[ColumnKeywords],
 ) -> Ensemble:
     r"""Learn several networks for a class, and weigh them by how well they predict held-out rows together.
 
@@ -647,7 +648,7 @@ def stack(
 
     Parameters
     ----------
-    data, target, potentials, weights : as in `naive_bayes`
+    data, target, potentials, weights, **columns : as in `naive_bayes`
     candidates, folds, effort, seconds, random_state : as in `hybridbn.structures.automatic`
 
     Returns
@@ -689,6 +690,7 @@ def stack(
         effort=effort,
         seconds=seconds,
         random_state=random_state,
+        **columns,
     )
     variable = race.data.variable(target)
     assert isinstance(variable, Discrete)

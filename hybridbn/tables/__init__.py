@@ -8,6 +8,6 @@ Doors: `backends`, `cells`, `columns`, `formats`, `formats.base`, `formats.datab
 """
 
 from hybridbn.tables.rows import Rows
-from hybridbn.tables.table import Table, read_rows, read_usable_frame
+from hybridbn.tables.table import Table, declare_rows, read_rows
 
-__all__ = ["Rows", "Table", "read_rows", "read_usable_frame"]
+__all__ = ["Rows", "Table", "declare_rows", "read_rows"]

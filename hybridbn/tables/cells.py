@@ -509,13 +509,11 @@ def recode_cells(name: str, cells: Cells, variable: Variable, *, unknown_missing
             raise TableError(f"column {name!r} holds a {cells.unit.kind}, but {name!r} is {wanted}; convert it first")
         if cells.states is None:
             array: Values = cells.array
-        elif any(isinstance(state, bool) for state in cells.states):
-            raise TableError(f"column {name!r} holds truth values, but {name!r} is continuous; convert it to numbers")
         else:
             array = convert_to_numbers(name, cells)
         if variable.domain != (-math.inf, math.inf):
             _check_domain(name, array, variable)
-        return Cells(array, integer=cells.integer, unit=cells.unit or variable.unit)
+        return Cells(array, ordered=cells.ordered, integer=cells.integer, unit=cells.unit or variable.unit)
     if (
         cells.states is not None
         and cells.states == variable.states

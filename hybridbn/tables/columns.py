@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import unicodedata
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -228,7 +228,7 @@ class Column:
     def raw(self) -> NDArray[Any]:
         """Return the values as Python objects, as they were given; None where a cell is missing."""
         source = self.source
-        if source is None and self._base is not None:
+        if self._base is not None and (source is None or not source.current):
             return self._base.raw()
         if source is None or not source.current:
             if self.cells.unit is not None and self.cells.unit.pattern is None:
@@ -515,6 +515,20 @@ class Frame:
         """Return the frame with some of its columns; `replace` still returns a frame with all of them."""
         return replace(self, columns={name: self.columns[name] for name in names})
 
+    def blank(self, missing: Any) -> Frame:
+        """Return the frame with those cells missing that hold values which mark them, in some columns or in all.
+
+        Examples
+        --------
+        >>> open_frame({"sex": [1, 9], "age": [9, 80]}).blank({"sex": 9}).columns["sex"].cells.missing
+        array([False,  True])
+        """
+        columns = dict(self.columns)
+        for name, marks in list_marks(self.find_keys(missing), columns).items():
+            column = read_column(name, columns[name])
+            columns[name] = column if column.fault is not None else column.blank(marks)
+        return replace(self, columns=columns)
+
     def without_columns(self) -> Frame:
         """Return the frame without columns and data, from which frames like it are built."""
         return Frame(self.kind, {}, self.rows, self.index, self.labels, given=self.given)
@@ -559,6 +573,31 @@ class Frame:
         additional columns of truth values.
         """
         return frame_adapter(self.kind).replace(self, table._columns, added)
+
+
+def list_marks(missing: Any, names: Collection[str]) -> dict[str, list[Any]]:
+    """Return the values that mark missing cells of each column that has some.
+
+    Examples
+    --------
+    >>> list_marks({"sex": 9}, ["sex", "age"]), list_marks([-99, "n/a"], ["age"])
+    ({'sex': [9]}, {'age': [-99, 'n/a']})
+    """
+    if missing is None:
+        return {}
+    if isinstance(missing, str) and missing in ("available", "em"):
+        raise TableError(
+            f"missing={missing!r} is for what learns from rows with holes by different methods, such as hybridbn.fit;"
+            f" where {missing!r} marks missing cells, give it in a list: missing=[{missing!r}]"
+        )
+    marks = missing if isinstance(missing, Mapping) else dict.fromkeys(names, missing)
+    for name in marks:
+        if name not in names:
+            raise TableError(f"missing={name!r}: there is no such column; the columns are {shorten(names)}")
+    return {
+        name: [own] if isinstance(own, str) or not isinstance(own, Iterable) else list(own)
+        for name, own in marks.items()
+    }
 
 
 class FrameAdapter(Registered, ABC):

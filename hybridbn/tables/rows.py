@@ -13,13 +13,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
 from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
+from hybridbn.options import ColumnKeywords
 from hybridbn.tables.scales import Scale, coarsen_unit, find_scale
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
@@ -325,7 +326,11 @@ class Rows(ABC):
         """Write the rows to a file, by its suffix."""
 
     @abstractmethod
-    def read_usable(self, discrete: Any = (), continuous: Any = (), weights: Any = None) -> tuple[Self, dict[str, str]]:
+    def declare(self, **columns: Unpack[ColumnKeywords]) -> Self:
+        """Return the rows with some columns read as they are declared; the others stay as they are."""
+
+    @abstractmethod
+    def read_usable(self) -> tuple[Self, dict[str, str]]:
         """Return the rows with those columns that something can be computed with, and why others are left out."""
 
     # -- checks ---------------------------------------------------------------------------------------------------

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError
 from hybridbn.jobs import get_jobs, run_in_threads
+from hybridbn.options import ColumnKeywords, Marks, list_given
 from hybridbn.tables.cells import Cells, Kind, declare_kinds, freeze_array, recode_cells
 from hybridbn.tables.columns import (
     Column,
@@ -98,7 +99,7 @@ class Table(Rows):
         weights: Any = None,
         *,
         ordered: str | Iterable[str] = (),
-        missing: Any = None,
+        missing: Marks | str = None,
         variables: Iterable[Variable] | None = None,
         unknown: Unknown = "error",
     ) -> None:
@@ -113,12 +114,11 @@ class Table(Rows):
             self._frame = frame.without_columns()
         self._recoded, self._remembered = {}, {}
         self._columns = {}
+        frame = frame.blank(missing)
         kinds = _check_kinds(discrete, continuous, frame)
         if variables is None:
             for name, values in frame.columns.items():
                 self._columns[name] = read_column(name, values, kinds.get(name))
-            for name, marks in list_marks(missing, self._columns).items():
-                self._columns[name] = self._columns[name].blank(marks)
             for name in frame.find_names(ordered, "the names of columns of ordered codes"):
                 self._columns[name] = self._find_column(name).declare_ordered()
             check_states(self._columns.values())
@@ -501,12 +501,12 @@ class Table(Rows):
         """
         return self.with_weights(function(self, 0))
 
-    def read_usable(
-        self, discrete: Any = (), continuous: Any = (), weights: Any = None
-    ) -> tuple[Table, dict[str, str]]:
+    def declare(self, **columns: Unpack[ColumnKeywords]) -> Table:
+        """Return the table with some columns read as they are declared; the others stay as they are."""
+        return Table(self, **columns) if list_given(columns) else self
+
+    def read_usable(self) -> tuple[Table, dict[str, str]]:
         """Return a table of those columns that something can be computed with, and why the others are left out."""
-        if discrete or continuous or weights is not None:
-            return Table(self, discrete, continuous, weights).read_usable()
         columns = self._columns.values()
         reasons = {one.name: reason for one in columns if (reason := one.reason_unusable) is not None}
         return (self.drop(reasons) if reasons else self), reasons
@@ -670,7 +670,7 @@ class Table(Rows):
         return super()._describe_missing(name) if self._columns[name].is_read else "not read"
 
 
-def read_rows(data: Any, discrete: Any = (), continuous: Any = (), weights: Any = None) -> tuple[Rows, dict[str, str]]:
+def read_rows(data: Any, weights: Any = None, **columns: Unpack[ColumnKeywords]) -> tuple[Rows, dict[str, str]]:
     """Return the rows of a frame, a table or a scan with those columns that something can be computed with, and why the
     others are left out.
 
@@ -680,43 +680,20 @@ def read_rows(data: Any, discrete: Any = (), continuous: Any = (), weights: Any 
     >>> rows.names, reasons
     (('x',), {'e': 'no value', 'l': 'of type list'})
     """
-    if isinstance(data, Rows):
-        return data.read_usable(discrete, continuous, weights)
-    return read_usable_frame(data if isinstance(data, Frame) else open_frame(data), discrete, continuous, weights)
+    return declare_rows(data, weights, **columns).read_usable()
 
 
-def read_usable_frame(
-    frame: Frame, discrete: Any = (), continuous: Any = (), weights: Any = None
-) -> tuple[Table, dict[str, str]]:
-    """Return a frame as a table of those columns that something can be computed with, and why the others are left out.
+def declare_rows(data: Any, weights: Any = None, **columns: Unpack[ColumnKeywords]) -> Rows:
+    """Return the rows of a frame, a table or a scan, with the columns as they are declared.
 
     Examples
     --------
-    >>> read_usable_frame(open_frame({"x": [1.5], "l": [[1]]}))[1]
-    {'l': 'of type list'}
+    >>> declare_rows({"sex": [1, 2, 9]}, discrete="sex", missing={"sex": [9]})
+    Table: 3 rows, 1 column
+      sex  discrete  2 states  1 missing  1, 2
     """
-    return Table(frame, discrete, continuous, weights).read_usable()
-
-
-def list_marks(missing: Any, names: Iterable[str]) -> dict[str, list[Any]]:
-    """Return the values that mark missing cells of each column that has some.
-
-    Examples
-    --------
-    >>> list_marks({"sex": 9}, ["sex", "age"]), list_marks([-99, "n/a"], ["age"])
-    ({'sex': [9]}, {'age': [-99, 'n/a']})
-    """
-    if missing is None:
-        return {}
-    known = list(names)
-    marks = missing if isinstance(missing, Mapping) else dict.fromkeys(known, missing)
-    for name in marks:
-        if name not in known:
-            raise TableError(f"missing={name!r}: there is no such column; the columns are {shorten(known)}")
-    return {
-        name: [own] if isinstance(own, str) or not isinstance(own, Iterable) else list(own)
-        for name, own in marks.items()
-    }
+    rows = data.declare(**columns) if isinstance(data, Rows) else Table(data, **columns)
+    return rows if weights is None else rows.with_weights(weights)
 
 
 def _check_kinds(discrete: str | Iterable[str], continuous: str | Iterable[str], frame: Frame) -> dict[str, Kind]:

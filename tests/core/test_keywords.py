@@ -72,6 +72,8 @@ def frame(kind: str = "whole") -> pd.DataFrame:
         columns["t"] = np.array([f"{hash_like:04x}" for hash_like in rng.permutation(ROWS) * 7919], dtype=object)
     elif kind == "deviations":  # classes that differ in their deviations only
         columns = {"c": columns["c"]} | {name: rng.normal(size=ROWS) * (0.2 + 2.0 * code) for name in "xzy"}
+    elif kind == "codes":
+        columns |= {"z": np.rint(3.0 * x + 10.0), "d": d == "u"}
     if kind in ("holes", "skewed", "identifiers", "odd"):
         for name in ("c", "x", "z", "d", "y", "t"):
             missing = rng.random(ROWS) < 0.15
@@ -96,6 +98,14 @@ class Effect:
     asked: bool = False
     """Whether an estimator is asked about rows with holes and a state that is new."""
 
+
+KINDS = {
+    "discrete": Effect("z", data="codes"),
+    "continuous": Effect("d", data="codes"),
+    "ordered": Effect("z", data="codes"),
+}
+COLUMNS = {**KINDS, "missing": Effect({"z": [10.0]}, data="codes")}
+"""What is said of columns to whatever learns from a table."""
 
 QUICK = {"naive_bayes", "Table", "HybridClassifier-boost-potentials", "HybridClassifier-boost-max_bytes", "fit-missing"}
 """What is tried every day; the rest is slow."""
@@ -190,6 +200,7 @@ LEARNED: Entries = {
     "potentials": Effect("gaussian"),
     "weights": Effect(WEIGHTS, {"potentials": "gaussian"}),
     "n_jobs": Same(2, {"potentials": "gaussian"}),
+    **{name: replace(effect, given=GIVEN) for name, effect in COLUMNS.items()},
 }
 SEARCH: Entries = {
     "knowledge": Effect(KNOWN, {"potentials": "gaussian"}),
@@ -288,6 +299,8 @@ BUILDER_ENTRIES: dict[str, Entries] = {
     },
     "regression": {"potentials": Effect("multinomial")},
     "selective_naive_bayes": {
+        "missing": Effect({"c": ["top"]}, GIVEN),
+        "continuous": Effect("d", GIVEN, target="d", data="codes"),
         "loss": Effect(reward, GIVEN),
         "folds": Effect(2, target="b9", data="tangled 2 200 10"),
         "random_state": Effect(1, target="b9", data="tangled 2 200 10"),
@@ -413,6 +426,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
             "tolerance": Effect(1.0, GIVEN, data="holes"),
             "max_iterations": Effect(1, GIVEN, data="holes"),
             "draws": Effect(3, {"potentials": "mte", "max_iterations": 1}, data="holes"),
+            **{name: replace(effect, given=GIVEN) for name, effect in COLUMNS.items()},
             "random_state": Effect(1, {"potentials": "mte", "max_iterations": 1, "draws": 2}, data="holes"),
             "options": Same(hb.Options(n_jobs=2), GIVEN, data="holes"),
         },
@@ -421,6 +435,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
         run_boost,
         hb.boost,
         {
+            **COLUMNS,
             "build": Effect("tan"),
             "rounds": Effect(1),
             "algorithm": Effect("real"),
@@ -449,6 +464,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
         run_augment,
         hb.augment,
         {
+            **COLUMNS,
             "build": Effect([("x", "y"), ("z", "y")], data="holes"),
             "potentials": Effect("mte", data="holes"),
             "weights": Effect(WEIGHTS, data="holes"),
@@ -469,6 +485,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
         run_bootstrap,
         hb.bootstrap,
         {
+            **COLUMNS,
             "build": Effect("pc_stable"),
             "replicates": Effect(5),
             "random_state": Effect(1),
@@ -482,6 +499,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
         run_stack,
         hb.stack,
         {
+            **COLUMNS,
             "potentials": Effect("multinomial"),
             "weights": Effect(WEIGHTS),
             "candidates": Effect(["naive_bayes"]),
@@ -502,6 +520,8 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
             "target": Effect("d", {"structure": "naive_bayes"}, data="holes"),
             "discrete": Effect("k", data="holes"),
             "continuous": Effect("t", data="holes"),
+            "ordered": Effect("z", {"potentials": "mte"}, data="holes"),
+            "missing": Effect({"k": [0.0]}, data="holes"),
             "skip": Effect("x", data="holes"),
             "indicators": Effect(True, data="holes"),
             "details": Effect(True, {"draws": 2}, data="holes"),
@@ -561,8 +581,7 @@ LINES = [("c", "x"), ("x", "z"), ("c", "d"), ("x", "y")]
 SHARED: Entries = {
     "builder": Effect("tan"),
     "potentials": Effect("multinomial"),
-    "discrete": Effect("k"),
-    "continuous": Effect("t"),
+    **KINDS,
     "target": Effect("class"),
     "handle_unknown": Effect("error", asked=True),
     "missing": Effect("em", {"builder": LINES}, data="holes"),
@@ -750,8 +769,7 @@ QUESTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
         lambda table, **options: read(hb.Table(table, **options)),
         hb.Table,
         {
-            "discrete": Effect("k"),
-            "continuous": Effect("t"),
+            **COLUMNS,
             "weights": Effect(WEIGHTS),
             "variables": Effect([hb.Discrete("d", ("v", "u"))], columns=("d",)),
             "unknown": Effect("missing", {"variables": [hb.Discrete("d", ("v", "w"))]}, columns=("d",)),
@@ -774,7 +792,7 @@ QUESTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
 
 
 def read(table: hb.Table) -> Any:
-    return [*map(repr, table.variables), *(table.column(name) for name in table.names), table.weights]
+    return [repr(table), *map(repr, table.variables), *(table.column(name) for name in table.names), table.weights]
 
 
 def scan(rows: hb.Scan) -> Any:

@@ -32,8 +32,19 @@ from hybridbn.learning.imputation.data_augmentation import (
 )
 from hybridbn.learning.imputation.model import IncompleteRows, check_names, integer_ranges, leave_out, read_rows
 from hybridbn.network import Network
-from hybridbn.options import ImputationOptions, Options, PrecisionKeywords, check_choice, check_level, resolve_options
-from hybridbn.tables import Rows, Table, read_usable_frame
+from hybridbn.options import (
+    ColumnKeywords,
+    ImputationOptions,
+    KindKeywords,
+    Marks,
+    Options,
+    PrecisionKeywords,
+    check_choice,
+    check_level,
+    list_given,
+    resolve_options,
+)
+from hybridbn.tables import Rows, Table
 from hybridbn.tables.columns import Frame, column_adapter, open_frame
 from hybridbn.variables import Discrete, shorten
 
@@ -56,11 +67,9 @@ class LearningKeywords(PrecisionKeywords, total=False):
     random_state: Any
 
 
-class ImputeKeywords(LearningKeywords, total=False):
+class ImputeKeywords(LearningKeywords, ColumnKeywords, total=False):
     """The keywords of `impute` that don't change the type of its result."""
 
-    discrete: str | Iterable[str]
-    continuous: str | Iterable[str]
     skip: str | Iterable[str]
     indicators: bool
     keys: Any
@@ -120,6 +129,8 @@ def impute(
     *,
     discrete: str | Iterable[str] = (),
     continuous: str | Iterable[str] = (),
+    ordered: str | Iterable[str] = (),
+    missing: Marks = None,
     skip: str | Iterable[str] = (),
     indicators: bool = False,
     details: bool = False,
@@ -161,8 +172,10 @@ def impute(
         The target of a structure that has one; by default the column with the most information about the others.
     potentials : as in `hybridbn.fit`
         Anything but "auto" makes "auto" structures trees ("chow_liu").
-    discrete, continuous : str or iterable of str
+    discrete, continuous, ordered : str or iterable of str
         Columns to read differently than by their types, as in `Table`.
+    missing : mapping from column to values, or values
+        What marks missing cells, such as ``{"sex": [9]}``, in some columns or in all; these cells are filled, too.
     skip : str or iterable of str
         Columns to leave as they are; they are not even read. Columns of types that no variable has, such as lists,
         are left as they are, too, with a warning.
@@ -258,8 +271,8 @@ def impute(
         settings=settings,
         network=network,
         draws=draws,
-        discrete=discrete,
-        continuous=continuous,
+        columns={"discrete": discrete, "continuous": continuous, "ordered": ordered},
+        missing=missing,
         skip=skip,
         indicators=indicators,
         details=details,
@@ -268,9 +281,9 @@ def impute(
     )
     if not isinstance(data, Rows):
         return impute_frame(data)
-    whole_only = {"discrete": discrete, "continuous": continuous, "skip": skip, "indicators": indicators}
-    whole_only |= {"details": details, "keys": isinstance(keys, str)}
-    refused = [name for name, value in whole_only.items() if value not in ((), False)]
+    refused = list_given({"discrete": discrete, "continuous": continuous, "ordered": ordered, "missing": missing})
+    whole_only = {"skip": skip, "indicators": indicators, "details": details, "keys": isinstance(keys, str)}
+    refused += [name for name, value in whole_only.items() if value not in ((), False)]
     return data.answer_when_asked(impute_frame, partial(_impute_passes, settings, network, draws, keys, refused))
 
 
@@ -279,8 +292,8 @@ def _impute_frame(
     settings: Settings,
     network: Network | None,
     draws: int | None,
-    discrete: str | Iterable[str],
-    continuous: str | Iterable[str],
+    columns: KindKeywords,
+    missing: Marks,
     skip: str | Iterable[str],
     indicators: bool,
     details: bool,
@@ -290,12 +303,12 @@ def _impute_frame(
     """Return a frame without holes, several of them, or all that is known of them."""
     whole = open_frame(data)
     settings = _name_columns(settings, whole)
-    frame = leave_out(whole, skip)
+    frame = leave_out(whole, skip).blank(missing)
     if network is not None:
         fitted = use_network(network, frame, settings)
         rows = read_rows(frame, fitted.model, unknown)
     else:
-        table, unusable = read_usable_frame(frame, discrete, continuous)
+        table, unusable = Table(frame, **columns).read_usable()
         frame = frame.select(table.names)
         fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
         rows = read_rows(frame, fitted.model, "error", declared=table)

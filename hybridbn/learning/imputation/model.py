@@ -385,7 +385,8 @@ def leave_out(frame: Frame, skip: str | Iterable[str] = ()) -> Frame:
 def integer_ranges(frame: Frame) -> dict[str, tuple[float, float]]:
     """Return the range of the type of each column that has an integer type."""
     ranges = {}
-    for name, values in frame.columns.items():
+    for name, column in frame.columns.items():
+        values = column.source.values if isinstance(column, Column) and column.source else column
         dtype = str(getattr(values, "dtype", getattr(values, "type", "")))
         match = re.fullmatch(r"(u?)int(8|16|32|64|128)(\[pyarrow\])?", dtype.lower())
         if match:

@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.options import list_items
+from hybridbn.options import ColumnKeywords, list_given
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import FILE_BITS, Backend, Batch, Source, Task
@@ -269,18 +269,21 @@ class Scan(Rows):
         """What was computed of these rows before."""
         return self.passes.remembered
 
-    def read_usable(self, discrete: Any = (), continuous: Any = (), weights: Any = None) -> tuple[Scan, dict[str, str]]:
+    def declare(self, **columns: Unpack[ColumnKeywords]) -> Scan:
+        """Return the scan itself; refuse declarations, which belong to where it is made."""
+        if given := list_given(columns):
+            raise TableError(f"say what the columns are where the scan is made: hb.scan(data, {given[0]}=...)")
+        return self
+
+    def read_usable(self) -> tuple[Scan, dict[str, str]]:
         """Return the scan with those columns that something can be computed with, and why others are left out."""
-        if list_items(discrete, "names") or list_items(continuous, "names"):
-            raise TableError("say what the columns are where the scan is made: hb.scan(data, discrete=[...])")
         rows, tallies = len(self), self.passes.profile.columns
         reasons = {
             name: "no value" if (fault := tallies[name].fault) is None else fault.reason
             for name in self._chosen
             if name not in self._given and (tallies[name].fault is not None or 0 < tallies[name].missing == rows)
         }
-        scan = self if weights is None else self.with_weights(weights)
-        return (scan.drop(reasons) if reasons else scan), reasons
+        return (self.drop(reasons) if reasons else self), reasons
 
     # -- other scans ----------------------------------------------------------------------------------------------
 
