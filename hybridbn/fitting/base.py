@@ -635,7 +635,7 @@ def roles(table: Rows, target: str | None = None, potentials: Potentials = "auto
         if isinstance(variable, Continuous):
             variable = table.scaled(name)
             if isinstance(spec, str) and name != target:
-                wanted[name] = _add_points(table.scale(name), spec)
+                wanted[name] = _add_points(table.scale(name), spec, table.is_ordered(name))
         if name == target and isinstance(variable, Discrete):
             guide = variable
         variables[name] = variable
@@ -653,14 +653,16 @@ def _resolve_specs(table: Rows, potentials: Any) -> dict[str, Spec]:
     return {name: potentials.get(name, "auto") for name in table.names}
 
 
-def _add_points(scale: Scale, spec: str) -> Spec:
+def _add_points(scale: Scale, spec: str, ordered: bool) -> Spec:
     """Return a family with the points of a column that have a mass of their own, if it has some.
 
-    A column of codes is learned as a table of all of them, unless a family is asked for.
+    A column of few codes is learned as a table of all of them unless a family is asked for, one of declared codes in
+    any case.
     """
     from hybridbn.fitting.atoms import AtomsFitter
 
-    if spec == "auto" and FEW_VALUES < len(scale.codes) <= MOST_LISTED:
+    is_table = ordered or (spec == "auto" and len(scale.codes) <= MOST_LISTED)
+    if is_table and len(scale.codes) > FEW_VALUES:
         return AtomsFitter(scale.codes, spec, scale.codes[-1] - scale.codes[0], grid=True)
     return AtomsFitter(scale.points, spec, scale.points[-1] - scale.points[0] or None) if scale.points else spec
 

@@ -185,7 +185,7 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     values, weights = _leave_missing(values, weights)
     if len(values) < LEAST_ROWS:
         return Scale()
-    few = has_frequent_value(values, weights)
+    few = ordered or has_frequent_value(values, weights)
     tally = Tally(values, np.ones(len(values)) if weights is None else weights)
     if few or {tally.least, tally.most} & _MARKS or tally.most - tally.least < len(values):
         tally = Tally(*count_values(values, weights))
