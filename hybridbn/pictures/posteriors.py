@@ -326,12 +326,12 @@ def plot_joint(joint: JointPosterior, ax: Any = None) -> Any:
         chart = _chart_table(table.T, first, second, title)
     elif isinstance(second, Discrete):
         assert isinstance(first, Continuous)
-        own = joint.marginal(first.name)
+        own = joint.marginal(first.name).as_continuous()
         trace = own.trace(200)
         points = np.intersect1d(trace.values, own.point_cells.points)
         x = np.setdiff1d(np.concatenate([trace.values, trace.x]), points)
         marks: list[Mark] = []
-        marginal = joint.marginal(second.name)
+        marginal = joint.marginal(second.name).as_discrete()
         for number, (state, codes) in enumerate(group_states(marginal, len(SERIES))):
             states = [second.states[code] for code in codes.tolist()]
             heights = [
@@ -355,7 +355,7 @@ def _draw_heat(joint: JointPosterior, across: str, up: str) -> Heat:
     """Return the mean density of two numbers in each pixel; the mass of a single value is spread over its pixel."""
     centers, values, shares = [], [], []
     for name in (across, up):
-        own = joint.marginal(name)
+        own = joint.marginal(name).as_continuous()
         middle, points = _span(own, 61), own.point_cells.points
         edges = _edges(middle)
         points = points[(points >= edges[0]) & (points < edges[-1])]

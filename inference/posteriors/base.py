@@ -19,10 +19,19 @@ from hybridbn.options import as_numbers, check_count, check_level, make_generato
 from hybridbn.variables import Discrete, Values, Variable, code_state
 
 if TYPE_CHECKING:
-    pass
+    from hybridbn.inference.posteriors.continuous import ContinuousPosterior
+    from hybridbn.potentials import MTE
 
 SAMPLED_CONFIDENCE = 0.95
 """The probability with which a probability that was sampled lies between its bounds."""
+
+
+class OtherKind(TableError, AttributeError):
+    """A question that makes sense for posteriors of the other kind of variables only."""
+
+
+class NoSuchRow(TableError, IndexError):
+    """A row that a batch does not have."""
 
 
 class Batch(ABC):
@@ -55,7 +64,13 @@ class Batch(ABC):
         if self.single:
             raise TableError("this is the posterior of a single case; it has no rows to choose from")
         single = isinstance(key, int | np.integer)
-        rows = np.arange(len(self))[[int(key)] if single else key]
+        try:
+            rows = np.arange(len(self))[[int(key)] if single else key]
+        except IndexError:
+            raise NoSuchRow(
+                f"{key!r:.80} chooses none of the {len(self)} rows, which are numbered from 0; give a number, a slice"
+                " or a mask; the probability of a value is posterior.probability(value)"
+            ) from None
         selected = self.select_rows(rows)
         selected.single = single
         return selected
@@ -95,6 +110,7 @@ class Posterior(Batch):
     """
 
     variable: Variable
+    _is_numeric = False
 
     def __init__(
         self, variable: Variable, single: bool, error: Values, log_evidence: Callable[[], Values] | Values | None
@@ -103,6 +119,70 @@ class Posterior(Batch):
         self.single = single
         self._error = error
         self._log_evidence = log_evidence
+
+    def __getitem__(self, key: Any) -> Any:
+        if not self.single and not isinstance(key, str):
+            return super().__getitem__(key)
+        try:
+            return self._look_up(key)
+        except TableError as error:
+            rows = "a single case has no rows to choose from" if self.single else "rows are chosen by their numbers"
+            raise TableError(f"{error.text}; {rows}") from None
+
+    def _look_up(self, value: Any) -> Any:
+        """Return the probability of one of the values that have one."""
+        return self.probability(value)
+
+    def as_continuous(self) -> ContinuousPosterior:
+        """Return the posterior of a number itself; refuse that of states."""
+        raise OtherKind(f"{self.variable.name!r} has states, and no density; ask probability(state) or mode()")
+
+    def as_discrete(self) -> DiscretePosterior:
+        """Return the posterior of states itself; refuse that of a number."""
+        raise OtherKind(f"{self.variable.name!r} is a number, without states; ask probability(value), cdf(x) or pdf(x)")
+
+    @abstractmethod
+    def probability(self, value: Any) -> Any:
+        """Return the probability of a state or of a number; zero where numbers have a density."""
+
+    @abstractmethod
+    def mode(self) -> Any:
+        """Return the most probable state, or where the density is largest (the first of several)."""
+
+    @abstractmethod
+    def entropy(self) -> Any:
+        """Return the entropy in nats; that of numbers is differential."""
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        """The states, in the order of the probabilities."""
+        return self.as_discrete().variable.states
+
+    @property
+    def probabilities(self) -> Values:
+        """Probabilities of the states."""
+        return np.asarray(self._rows_first(self.as_discrete()._table))
+
+    @property
+    def bounds(self) -> tuple[Values, Values]:
+        """The lower and the upper limits of the probabilities; those are exact but for `error` if nothing is sampled.
+
+        Each interval holds its probability with `confidence`, whatever the number of draws is.
+        """
+        return self.as_discrete()._widen(slice(None, 2))
+
+    @property
+    def asymptotic_bounds(self) -> tuple[Values, Values]:
+        """The limits of a large sample where `bounds` are wide, else `bounds`.
+
+        They are wrong where much probability lies in what was not drawn, of which nothing can be known then.
+        """
+        return self.as_discrete()._widen(slice(2, None))
+
+    @property
+    def confidence(self) -> float:
+        """The probability with which a probability lies within its bounds; 1 where the answer is not sampled."""
+        return 1.0 if self.as_discrete()._bounds is None else SAMPLED_CONFIDENCE
 
     @property
     def log_evidence(self) -> Any:
@@ -176,6 +256,14 @@ class Posterior(Batch):
         """Return the probability of a value up to `x`; of m points in n rows: (n, m)."""
         return self._at("_cdf", x)
 
+    def pdf(self, x: ArrayLike) -> Any:
+        """Return the density at `x`; of m points in n rows: (n, m)."""
+        return self.as_continuous()._at("_pdf", x)
+
+    def log_pdf(self, x: ArrayLike) -> Any:
+        """Return the log density at `x`; -inf where it is zero."""
+        return self.as_continuous()._at("_log_pdf", x)
+
     def quantile(self, q: ArrayLike) -> Any:
         """Return the value below which the probability is `q`; of states, the smallest up to which it is at least
         that.
@@ -210,6 +298,75 @@ class Posterior(Batch):
     def _at_points(self, method: str, points: Values) -> Values:
         """Evaluate a method at points (points, 1) that all rows share: (points, rows)."""
 
+    @property
+    def numeric(self) -> Self:
+        """The same posterior, which answers with numbers where values are dates or times: of days."""
+        clone = self.clone()
+        clone._is_numeric = True
+        return clone
+
+    def pit(self, truth: ArrayLike) -> Any:
+        """Return the probability of a value up to each row's own true one: its probability integral transform.
+
+        Where densities are right, these are uniform between 0 and 1; they are NaN where the true value is missing. At a
+        value that has mass it is the middle of the jump of the cdf, so that the mean is one half.
+        """
+        return self.as_continuous()._judge("_pit", truth)
+
+    def log_score(self, truth: ArrayLike) -> Any:
+        """Return the log density at each row's own true value."""
+        return self.as_continuous()._judge("_log_pdf", truth)
+
+    def central_level(self, truth: ArrayLike) -> Any:
+        """Return the probability of the least central interval that holds each row's own true value.
+
+        Where densities are right, so many of the true values are inside of these intervals, or more where single values
+        have mass.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)])
+        >>> round(net.posterior("x").central_level(-1.96), 3)
+        0.95
+        """
+        return self.as_continuous()._judge("_central_level", truth)
+
+    def crps(self, truth: ArrayLike) -> Any:
+        r"""Return the continuous ranked probability score of each row: how far its density is from its true value.
+
+        .. math:: \int (F(x) - [x \ge y])^2 dx = E|X - y| - \tfrac{1}{2} E|X - X'|
+
+        It is in the unit of the variable. Of a prediction without spread it is the absolute error.
+
+        Parameters
+        ----------
+        truth : float, or array_like (rows,)
+
+        References
+        ----------
+        Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estimation", section 4.2.
+
+        Examples
+        --------
+        >>> import hybridbn as hb
+        >>> x = hb.Continuous("x")
+        >>> net = hb.Network([hb.LinearGaussian(x, intercept=0, variance=1)])
+        >>> [round(net.posterior("x").crps(value), 3) for value in (0.0, 3.0)]
+        [0.234, 2.437]
+        """
+        return self.as_continuous()._judge("_crps", truth)
+
+    def as_mte(self, **options: Any) -> MTE:
+        """Return the density of a single case as a mixture of truncated exponentials.
+
+        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and
+        TAN over MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
+        """
+        if not self.as_continuous().single:
+            raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")
+        return self.as_continuous()._as_mte(**options)
+
     def plot(self, ax: Any = None, *, prior: Posterior | None = None) -> Any:
         """Draw the distribution with matplotlib, and in outlines that without evidence; returns the axes.
 
@@ -242,6 +399,10 @@ class DiscretePosterior(Posterior):
     variable: Discrete
     _by_row = ("_table", "_bounds")
 
+    def as_discrete(self) -> Self:
+        """Return the posterior itself."""
+        return self
+
     def __init__(
         self,
         variable: Discrete,
@@ -256,16 +417,6 @@ class DiscretePosterior(Posterior):
         self._bounds = bounds
 
     @property
-    def states(self) -> tuple[Hashable, ...]:
-        """The states, in the order of the probabilities."""
-        return self.variable.states
-
-    @property
-    def probabilities(self) -> Values:
-        """Probabilities of the states."""
-        return np.asarray(self._rows_first(self._table))
-
-    @property
     def error(self) -> Any:
         """Estimated absolute error of the probabilities; where they are sampled, how far `bounds` are from them."""
         if self._bounds is None:
@@ -273,39 +424,15 @@ class DiscretePosterior(Posterior):
         low, high = self._bounds[:2]
         return self._rows_first(self._error + np.maximum(self._table - low, high - self._table).max(axis=0))
 
-    @property
-    def bounds(self) -> tuple[Values, Values]:
-        """The lower and the upper limits of the probabilities; those are exact but for `error` if nothing is sampled.
-
-        Each interval holds its probability with `confidence`, whatever the number of draws is.
-        """
-        return self._widen(None if self._bounds is None else self._bounds[:2])
-
-    @property
-    def asymptotic_bounds(self) -> tuple[Values, Values]:
-        """The limits of a large sample where `bounds` are wide, else `bounds`.
-
-        They are wrong where much probability lies in what was not drawn, of which nothing can be known then.
-        """
-        return self._widen(None if self._bounds is None else self._bounds[2:])
-
-    def _widen(self, limits: Values | None) -> tuple[Values, Values]:
-        """Return limits, or the probabilities, widened by the error of quadrature."""
-        low, high = (self._table, self._table) if limits is None else limits
+    def _widen(self, part: slice) -> tuple[Values, Values]:
+        """Return a pair of bounds, or the probabilities twice, widened by the error of quadrature."""
+        low, high = (self._table, self._table) if self._bounds is None else self._bounds[part]
         low, high = np.maximum(low - self._error, 0.0), np.minimum(high + self._error, 1.0)
         return np.asarray(self._rows_first(low)), np.asarray(self._rows_first(high))
-
-    @property
-    def confidence(self) -> float:
-        """The probability with which a probability lies within its bounds; 1 where the answer is not sampled."""
-        return 1.0 if self._bounds is None else SAMPLED_CONFIDENCE
 
     def probability(self, state: Any) -> Any:
         """Return the probability of one state."""
         return self._rows_first(self._table[code_state(self.variable, state)])
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.probability(key) if self.single or isinstance(key, str) else super().__getitem__(key)
 
     def mode(self) -> Any:
         """Return the most probable state (the first of several)."""

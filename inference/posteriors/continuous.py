@@ -62,11 +62,14 @@ class ContinuousPosterior(Posterior):
 
     variable: Continuous
     _point_cells: PointCells = NO_POINTS
-    _is_numeric = False
 
     @abstractmethod
     def _by_rows(self, method: str, x: Values) -> Values:
         """Evaluate a method of `Density` at points (m, rows)."""
+
+    def as_continuous(self) -> Self:
+        """Return the posterior itself."""
+        return self
 
     @property
     def point_cells(self) -> PointCells:
@@ -79,14 +82,6 @@ class ContinuousPosterior(Posterior):
 
     def _at_points(self, method: str, points: Values) -> Values:
         return self._by_rows(method, np.broadcast_to(points, (len(points), self._rows)))
-
-    def pdf(self, x: ArrayLike) -> Any:
-        """Return the density at `x`; of m points in n rows: (n, m)."""
-        return self._at("_pdf", x)
-
-    def log_pdf(self, x: ArrayLike) -> Any:
-        """Return the log density at `x`; -inf where it is zero."""
-        return self._at("_log_pdf", x)
 
     def trace(self, count: int = 100) -> Trace:
         """Return what pictures show of a single case, the curve at so many points or more.
@@ -130,58 +125,6 @@ class ContinuousPosterior(Posterior):
         x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
         return x[(x >= low - margin) & (x <= high + margin) & ~np.isin(cells.snap(x), cells.points)]
 
-    def pit(self, truth: ArrayLike) -> Any:
-        """Return the probability of a value up to each row's own true one: its probability integral transform.
-
-        Where densities are right, these are uniform between 0 and 1; they are NaN where the true value is missing. At a
-        value that has mass it is the middle of the jump of the cdf, so that the mean is one half.
-        """
-        return self._judge("_pit", truth)
-
-    def log_score(self, truth: ArrayLike) -> Any:
-        """Return the log density at each row's own true value."""
-        return self._judge("_log_pdf", truth)
-
-    def central_level(self, truth: ArrayLike) -> Any:
-        """Return the probability of the least central interval that holds each row's own true value.
-
-        Where densities are right, so many of the true values are inside of these intervals, or more where single values
-        have mass.
-
-        Examples
-        --------
-        >>> import hybridbn as hb
-        >>> net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)])
-        >>> round(net.posterior("x").central_level(-1.96), 3)
-        0.95
-        """
-        return self._judge("_central_level", truth)
-
-    def crps(self, truth: ArrayLike) -> Any:
-        r"""Return the continuous ranked probability score of each row: how far its density is from its true value.
-
-        .. math:: \int (F(x) - [x \ge y])^2 dx = E|X - y| - \tfrac{1}{2} E|X - X'|
-
-        It is in the unit of the variable. Of a prediction without spread it is the absolute error.
-
-        Parameters
-        ----------
-        truth : float, or array_like (rows,)
-
-        References
-        ----------
-        Gneiting & Raftery (2007), "Strictly proper scoring rules, prediction, and estimation", section 4.2.
-
-        Examples
-        --------
-        >>> import hybridbn as hb
-        >>> x = hb.Continuous("x")
-        >>> net = hb.Network([hb.LinearGaussian(x, intercept=0, variance=1)])
-        >>> [round(net.posterior("x").crps(value), 3) for value in (0.0, 3.0)]
-        [0.234, 2.437]
-        """
-        return self._judge("_crps", truth)
-
     def _judge(self, method: str, truth: ArrayLike) -> Any:
         """Return what a method tells of one true value of each row, NaN where that is missing."""
         values = as_numbers(truth, f"true values of {self.variable.name!r}")
@@ -196,32 +139,31 @@ class ContinuousPosterior(Posterior):
         """Return where the density is largest (the first of several)."""
         return self._settle(self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0]))
 
+    def _is_told(self, number: float) -> bool:
+        """Whether a number is a point, or one of the grid, so that it has a probability."""
+        grid = self.variable.grid
+        on_grid = grid is not None and grid.step > 0 and abs(grid.round(number) - number) <= 1e-9 * grid.step
+        return bool(on_grid) or number in self.point_cells.points
+
     def probability(self, value: Any) -> Any:
         """Return the probability of one value: of a point, or of all numbers that are told as this one of a grid."""
         number = self.variable.value(value)
         at, grid = np.full((2, self._rows), number), self.variable.grid
-        if grid is None or not grid.step or abs(grid.round(number) - number) > 1e-9 * grid.step:
+        if grid is None or not grid.step or not self._is_told(number):
             return self._rows_first(self._by_rows("_mass_at", at)[0])
         at[0] += grid.step / 2 if number < grid.high else math.inf
         at[1] -= grid.step / 2 if number > grid.low else math.inf
         upper, lower = self._by_rows("_cdf", at)
         return self._rows_first(upper - lower)
 
-    def __getitem__(self, key: Any) -> Any:
-        if not self.single:
-            return super().__getitem__(key)
-        if not len(self.point_cells.points) and (self.variable.grid is None or not self.variable.grid.step):
+    def _look_up(self, value: Any) -> Any:
+        if not self._is_told(self.variable.value(value)):
+            points = "".join(f", {point:g}" for point in self.point_cells.points[:8])
             raise TableError(
-                f"{self.variable.name!r} has a density, and no probabilities of single values; ask pdf({key!r})"
+                f"{self.variable.name!r}: {value!r:.80} is none of the values that have a probability of their own"
+                f"{points}; a density is asked by pdf(x) and cdf(x)"
             )
-        return self.probability(key)
-
-    @property
-    def numeric(self) -> Self:
-        """The same posterior, which answers with numbers where values are dates or times: of days."""
-        clone = self.clone()
-        clone._is_numeric = True
-        return clone
+        return self.probability(value)
 
     @property
     def _unit(self) -> Unit | None:
@@ -246,16 +188,6 @@ class ContinuousPosterior(Posterior):
     def entropy(self) -> Any:
         """Return the differential entropy in nats."""
         return self._rows_first(self._by_rows("_entropy", np.empty((1, self._rows)))[0])
-
-    def as_mte(self, **options: Any) -> MTE:
-        """Return the density of a single case as a mixture of truncated exponentials.
-
-        In closed form where the variable's own potential is one and its children see only its cells (naive Bayes and
-        TAN over MTEs); otherwise an approximation with a stated error, see `MTE.from_density` for the options.
-        """
-        if not self.single:
-            raise TableError("this is a batch of posteriors; choose a row: posterior[0].as_mte()")
-        return self._as_mte(**options)
 
     def _as_mte(self, **options: Any) -> MTE:
         from hybridbn.potentials import MTE

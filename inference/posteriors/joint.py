@@ -13,7 +13,8 @@ from hybridbn.errors import TableError
 from hybridbn.inference.compilation import Problem, Question
 from hybridbn.inference.engines import Solution
 from hybridbn.inference.evidence import Evidence, EvidenceReader, Finding
-from hybridbn.inference.posteriors.base import Batch, compute_entropy
+from hybridbn.inference.posteriors.base import Batch, DiscretePosterior, compute_entropy
+from hybridbn.inference.posteriors.continuous import ContinuousPosterior
 from hybridbn.inference.queries import (
     check_targets,
     find_contradictions,
@@ -126,11 +127,12 @@ class JointPosterior(Batch):
         codes = tuple(v.code(states[v.name]) for v in self.variables if isinstance(v, Discrete))
         return self._rows_first(self._known_table()[codes])
 
-    def marginal(self, name: str) -> Any:
+    def marginal(self, name: str) -> DiscretePosterior | ContinuousPosterior:
         """Return the posterior of one of the variables."""
         if not isinstance(name, str) or name not in self._names:
             raise TableError(f"{name!r} is none of the variables {self._names}")
         evidence = Evidence(self._evidence.findings, self._rows, self.single)
+        posterior: DiscretePosterior | ContinuousPosterior
         (posterior,) = infer_posteriors(self._network, [name], evidence, self._options)
         return posterior
 

@@ -59,8 +59,8 @@ def test_every_door_reads_columns_as_they_are_declared(door: str) -> None:
         assert repr(net.variable(name)) == repr(wanted.variable(name))
     # the network knows what the columns of later tables are, truth values included
     later = data.assign(age=40, region=2)
-    expected = wanted.posterior("vote", hb.Table(later, continuous="member")).probabilities  # type: ignore[union-attr]
-    found = net.posterior("vote", later).probabilities  # type: ignore[union-attr]
+    expected = wanted.posterior("vote", hb.Table(later, continuous="member")).probabilities
+    found = net.posterior("vote", later).probabilities
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
