@@ -523,6 +523,8 @@ class Frame:
         >>> open_frame({"sex": [1, 9], "age": [9, 80]}).blank({"sex": 9}).columns["sex"].cells.missing
         array([False,  True])
         """
+        if missing is None:
+            return self
         columns = dict(self.columns)
         for name, marks in list_marks(self.find_keys(missing), columns).items():
             column = read_column(name, columns[name])
@@ -583,8 +585,6 @@ def list_marks(missing: Any, names: Collection[str]) -> dict[str, list[Any]]:
     >>> list_marks({"sex": 9}, ["sex", "age"]), list_marks([-99, "n/a"], ["age"])
     ({'sex': [9]}, {'age': [-99, 'n/a']})
     """
-    if missing is None:
-        return {}
     if isinstance(missing, str) and missing in ("available", "em"):
         raise TableError(
             f"missing={missing!r} is for what learns from rows with holes by different methods, such as hybridbn.fit;"
