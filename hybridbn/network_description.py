@@ -21,12 +21,6 @@ from hybridbn.variables import Continuous, Discrete, Variable, shorten
 if TYPE_CHECKING:
     from hybridbn.network import Network
 
-    class DirectedGraph(nx.DiGraph[str]):  # type: ignore[misc]
-        """A directed graph whose nodes are names."""
-
-else:
-    DirectedGraph = nx.DiGraph  # which can't be indexed at run time
-
 _ROWS = 50
 """The HTML table has at most this many rows: 10,000 of them stall a notebook."""
 
