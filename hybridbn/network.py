@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import networkx as nx
 
+from hybridbn.directed_graph import DirectedGraph
 from hybridbn.errors import NetworkError
 from hybridbn.network_description import (
-    DirectedGraph,
     as_line,
     as_text,
     check_graph_data,
@@ -26,7 +26,7 @@ from hybridbn.network_description import (
     parse_arcs,
     raise_faults,
 )
-from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, list_items, resolve_options
+from hybridbn.options import OptionKeywords, Options, PrecisionKeywords, ViewKeywords, list_items, resolve_options
 from hybridbn.potentials.base import Potential
 from hybridbn.variables import Variable
 
@@ -552,7 +552,14 @@ class Network(DirectedGraph):
         chosen = resolve_options("value_of_information", options, keywords)
         return rank_by_information(self, target, evidence, costs, chosen)
 
-    def plot(self, evidence: Mapping[str, Any] | None = None, ax: Any = None, *, size: float = 1.0, **view: Any) -> Any:
+    def plot(
+        self,
+        evidence: Mapping[str, Any] | None = None,
+        ax: Any = None,
+        *,
+        size: float = 1.0,
+        **view: Unpack[ViewKeywords],
+    ) -> Any:
         """Draw the graph with belief bars and density curves in its nodes; see `hybridbn.pictures.plot_network`."""
         from hybridbn.pictures import plot_network
 

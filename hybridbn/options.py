@@ -231,6 +231,10 @@ class Options:
         return check_jobs(self.n_jobs)
 
 
+Strategy: TypeAlias = Literal["draw", "mean", "most_probable"]
+"""How cells are imputed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ImputationOptions:
     """The options of imputation, which are those of `hybridbn.impute` (see there), `Imputer` and ``hybridbn impute``.
@@ -243,7 +247,7 @@ class ImputationOptions:
     True
     """
 
-    strategy: str = field(
+    strategy: Strategy = field(
         default="draw",
         metadata={
             "choices": ("draw", "mean", "most_probable"),
@@ -369,6 +373,13 @@ class OptionKeywords(PrecisionKeywords, total=False):
     """The attributes of `Options` as keywords."""
 
     impossible: Literal["raise", "nan"]
+
+
+class ViewKeywords(TypedDict, total=False):
+    """The keywords of `Network.plot` that show a part of a network; see `hybridbn.pictures.plot_network`."""
+
+    around: str | None
+    steps: int
 
 
 DEFAULT = Options()

@@ -43,6 +43,42 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 Function = TypeVar("Function", bound=Callable[..., Any])
 Parameters = ParamSpec("Parameters")
 
+BuilderName: TypeAlias = Literal[
+    "auto",
+    "automatic",
+    "chow_liu",
+    "class_clusters",
+    "discriminant",
+    "hill_climb",
+    "kdb",
+    "logistic",
+    "max_min_hill_climb",
+    "mixture",
+    "model_tree",
+    "naive_bayes",
+    "nb_tree",
+    "pc_stable",
+    "random_forest",
+    "regression",
+    "selective_naive_bayes",
+    "tan",
+]
+"""The names of the library's own builders."""
+
+
+class Digraph(Protocol):
+    """A directed graph of networkx, such as a Network."""
+
+    def predecessors(self, n: Any, /) -> Iterable[Any]:
+        """Return the parents of a node."""
+
+
+Structure: TypeAlias = "BuilderName | Callable[..., Any] | Digraph | Iterable[tuple[str, str]]"
+"""A builder, a partial of one or its name; or a structure that is kept: a Network, any directed graph, a list of arcs.
+
+Where types are checked, a builder of one's own is given itself, not by its name, and arcs in a text as a Network.
+"""
+
 Learner: TypeAlias = Callable[[Table], Network]
 """A function that learns a network from a table."""
 
@@ -450,7 +486,7 @@ class Structured:
 def structural_em(
     data: Any,
     target: str,
-    build: Any,
+    build: Structure,
     potentials: Potentials | None = None,
     weights: Any = None,
     *,

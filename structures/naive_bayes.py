@@ -24,7 +24,7 @@ from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, check_choice, check_count, make_generator
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.arcs import Knowledge
-from hybridbn.structures.building import Build, builder, name_hidden_node
+from hybridbn.structures.building import Build, Structure, builder, name_hidden_node
 from hybridbn.structures.dependence import Dependence, find_maximum_branching, find_maximum_spanning_tree, varies
 from hybridbn.structures.heldout import Loss, log_loss, misclassification, squared_error
 from hybridbn.structures.mixture import FOLDS, STARTS, AssignComponents, Criterion, cluster_rows
@@ -433,7 +433,7 @@ def class_clusters(
     potentials: Potentials = "auto",
     weights: Any = None,
     *,
-    build: Any = naive_bayes,
+    build: Structure = naive_bayes,
     clusters: int | Mapping[Any, int] | None = None,
     assignment: Literal["soft", "hard"] = "soft",
     guard: bool = True,

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def learn_model(
-    request: TableRequest, build: Build, potentials: str, path: str, terminal: Terminal, *, bins: int | None = None
+    request: TableRequest, build: Build, potentials: Any, path: str, terminal: Terminal, *, bins: int | None = None
 ) -> None:
     """Learn a network from a table, and write it to a file, continuous nodes cut into `bins`.
 

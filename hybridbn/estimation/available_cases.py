@@ -179,7 +179,7 @@ def _keep_families(graph: Network, table: Rows, potentials: Potentials) -> Poten
     families = {name: node["potential"] for name, node in graph.nodes.items() if node.get("potential") is not None}
     if not families or not (isinstance(potentials, Mapping) or potentials == "auto"):
         return potentials
-    asked = dict(potentials) if isinstance(potentials, Mapping) else {}
+    asked: dict[str, Any] = dict(potentials) if isinstance(potentials, Mapping) else {}
     for name, potential in families.items():
         if not isinstance(potential, Potential) or asked.get(name, "auto") != "auto":
             continue

@@ -36,7 +36,7 @@ from hybridbn.fitting import (
     Statistics,
     fitter_of,
 )
-from hybridbn.fitting.base import Potentials, counts_suffice, moments_suffice, spec_of
+from hybridbn.fitting.base import Potentials, Spec, counts_suffice, moments_suffice, spec_of
 from hybridbn.inference.compilation import Problem, Question, problem_of
 from hybridbn.inference.engines import Solution, choose_plan
 from hybridbn.inference.evidence import Evidence, EvidenceReader, find_distinct_rows
@@ -534,7 +534,7 @@ def _list_families(start: Network, structure: Network, potentials: Potentials) -
     families = {}
     for name in start:
         potential = start.potential(name)
-        spec = potentials.get(name, "auto") if isinstance(potentials, Mapping) else potentials
+        spec: Spec = potentials.get(name, "auto") if isinstance(potentials, Mapping) else potentials
         if isinstance(spec, str) and spec == "auto":
             own = structure.nodes[name].get("potential") if name in structure else None
             kept = own if isinstance(own, Potential) else potential

@@ -10,7 +10,6 @@ from functools import partial
 from numbers import Number
 from typing import Any, Literal, Self, TypeAlias, Unpack
 
-import networkx as nx
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -28,7 +27,7 @@ from hybridbn.inference.queries import allow_draws
 from hybridbn.learning.imputation.model import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, Marks, Options, check_choice, split_missing
-from hybridbn.structures.building import BUILDERS, Build, find_unused_name
+from hybridbn.structures.building import BUILDERS, Build, Structure, find_unused_name
 from hybridbn.structures.training_data import collect_statistics
 from hybridbn.tables import Rows, Table, read_rows
 from hybridbn.tables.cells import state_kind
@@ -115,12 +114,6 @@ class Stream:
         )
 
 
-Builder: TypeAlias = "Callable[..., Network] | nx.DiGraph[Any] | Iterable[tuple[str, str]] | str"
-"""A builder such as `tan`, a partial of one or its name; or a structure that is kept: a Network, any directed graph or
-a list of arcs.
-"""
-
-
 _KEPT = 2**20
 """Bytes of statistics that `fit` keeps for `partial_fit`: any tables and moments, but not the rows of a large table."""
 
@@ -132,7 +125,7 @@ class HybridEstimator(BaseEstimator):
     Its parameters are fields, as scikit-learn wants each of them stored as it is; subclasses add their own.
     """
 
-    builder: Builder = "auto"
+    builder: Structure = "auto"
     _: KW_ONLY
     potentials: Potentials = "auto"
     discrete: str | Iterable[str] = ()

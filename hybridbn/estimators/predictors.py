@@ -17,6 +17,7 @@ from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, v
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.estimation.completion import hash_identifiers, hash_rows
 from hybridbn.estimators.base import (
+    HandleUnknown,
     HybridEstimator,
     Stream,
     add_class_column,
@@ -38,9 +39,10 @@ from hybridbn.learning.ensemble import Ensemble, calibrate_votes, stack
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
 from hybridbn.learning.imputation.model import integer_ranges, leave_out, read_rows
 from hybridbn.network import Network
-from hybridbn.options import ImputationOptions, Marks, Options, check_choice, check_level
+from hybridbn.options import ImputationOptions, Marks, Options, Strategy, check_choice, check_level
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.automatic import calibrate_intervals, select_usable, widen_level
+from hybridbn.structures.building import Structure
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -590,9 +592,9 @@ class Imputer(TransformerMixin, BaseEstimator):
     True
     """
 
-    strategy: str = "draw"
+    strategy: Strategy = "draw"
     _: KW_ONLY
-    structure: Any = "auto"
+    structure: Structure = "auto"
     target: str | None = None
     potentials: Potentials = "auto"
     discrete: str | Iterable[str] = ()
@@ -607,7 +609,7 @@ class Imputer(TransformerMixin, BaseEstimator):
     donors: bool = True
     rules: bool = True
     indicators: bool = False
-    handle_unknown: str = "missing"
+    handle_unknown: HandleUnknown = "missing"
     rounds: int | None = None
     random_state: Any = None
     tolerance: float = 1e-6

@@ -538,10 +538,11 @@ def save(network: Network, path: str | os.PathLike[str]) -> None:
     write_archive(check_path(path), content, packer.join_arrays(), _version_of([network]))
 
 
-def load(path: str | os.PathLike[str]) -> Network | Ensemble:
+def load(path: str | os.PathLike[str]) -> Network:
     """Read a network or an ensemble that `save` wrote; files that are damaged, hostile or too new raise `FormatError`.
 
-    Nothing in the file is ever executed. A family of potentials of your own must have been imported before.
+    Nothing in the file is ever executed. A family of potentials of your own must have been imported before. Editors and
+    type checkers take the result for a network; that of `hybridbn.Ensemble.load` is an ensemble.
 
     Examples
     --------
@@ -561,14 +562,15 @@ def load(path: str | os.PathLike[str]) -> Network | Ensemble:
             unpacker = Unpacker(arrays)
             if isinstance(content, dict) and "ensemble" in content:
                 check_fields(content, "the file", ("ensemble",))
-                loaded: Network | Ensemble = unpack_ensemble(content["ensemble"], unpacker)
+                loaded: Any = unpack_ensemble(content["ensemble"], unpacker)
             else:
                 loaded = unpack_network(content, unpacker)
             unpacker.finish()
         except FormatError as error:
             # The reason may quote the file, which may hold a name of megabytes.
             raise FormatError(f"can't load {os.fsdecode(path)!r}: {error!s:.800}") from error.__cause__
-    return loaded
+    network: Network = loaded
+    return network
 
 
 def load_network(path: str | os.PathLike[str]) -> Network:

@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -468,8 +468,12 @@ def effective_size(weights: Values) -> float:
     return float(shares.sum() ** 2 / (shares @ np.minimum(shares, 1.0 / weights.max())))
 
 
+FamilyName: TypeAlias = Literal[
+    "auto", "atoms", "gaussian", "gaussian_mixture", "kernel", "mte", "multinomial", "semiparametric", "softmax"
+]
+"""The names of the library's own fitters; one's own are given as objects, or cast, where types are checked."""
 Spec: TypeAlias = "str | Fitter"
-Potentials: TypeAlias = "Spec | Mapping[str, Spec]"
+Potentials: TypeAlias = "FamilyName | Fitter | Mapping[str, FamilyName | Fitter]"
 """What builders take as `potentials`: one choice for all columns, or one for each (a column left out: "auto")."""
 
 _AUTO = ("multinomial", "mte")
@@ -587,7 +591,7 @@ def check_spec(spec: Any, column: str | None = None) -> str:
     raise NetworkError(f"{f'{column!r}: ' if column is not None else ''}potentials={spec!r} is not known; {hint}")
 
 
-def roles(table: Rows, target: str | None = None, potentials: Potentials = "auto") -> dict[str, Role]:
+def roles(table: Rows, target: str | None = None, potentials: Spec | Mapping[str, Spec] = "auto") -> dict[str, Role]:
     """Return what each column of a table is in a model; number columns for which tables are asked are discretized.
 
     Parameters

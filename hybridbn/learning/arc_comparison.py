@@ -23,7 +23,7 @@ from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, check_count, make_generator
 from hybridbn.structures import Knowledge
 from hybridbn.structures.arcs import Arcs, find_essential_graph, matrix_of, structural_distance
-from hybridbn.structures.building import Build
+from hybridbn.structures.building import Build, Structure
 from hybridbn.tables import Table, declare_rows
 from hybridbn.variables import Discrete, Values, find_observed, shorten
 
@@ -139,7 +139,7 @@ class Bootstrap:
 
 
 def bootstrap(
-    build: Any,
+    build: Structure,
     data: Any,
     replicates: int = 200,
     random_state: Any = 0,

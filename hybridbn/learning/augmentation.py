@@ -28,7 +28,7 @@ from hybridbn.options import (
     make_generator,
     resolve_options,
 )
-from hybridbn.structures.building import Build
+from hybridbn.structures.building import Build, Structure
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Values, find_observed, shorten
 
@@ -67,7 +67,7 @@ class Augmented:
 def augment(
     data: Any,
     target: str,
-    build: Any = None,
+    build: Structure | None = None,
     potentials: Potentials | None = None,
     weights: Any = None,
     *,

@@ -29,7 +29,7 @@ from hybridbn.options import (
     make_generator,
     resolve_options,
 )
-from hybridbn.structures.building import Build, Learner
+from hybridbn.structures.building import Build, Learner, Structure
 from hybridbn.tables import Rows, Table
 from hybridbn.variables import Discrete, Values, shorten
 
@@ -40,7 +40,7 @@ _ROUNDING = 1e-9
 def boost(
     data: Any,
     target: str,
-    build: Any = None,
+    build: Structure | Build | None = None,
     rounds: int = 100,
     algorithm: Literal["m1", "real"] = "m1",
     potentials: Potentials | None = None,

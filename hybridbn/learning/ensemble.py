@@ -382,7 +382,7 @@ class Ensemble:
         """Read an ensemble that `save` wrote."""
         from hybridbn.exchange.hbn import load
 
-        loaded = load(path)
+        loaded: Any = load(path)
         if not isinstance(loaded, cls):
             raise TableError(f"{os.fspath(path)!r} holds a network, not an ensemble; read it with hybridbn.load")
         return loaded

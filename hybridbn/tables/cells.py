@@ -38,6 +38,7 @@ from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missin
 pandas = LazyModule("pandas")
 
 Kind: TypeAlias = Literal["discrete", "continuous"]
+Unknown: TypeAlias = Literal["error", "missing"]
 
 REST = "(other)"
 """The state that stands for all rare ones of a column that has too many."""

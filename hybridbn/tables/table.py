@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Unpack
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError
 from hybridbn.jobs import get_jobs, run_in_threads
 from hybridbn.options import ColumnKeywords, Marks, list_given
-from hybridbn.tables.cells import Cells, Kind, declare_kinds, freeze_array, recode_cells
+from hybridbn.tables.cells import Cells, Kind, Unknown, declare_kinds, freeze_array, recode_cells
 from hybridbn.tables.columns import (
     Column,
     ColumnSource,
@@ -27,8 +27,6 @@ from hybridbn.tables.columns import (
 )
 from hybridbn.tables.rows import LEAST_SHARE, CountColumns, Item, Result, Rows, RowSample, find_rows, refuse_no_value
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
-
-Unknown = Literal["error", "missing"]
 
 _SHARED_ROWS = 2**15
 """With fewer rows, threads would wait for each other longer than they save."""

@@ -646,7 +646,7 @@ def test_rounds_of_boosting_have_the_options_of_the_estimator() -> None:
 
 
 def run_imputer(table: pd.DataFrame, strategy: str = "draw", **options: Any) -> Any:
-    imputer = hb.Imputer(strategy, **{"random_state": 0, **options}).fit(table)
+    imputer = hb.Imputer(strategy, **{"random_state": 0, **options}).fit(table)  # type: ignore[arg-type]
     odd = table.assign(d=np.where(np.arange(ROWS) == 5, "never", table["d"]))
     return [imputer.network_, imputer.transform(table), imputer.transform(odd)]
 

@@ -211,7 +211,7 @@ REFUSALS: dict[str, Callable[[str], object]] = {
     "name of a variable": lambda text: hb.Discrete(text, ()),
     "domain of a variable": lambda text: hb.Continuous(text, domain=(1, 0)),
     "edges": lambda text: hb.fit(f"{text}->d", {"x": [1.0], "d": ["a"]}),
-    "option": lambda text: hb.impute({"x": [1.0, None]}, strategy=text),
+    "option": lambda text: hb.impute({"x": [1.0, None]}, strategy=text),  # type: ignore[call-overload]
     "file to read": lambda text: hb.read_table(f"none/{text}.odd"),
     "file to write": lambda text: hb.Table({"x": [1.0]}).write(f"{text}.odd"),
     "BIF": lambda text: hb.read_network(write_file("n.bif", text)),

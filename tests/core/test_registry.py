@@ -268,7 +268,7 @@ def said_by(capsys: pytest.CaptureFixture[str], command: str) -> str:
 def test_a_fitter_is_asked_for_by_name(add: Callable[[str], None], capsys: pytest.CaptureFixture[str]) -> None:
     add("fitter")
     assert do("fit t.csv m.hbn --structure tan --target c --potentials bump --quiet") == 0
-    assert hb.fit([], hb.read_table("t.csv"), "bump").potential("x").family == "gaussian"
+    assert hb.fit([], hb.read_table("t.csv"), "bump").potential("x").family == "gaussian"  # type: ignore[arg-type]
     assert "bump" in said_by(capsys, "fit --help")
     assert "bump" in said_by(capsys, "completion bash")
 
@@ -277,7 +277,7 @@ def test_a_builder_is_asked_for_by_name(add: Callable[[str], None], capsys: pyte
     add("builder")
     assert do("fit t.csv m.hbn --structure bump --quiet") == 0
     assert list(hb.read_network("m.hbn").edges) == [("c", "x")]
-    assert hb.impute({"c": ["a", "b", None] * 4, "x": [1.0, 2.0, 3.0] * 4}, structure="bump", rounds=1)
+    assert hb.impute({"c": ["a", "b", None] * 4, "x": [1.0, 2.0, 3.0] * 4}, structure="bump", rounds=1)  # type: ignore[arg-type]
     assert "bump" in said_by(capsys, "completion zsh")
 
 

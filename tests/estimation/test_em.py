@@ -157,7 +157,7 @@ def test_likelihood_never_falls(seed: int) -> None:
     for network, n in ((discrete_network(seed), 500), (mixed_network(), 800)):
         table = with_holes(network, n, 0.35, seed)
         potentials = {name: ML if isinstance(network.variable(name), hb.Discrete) else "gaussian" for name in network}
-        learned = expectation_maximization(list(network.edges), table, potentials, tolerance=1e-10)
+        learned = expectation_maximization(list(network.edges), table, potentials, tolerance=1e-10)  # type: ignore[arg-type]
         assert learned.converged
         assert np.diff(learned.history).min() >= -1e-9 * abs(learned.history[0])
         assert learned.history[-1] == pytest.approx(learned.network.log_density(table).sum(), rel=1e-12)
@@ -340,11 +340,11 @@ def test_simulated_expectations(family: str) -> None:
     frame = pd.DataFrame({"x": x, "c": np.where(x + rng.normal(size=300) > 0, "high", "low")})
     frame.loc[:99, "c"] = None
     frame.loc[200:, "x"] = np.nan
-    learned = expectation_maximization([("x", "c")], frame, family, draws=5)
+    learned = expectation_maximization([("x", "c")], frame, family, draws=5)  # type: ignore[arg-type]
     assert learned.converged
     assert learned.network.log_density(hb.Table(frame)).sum() == pytest.approx(learned.history.max(), rel=1e-9)
     assert learned.history.max() >= learned.history[0]
-    again = expectation_maximization([("x", "c")], frame, family, draws=5)
+    again = expectation_maximization([("x", "c")], frame, family, draws=5)  # type: ignore[arg-type]
     np.testing.assert_array_equal(learned.history, again.history)
 
 

@@ -139,7 +139,7 @@ def test_bad_inputs_are_refused_or_answered_properly(family: str, area: str, fac
     features = train.drop(columns="y") if isinstance(train, pd.DataFrame) and "y" in train else train
     y = train["y"] if isinstance(train, pd.DataFrame) and "y" in train else list("uvuvuv")[: len(train)]
     try:
-        model = HybridClassifier("naive_bayes", potentials=family).fit(features, y, sample_weight=weights)
+        model = HybridClassifier("naive_bayes", potentials=family).fit(features, y, sample_weight=weights)  # type: ignore[arg-type]
         found = model.predict_proba(new.drop(columns="y") if isinstance(new, pd.DataFrame) and "y" in new else new)
     except (ValueError, TypeError) as error:
         refusal = str(error)

@@ -63,17 +63,16 @@ def test_batches_add_up(cuts: list[int], weighted: bool) -> None:
 @pytest.mark.parametrize("potentials", ["gaussian", "multinomial", "auto", "kernel"])
 def test_every_family_streams(potentials: str) -> None:
     frame, y = data()
-    whole = HybridClassifier("naive_bayes", potentials=potentials).fit(frame, y)
-    parts = HybridClassifier("naive_bayes", potentials=potentials).partial_fit(frame, y, classes=[0, 1, 2])
+    whole = HybridClassifier("naive_bayes", potentials=potentials).fit(frame, y)  # type: ignore[arg-type]
+    parts = HybridClassifier("naive_bayes", potentials=potentials).partial_fit(frame, y, classes=[0, 1, 2])  # type: ignore[arg-type]
     np.testing.assert_allclose(parts.predict_proba(frame), whole.predict_proba(frame), rtol=1e-12)
-    by_builder = naive_bayes(frame.assign(y=pd.Categorical(y)), "y", potentials=potentials)
+    by_builder = naive_bayes(frame.assign(y=pd.Categorical(y)), "y", potentials=potentials)  # type: ignore[arg-type]
     np.testing.assert_allclose(
         whole.predict_proba(frame), as_discrete(by_builder.posterior("y", frame)).probabilities, rtol=1e-12
     )
     if potentials != "multinomial":  # cut points are those of the first rows
-        halves = HybridClassifier("naive_bayes", potentials=potentials).partial_fit(
-            frame[:40], y[:40], classes=[0, 1, 2]
-        )
+        halves = HybridClassifier("naive_bayes", potentials=potentials)  # type: ignore[arg-type]
+        halves.partial_fit(frame[:40], y[:40], classes=[0, 1, 2])
         halves.partial_fit(frame[40:], y[40:])
         np.testing.assert_allclose(halves.predict_proba(frame), whole.predict_proba(frame), rtol=1e-9)
 

@@ -111,7 +111,7 @@ def test_strategies() -> None:
     assert not best.isna().any().any()
     assert not mean.isna().any().any()
     with pytest.raises(hb.TableError, match="strategy must be"):
-        hb.Imputer("median").fit(frame())
+        hb.Imputer("median").fit(frame())  # type: ignore[arg-type]
 
 
 def test_it_can_be_pickled_cloned_and_put_into_a_pipeline(imputer: hb.Imputer) -> None:

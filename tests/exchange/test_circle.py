@@ -146,7 +146,7 @@ def test_learned_mixtures(tmp_path):
     y = np.where(d == "up", x, -x) + rng.normal(size=n)
     data = {"c": np.array(["a", "b"])[c], "x": x, "d": d, "y": y}
     kinds = {"x": "mte", "y": "mte", "d": "mte"}
-    net = hb.fit([("c", "x"), ("x", "d"), ("x", "y"), ("d", "y")], data, potentials=kinds)
+    net = hb.fit([("c", "x"), ("x", "d"), ("x", "y"), ("d", "y")], data, potentials=kinds)  # type: ignore[arg-type]
     again = around(net, (".elv", ".hbn", ".elv"), tmp_path)
     for evidence in ({}, {"y": 0.5}, {"d": "up"}, {"c": "b", "y": -2.0}):
         same_posteriors(net, again, evidence)

@@ -263,7 +263,7 @@ def test_attributes_of_the_user_are_kept(net: Network, tmp_path: Path) -> None:
         3: [None, True, {"$x": (1,)}],
         (1, "t"): math.nan,
     }
-    net.graph.update(odd, name="my network")
+    net.graph.update(odd, name="my network")  # type: ignore[arg-type]
     net.nodes["x"].update(odd)
     net.edges["c", "d"]["weight"] = np.float64(0.1)
     nx.set_node_attributes(net, nx.circular_layout(net), "layout")

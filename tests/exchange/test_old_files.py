@@ -73,9 +73,9 @@ def test_networks_answer_as_they_did(name: str) -> None:
 def test_ensembles_vote_as_they_did(name: str) -> None:
     ensemble, answers = hb.load(OLD / f"{name}.hbn"), expected()["ensembles"]["answers"][name]
     rows = frame_of(expected()["ensembles"]["rows"])
-    asked = rows[[column for column in rows if column in ensemble.networks[0] and column != "disease"]]
-    assert_close(ensemble.votes, answers["votes"], "votes")
-    assert_close(ensemble.errors, answers["errors"], "errors")
+    asked = rows[[column for column in rows if column in ensemble.networks[0] and column != "disease"]]  # type: ignore[attr-defined]
+    assert_close(ensemble.votes, answers["votes"], "votes")  # type: ignore[attr-defined]
+    assert_close(ensemble.errors, answers["errors"], "errors")  # type: ignore[attr-defined]
     assert_close(ensemble.posterior(asked).probabilities, answers["probabilities"], "probabilities")
 
 
@@ -86,7 +86,7 @@ def test_imputation_models_complete_as_they_did(name: str, strategy: str) -> Non
     before = expected()["imputation"]["completed"][f"{name}, {strategy}"]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # means are biased, as was said then
-        now = hb.impute(
+        now = hb.impute(  # type: ignore[call-overload]
             asked,
             None,
             strategy,
@@ -130,7 +130,7 @@ def test_imputation_models_complete_alike_when_they_are_saved_anew(tmp_path: Pat
     def complete(network: hb.Network) -> Imputation:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return hb.impute(asked, None, strategy, network=network, details=True, random_state=0)
+            return hb.impute(asked, None, strategy, network=network, details=True, random_state=0)  # type: ignore[call-overload]
 
     first = complete(as_kind(hb.Network, old))
     assert first.network is not None

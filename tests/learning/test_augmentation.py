@@ -129,7 +129,7 @@ def test_the_network_returned_is_the_best_one() -> None:
 @pytest.mark.parametrize("family", ["gaussian", "mte"])
 def test_proposition_1(family: str) -> None:
     # a simulated response has twice the mean square error of the conditional expectation: Eq. (4) and its proof
-    network = naive_bayes(numbers(500), "y", family)
+    network = naive_bayes(numbers(500), "y", family)  # type: ignore[arg-type]
     test = network.sample(4000, random_state=0)
     drawn = network.posterior("y", test).sample(random_state=1)
     expected = network.posterior("y", test).mean()

@@ -321,8 +321,8 @@ def test_save_and_load(tmp_path: Path) -> None:
         found = hb.boost(table, "y", build=build, rounds=4)
         found.save(tmp_path / "model.hbn")
         for again in (hb.load(tmp_path / "model.hbn"), hb.Ensemble.load(tmp_path / "model.hbn")):
-            assert (again.scores(table) == found.scores(table)).all()
-            assert (again.restarts, again.algorithm, again.target) == (found.restarts, "m1", "y")
+            assert (again.scores(table) == found.scores(table)).all()  # type: ignore[union-attr]
+            assert (again.restarts, again.algorithm, again.target) == (found.restarts, "m1", "y")  # type: ignore[union-attr]
     found.networks[0].save(tmp_path / "one.hbn")
     with pytest.raises(hb.TableError, match="holds a network"):
         hb.Ensemble.load(tmp_path / "one.hbn")

@@ -110,5 +110,5 @@ def test_boosting_is_calibrated_where_folds_lack_a_column() -> None:
     rare[deal_folds(30, 3, np.random.default_rng(0), x > 0) == 1] = "seen"
     X = pd.DataFrame({"x": x, "rare": rare})
     for potentials in ("auto", {"rare": "multinomial"}):
-        model = hb.HybridClassifier(nb_tree, boost=3, potentials=potentials).fit(X, x > 0)
+        model = hb.HybridClassifier(nb_tree, boost=3, potentials=potentials).fit(X, x > 0)  # type: ignore[arg-type]
         assert model.score(X, x > 0) > 0.9

@@ -66,7 +66,7 @@ def test_one_network_is_explained_as_it_explains_itself() -> None:
 @pytest.mark.parametrize("build", [None, tan])
 @pytest.mark.parametrize("classes", [2, 3])
 def test_weights_add_up_whatever_the_ensemble(build: object, classes: int) -> None:
-    ensemble = hb.boost(made(classes), "y", build=build, rounds=5)
+    ensemble = hb.boost(made(classes), "y", build=build, rounds=5)  # type: ignore[arg-type]
     case = {"a": 1, "b": 0, "c": 2}
     found = ensemble.explain(case)
     assert found.state == ensemble.predict(case)

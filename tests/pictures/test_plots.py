@@ -359,7 +359,7 @@ def test_a_tornado_shows_the_swings() -> None:
     ax = sensitivity.plot(ax=open_axes())
     swings = sensitivity.find_swings()
     for way, bars in enumerate(bars_of(ax), 1):
-        np.testing.assert_allclose([x + width for x, _, width, _ in bars], [swing[way] for swing in swings])
+        np.testing.assert_allclose([x + width for x, _, width, _ in bars], [swing[way] for swing in swings])  # type: ignore[arg-type]
 
 
 def test_boosting_curves_count_errors() -> None:

@@ -138,20 +138,20 @@ def test_it_is_learned_by_name_and_discrete_columns_are_left_to_tables(build, sp
 
 
 def test_a_tree_has_it_in_its_leaves():
-    network = nb_tree(data(300), "c", potentials=NAME)
+    network = nb_tree(data(300), "c", potentials=NAME)  # type: ignore[arg-type]
     cases = [potential for potential in network.potentials if isinstance(potential, hb.Cases)]
     kinds = {type(case.potential) for potential in cases for case in potential.cases} | families(network)
     assert Laplace in kinds
 
 
 def test_a_search_pays_for_its_parameters():
-    network = hill_climb({"c": data()["c"], "y": data()["y"]}, NAME)
+    network = hill_climb({"c": data()["c"], "y": data()["y"]}, NAME)  # type: ignore[arg-type]
     assert not network.edges
     assert Laplace(Continuous("x"), (Discrete("c", ("a", "b")),), [0, 1], [1, 1]).free_parameters() == 4
 
 
 def test_a_network_of_it_is_learned_again_and_keeps_it():
-    network = naive_bayes(data(), "c", NAME)
+    network = naive_bayes(data(), "c", NAME)  # type: ignore[arg-type]
     again = hb.fit(network, data(60))
     assert families(again) == {Laplace, hb.Multinomial}
     assert families(hb.fit(network, data(holes=True), missing="em")) == {Laplace, hb.Multinomial}
@@ -160,19 +160,19 @@ def test_a_network_of_it_is_learned_again_and_keeps_it():
 def test_estimators_ensembles_and_imputation_take_it(tmp_path):
     columns = data()
     X = np.column_stack([columns["x"], columns["y"]])
-    classifier = hb.HybridClassifier("naive_bayes", potentials=NAME).fit(X, columns["c"])
+    classifier = hb.HybridClassifier("naive_bayes", potentials=NAME).fit(X, columns["c"])  # type: ignore[arg-type]
     assert classifier.score(X, columns["c"]) > 0.7
     assert np.isfinite(
-        hb.HybridRegressor("naive_bayes", potentials=NAME).fit(X[:, :1], columns["y"]).predict(X[:, :1])
+        hb.HybridRegressor("naive_bayes", potentials=NAME).fit(X[:, :1], columns["y"]).predict(X[:, :1])  # type: ignore[arg-type]
     ).all()
-    ensemble = hb.boost(columns, "c", potentials=NAME, rounds=2, random_state=0)
+    ensemble = hb.boost(columns, "c", potentials=NAME, rounds=2, random_state=0)  # type: ignore[arg-type]
     assert any(Laplace in families(network) for network in ensemble.networks)
-    filled = hb.impute(data(holes=True), structure="naive_bayes", target="c", potentials=NAME, random_state=0)
+    filled = hb.impute(data(holes=True), structure="naive_bayes", target="c", potentials=NAME, random_state=0)  # type: ignore[call-overload]
     assert not np.isnan(np.asarray(filled["x"], float)).any()
 
 
 def test_files_and_the_command_know_it(tmp_path, capsys):
-    network = naive_bayes(data(), "c", NAME)
+    network = naive_bayes(data(), "c", NAME)  # type: ignore[arg-type]
     network.save(tmp_path / "model.hbn")
     loaded = as_kind(hb.Network, hb.load(tmp_path / "model.hbn"))
     before, after = (as_kind(Laplace, net.potential("x")) for net in (network, loaded))
@@ -190,7 +190,7 @@ def test_names_come_from_one_registry():
     assert {"auto", "mte", "kernel", "gaussian", "multinomial", "softmax", NAME} <= set(list_fitter_names())
     assert spec_of(Laplace(Continuous("x"), (), [0.0], [1.0])) == NAME
     with pytest.raises(hb.NetworkError, match="did you mean 'test laplace fit'"):
-        naive_bayes(data(), "c", "test laplace fitt")
+        naive_bayes(data(), "c", "test laplace fitt")  # type: ignore[arg-type]
     c = Discrete("c", ("a", "b"))
     assert fitter_of(NAME, c, ()).name == "multinomial"
     assert fitter_of(NAME, Continuous("x"), (Continuous("y"),)).name == "mte"

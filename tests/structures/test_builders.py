@@ -93,19 +93,24 @@ def test_builders_are_plain_functions(name: str) -> None:
 
 USES: dict[str, Callable[[str, str], Any]] = {
     "fit": lambda name, target: hb.fit(Build.of(name).learn(hb.Table(frame()), target, "gaussian"), frame()),
-    "boost": lambda name, target: hb.boost(frame(), target, name, rounds=2, potentials="gaussian").posterior(frame()),
+    "boost": lambda name, target: hb.boost(frame(), target, name, rounds=2, potentials="gaussian").posterior(frame()),  # type: ignore[arg-type]
     "augment": lambda name, target: (
-        hb.augment(with_holes(), target, name, potentials="gaussian", max_iterations=1, random_state=0).completed
+        hb.augment(with_holes(), target, name, potentials="gaussian", max_iterations=1, random_state=0).completed  # type: ignore[arg-type]
     ),
-    "impute": lambda name, target: hb.impute(
+    "impute": lambda name, target: hb.impute(  # type: ignore[call-overload]
         with_holes(), structure=name, target=target, potentials="gaussian", rounds=1, random_state=0
     ),
     "automatic": lambda name, target: automatic(frame(), target, "gaussian", candidates=[name, "tan"], folds=2),
     "class_clusters": lambda name, target: class_clusters(
-        frame(), target, "gaussian", build=name, clusters=2, guard=False
+        frame(),
+        target,
+        "gaussian",
+        build=name,  # type: ignore[arg-type]
+        clusters=2,
+        guard=False,
     ),
     "estimator": lambda name, target: (
-        (hb.HybridClassifier if target == "c" else hb.HybridRegressor)(name, potentials="gaussian")
+        (hb.HybridClassifier if target == "c" else hb.HybridRegressor)(name, potentials="gaussian")  # type: ignore[arg-type]
         .fit(frame()[["d", "x"]], frame()[target])
         .predict(frame()[["d", "x"]])
     ),
@@ -161,7 +166,7 @@ def test_the_command_takes_each_builder(name: str, tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize("name", ["mixture", "regression", "model_tree"])
 def test_imputation_with_hidden_nodes(name: str) -> None:
-    completed = hb.impute(with_holes(), structure=name, rounds=1, random_state=0)
+    completed = hb.impute(with_holes(), structure=name, rounds=1, random_state=0)  # type: ignore[arg-type]
     assert not completed.isna().any().any()
     assert list(completed) == COLUMNS
 
@@ -236,10 +241,10 @@ def test_a_builder_of_ones_own_is_known_by_its_name() -> None:
         return hb.fit([("x", "y"), ("c", "d")], data, potentials, weights)
 
     try:
-        assert ("x", "y") in hb.HybridClassifier("pairs").fit(frame()[["d", "x", "y"]], frame()["c"]).network_.edges
-        assert not hb.impute(with_holes(), structure="pairs", rounds=1).isna().any().any()
+        assert ("x", "y") in hb.HybridClassifier("pairs").fit(frame()[["d", "x", "y"]], frame()["c"]).network_.edges  # type: ignore[arg-type]
+        assert not hb.impute(with_holes(), structure="pairs", rounds=1).isna().any().any()  # type: ignore[arg-type]
         with pytest.raises(hb.NetworkError, match="did you mean 'pairs'"):
-            hb.impute(with_holes(), structure="pairz")
+            hb.impute(with_holes(), structure="pairz")  # type: ignore[arg-type]
     finally:
         del BUILDERS["pairs"]
 
@@ -299,7 +304,7 @@ def test_only_naive_bayes_is_counted_once(monkeypatch: pytest.MonkeyPatch) -> No
         (partial(naive_bayes, weights=None), 0),
     ]:
         counted.clear()
-        boost(frame(), "c", build, rounds=1)
+        boost(frame(), "c", build, rounds=1)  # type: ignore[arg-type]
         assert bool(counted) == expected, build
 
 

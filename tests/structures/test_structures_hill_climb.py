@@ -194,4 +194,4 @@ def test_bad_requests(change, message):
 def test_independent_columns_stay_unconnected(family: str) -> None:
     rng = np.random.default_rng(0)
     data = {"a": rng.normal(size=150), "b": rng.random(150), "c": rng.exponential(size=150), "d": rng.normal(size=150)}
-    assert not hill_climb(data, family).edges
+    assert not hill_climb(data, family).edges  # type: ignore[arg-type]

@@ -255,7 +255,7 @@ def test_the_tree_comes_closer_to_a_known_truth_with_more_rows(truth, seed):
     for rows in (200, 2000, 20_000):
         frame = network.sample(rows, random_state=seed)
         table = hb.Table(frame, variables=[network.variable(name) for name in network])
-        net = nb_tree(table, "y", potentials, max_depth=1)
+        net = nb_tree(table, "y", potentials, max_depth=1)  # type: ignore[arg-type]
         joint = np.mean(network.log_density(test) - net.log_evidence(test))
         attributes = test.drop("y")
         alone = np.mean(network.log_evidence(attributes) - net.log_evidence(attributes))

@@ -100,7 +100,7 @@ FAMILIES = ("auto", "gaussian", "multinomial")
 trees = partial(hb.structures.nb_tree, max_depth=1, least=10.0)
 LEARNERS: dict[str, Callable[[Any], Any]] = {
     **{f"{name} {family}": partial(learn_by_builder, name, family) for name in sorted(BUILDERS) for family in FAMILIES},
-    **{f"fit {family}": partial(hb.fit, ARCS, potentials=family) for family in FAMILIES},
+    **{f"fit {family}": partial(hb.fit, ARCS, potentials=family) for family in FAMILIES},  # type: ignore[arg-type]
     "nb_tree, grown": partial(hb.structures.nb_tree, target="c", potentials="gaussian", max_depth=2, least=10.0),
     "nb_tree of a number": partial(hb.structures.nb_tree, target="y", potentials="gaussian", max_depth=2, least=10.0),
     "nb_tree by utility": partial(hb.structures.nb_tree, target="c", criterion=Utility(), binary=True, least=3.0),
@@ -133,7 +133,7 @@ LEARNERS: dict[str, Callable[[Any], Any]] = {
     "boost a number": partial(hb.boost, target="y"),
     "no such node": partial(hb.fit, [("c", "z")]),
     "states without table": partial(hb.fit, [("x", "c")], potentials={"c": "gaussian"}),
-    "no such family": partial(hb.structures.tan, target="c", potentials="normal"),
+    "no such family": partial(hb.structures.tan, target="c", potentials="normal"),  # type: ignore[arg-type]
     "augment without target": partial(hb.augment, target="z"),
     "impute without target": partial(hb.impute, structure="tan", target="z"),
 }

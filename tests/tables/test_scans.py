@@ -351,8 +351,8 @@ def test_expectation_maximization_takes_a_pass_a_step(potentials: str, tmp_path:
     data = names_of(data, "y", "a", "t") if potentials == "multinomial" else names_of(data, "y", "x", "z")
     arcs = [(a, b) for a, b in itertools.pairwise(data)]
     scan = hb.scan(write(tmp_path, data))
-    learned = hb.expectation_maximization(arcs, scan, potentials=potentials, tolerance=1e-5)
-    known = hb.expectation_maximization(arcs, hb.Table(data), potentials=potentials, tolerance=1e-5)
+    learned = hb.expectation_maximization(arcs, scan, potentials=potentials, tolerance=1e-5)  # type: ignore[arg-type]
+    known = hb.expectation_maximization(arcs, hb.Table(data), potentials=potentials, tolerance=1e-5)  # type: ignore[arg-type]
     np.testing.assert_allclose(learned.history, known.history, rtol=1e-9)
     np.testing.assert_allclose(
         learned.network.log_density(hb.Table(data)), known.network.log_density(hb.Table(data)), rtol=1e-7
@@ -367,7 +367,7 @@ def test_attributes_are_selected_by_all_rows(target: str, potentials: str, tmp_p
     rng = np.random.default_rng(0)
     data["noise"] = (rng.choice(["u", "v"], 400) if target == "y" else rng.normal(size=400)).tolist()
     pattern = write(tmp_path, data)
-    select = partial(hb.structures.selective_naive_bayes, target=target, potentials=potentials)
+    select = partial(hb.structures.selective_naive_bayes, target=target, potentials=potentials)  # type: ignore[arg-type]
     known = select(hb.Table(data))
     assert "noise" not in known
     assert same(select(hb.scan(pattern)), known)

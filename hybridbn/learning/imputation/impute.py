@@ -39,12 +39,15 @@ from hybridbn.options import (
     Marks,
     Options,
     PrecisionKeywords,
+    Strategy,
     check_choice,
     check_level,
     list_given,
     resolve_options,
 )
+from hybridbn.structures.building import Structure
 from hybridbn.tables import Rows, Table
+from hybridbn.tables.cells import Unknown
 from hybridbn.tables.columns import Frame, column_adapter, open_frame
 from hybridbn.variables import Discrete, shorten
 
@@ -73,7 +76,7 @@ class ImputeKeywords(LearningKeywords, ColumnKeywords, total=False):
     skip: str | Iterable[str]
     indicators: bool
     keys: Any
-    unknown: str
+    unknown: Unknown
     options: Options | None
 
 
@@ -81,9 +84,9 @@ class ImputeKeywords(LearningKeywords, ColumnKeywords, total=False):
 def impute(
     data: _Frame,
     draws: None = None,
-    strategy: str = "draw",
+    strategy: Strategy = "draw",
     network: Network | None = None,
-    structure: Any = "auto",
+    structure: Structure = "auto",
     target: str | None = None,
     *,
     details: Literal[False] = False,
@@ -95,9 +98,9 @@ def impute(
 def impute(
     data: _Frame,
     draws: int,
-    strategy: str = "draw",
+    strategy: Strategy = "draw",
     network: Network | None = None,
-    structure: Any = "auto",
+    structure: Structure = "auto",
     target: str | None = None,
     *,
     details: Literal[False] = False,
@@ -109,9 +112,9 @@ def impute(
 def impute(
     data: Any,
     draws: int | None = None,
-    strategy: str = "draw",
+    strategy: Strategy = "draw",
     network: Network | None = None,
-    structure: Any = "auto",
+    structure: Structure = "auto",
     target: str | None = None,
     *,
     details: Literal[True],
@@ -122,9 +125,9 @@ def impute(
 def impute(
     data: Any,
     draws: int | None = None,
-    strategy: str = "draw",
+    strategy: Strategy = "draw",
     network: Network | None = None,
-    structure: Any = "auto",
+    structure: Structure = "auto",
     target: str | None = None,
     *,
     discrete: str | Iterable[str] = (),
@@ -135,7 +138,7 @@ def impute(
     indicators: bool = False,
     details: bool = False,
     keys: Any = None,
-    unknown: str = "error",
+    unknown: Unknown = "error",
     options: Options | None = None,
     **keywords: Unpack[LearningKeywords],
 ) -> Any:
