@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar, Unpack, overload
 
 import networkx as nx
 
-from hybridbn.directed_graph import DirectedGraph
 from hybridbn.errors import NetworkError
 from hybridbn.network_description import (
+    DirectedGraph,
     as_line,
     as_text,
     check_graph_data,
