@@ -11,7 +11,6 @@ import networkx as nx
 
 from hybridbn.errors import NetworkError
 from hybridbn.network_description import (
-    DirectedGraph,
     as_line,
     as_text,
     check_graph_data,
@@ -35,6 +34,9 @@ if TYPE_CHECKING:
 
     from hybridbn.inference.explanations import Explanation, Sensitivity
     from hybridbn.inference.posteriors import ContinuousPosterior, DiscretePosterior, JointPosterior
+    from hybridbn.structures.directed_graph import DirectedGraph  # a stub, as networkx tells no types
+else:
+    DirectedGraph = nx.DiGraph
 
 Frame = TypeVar("Frame")
 """A table of evidence; methods return a frame of the same kind."""

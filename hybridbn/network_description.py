@@ -19,10 +19,7 @@ from hybridbn.potentials.base import Potential
 from hybridbn.variables import Continuous, Discrete, Variable, shorten
 
 if TYPE_CHECKING:
-    from hybridbn.directed_graph import DirectedGraph as DirectedGraph  # a stub, as networkx tells no types
     from hybridbn.network import Network
-else:
-    DirectedGraph = nx.DiGraph
 
 _ROWS = 50
 """The HTML table has at most this many rows: 10,000 of them stall a notebook."""
