@@ -464,7 +464,7 @@ def find_support(tally: Tally) -> tuple[float, float]:
             deviation = max(math.sqrt((values - mean) ** 2 @ counts / rows), 1e-300)
             if rows * math.log1p(-min(float(ndtr((mean - top) / deviation)), 0.999)) < math.log(0.01):
                 high = top
-    low = 0.0 if math.isfinite(high) else low
+    low = 0.0 if least >= 0 and math.isfinite(high) else low
     enough = max(_EDGE_ROWS, _EDGE_SHARE * rows)
     at_least, at_most = (float(counts[values == end].sum()) for end in (least, most))
     if max(at_least, at_most) >= enough and (size := len(np.unique(values))) >= _EDGE_NUMBERS:
