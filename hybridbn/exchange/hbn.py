@@ -6,9 +6,9 @@ A file is one zip archive whose members are stored as they are, so nothing can i
     ``format``, ``version``, the ``library`` that wrote it, and for every other member its ``size`` and ``sha256``, and
     for arrays ``dtype`` and ``shape``.
 ``network.json``
-    The ``nodes`` in order (``variable``, since version 2 with the ``unit`` of dates and times, ``parents``, ``family``
-    and ``parameters`` of the potential), the ``arcs`` in order, and the ``attributes`` that the user gave to graph,
-    nodes and arcs.
+    The ``nodes`` in order (``variable``, since version 2 with the ``unit`` of dates and times, since version 3 with the
+    ``grid`` of numbers, ``parents``, ``family`` and ``parameters`` of the potential), the ``arcs`` in order, and the
+    ``attributes`` that the user gave to graph, nodes and arcs.
 ``float64.npy``, ``int64.npy``, ``bool.npy``
     All arrays of that type end to end; `network.json` refers to them by offset and shape.
 
@@ -51,7 +51,7 @@ from hybridbn.variables import Discrete, Variable, shorten
 if TYPE_CHECKING:
     from hybridbn.learning.ensemble import Ensemble
 
-VERSION = 2
+VERSION = 3
 _OURS = ("variable", "potential")
 _MANIFEST = "manifest.json"
 _NETWORK = "network.json"
@@ -607,7 +607,12 @@ def pack_network(network: Network, packer: Packer) -> dict[str, Any]:
 
 
 def _version_of(networks: Iterable[Network]) -> int:
-    """Return the first version of the format that can hold networks: units of variables came with the second."""
+    """Return the first version of the format that can hold networks: units of variables came with the second, grids
+    with the third.
+    """
+    networks = list(networks)
+    if any(getattr(network.variable(name), "grid", None) is not None for network in networks for name in network):
+        return 3
     for network in networks:
         noted = network.graph.get("imputation")
         if isinstance(noted, Mapping) and "units" in noted:
@@ -675,7 +680,7 @@ def _unpack_variables(states: list[Any], unpacker: Unpacker) -> dict[str, Variab
         state = unpacker.unpack(packed)
         kind = ("domain",) if isinstance(state, dict) and "domain" in state else ("states",)
         check_fields(
-            state, f"the variable of node {i}", ("name", *kind), ("cuts",) if kind == ("states",) else ("unit",)
+            state, f"the variable of node {i}", ("name", *kind), ("cuts",) if kind == ("states",) else ("unit", "grid")
         )
         if "unit" in state:
             check_fields(state["unit"], f"the unit of node {i}", ("kind", "step", "zone", "pattern"))

@@ -21,7 +21,7 @@ import warnings
 from abc import ABC
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self, TypeAlias, TypeVar, cast
 
@@ -31,7 +31,7 @@ from numpy.typing import ArrayLike, NDArray
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.registry import Registered, Registry
 from hybridbn.units import Unit
-from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
+from hybridbn.variables import Codes, Continuous, Discrete, Grid, Values, Variable, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials.atoms import PointMarks
@@ -736,7 +736,11 @@ def variable_to_dict(variable: Variable) -> dict[str, Any]:
     """Return a variable as plain values; states keep their types (text, integers, floats and booleans only)."""
     if isinstance(variable, Continuous):
         plain: dict[str, Any] = {"name": variable.name, "domain": [repr(end) for end in variable.domain]}
-        return plain if variable.unit is None else {**plain, "unit": variable.unit.to_dict()}
+        if variable.unit is not None:
+            plain["unit"] = variable.unit.to_dict()
+        if variable.grid is not None:
+            plain["grid"] = [repr(float(number)) for number in astuple(variable.grid)]
+        return plain
     for state in variable.states:
         if type(state) not in (str, bool, int, float):
             raise NetworkError(
@@ -752,6 +756,7 @@ def variable_from_dict(state: Mapping[str, Any]) -> Variable:
     if "domain" in state:
         low, high = state["domain"]
         unit = None if "unit" not in state else Unit.from_dict(state["unit"])
-        return Continuous(state["name"], (float(low), float(high)), unit)
+        grid = None if "grid" not in state else Grid(*map(float, state["grid"]))
+        return Continuous(state["name"], (float(low), float(high)), unit, grid)
     cuts = state.get("cuts")
     return Discrete(state["name"], tuple(state["states"]), None if cuts is None else tuple(cuts))

@@ -153,6 +153,23 @@ def test_states_cuts_and_domains_keep_types_and_order(net: Network, tmp_path: Pa
     assert as_continuous(back.variable("x")).domain == (-math.inf, math.inf)
 
 
+def test_grids_of_numbers_are_kept(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = {"rating": rng.integers(1, 6, 90), "price": rng.integers(4, 99, 90) / 4, "x": rng.normal(size=90)}
+    network = hb.fit([("rating", "price")], frame)
+    network.save(tmp_path / "m.hbn")
+    again = as_kind(hb.Network, load(tmp_path / "m.hbn"))
+    for name in frame:
+        one, other = (as_continuous(net.variable(name)).grid for net in (network, again))
+        assert one == other
+        np.testing.assert_array_equal(
+            again.posterior(name).quantile([0.1, 0.8]), network.posterior(name).quantile([0.1, 0.8])
+        )
+    assert again.posterior("rating").probability(4) == network.posterior("rating").probability(4)
+    with zipfile.ZipFile(tmp_path / "m.hbn") as archive:
+        assert json.loads(archive.read("manifest.json"))["version"] == 3
+
+
 def test_infinite_and_huge_states(tmp_path: Path) -> None:
     variable = Discrete("v", states=(math.inf, -math.inf, 10**400, -0.5, "inf", "\ud800", ""))
     save(Network([Multinomial(variable, table=np.full(7, 1 / 7))]), tmp_path / "m.hbn")

@@ -281,8 +281,8 @@ def _drop_member(name: str, manifest: Any) -> None:
     [
         (_set("format", to="other"), "not a hybridbn file"),
         (
-            _set("version", to=3),
-            "written in version 3 of the format by hybridbn '0.1.0'; this is hybridbn .* upgrade it",
+            _set("version", to=4),
+            "written in version 4 of the format by hybridbn '0.1.0'; this is hybridbn .* upgrade it",
         ),
         (_set("version", to=10**30), "written in version 10+ of the format"),
         (_set("version", to=0), "version is 0, not a positive integer"),
