@@ -6,11 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
@@ -83,6 +85,7 @@ class Canceled(HybridBNError):
     """A long call that was ended by `hybridbn.progress.cancel`."""
 
 
+logger = logging.getLogger("hybridbn")  # of each warning, too, and of what is not worth one
 _NOT_THE_USER = {"hybridbn", "concurrent", "contextlib", "functools", "threading"}
 
 
@@ -91,7 +94,50 @@ def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _NOT_THE_USER:
         level, frame = level + 1, frame.f_back
+    logger.info(tidy_message(message))
     warnings.warn(tidy_message(message), category, stacklevel=level)
+
+
+_REMARKS: ContextVar[dict[str, str] | None] = ContextVar("remarks", default=None)
+
+
+def remark(**texts: str) -> None:
+    """Warn of what the data of a call are or have, by subject: once in the call, whatever it calls in turn and however
+    often; what is said of a subject again is logged only.
+    """
+    remarks = _REMARKS.get()
+    told = {subject: text for subject, text in texts.items() if text}
+    if remarks is None and told:
+        warn_user("; ".join(told.values()))
+    elif remarks is not None:
+        logger.debug("%s", told)
+        remarks.update({**told, **remarks})
+
+
+@contextlib.contextmanager
+def gather_remarks() -> Iterator[None]:
+    """Let what is remarked in a call be one warning, given where it ends.
+
+    Examples
+    --------
+    >>> with warnings.catch_warnings(record=True, action="always") as told, gather_remarks():
+    ...     for fold in range(3):
+    ...         remark(constants=f"x is constant in fold {fold}")
+    ...     remark(marks="9 may be a mark")
+    >>> [str(one.message) for one in told]
+    ['x is constant in fold 0; 9 may be a mark']
+    """
+    if _REMARKS.get() is not None:
+        yield
+        return
+    remarks: dict[str, str] = {}
+    token = _REMARKS.set(remarks)
+    try:
+        yield
+    finally:
+        _REMARKS.reset(token)
+    if remarks:
+        warn_user("; ".join(remarks.values()))
 
 
 # -- what messages show of cells and names ----------------------------------------------------------------------------

@@ -23,7 +23,6 @@ from hybridbn.estimation.available_cases import (
     fill_at_random,
     fit_available,
     fit_marginals,
-    leave_unusable,
     list_arcs,
     read_as_declared,
     structure_of,
@@ -324,7 +323,7 @@ class Build:
         the structure.
         """
         kept = (target, *(() if self.structure is None else self.structure))
-        rows = leave_unusable(declare_rows(data, weights, **columns), kept)
+        rows, _ = declare_rows(data, weights, **columns).leave_alone(kept)
         return read_as_declared(rows, self.structure, keep_numbers=True)
 
     def fit_marginals(self, table: Rows, potentials: Potentials | None = None) -> Network:

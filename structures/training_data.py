@@ -20,7 +20,6 @@ from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, read_rows
-from hybridbn.tables.columns import describe_left_alone
 from hybridbn.variables import Continuous, Discrete, Variable, find_observed
 
 COARSE = Options(tolerance=1e-6, impossible="nan")
@@ -187,7 +186,7 @@ def read_data_with_target(
     """
     if isinstance(data, Rows):
         data.expect(target, count_columns)
-    rows = _read_rows(data, weights, target, in_memory, **columns)
+    rows = _read_rows(data, potentials, weights, target, in_memory, **columns)
     if not isinstance(target, str):
         raise NetworkError(f"the target must be the name of a column, not {target!r}")
     training_data = TrainingData(rows, roles(rows, target, potentials), target)
@@ -243,20 +242,25 @@ def read_data_without_target(
     >>> read_data_without_target({"x": [1.0, 2.0, 4.0], "c": ["a", "b", "b"]}, "auto", None).attributes
     ('x', 'c')
     """
-    rows = _read_rows(data, weights, in_memory=in_memory, **columns)
+    rows = _read_rows(data, potentials, weights, in_memory=in_memory, **columns)
     return TrainingData(rows, roles(rows, None, potentials), None)
 
 
 def _read_rows(
-    data: Any, weights: Any, target: Any = None, in_memory: str | None = None, **columns: Unpack[ColumnKeywords]
+    data: Any,
+    potentials: Potentials,
+    weights: Any,
+    target: Any = None,
+    in_memory: str | None = None,
+    **columns: Unpack[ColumnKeywords],
 ) -> Rows:
     """Read data without the columns that nothing can be learned from, and warn of these."""
     rows, unusable = read_rows(data, weights, **columns)
     if target in unusable:
         raise TableError(f"the target {target!r} can't be used ({unusable[target]}); choose another target")
-    if unusable:
-        warn_user(f"{describe_left_alone(unusable)}; the network has no such nodes")
-    rows = rows.require_rows()
+    # what is asked for by name, and a fitter of whoever knows that a number may be constant
+    named = (target, *(potentials if isinstance(potentials, Mapping) else ()))
+    rows, _ = rows.require_rows().leave_alone(named, unusable, constants=isinstance(potentials, str | Mapping))
     return rows if in_memory is None else rows.sample(purpose=in_memory)
 
 

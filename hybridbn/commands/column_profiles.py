@@ -8,15 +8,15 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.learning.imputation.model import describe_identifier
 from hybridbn.tables import Rows, Table
 from hybridbn.tables.cells import REST, Cells, recode_cells
+from hybridbn.tables.columns import blank_cells, match_marks
 from hybridbn.tables.formats.base import TableBlock
 from hybridbn.tables.formats.typed_columns import WantedColumns
 from hybridbn.tables.scales import coarsen_unit, decimals_of
@@ -42,10 +42,8 @@ class ColumnProfile:
         The least and the greatest number.
     integer : bool
         Whether all numbers are of an integer type, or are written as whole numbers.
-    declared : bool
-        Whether the type lists the states, perhaps some that no row has.
     draw : callable, optional
-        Returns the numbers or codes of some rows.
+        Returns some rows.
     unusable : str, optional
         Why nothing can be computed with the column.
     """
@@ -57,8 +55,7 @@ class ColumnProfile:
     low: float = 0.0
     high: float = 0.0
     integer: bool = False
-    declared: bool = False
-    draw: Callable[[], NDArray[Any]] | None = None
+    draw: Callable[[], Table] | None = None
     unusable: str | None = None
 
     @property
@@ -86,7 +83,7 @@ class ColumnProfile:
     @cached_property
     def numbers(self) -> NDArray[Any]:
         """The observed numbers of some rows."""
-        sample = np.zeros(0) if self.draw is None else self.draw()
+        sample = np.zeros(0) if self.draw is None else self.draw().column(self.name)
         return np.asarray(sample[~np.isnan(sample)])
 
     @cached_property
@@ -111,9 +108,7 @@ class ColumnProfile:
             return self.unusable
         if self.overflowing:
             return "too many different values"
-        if self.kind == "number":
-            return None
-        return describe_identifier(self.states, self.observed, declared=self.declared)
+        return None if self.draw is None else self.draw().reason_alone(self.name)
 
     def restore(self, values: Sequence[Any]) -> list[Any]:
         """Return imputed values as what the column holds: dates and times as those of Python, or as text."""
@@ -145,7 +140,8 @@ class TableProfile:
     @cached_property
     def sample(self) -> Table:
         """Some rows of the usable columns."""
-        width = sum(max(len(column.states), 1) for column in self.columns.values() if column.reason_alone is None)
+        columns = self.columns.values()
+        width = sum(max(len(one.states), 1) for one in columns if one.observed >= 2 * len(one.states))
         return self.usable.sample(min(self.most, max(_SAMPLE_NUMBERS // max(width, 1), _LEAST_SAMPLE)))
 
     @property
@@ -200,25 +196,23 @@ def profile_columns(rows: Rows, names: Iterable[str], unusable: Mapping[str, str
             continue
         variable, missing = rows.variable(name), rows.count_missing(name)
         column = ColumnProfile(name, variable, len(rows) - missing, missing, integer=rows.is_integer(name))
-        column.draw = partial(_draw, profile, name)
+        column.draw = lambda: profile.sample
         if isinstance(variable, Continuous):
             column.low, column.high = rows.value_range(name)
-        else:
-            column.declared = rows.lists_states(name)
         columns[name] = column
     return profile
 
 
-def _draw(profile: TableProfile, name: str) -> NDArray[Any]:
-    return profile.sample.column(name)
-
-
-def read_block(block: TableBlock, variables: Sequence[Variable]) -> Table:
-    """Return a block as a table of variables; what is no state of theirs, or in no column of the block, is missing."""
+def read_block(block: TableBlock, variables: Sequence[Variable], marks: Mapping[str, Sequence[str]]) -> Table:
+    """Return a block as a table of variables; what is a mark or no state of theirs, or in no column of the block, is
+    missing.
+    """
     wanted, blank = WantedColumns.of((), (), None, None, variables), Cells(np.full(block.rows, np.nan))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         cells = block.cells([variable.name for variable in variables], wanted.kinds)
+        for name in marks.keys() & cells.keys():
+            cells[name] = blank_cells(cells[name].widen(), match_marks(cells[name], marks[name]))
         read = {one.name: _recode(cells.get(one.name, blank), one) for one in variables}
         # the number of rows is all that there is of a table without columns
         return Table.from_cells(read or {"": blank})

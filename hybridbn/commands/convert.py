@@ -6,10 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from hybridbn.commands.locations import refuse_replacement
+from hybridbn.commands.table_input import read_marked, split_marks
 from hybridbn.commands.terminal import Terminal, UsageFault, keep_interrupts
 from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
-from hybridbn.tables.formats import describe_location, read_table, suffix_of, write_table
+from hybridbn.tables.formats import describe_location, suffix_of, write_table
 from hybridbn.tables.formats.base import suffixes
+from hybridbn.tables.formats.delimited import MISSING
 
 
 def convert(
@@ -49,7 +51,7 @@ def convert(
         else:
             keep_interrupts()
             _refuse_options(source, reading or {})
-            table = read_table(source, **(reading or {}))
+            table = read_marked(source, reading or {}, terminal)
             write_table(table, target, overwrite=not database, weights="weight" if table.weighted else None)
 
 
@@ -93,6 +95,6 @@ def _refuse_options(source: str, reading: Mapping[str, Any]) -> None:
     """Refuse options that the input's format does not have."""
     form = None if "://" in source or source.startswith("sqlite:") else suffixes().get(suffix_of(source))
     known = {"discrete", "continuous", *(form.options if form else ()), *(["encoding"] if form and form.text else ())}
-    for name in reading:
-        if name not in known:
+    for name, given in reading.items():
+        if name not in known and (name != "missing" or split_marks(given)[0] != MISSING):
             raise UsageFault(f"--{name} says nothing of {form.title if form else 'a database'}; leave it out")

@@ -18,8 +18,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 import hybridbn
 from hybridbn.commands.column_profiles import TableProfile
 from hybridbn.commands.locations import (
@@ -52,7 +50,7 @@ from hybridbn.estimation.completion import seed_of
 from hybridbn.exchange.hbn import load_network, save
 from hybridbn.fitting.base import check_spec
 from hybridbn.learning.imputation.data_augmentation import Filler, Settings, fit_imputation, use_network
-from hybridbn.learning.imputation.model import Model, has_metadata, read_columns
+from hybridbn.learning.imputation.model import Model, count_outside, has_metadata, read_columns, remark_on_outside
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions
 from hybridbn.tables import Table
@@ -268,10 +266,6 @@ def _already_there(run: ImputationRun) -> bool:
     return False
 
 
-_MOST_TOLD = 8
-"""The most columns with numbers outside of the observed range that are named."""
-
-
 def complete(run: ImputationRun) -> None:
     """Impute the missing cells of a run's table and write the output."""
     request = run.request
@@ -428,9 +422,11 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     # A block is complete when the part of its last draw exists, which is written last.
     first = next((block for block in range(count) if not workspace.has(f"part-{draws - 1}-{block}")), count)
     fill, variables = partial(_fill, run.filler, draws), list_variables(profile, run.filler)
+    ranges = _find_ranges(profile)
     with closing(answer_blocks(request, run.source, variables, fill, "imputing", profile.rows, first)) as answered:
         for number, (block, table, fills) in enumerate(answered if first < count else (), start=first):
-            workspace.put_json(f"outside-{number}.json", _count_outside(profile, fills))
+            numbers = ({name: values for name, (_, values) in part.items()} for part in fills)
+            workspace.put_json(f"outside-{number}.json", count_outside(numbers, ranges))
             if request.report:
                 workspace.put_json(f"tally-{number}.json", count_values(profile, table, fills))
             for draw, part_fills in enumerate(fills):
@@ -443,20 +439,12 @@ def _write_parts(run: ImputationRun, output: Output) -> list[Path]:
     return [workspace.path(f"part-{draw}-{number}") for draw in range(draws) for number in range(count)]
 
 
-def _count_outside(profile: TableProfile, fills: list[Fills]) -> dict[str, int]:
-    """Return how many imputed numbers of each column lie outside of its observed range."""
-    counts = {}
-    for name in fills[0]:
-        column = profile.columns[name]
-        if column.kind == "number":
-            values = np.concatenate([np.asarray(part[name][1], dtype=np.float64) for part in fills])
-            if outside := int(((values < column.low) | (values > column.high)).sum()):
-                counts[name] = outside
-    return counts
-
-
 def _fill(filler: Filler, draws: int, rows: tuple[Table, int]) -> list[Fills]:
     return [filler.fill_table(draw, *rows) for draw in range(draws)]
+
+
+def _find_ranges(profile: TableProfile) -> dict[str, tuple[float, float]]:
+    return {name: (one.low, one.high) for name, one in profile.columns.items() if one.kind == "number"}
 
 
 # -- the end --------------------------------------------------------------------------------------------------------
@@ -516,18 +504,7 @@ def _summarize(run: ImputationRun) -> None:
         f"completed {cells:,} cells in {len(names)} of {len(run.source.names)} columns, {profile.rows:,} rows{draws}: "
         f"{run.destination.shown} ({time.monotonic() - run.began:.1f} s)"
     )
-    if run.outside:
-        columns = []
-        for name, count in run.outside.items():
-            column = profile.columns[name]
-            low, high = (
-                f"{end:g}" if column.unit is None else column.unit.text(end) for end in (column.low, column.high)
-            )
-            columns.append(f"{name} ({count:,} outside of {low} to {high})")
-        terminal.warn(
-            f"{sum(run.outside.values()):,} imputed numbers lie outside of the observed range:"
-            f" {', '.join(columns[:_MOST_TOLD])}{', ...' if len(columns) > _MOST_TOLD else ''}; --bounds observed keeps"
-            " them within"
-        )
+    with terminal.forward_warnings():
+        remark_on_outside(run.outside, _find_ranges(profile), run.filler.models[0].columns.variables)
     if run.request.show and not run.destination.pipe:
         terminal.show(format_preview(run.source, run.profile, run.filler, run.request.show))

@@ -20,7 +20,7 @@ from hybridbn.commands.table_input import (
     open_scan,
     read_profile,
 )
-from hybridbn.commands.terminal import Terminal, UsageFault
+from hybridbn.commands.terminal import Terminal, UsageFault, parse_number
 from hybridbn.errors import FormatError, TableError
 from hybridbn.exchange import is_network, network_suffixes, read_network, write_network
 from hybridbn.fitting.counting import count_columns
@@ -66,7 +66,8 @@ def learn_model(
         if len(rows) < profile.rows:
             terminal.warn(f"learned from {len(rows):,} of {profile.rows:,} rows; --sample takes more")
         terminal.show_step("learning")
-        network = build.learn(rows.select(names), request.target, potentials)
+        learned = rows.select(names).keep_columns({*request.include, *nodes})
+        network = build.learn(learned, request.target, potentials)
     with terminal.forward_warnings():
         write_network(network, path, **({} if bins is None else {"bins": bins}))
     terminal.note(f"{path}: {as_line(network)}; {len(rows):,} rows ({time.monotonic() - began:.1f} s)")
@@ -84,7 +85,7 @@ def _open_profile(request: TableRequest, nodes: Sequence[str], terminal: Termina
         return
     with open_engine(request) as engine, name_file_in_errors(request.input):
         with terminal.forward_warnings():
-            scan = open_scan(request, engine)
+            scan = open_scan(request, engine, terminal)
             _refuse_unknown_nodes(nodes, scan.names, request.input)
             scan.expect(request.target, count_columns)
             usable, unusable = scan.read_usable()
@@ -209,14 +210,14 @@ def _read_state(variable: Any, text: str, word: str) -> Any:
         if all(item in known for item in items) and items:
             return {known[item] for item in items}
         pairs = [item.rpartition(":") for item in items]
-        if pairs and all(colon and _is_number(weight) for _, colon, weight in pairs):
+        if pairs and all(colon and parse_number(weight) is not None for _, colon, weight in pairs):
             weights = {}
             for state, _, weight in pairs:
                 weights[_find_state(variable, known, state.strip(), word)] = float(weight)
             return weights
         for item in items:
             _find_state(variable, known, item, word)
-    if variable.cuts is not None and _is_number(text):
+    if variable.cuts is not None and parse_number(text) is not None:
         return float(text)
     return _find_state(variable, known, text, word)
 
@@ -250,16 +251,9 @@ def _split_at(sign: str, text: str) -> list[tuple[str, str]]:
 
 def _count_end(variable: Any, text: str) -> float | None:
     """Return a number, or a date or time as one of its variable's unit; None for any other text."""
-    if _is_number(text):
+    if parse_number(text) is not None:
         return float(text)
     try:
         return None if variable.unit is None else float(variable.unit.number(text))
     except (ValueError, TypeError):
         return None
-
-
-def _is_number(text: str) -> bool:
-    try:
-        return float(text) == float(text)
-    except ValueError:
-        return False

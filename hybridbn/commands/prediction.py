@@ -81,7 +81,7 @@ def predict(request: PredictionRequest, terminal: Terminal) -> None:
             predictor = partial(_predict, network, target.name, prefix, request.level)
             known = [name for name in profile.columns if name in network and name != target.name]
             variables = [network.variable(name) for name in known if profile.columns[name].variable is not None]
-            made, _ = predictor((read_block(next(source.blocks(1)), variables)[:0], 0))
+            made, _ = predictor((read_block(next(source.blocks(1)), variables, {})[:0], 0))
             added = fields_of(made, destination.form.title)
             _refuse_present_columns(added, source)
             output = Output(destination, source, profile, None, request.encoding, {}, added)
@@ -118,7 +118,7 @@ def _profile(
     others = [name for name in source.names if name not in nodes]
     # text is copied into a file of the same format, whatever stands in columns that the model does not have
     copied = others if destination.form is origin.form and source.textual else ()
-    known = TableRequest(request.input, chunk=request.chunk)
+    known = TableRequest(request.input, chunk=request.chunk, marks=request.marks)
     profile = read_profile(source, origin.shown, known, terminal, kinds=kinds, leave=copied)
     if nodes and not nodes & {*profile.columns}:
         raise NetworkError(

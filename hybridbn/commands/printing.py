@@ -16,7 +16,7 @@ import numpy as np
 
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile
 from hybridbn.commands.models import read_model
-from hybridbn.commands.table_input import TableRequest, describe_remarks, open_input, read_profile
+from hybridbn.commands.table_input import TableRequest, describe_remark, open_input, read_profile
 from hybridbn.commands.terminal import Terminal
 from hybridbn.errors import escape_controls
 from hybridbn.formatting import format_number, format_of
@@ -192,8 +192,7 @@ def check_table(request: TableRequest, form: str | None, terminal: Terminal) -> 
     with open_input(request) as (location, source):
         profile = read_profile(source, location.shown, request, terminal)
         order = [name for name in source.names if name in profile.columns]
-    remarks = dict(describe_remarks(profile))
-    described = [_describe(profile, profile.columns[name], remarks.get(name)) for name in order]
+    described = [_describe(profile, profile.columns[name], describe_remark(profile.columns[name])) for name in order]
     texts = [[str(cell[key]) for key in _HEADER] for cell in described]
     head = (
         f"{location.shown}: {profile.rows:,} rows, {len(order)} columns,"

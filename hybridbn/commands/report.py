@@ -70,7 +70,7 @@ def _bin_edges(column: ColumnProfile) -> NDArray[Any]:
     Examples
     --------
     >>> from hybridbn.variables import Continuous
-    >>> _bin_edges(ColumnProfile("x", Continuous("x"), low=1, high=3, draw=lambda: np.array([1.0, 3.0]))).tolist()
+    >>> _bin_edges(ColumnProfile("x", Continuous("x"), low=1, high=3, draw=lambda: Table({"x": [1.0, 3.0]}))).tolist()
     [0.5, 1.5, 2.5, 3.5]
     """
     low, high = column.bulk or (column.low, column.high)
@@ -321,7 +321,7 @@ def format_preview(source: TableSource, profile: TableProfile, filler: Filler, m
     lines: list[list[str]] = []
     names = [name for name in source.names if name in profile.columns]
     for block in itertools.islice(source.blocks(_ROWS), 50):
-        fills = filler.fill_table(0, read_block(block, list_variables(profile, filler)), block.start)
+        fills = filler.fill_table(0, read_block(block, list_variables(profile, filler), source.marks), block.start)
         imputed = {
             (int(row), name): v for name, (rows, values) in fills.items() for row, v in zip(rows, values, strict=True)
         }

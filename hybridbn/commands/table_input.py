@@ -12,26 +12,31 @@ import re
 import threading
 import warnings
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import tee
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
+import numpy as np
+
 from hybridbn.commands.column_profiles import ColumnProfile, TableProfile, profile_columns, read_block
 from hybridbn.commands.locations import Location, locate, open_source, refuse_folders
-from hybridbn.commands.terminal import Terminal, UsageFault
+from hybridbn.commands.terminal import Terminal, UsageFault, parse_number, reword_for_command, spell_mark_option
 from hybridbn.errors import TableError
 from hybridbn.jobs import track
 from hybridbn.network_description import find_similar_names
-from hybridbn.tables import Table
+from hybridbn.tables import Rows, Table
 from hybridbn.tables.backends import Backend, Scan, open_rows, scan
-from hybridbn.tables.columns import describe_left_alone
-from hybridbn.tables.formats import suffix_of
+from hybridbn.tables.columns import match_marks
+from hybridbn.tables.formats import read_table, suffix_of
 from hybridbn.tables.formats.base import Kinds, TableBlock, TableSource, name_file_in_errors, names, suffixes
 from hybridbn.tables.formats.delimited import MISSING
 from hybridbn.tables.formats.files import open_private, open_scratch
+from hybridbn.tables.scales import count_values, describe_left_alone, describe_marks, find_marks
 from hybridbn.variables import Discrete, Variable, shorten
 
 _CELLS = 400_000
@@ -40,7 +45,6 @@ _SAMPLE_CELLS = 5_000_000
 """The sample of rows to learn from has at most this many cells."""
 _MANY_STATES = 10
 _UNIT = re.compile(r"\s*([$€£¥]?)\s*[-+]?[0-9][0-9.,']*\s*([%$€£¥°]?[a-zA-Zµ/]{0,6})\s*")
-_MARKERS = {sign * value for sign in (-1.0, 1.0) for value in (9.0, 99.0, 999.0, 9999.0, 99999.0)}
 
 
 @dataclass(frozen=True)
@@ -63,6 +67,7 @@ class TableRequest:
     to_format: str | None = None
     delimiter: str | None = None
     missing: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
     decimal: str | None = None
     thousands: str | None = None
     dates: str | None = None
@@ -77,7 +82,7 @@ class TableRequest:
     def of(cls, options: argparse.Namespace, **given: Any) -> Self:
         """Return the request that options of the command line make, with some of them `given`."""
         values = {**vars(options), **given}
-        values["missing"] = ("", *options.missing) if options.missing else MISSING
+        values["missing"], values["marks"] = split_marks(options.missing)
         names = [field.name for field in fields(cls) if field.name in values]
         chosen: dict[str, Any] = {n: tuple(values[n]) if isinstance(values[n], list) else values[n] for n in names}
         return cls(**chosen)
@@ -185,7 +190,12 @@ def read_profile(
             raise TableError(absent if first else "the table has no rows; at least 1 are needed")
         # columns of too many states are left alone
         warnings.filterwarnings("ignore", message=r"columns of more than .* states keep the most frequent ones")
+        source.marks = assign_marks(request.marks, source.names) if source.knows_names else {}
         rows, unusable = open_rows(source, declared, keep, block=rows_per_block(source, request))
+        source.marks = settle_marks(request.marks, rows, source.names, terminal)
+        if source.marks:
+            rows, emptied = rows.declare(missing=source.marks).read_usable()
+            unusable = {**unusable, **emptied}
         refuse_unknown_columns(request, source.names, bounds)
         most = min(request.sample, max(_SAMPLE_CELLS // max(len(source.names), 1), 2000))
         names = [name for name in source.names if name not in keep]
@@ -223,6 +233,108 @@ def hint_at_names(name: str, known: Iterable[Any], what: str = "the columns") ->
     return f"did you mean {near[0]!r}?" if near else f"{what} are {shorten(known)}"
 
 
+def split_marks(texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return texts that readers of text take for missing cells of any column, by default the usual ones, and marks that
+    depend on the columns: those of one of them, and numbers, which may be ordinary values of another.
+
+    Examples
+    --------
+    >>> split_marks(["k.A.", "-99", "sex=9"])
+    (('', 'k.A.'), ('-99', 'sex=9'))
+    """
+    marks = [text for text in texts if "=" in text or parse_number(text) is not None]
+    others = [text for text in texts if text not in marks]
+    return ("", *others) if others else MISSING, tuple(marks)
+
+
+def assign_marks(texts: Sequence[str], names: Collection[str]) -> dict[str, list[str]]:
+    """Return which of all columns have which marks, where these are given with a column, as in ``sex=9``.
+
+    Examples
+    --------
+    >>> assign_marks(["-99", "sex=9", "a=b=c"], ["sex", "a=b"])
+    {'sex': ['9'], 'a=b': ['c']}
+    """
+    marks: dict[str, list[str]] = {}
+    for text in texts:
+        # a name may hold an equals sign, too
+        splits = [(text[:place], text[place + 1 :]) for place, sign in enumerate(text) if sign == "="]
+        known = [split for split in splits if split[0] in names]
+        if splits and not known:
+            raise UsageFault(f"--missing {text}: there is no such column; {hint_at_names(splits[0][0], names)}")
+        for name, value in known[:1]:
+            marks.setdefault(name, []).append(value)
+    return marks
+
+
+def settle_marks(texts: Sequence[str], rows: Rows, names: Collection[str], terminal: Terminal) -> dict[str, list[str]]:
+    """Return which columns have which marks, and say how many cells hold those that were named without a column.
+
+    Those are refused where they look like an ordinary value of some column, and so are columns that are not there.
+
+    Parameters
+    ----------
+    texts : sequence of str
+        What `split_marks` returned.
+    rows : Rows
+        Those of the columns that something can be computed with.
+    names : collection of str
+        All columns.
+    """
+    marks, bare = assign_marks(texts, names), [text for text in texts if "=" not in text]
+    cells = rows.learn(partial(_count_marks, bare)) if bare else Counter[tuple[str, str]]()
+    for text in bare:
+        held = {name: count for (name, mark), count in cells.items() if mark == text}
+        odd = [name for name in held if _is_ordinary(rows, name, text, bare)]
+        if odd:
+            meant = " ".join(spell_mark_option(name, text) for name in held if name not in odd)
+            others = " ".join(spell_mark_option(name, text) for name in odd)
+            raise UsageFault(
+                f"--missing {text}: {text} looks like an ordinary value of"
+                f" {', '.join(f'{name!r} ({held[name]:,} cells)' for name in odd)}; name the columns where it marks"
+                f" missing cells: {f'{meant}, and only if it does so there, too, ' if meant else ''}{others}"
+            )
+        terminal.warn(f"--missing {text}: {sum(held.values()):,} cells in {len(held):,} columns")
+        for name in held:
+            marks.setdefault(name, []).append(text)
+    return marks
+
+
+def read_marked(path: str, reading: Mapping[str, Any], terminal: Terminal, **options: Any) -> Table:
+    """Read a table as the command is told to, with cells missing that hold marks.
+
+    Parameters
+    ----------
+    reading : mapping
+        Options of `hybridbn.read_table`, but for what `--missing` was given.
+    """
+    texts, marks = split_marks(reading.get("missing", ()))
+    markers = {} if texts == MISSING else {"missing": texts}
+    table = read_table(path, **{**reading, **options, "missing": None, **markers})
+    return table.declare(missing=settle_marks(marks, table, table.names, terminal))
+
+
+def _count_marks(texts: Sequence[str], table: Table, first: int) -> Counter[tuple[str, str]]:
+    """Return how many cells of each column hold which texts; zeros are left out."""
+    counts = {(name, text): int(match_marks(table.cells(name), [text]).sum()) for name in table.names for text in texts}
+    return Counter({key: count for key, count in counts.items() if count})
+
+
+def _is_ordinary(rows: Rows, name: str, text: str, asked: Iterable[str]) -> bool:
+    """Tell whether a number, one of several that are asked for, lies among the others of a column."""
+    variable, mark = rows.variable(name), parse_number(text)
+    values = rows.points(variable)[0]
+    if isinstance(variable, Discrete):
+        states = [parse_number(str(state)) for state in variable.states]
+        if mark is None or None in states:
+            return False
+        values = np.array([*states, np.nan], dtype=np.float64)[values]
+    distinct, counts = count_values(values[~np.isnan(values)])
+    numbers = [number for one in asked if (number := parse_number(one)) is not None]
+    # a single other number does not tell how far apart they are
+    return len(distinct) > 2 and mark not in [found.value for found in find_marks(distinct, counts, numbers)]
+
+
 def choose_columns(
     profile: TableProfile, request: TableRequest, terminal: Terminal, included: str, nodes: Iterable[str] = ()
 ) -> list[str]:
@@ -238,16 +350,17 @@ def choose_columns(
     if reasons:
         holes = sum(profile.columns[name].missing for name in reasons)
         terminal.warn(f"{describe_left_alone(reasons, holes)}; --keep says so, --include {included}")
-    for _, remark in describe_remarks(profile):
-        terminal.warn(remark)
+    for column in profile.columns.values():
+        if remark := describe_numbers_as_text(column):
+            terminal.warn(remark)
     return [name for name in profile.columns if name not in reasons]
 
 
-def describe_remarks(profile: TableProfile) -> Iterator[tuple[str, str]]:
-    """Give the columns that look odd, each with a remark."""
-    for name, column in profile.columns.items():
-        if remark := describe_numbers_as_text(column) or describe_marker(column):
-            yield name, remark
+def describe_remark(column: ColumnProfile) -> str | None:
+    """Return a remark on a column that looks odd; None on others."""
+    marks = () if column.draw is None else column.draw().marks(column.name)
+    told = reword_for_command(describe_marks({column.name: marks})) if marks else None
+    return describe_numbers_as_text(column) or told
 
 
 def describe_numbers_as_text(column: ColumnProfile) -> str | None:
@@ -271,31 +384,6 @@ def describe_numbers_as_text(column: ColumnProfile) -> str | None:
         f"column {column.name!r} holds numbers with a sign or unit, such as {column.states[0]!r}, which makes them"
         " states; write plain numbers if they are to be numbers"
     )
-
-
-def describe_marker(column: ColumnProfile) -> str | None:
-    """Return a warning about a repeated outlier such as -99, which may mark missing cells; None if there is none.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from hybridbn.variables import Continuous
-    >>> numbers = np.array([1.0, -99.0, 3.0, 5.0, -99.0, np.nan])
-    >>> describe_marker(ColumnProfile("x", Continuous("x"), low=-99.0, high=5.0, draw=lambda: numbers)) is None
-    False
-    """
-    if column.kind != "number" or not {column.low, column.high} & _MARKERS or column.unit is not None:
-        return None
-    sample = column.numbers
-    for value, rest in ((column.low, sample[sample > column.low]), (column.high, sample[sample < column.high])):
-        if value not in _MARKERS or len(rest) < 2 or (sample == value).sum() < 2:
-            continue
-        if min(abs(rest.min() - value), abs(rest.max() - value)) > rest.max() - rest.min():
-            return (
-                f"column {column.name!r} holds {value:g} again and again, far from all its other numbers; if that marks"
-                f" a missing cell, say --missing {value:g} (CSV and TSV), or empty such cells"
-            )
-    return None
 
 
 def refuse_unknown_states(
@@ -352,7 +440,7 @@ def answer_blocks(
         The number of the first block.
     """
     size = rows_per_block(source, request)
-    here, there = tee((block, read_block(block, variables)) for block in source.blocks(size, first))
+    here, there = tee((block, read_block(block, variables, source.marks)) for block in source.blocks(size, first))
     with open_engine(request) as engine, track(what, rows, first=min(first * size, rows), unit="rows") as report:
         run: Any = engine.map  # of anything that can be sent, as of fragments, and few of them at a time
         called = function if engine.in_process else PackedFunction(function)
@@ -382,7 +470,7 @@ class PackedFunction:
         return known[1](item)
 
 
-def open_scan(request: TableRequest, engine: Backend) -> Scan:
+def open_scan(request: TableRequest, engine: Backend, terminal: Terminal) -> Scan:
     """Return the scan of the table that a request names."""
     if request.input == "-" or request.format is not None or request.from_format is not None:
         what = "a pipe" if request.input == "-" else "a file without a telling suffix"
@@ -395,6 +483,7 @@ def open_scan(request: TableRequest, engine: Backend) -> Scan:
     size = max(request.sample, 2)
     made = scan(request.input, request.discrete, request.continuous, backend=engine, sample=size, **told)
     refuse_unknown_columns(request, made.names)
+    made = made.declare(missing=settle_marks(request.marks, made, made.names, terminal))
     return made.drop(request.keep) if request.keep else made
 
 

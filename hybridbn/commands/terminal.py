@@ -4,14 +4,16 @@ faults and signals.
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import importlib.util
 import os
 import re
+import shlex
 import signal
 import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from hybridbn.errors import FormatError, escape_controls, mask_secrets, tidy_message
 from hybridbn.jobs import ProgressLine, progress
@@ -181,9 +183,41 @@ class Terminal:
 
 # -- the library's messages in the words of the command line ----------------------------------------------------------
 
+
+def parse_number(text: str) -> float | None:
+    """Return the number that a text is; None for any other text.
+
+    Examples
+    --------
+    >>> parse_number("9"), parse_number("n/a"), parse_number("nan")
+    (9.0, None, None)
+    """
+    try:
+        return float(text) if float(text) == float(text) else None
+    except ValueError:
+        return None
+
+
+def spell_mark_option(name: str, text: object) -> str:
+    """Return the option that names a mark of a column, as it is pasted into a shell.
+
+    Examples
+    --------
+    >>> spell_mark_option("sex", 9), spell_mark_option("my sex", "n/a")
+    ('--missing sex=9', "--missing 'my sex=n/a'")
+    """
+    return f"--missing {shlex.quote(f'{name}={text}')}"
+
+
+def _spell_marks(match: re.Match[str]) -> str:
+    marks = ast.literal_eval(match[1])
+    return " ".join(spell_mark_option(name, value) for name, own in marks.items() for value in own)
+
+
 _LISTED = r"\[?('[^']*'|\"[^\"]*\"|[^\s\],;)]+)\]?"
-_WORDS = (
-    (r"add it to missing=\[\.\.\.\]", "name it with --missing"),
+_WORDS: tuple[tuple[str, str | Callable[[re.Match[str]], str]], ...] = (
+    (r"missing=(\{.*?\]\})", _spell_marks),
+    (r"add it to missing=\[\.\.\.\]", "name it with --missing COLUMN=TEXT"),
     (rf"read the column (?:as text )?with (discrete|continuous)={_LISTED}", r"say --\1 \2"),
     (rf"declare it with (discrete|continuous)={_LISTED}", r"say --\1 \2"),
     (

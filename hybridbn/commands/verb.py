@@ -375,10 +375,10 @@ _SHARED: Mapping[str, Mapping[str, Any]] = {
     "--missing": {
         "action": "append",
         "default": [],
-        "metavar": "TEXT",
+        "metavar": "[A=]TEXT",
         "help": (
-            "what marks a missing cell in CSV and TSV, besides an empty one; may be given again (default: NA N/A n/a"
-            " NaN nan NULL null #N/A)"
+            "what marks a missing cell, of column A or, if it is no ordinary value of one, of all; may be given again"
+            " (default in CSV and TSV, besides an empty cell: NA N/A n/a NaN nan NULL null #N/A)"
         ),
     },
     "--decimal": {
@@ -470,6 +470,4 @@ def list_reading(options: argparse.Namespace, *more: str) -> dict[str, Any]:
     """Return the options of text files that were given, and `more`, under their names in `hybridbn.read_table`."""
     names = (*more, "delimiter", "missing", "decimal", "thousands", "dates", "encoding")
     given = {name: value for name in names if (value := getattr(options, name)) not in (None, [])}
-    if "missing" in given:
-        given["missing"] = ("", *given["missing"])
     return given

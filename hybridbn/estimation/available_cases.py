@@ -6,14 +6,14 @@ Where too few rows are complete, a column's own density fills its holes.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import networkx as nx
 import numpy as np
 
-from hybridbn.errors import NetworkError, warn_user
+from hybridbn.errors import NetworkError
 from hybridbn.estimation.completion import Cells, Completion, Levels, RowLevels, find_holes
 from hybridbn.fitting import Fitter, fitter_of, roles
 from hybridbn.fitting.base import Potentials, prepare_families, spec_of
@@ -23,7 +23,6 @@ from hybridbn.network_description import describe_cycles, describe_stale_names, 
 from hybridbn.options import Options
 from hybridbn.potentials.base import Potential
 from hybridbn.tables import Rows, Table, declare_rows
-from hybridbn.tables.columns import describe_left_alone
 from hybridbn.variables import Discrete, Variable, shorten
 
 Filled = TypeVar("Filled", bound=Rows)
@@ -40,7 +39,9 @@ def fit_available(structure: Any, data: Any, potentials: Potentials = "auto", we
     """
     graph = structure_of(structure)
     known = {name for name, attributes in graph.nodes.items() if attributes.get("variable")}
-    table = read_as_declared(leave_unusable(declare_rows(data, weights), graph), graph)
+    named = {*graph, *(potentials if isinstance(potentials, Mapping) else ())}
+    rows, _ = declare_rows(data, weights).leave_alone(named, constants=isinstance(potentials, str | Mapping))
+    table = read_as_declared(rows, graph)
     _refuse_unknown(graph, table)
     role_of = roles(table, None, _keep_families(graph, table, potentials))
     nodes = [*(name for name in graph if known), *(name for name in table.names if not known or name not in graph)]
@@ -65,24 +66,6 @@ def fit_families(rows: Rows, families: Sequence[tuple[Fitter, Variable, tuple[Va
     """
     prepare_families(rows, families)
     return Network(list(rows.share(lambda family: family[0].fit(rows, *family[1:]), families)))
-
-
-def leave_unusable(rows: Rows, kept: Container[Any]) -> Rows:
-    """Return rows without columns that nothing can be learned from, with a warning, unless they are named.
-
-    Examples
-    --------
-    >>> import warnings
-    >>> with warnings.catch_warnings(record=True) as told:
-    ...     warnings.simplefilter("always")
-    ...     print(leave_unusable(Table({"x": [1.0, 2.0], "e": [None, None]}), ()).names, len(told))
-    ('x',) 1
-    """
-    unusable = {name: reason for name, reason in rows.read_usable()[1].items() if name not in kept}
-    if not unusable:
-        return rows
-    warn_user(f"{describe_left_alone(unusable)}; the network has no such nodes")
-    return rows.drop(unusable)
 
 
 def structure_of(structure: Any) -> Network:

@@ -22,7 +22,6 @@ from hybridbn.estimation.available_cases import (
     fill_at_random,
     fit_available,
     fit_marginals,
-    leave_unusable,
     read_as_declared,
     structure_of,
 )
@@ -240,7 +239,7 @@ def expectation_maximization(
     options = options or Options()
     rng = make_generator(random_state)
     graph = structure_of(structure)
-    rows = read_as_declared(leave_unusable(declare_rows(data, weights, **columns), graph), graph, keep_numbers=True)
+    rows = read_as_declared(declare_rows(data, weights, **columns).leave_alone(graph)[0], graph, keep_numbers=True)
     first = _check_start(graph, start, rows) if start is not None else _choose_start(graph, rows, potentials, rng)
     families = _list_families(first, graph, potentials)
     is_exact_family = all(moments_suffice(fitter) or counts_suffice(fitter) for fitter, *_ in families.values())

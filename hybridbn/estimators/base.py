@@ -17,21 +17,21 @@ from sklearn.utils import _safe_indexing, check_array, check_consistent_length, 
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from hybridbn.errors import NetworkError, TableError, warn_user
+from hybridbn.errors import NetworkError, TableError, remark, warn_user
 from hybridbn.estimation.available_cases import read_as_declared
 from hybridbn.estimation.em import expectation_maximization
 from hybridbn.estimators.sklearn_bases import BaseEstimator
 from hybridbn.fitting import Statistics, fitter_of, roles
 from hybridbn.fitting.base import Potentials
 from hybridbn.inference.queries import allow_draws
-from hybridbn.learning.imputation.model import reason_alone
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, Marks, Options, check_choice, split_missing
 from hybridbn.structures.building import BUILDERS, Build, Structure, find_unused_name
 from hybridbn.structures.training_data import collect_statistics
-from hybridbn.tables import Rows, Table, read_rows
+from hybridbn.tables import Rows, Table, declare_rows
 from hybridbn.tables.cells import state_kind
-from hybridbn.tables.columns import Frame, check_column_names, describe_left_alone, frame_adapter, open_frame
+from hybridbn.tables.columns import Frame, check_column_names, frame_adapter, open_frame
+from hybridbn.tables.scales import describe_constants, is_constant
 from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
 
 
@@ -188,13 +188,10 @@ class HybridEstimator(BaseEstimator):
 
     def _table(self, features: Any, weights: Values | None) -> Table:
         """Read the features of `fit`, or of the first call of `partial_fit`."""
-        table, self._left_alone = read_usable_features(features, **self._columns)
-        for name in table.names:
-            if (reason := reason_alone(table, name)) is not None:
-                self._left_alone[name] = reason
-        if self._left_alone:
-            warn_user(f"{describe_left_alone(self._left_alone)}; the network has no such nodes")
-            table = table.drop(name for name in self._left_alone if name in table)
+        table, unusable = read_usable_features(features, **self._columns)
+        table, self._left_alone = table.leave_alone(
+            self._build().structure or (), unusable, texts=True, constants=False
+        )
         return table if weights is None else table.with_weights(weights)
 
     def _learn(self, table: Any) -> tuple[Network, Stream | None]:
@@ -230,12 +227,9 @@ class HybridEstimator(BaseEstimator):
                 "X has 1 sample that counts; columns of numbers need two different values at least, to tell how they"
                 " vary"
             )
-        left_out = find_constant_columns(table.require_values(names), names)
+        left_out = table.require_values(names).find_constants(names)
         if left_out:
-            warn_user(
-                f"columns {shorten(left_out)} have the same value in all {len(table)} rows that count; they say nothing"
-                " about the target and are left out of the network",
-            )
+            remark(constants=describe_constants(left_out, len(table)))
         self.constant_features_ = np.array(left_out, dtype=object)
         # a partial of a builder may have its own choice, which "auto" leaves alone
         potentials = None if isinstance(self.potentials, str) and self.potentials == "auto" else self.potentials
@@ -300,8 +294,7 @@ class HybridEstimator(BaseEstimator):
         if y not in rows or self.target not in (None, y):
             raise TableError(f"y={y!r} must be the name of a column of X, which is the target")
         self.target_name_ = y
-        table, reasons = read_rows(rows, weights)
-        self._left_alone = {name: reason for name, reason in reasons.items() if name != y}
+        table, self._left_alone = declare_rows(rows, weights).leave_alone((y,), texts=True, constants=False)
         if not isinstance(table.variable(y), kind):
             raise TableError(f"y={y!r} is {'discrete' if table.is_discrete(y) else 'a column of numbers'}")
         names = [name for name in rows.names if name != y]
@@ -345,10 +338,6 @@ class HybridEstimator(BaseEstimator):
 
 
 HandleUnknown: TypeAlias = Literal["missing", "error"]
-
-
-_ROUNDING = 8 * float(np.finfo(float).eps)
-"""Numbers that differ by less than this share of the largest are what rounding makes of a constant."""
 
 
 class _StrangeCell(TableError, TypeError):
@@ -463,31 +452,6 @@ def read_against(X: Any, variables: Sequence[Variable], handle_unknown: HandleUn
     if messages:
         warn_user(f"{'; '.join(messages)}; such cells are treated as missing")
     return table
-
-
-def is_constant(low: float, high: float) -> bool:
-    """Tell whether numbers between these two are the same up to rounding; of no numbers at all, give (inf, -inf).
-
-    Examples
-    --------
-    >>> is_constant(0.3, 0.1 + 0.2), is_constant(0.0, 1e-300)
-    (True, False)
-    """
-    # halves, so that the difference of the largest floats is finite
-    return high / 2 - low / 2 <= _ROUNDING * max(abs(low / 2), abs(high / 2)) if low <= high else True
-
-
-def find_constant_columns(table: Rows, names: Iterable[str]) -> list[str]:
-    """Return the columns of numbers that have the same value in all rows.
-
-    Examples
-    --------
-    >>> table = Table({"x": [2.0, None, 2.0], "y": [1.0, 2.0, 3.0], "c": ["a", "a", "a"]})
-    >>> find_constant_columns(table, ["x", "y", "c"])
-    ['x']
-    """
-    ranges = {name: table.value_range(name) for name in names if not table.is_discrete(name)}
-    return [name for name, (low, high) in ranges.items() if low <= high and is_constant(low, high)]
 
 
 def _refuse_strange_cells(X: Any, error: TableError | None = None) -> None:

@@ -14,7 +14,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
 
-from hybridbn.errors import NetworkError, TableError
+from hybridbn.errors import NetworkError, TableError, gather_remarks
 from hybridbn.estimation.completion import hash_identifiers, hash_rows
 from hybridbn.estimators.base import (
     HandleUnknown,
@@ -24,7 +24,6 @@ from hybridbn.estimators.base import (
     check_classes,
     check_features,
     check_number_targets,
-    is_constant,
     open_features,
     read_usable_features,
 )
@@ -37,13 +36,14 @@ from hybridbn.jobs import use_jobs
 from hybridbn.learning.boosting import boost, read_priors
 from hybridbn.learning.ensemble import Ensemble, calibrate_votes, stack
 from hybridbn.learning.imputation.data_augmentation import Settings, fit_imputation
-from hybridbn.learning.imputation.model import integer_ranges, leave_out, read_rows
+from hybridbn.learning.imputation.model import count_outside, integer_ranges, leave_out, read_rows, remark_on_outside
 from hybridbn.network import Network
 from hybridbn.options import ImputationOptions, Marks, Options, Strategy, check_choice, check_level
 from hybridbn.potentials import Multinomial
 from hybridbn.structures.automatic import calibrate_intervals, select_usable, widen_level
 from hybridbn.structures.building import Structure
 from hybridbn.tables import Rows, Table
+from hybridbn.tables.scales import is_constant
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 _CALIBRATION_FOLDS = 3
@@ -142,6 +142,7 @@ class HybridClassifier(ClassifierMixin, HybridEstimator):
     boost: int | None = None
     calibrated: bool = True
 
+    @gather_remarks()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the network from features and classes.
 
@@ -379,6 +380,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
     point: Literal["mean", "median"] = "mean"
     intervals: Literal["conformal", "posterior"] = "conformal"
 
+    @gather_remarks()
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Learn the network from features and targets.
 
@@ -626,6 +628,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 
+    @gather_remarks()
     def fit(self, X: Any, y: Any = None) -> Self:
         """Learn the network from an incomplete table; y is not used."""
         self._check_options()
@@ -643,6 +646,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         fitted = fit_imputation(table, settings, integer_ranges(frame), unusable)
         model = self.model_ = fitted.model
         model.columns.rules.tell()
+        self._ranges = {name: table.value_range(name) for name in table.names if not table.is_discrete(name)}
         self._seed = fitted.seed
         self.network_ = None if model.completion is None else model.network
         self.history_ = fitted.history
@@ -651,6 +655,7 @@ class Imputer(TransformerMixin, BaseEstimator):
         )
         return self
 
+    @gather_remarks()
     def transform(self, X: Any) -> Any:
         """Return a table of the same kind without holes.
 
@@ -664,6 +669,8 @@ class Imputer(TransformerMixin, BaseEstimator):
         rows = read_rows(frame, self.model_, self.handle_unknown)
         keys = hash_rows(rows.working) if rows.working.names else hash_identifiers(range(frame.rows), frame.rows)
         fills = self.model_.fill(rows, self.strategy, keys, self._seed)
+        counts = count_outside([fills], self._ranges, usual=False)
+        remark_on_outside(counts, self._ranges, self.model_.columns.variables)
         nowhere = np.zeros(frame.rows, dtype=bool)
         added = {f"{n}_imputed": rows.holes.get(n, nowhere) for n in self._indicated} if self.indicators else {}
         return self.model_.complete(rows, fills, added)

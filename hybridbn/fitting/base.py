@@ -478,8 +478,6 @@ Potentials: TypeAlias = "FamilyName | Fitter | Mapping[str, FamilyName | Fitter]
 
 _AUTO = ("multinomial", "mte")
 """What "auto" stands for: the first of them that fits."""
-_IDENTIFIER_ROWS = 20
-"""A column of fewer rows may well be all different by chance."""
 
 
 class Role(NamedTuple):
@@ -624,8 +622,6 @@ def roles(table: Rows, target: str | None = None, potentials: Spec | Mapping[str
         table.variable(target)
     wanted = _resolve_specs(table, potentials)
     table.require_rows(1).require_values()
-    for name in table.names:
-        _refuse_identifier(table, name)
     variables: dict[str, Variable] = {}
     guide: Discrete | None = None
     # the target first: where it is discretized itself, its intervals guide the others
@@ -669,19 +665,6 @@ def _add_points(scale: Scale, spec: str, ordered: bool) -> Spec:
     if is_table and len(scale.codes) > FEW_VALUES:
         return AtomsFitter(scale.codes, spec, scale.codes[-1] - scale.codes[0], grid=True)
     return AtomsFitter(scale.points, spec, scale.points[-1] - scale.points[0] or None) if scale.points else spec
-
-
-def _refuse_identifier(table: Rows, name: str) -> None:
-    """Refuse a discrete column in which no value occurs twice, as there is nothing to learn from it."""
-    variable = table.variable(name)
-    if not isinstance(variable, Discrete) or len(variable) < _IDENTIFIER_ROWS:
-        return
-    observed = len(table) - table.count_missing(name)
-    if observed >= _IDENTIFIER_ROWS and table.is_all_different(name):
-        raise TableError(
-            f"column {name!r} has a different value in each of the {observed} rows where it has one, as an identifier"
-            f" has: {shorten(variable.states, 3)}; leave it out: table.drop({name!r})"
-        )
 
 
 def moments_suffice(fitter: Fitter) -> TypeGuard[GaussianFitter]:

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, gather_remarks
 from hybridbn.fitting.cross_validation import deal_folds, split_folds
 from hybridbn.jobs import check_jobs, run_in_processes, track_items
 from hybridbn.options import as_numbers, check_count, check_level, make_generator
@@ -212,6 +212,7 @@ class BiasVariance:
         return f"<error {self.error:.4g} = bias {self.bias:.4g} + variance {self.variance:.4g}>"
 
 
+@gather_remarks()
 def bias_variance(
     classifier: Any,
     X: Any,

@@ -7,10 +7,12 @@ or a column of it is given or asked for.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
@@ -34,6 +36,7 @@ from hybridbn.tables.cells import (
     spell_moments,
     state_kind,
 )
+from hybridbn.tables.scales import spell_mark
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -202,19 +205,10 @@ class Column:
         variable = Discrete(self.name, states=tuple(codes)) if has_new_states else None
         return self.replace(replace(cells, array=array, states=tuple(codes)), variable, ~rows)
 
-    def blank(self, marks: Sequence[Any]) -> Column:
+    def blank(self, marks: Iterable[Any]) -> Column:
         """Return the column with cells missing that hold one of some values."""
-        cells = self.cells.widen()
-        if cells.states is None:
-            unit = cells.unit
-            numbers = [mark for mark in marks if unit is not None or isinstance(mark, int | float)]
-            own = np.isin(cells.array, [mark if unit is None else unit.number(mark) for mark in numbers])
-            return self.replace(replace(cells, array=np.where(own, np.nan, cells.array)), unchanged=~own)
-        kept = [state not in marks for state in cells.states]
-        codes = np.where(kept, np.cumsum(kept) - 1, -1)
-        array = np.append(codes, -1)[cells.array]
-        states = tuple(state for state, keep in zip(cells.states, kept, strict=True) if keep)
-        return self.replace(replace(cells, array=array, states=states), unchanged=array >= 0)
+        own = match_marks(self.cells, marks)
+        return self.replace(blank_cells(self.cells.widen(), own), unchanged=~own) if own.any() else self
 
     def declare_ordered(self) -> Column:
         """Return the column with its numbers as ordered codes."""
@@ -257,6 +251,36 @@ class Column:
         with np.errstate(invalid="ignore"):
             large = np.abs(self.cells.array) >= EXACT_INTEGERS
         return self.raw() if large.any() else None
+
+
+def match_marks(cells: Cells, marks: Iterable[Any]) -> NDArray[np.bool_]:
+    """Tell which cells hold one of some values, numbers or texts of these.
+
+    Examples
+    --------
+    >>> match_marks(Cells(np.array([1.0, 9.0])), ["9"]), match_marks(Cells(np.array([0, 1, -1]), ("9", "x")), [9])
+    (array([False,  True]), array([ True, False, False]))
+    """
+    if cells.states is not None:
+        texts = {str(spell_mark(mark)) for mark in marks}
+        own = np.array([*(str(spell_mark(state)) in texts for state in cells.states), False])
+        return np.asarray(own[cells.array])
+    numbers = []
+    for mark in marks:
+        with suppress(ValueError, TypeError, OverflowError):
+            numbers.append(float(mark) if cells.unit is None else cells.unit.number(mark))
+    return np.isin(cells.array, numbers)
+
+
+def blank_cells(cells: Cells, holes: NDArray[np.bool_]) -> Cells:
+    """Return cells of which some become missing, with the states that are left."""
+    if cells.states is None:
+        return replace(cells, array=np.where(holes, np.nan, cells.array))
+    codes = np.where(holes, -1, cells.array)
+    gone = np.setdiff1d(cells.array[holes], codes).tolist()
+    kept = np.array([code not in gone for code in range(len(cells.states))])
+    states = tuple(itertools.compress(cells.states, kept))
+    return replace(cells, array=np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)[codes], states=states)
 
 
 def read_cells(name: str, values: Any, kind: Kind | None = None, unit: Unit | None = None) -> Cells:
@@ -501,6 +525,8 @@ class Frame:
         The frame itself.
     given : mapping from str to object
         What the frame calls columns whose names are no text; a frame like it gets those names again.
+    kept : frozenset of str
+        Columns that are learned from whatever they are: see `Rows.kept`.
     """
 
     kind: str
@@ -510,6 +536,7 @@ class Frame:
     labels: Any = None
     data: Any = None
     given: Mapping[str, Any] = field(default_factory=dict)
+    kept: frozenset[str] = frozenset()
 
     def select(self, names: Iterable[str]) -> Frame:
         """Return the frame with some of its columns; `replace` still returns a frame with all of them."""
@@ -533,7 +560,7 @@ class Frame:
 
     def without_columns(self) -> Frame:
         """Return the frame without columns and data, from which frames like it are built."""
-        return Frame(self.kind, {}, self.rows, self.index, self.labels, given=self.given)
+        return Frame(self.kind, {}, self.rows, self.index, self.labels, given=self.given, kept=self.kept)
 
     def find_names(self, names: Any, what: str = "names of columns") -> list[str]:
         """Return what columns are called here, given one name or several in the frame's own terms.
@@ -564,7 +591,7 @@ class Frame:
     def take(self, rows: NDArray[np.intp]) -> Frame:
         """Return some rows of the frame, without columns and data."""
         index = None if self.index is None else self.index.take(rows)
-        return Frame(self.kind, {}, len(rows), index, self.labels, given=self.given)
+        return Frame(self.kind, {}, len(rows), index, self.labels, given=self.given, kept=self.kept)
 
     def build(self, columns: Sequence[Column]) -> Any:
         """Return a new frame of the same kind, and with the same index if it has one."""
@@ -698,21 +725,6 @@ def own_names(names: Iterable[Any], texts: Sequence[str]) -> dict[str, Any]:
     {'0': 0}
     """
     return {text: name for text, name in zip(texts, names, strict=True) if type(name) is not str or name != text}
-
-
-def describe_left_alone(reasons: Mapping[str, str], holes: int = 0) -> str:
-    """Return in one line which columns are left alone, and why.
-
-    Examples
-    --------
-    >>> describe_left_alone({"id": "no value", "note": "free text", "e": "no value"}, 3)
-    "columns left alone: 'id', 'e' (no value), 'note' (free text), whose 3 missing cells stay missing"
-    """
-    names: dict[str, list[str]] = {}
-    for name, reason in reasons.items():
-        names.setdefault(reason, []).append(name)
-    listed = ", ".join(f"{shorten(group, 20)} ({reason})" for reason, group in names.items())
-    return f"columns left alone: {listed}" + (f", whose {holes:,} missing cells stay missing" if holes else "")
 
 
 def check_weights(weights: Any, rows: int) -> Values | None:

@@ -8,9 +8,10 @@ the rows before, so that it is not computed again.
 
 from __future__ import annotations
 
+import itertools
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar, Unpack
@@ -19,9 +20,21 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError
+from hybridbn.errors import TableError, remark
 from hybridbn.options import ColumnKeywords
-from hybridbn.tables.scales import Scale, coarsen_unit, find_scale
+from hybridbn.tables.scales import (
+    Mark,
+    Scale,
+    coarsen_unit,
+    describe_cells,
+    describe_constants,
+    describe_identifier,
+    describe_left_alone,
+    describe_marks,
+    find_scale,
+    is_constant,
+    list_marks_among,
+)
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
@@ -130,7 +143,9 @@ class Rows(ABC):
         key = Scale, name
         if key not in self.remembered:
             values, _, weights = self.points(self.variable(name))
-            self.remembered[key] = find_scale(values, weights, ordered=self.is_ordered(name))
+            self.remembered[key] = find_scale(
+                values, weights, ordered=self.is_ordered(name), integer=self.is_integer(name)
+            )
         scale: Scale = self.remembered[key]
         return scale
 
@@ -148,9 +163,125 @@ class Rows(ABC):
     def is_ordered(self, name: str) -> bool:
         """Return whether a column was declared to be one of ordered codes."""
 
+    @property
     @abstractmethod
-    def is_all_different(self, name: str) -> bool:
-        """Return whether a discrete column has a value in each row where it has one that no other row has."""
+    def kept(self) -> frozenset[str]:
+        """The columns that are learned from whatever they are: because somebody said so, or because they were looked at
+        with all rows.
+        """
+
+    @abstractmethod
+    def keep_columns(self, names: Iterable[str]) -> Self:
+        """Return the rows with columns that are learned from whatever they are."""
+
+    def marks(self, name: str) -> tuple[Mark, ...]:
+        """Return the values of a column that may stand for missing cells, of all rows in memory, or of a sample.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> Table({"sex": ["m", "f", "n/a"] * 10}).marks("sex")
+        (Mark(value='n/a', cells=10),)
+        """
+        variable = self.variable(name)
+        if isinstance(variable, Continuous):
+            return self.scale(name).marks if variable.unit is None else ()
+        if variable.cuts is not None:
+            return ()
+        return list_marks_among(variable.states, self.count_states(name))
+
+    def reason_alone(self, name: str, *, texts: bool = True) -> str | None:
+        """Return in words that a column names the rows or is free text, which tells nothing of others; else None.
+
+        Parameters
+        ----------
+        texts : bool
+            Whether free texts count, and columns of states nearly all of which differ.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> table = Table({"id": [f"p{i}" for i in range(20)], "nr": range(20), "x": [1.5, 2.5] * 10})
+        >>> [table.reason_alone(name) for name in table.names]
+        ['a different value in each row', 'row numbers', None]
+        """
+        variable = self.variable(name)
+        if name in self.kept:
+            return None
+        if isinstance(variable, Continuous):
+            return (variable.unit is None and self.scale(name).identifier) or None
+        observed = len(self) - self.count_missing(name)
+        # otherwise, whichever states occur, they do so twice and more
+        if variable.cuts is not None or observed >= 2 * len(variable):
+            return None
+        counts = self.count_states(name)
+        if not texts and counts.max(initial=0) > 1:
+            return None
+        states = list(itertools.compress(variable.states, counts > 0))
+        return describe_identifier(states, round(counts.sum()), declared=self.lists_states(name))
+
+    def leave_alone(
+        self,
+        kept: Container[Any] = (),
+        unusable: Mapping[str, str] | None = None,
+        *,
+        texts: bool = False,
+        constants: bool = True,
+    ) -> tuple[Self, dict[str, str]]:
+        """Return the rows without columns that nothing can be learned from, and why these are left out, which is
+        remarked on, as are values of the others that may mark missing cells.
+
+        Parameters
+        ----------
+        kept : container of str
+            Columns that stay whatever they are. Identifiers and constants stay, too, where there is nothing else.
+        unusable : mapping from column to reason, optional
+            Columns that have been left out already.
+        texts, constants : bool
+            Whether free texts are left out, too, and columns of a single number.
+
+        Examples
+        --------
+        >>> import warnings
+        >>> from hybridbn.tables import Table
+        >>> with warnings.catch_warnings(record=True, action="always") as told:
+        ...     rows, reasons = Table({"x": [1.0, 2.0], "e": [None, None]}).leave_alone()
+        >>> rows.names, reasons, len(told)
+        (('x',), {'e': 'no value'}, 1)
+        """
+        usable, reasons = self.read_usable()
+        asked = [name for name in usable.names if name not in kept and name not in self.kept]
+        single = usable.find_constants(asked) if constants and self.total_weight > 1 else []
+        naming = {name: told for name in asked if (told := usable.reason_alone(name, texts=texts)) is not None}
+        if len({*naming, *single}) == len(usable.names):
+            naming, single = {}, []
+        reasons = {**(unusable or {}), **{name: told for name, told in (reasons | naming).items() if name not in kept}}
+        rows = self.drop([name for name in (*reasons, *single) if name in self])
+        marks = {name: own for name in asked if name in rows and (own := usable.marks(name))}
+        if reasons or single or marks:
+            remark(
+                left_alone=f"{describe_left_alone(reasons)}; the network has no such nodes" if reasons else "",
+                constants=describe_constants(single, len(self)) if single else "",
+                marks=describe_marks(marks) if marks else "",
+            )
+        return rows.keep_columns(rows.names), reasons
+
+    def find_constants(self, names: Iterable[str]) -> list[str]:
+        """Return those of some columns whose numbers are all the same in rows of positive weight.
+
+        Examples
+        --------
+        >>> from hybridbn.tables import Table
+        >>> table = Table({"x": [2.0, None, 2.0], "y": [1.0, 2.0, 3.0], "c": ["a", "a", "a"]})
+        >>> table.find_constants(["x", "y", "c"])
+        ['x']
+        """
+        ranges = {name: self.value_range(name) for name in names if not self.is_discrete(name)}
+        return [name for name, (low, high) in ranges.items() if low <= high and is_constant(low, high)]
+
+    @abstractmethod
+    def count_states(self, name: str) -> Values:
+        """Return how many rows have which state of a discrete column; rare ones perhaps fewer than they do."""
 
     @abstractmethod
     def count_families(
@@ -375,12 +506,21 @@ class Rows(ABC):
             return "", missing, "can't be used"
         if isinstance(variable, Discrete):
             states = shorten(variable.states, most=4)
-            return f"{len(variable):,} states", missing, f"ordered: {states}" if self.is_ordered(name) else states
+            described = f"ordered: {states}" if self.is_ordered(name) else states
+            return (
+                f"{len(variable):,} states",
+                missing,
+                "; ".join(filter(None, [described, self._describe_marks(name)])),
+            )
         return "", missing, self._describe_numbers(variable)
+
+    def _describe_marks(self, name: str) -> str:
+        return describe_cells(self.marks(name))
 
     def _describe_numbers(self, variable: Continuous) -> str:
         scale = self.scale(variable.name)
         if variable.unit is None or scale.seen is None:
+            scale = replace(scale, identifier="") if variable.name in self.kept else scale
             return scale.describe() if variable.unit is None else variable.unit.describe()
         scaled = self.scaled(variable.name)
         ends = " to ".join(str(scaled.restore(end)) for end in scale.seen)

@@ -7,16 +7,17 @@ learned by default, which numbers are drawn and told, and what is warned of.
 from __future__ import annotations
 
 import math
+import re
 from bisect import bisect_left
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hybridbn.units import coarsest_step
-from hybridbn.variables import Continuous, Grid, Values
+from hybridbn.variables import Continuous, Grid, Values, shorten
 
 MOST_LISTED = 12
 """A column of no more different numbers is learned as a table of their probabilities."""
@@ -62,22 +63,54 @@ MANY_ROWS = 2000
 HASH_FACTOR = 0x9E3779B97F4A7C15
 """Multiplicative hashing: the first bits of the product with an odd number close to the golden ratio of 2 ** 64."""
 HASH_BITS = 14
-
-_MARKS = frozenset(
+MARKS = frozenset(
     [-1.0, 66.0, 77.0, 88.0, 96.0]
-    + [sign * float(str(digit) * count) for sign in (1, -1) for digit in (7, 8, 9) for count in (1, 2, 3, 4, 5)]
+    + [sign * float(str(digit) * count) for sign in (1, -1) for digit in (7, 8, 9) for count in range(1, 8)]
     + [sign * (10.0**count - back) for sign in (1, -1) for count in (2, 3, 4) for back in (2, 3)]
+    + [sign * (10.0**count - back) for sign in (1, -1) for count in (2, 3, 4) for back in (0.1, 0.01)]
 )
-"""Numbers that often stand for answers that nobody gave."""
-_APART = 2.5
-"""Marks are so many times as far from the other numbers as any neighbors among these are from each other."""
-_MOST_MARKS = 4
+"""Numbers that often stand for answers that nobody gave,"""
+_INNER = (7.0, 8.0, 66.0, 96.0)
+"""and those of them that do so only before others, as 8 before 9."""
+_TEXTS = re.compile(
+    r"|[?.*]|--?|n[./]?[ad]\.?|nan|nat|null|<na>|#n/?a|\(?(?:missing|unknown)\)?|unspecified|undefined|refused"
+    r"|not? (?:known|available|applicable|stated|specified|data|answer|response|reply)|do ?n'?o?t know"
+    r"|prefer not to (?:say|answer)|keine angaben?|k[./]? ?a\.?|unbekannt|fehlt|weiss nicht|verweigert"
+    r"|nicht (?:bekannt|zutreffend)|inconnue?|non renseigné|sans réponse|nsp|ne sait pas|refus|non disponible"
+    r"|manquant|s/o"
+)
+"""Texts that do, without regard to case."""
+_LEAST_SIGNS = 4
+"""Shorter texts are marks only where others are not like them."""
+_MOST_MARKS, _NEAREST = 4, 10
+"""So many numbers at an end of a column may be marks, and so many beside them tell how far apart others are."""
+_WIDER, _SURPRISE = 2.5, 8.0
+"""The gap before a mark is so many times as wide as that which would follow the steps before it, and chance would leave
+such a gap with a probability of exp(-8) at most."""
+_LARGER, _MUCH_LARGER, _HEAVY = 2.0, 10.0, 5.0
+"""What is no greatest number of all is so many times as large or as small as the one beside it; so many times, it may
+have no such gap where it is so many times as frequent as others."""
+_NINES, _TAPERED, _LEAST_OF_SIGNS = 0.3, 0.1, 4.0
+"""Where such a share of numbers end in nines, they are prices; counts whose last number has so small a share of the
+most frequent one's cells may skip some; a scale that goes on so far is not symmetric, as -1, 0, 1 is."""
+_ROUNDING = 8 * float(np.finfo(float).eps)
+"""Numbers that differ by less than this share of the largest are what rounding makes of a constant."""
+_IDENTIFIER_ROWS, _NEARLY_ALL, _WORDS_OF_TEXT = 20, 0.9, 4
+"""In a column of fewer rows all values may well differ by chance; if this share of the cells of a text column differ,
+it is taken for an identifier, and for free text if most do, and have so many words."""
+_YEARS, _REPETITIONS = (1500, 2200), 10.0
+"""Different whole numbers between these are years; where so many repetitions are expected by chance and there is none,
+they were dealt out."""
+_LONG, _VERY_LONG = 6, 9
+"""Different whole numbers of so many digits each are names where they spread evenly, or even where they don't."""
+_EVEN_ROWS, _EVEN = 50, 1.36
+"""So many numbers spread evenly if Kolmogorov's statistic is no greater, as that of 95 % of uniform ones is."""
 
 
 class Mark(NamedTuple):
-    """A number that may stand for missing cells, and how many cells have it."""
+    """A value that may stand for missing cells, and how many cells have it."""
 
-    value: float
+    value: Any
     cells: int
 
 
@@ -94,8 +127,8 @@ class Scale:
     points : tuple of float
         Numbers that a density does not explain.
     marks : tuple of Mark
-    row_numbers : bool
-        Whether they number the rows.
+    identifier : str
+        In words that they name or count the rows; empty where they don't.
     seen : (low, high), optional
         The least and the greatest one.
     """
@@ -104,7 +137,7 @@ class Scale:
     codes: tuple[float, ...] = ()
     points: tuple[float, ...] = ()
     marks: tuple[Mark, ...] = ()
-    row_numbers: bool = False
+    identifier: str = ""
     seen: tuple[float, float] | None = None
 
     @property
@@ -130,16 +163,14 @@ class Scale:
         seen = " to ".join(f"{end:.{digits}g}" for end in self.seen)
         if self.seen[0] == self.seen[1]:
             words = [f"always {self.seen[0]:.10g}"]
-        elif self.row_numbers:
-            words = [f"row numbers {seen}"]
+        elif self.identifier:
+            words = [f"{self.identifier}, {seen}"]
         elif self.codes:
             words = [f"codes {_list_numbers(self.codes)}"]
         else:
             often = _list_numbers([point for point in self.points if point not in marks])
             words = [*self._describe_grid(marks, seen), f"often {often}" if often else ""]
-        cells = [f"{mark.value:g} in {mark.cells:,} cells" for mark in self.marks]
-        told = f"{', '.join(cells)} may mean that they are missing" if cells else ""
-        return "; ".join(filter(None, [", ".join(filter(None, words)), told]))
+        return "; ".join(filter(None, [", ".join(filter(None, words)), describe_cells(self.marks)]))
 
     def _describe_grid(self, marks: Collection[float], seen: str) -> list[str]:
         grid = Grid() if self.grid is None else self.grid
@@ -163,7 +194,7 @@ def _list_numbers(numbers: Sequence[float]) -> str:
     return ", ".join(f"{number:.10g}" for number in numbers)
 
 
-def find_scale(values: Values, weights: Values | None = None, *, ordered: bool = False) -> Scale:
+def find_scale(values: Values, weights: Values | None = None, *, ordered: bool = False, integer: bool = False) -> Scale:
     """Find what the numbers of a column are.
 
     Parameters
@@ -173,6 +204,8 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     weights : ndarray (rows,), optional
     ordered : bool
         Whether the column is known to be one of ordered codes.
+    integer : bool
+        Whether its type is one of whole numbers, which may number the rows.
 
     Examples
     --------
@@ -182,14 +215,17 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
     >>> find_scale(rng.gamma(9.0, 4.0, size=200).round()).grid
     Grid(step=1.0, low=1.0, high=inf)
     """
+    rows = len(values) if integer else 0
     values, weights = _leave_missing(values, weights)
     if len(values) < LEAST_ROWS:
         return Scale()
     few = ordered or has_frequent_value(values, weights)
     tally = Tally(values, np.ones(len(values)) if weights is None else weights)
-    if few or {tally.least, tally.most} & _MARKS or tally.most - tally.least < len(values):
+    has_marks = bool({tally.least, tally.most} & MARKS)
+    numbers_rows = not (ordered or (values[:_PROBED] % 1).any())
+    if few or has_marks or numbers_rows:
         tally = Tally(*count_values(values, weights))
-    marks = find_marks(tally.values, tally.counts)
+    marks = find_marks(tally.values, tally.counts) if has_marks else ()
     codes = list_codes(tally, marks, ordered=ordered) if few else ()
     low, high = (codes[0], codes[-1]) if codes else find_support(tally)
     step = find_step(tally) or 0.0
@@ -201,7 +237,7 @@ def find_scale(values: Values, weights: Values | None = None, *, ordered: bool =
         codes,
         find_points(tally.values, tally.counts) if few else (),
         marks,
-        number_rows(tally.values, len(values)),
+        describe_numbering(tally.values, len(values), rows) if numbers_rows else "",
         (tally.least, tally.most),
     )
 
@@ -295,11 +331,22 @@ def list_codes(tally: Tally, marks: Sequence[Mark] = (), *, ordered: bool = Fals
     return tuple(np.union1d(np.round(listed * 10.0**-decimals, decimals), distinct).tolist())
 
 
-def find_marks(distinct: Values, counts: Values) -> tuple[Mark, ...]:
+# -- marks -------------------------------------------------------------------------------------------------------------
+
+
+def find_marks(distinct: Values, counts: Values, asked: Collection[float] = ()) -> tuple[Mark, ...]:
     """Return the numbers at the ends of a column that may stand for missing cells.
 
-    They are repeated, and far from all others as these lie: 9 after 1 and 2, 97 to 99 after 8, -99 below amounts of
-    which none is negative.
+    They are of a list, are repeated, and lie apart from all others: 9 after 1 and 2, 97 to 99 after 8, -99 below
+    amounts of which none is negative. They are no marks where the column may go on as far, as ages do, up to 99, or
+    where many of its numbers end in nines, as prices do.
+
+    Parameters
+    ----------
+    distinct, counts : ndarray (numbers,)
+        The different numbers, ascending, and the weight of each.
+    asked : collection of float
+        Numbers that may be marks, whether they are in the list and repeated or not.
 
     Examples
     --------
@@ -308,39 +355,224 @@ def find_marks(distinct: Values, counts: Values) -> tuple[Mark, ...]:
     >>> find_marks(np.arange(11.0), np.full(11, 20.0))
     ()
     """
-    if not {float(distinct[0]), float(distinct[-1])} & _MARKS:
-        return ()
-    candidates = np.isin(distinct, [*_MARKS]) & (counts > 1)
+    candidates = (np.isin(distinct, [*MARKS]) & (counts > 1)) | np.isin(distinct, [*asked])
     marks: list[int] = []
-    for order in (np.arange(len(distinct)), np.arange(len(distinct))[::-1]):
-        run = 0
-        while run < min(_MOST_MARKS, len(order) - 2) and candidates[order[run]]:
-            run += 1
-        sizes = (
-            size for size in range(run, 0, -1) if _is_apart(distinct[order[:size]], np.sort(distinct[order[size:]]))
-        )
-        marks += order[: next(sizes, 0)].tolist()
-    return tuple(Mark(float(distinct[place]), int(counts[place])) for place in sorted(marks))
+    for sign in (1, -1):
+        # seen from this end, the numbers rise behind the marks
+        numbers, weights, listed = sign * distinct[::sign], counts[::sign], candidates[::sign]
+        is_inner = sign < 0 and -numbers[0] in _INNER and -numbers[0] not in asked
+        run = 0 if is_inner else int(np.argmin(np.append(listed[: min(_MOST_MARKS, max(len(numbers) - 2, 0))], False)))
+        size = next((size for size in range(run, 0, -1) if _lie_apart(numbers, weights, size, sign)), 0)
+        marks += np.arange(len(distinct))[::sign][:size].tolist()
+    return tuple(Mark(float(distinct[place]), round(float(counts[place]))) for place in sorted(marks))
 
 
-def _is_apart(marks: Values, rest: Values) -> bool:
-    """Tell whether numbers at one end lie apart from the rest, which is ascending."""
-    if marks.max() < 0 <= rest[0]:
-        return True
-    gap = rest[0] - marks.max() if marks.max() < rest[0] else marks.min() - rest[-1]
-    return bool(gap > _APART * np.diff(rest).max())
+def _lie_apart(numbers: Values, weights: Values, size: int, sign: int) -> bool:
+    """Tell whether the first numbers of a column, which is ascending but for a sign, lie apart from the others."""
+    mark, rest, cells = sign * float(numbers[size - 1]), numbers[size:], weights[size:]
+    gap, own = float(rest[0] - numbers[size - 1]), float(weights[:size].sum())
+    steps = np.diff(rest[: _NEAREST + 1])
+    # steps that grow towards the end, as in 1, 2, 4, 8, may grow further
+    grows = 1 < len(steps) == len(rest) - 1 and bool((np.diff(steps) < 0).all())
+    is_wide = gap > _WIDER * (steps[0] ** 2 / steps[1] if grows else steps.max())
+    tail = np.searchsorted(np.cumsum(cells), 0.1 * cells.sum())
+    scale = max(float(np.average(rest[tail] - rest[: tail + 1], weights=cells[: tail + 1])), float(np.median(steps)))
+    # the chance that all of them lie so far beyond, and that the numbers between do not occur
+    surprise = own * min(gap / scale, (gap / steps.min() - 1) * min(1.0, cells[0] / own))
+    is_heavy = own >= _HEAVY * max(1.0, float(np.median(cells[: _NEAREST + 1])))
+    if mark < 0 <= sign * rest[0]:
+        may_be_symmetric = mark >= -1 and rest[-1] < _LEAST_OF_SIGNS
+        return not may_be_symmetric and (is_heavy or is_wide or own * gap / scale > _SURPRISE)
+    ratio = max(abs(rest[0] / mark), abs(mark / rest[0]) if rest[0] else 0.0)
+    if sign < 0 < mark:
+        nines = ((rest - 1) % 10 == 0) | (np.round(rest - 0.01, 4) % 1 == 0)
+        tapers_off = cells[0] < _TAPERED * cells.max() and own < 2 * cells[0]
+        return is_wide and surprise > _SURPRISE and nines.mean() < _NINES and not tapers_off
+    return ratio >= _LARGER and ((is_wide and surprise > _SURPRISE) or (is_heavy and ratio >= _MUCH_LARGER))
 
 
-def number_rows(distinct: Values, rows: int) -> bool:
-    """Tell whether the numbers of a column number its rows: whole, all different and consecutive.
+def list_marks_among(states: Sequence[Hashable], counts: Values) -> tuple[Mark, ...]:
+    """Return the states of a column that may stand for missing cells, given the rows of each.
+
+    States that are numbers are looked at as numbers. Short texts are none among others of the same kind, such as "na"
+    among codes of countries and "-" beside "+", nor is a word that is one of two states.
 
     Examples
     --------
-    >>> number_rows(np.arange(1.0, 31.0), 30), number_rows(np.arange(1.0, 31.0), 31)
+    >>> list_marks_among(("m", "f", "n/a", "k.A."), np.array([5.0, 5.0, 2.0, 1.0]))
+    (Mark(value='n/a', cells=2), Mark(value='k.A.', cells=1))
+    >>> list_marks_among(("+", "-"), np.array([5.0, 5.0])), list_marks_among(("known", "unknown"), np.array([5.0, 5.0]))
+    ((), ())
+    """
+    if all(type(state) in (int, float) for state in states):
+        numbers = np.array(states, dtype=np.float64)
+        order = np.argsort(numbers)
+        found = find_marks(numbers[order], counts[order]) if len(states) > 2 else ()
+        return tuple(Mark(states[int(np.argmax(numbers == mark.value))], mark.cells) for mark in found)
+    texts = [state.strip().casefold() if isinstance(state, str) else "0" for state in states]
+    others = [text for text in texts if not _TEXTS.fullmatch(text)]
+
+    def is_mark(text: str) -> bool:
+        alike = [other for other in others if other.isalpha() == text.isalpha() and len(other) <= len(text)]
+        if len(text) < _LEAST_SIGNS:
+            return 2 * len(alike) <= len(others) if text.isalpha() else not alike
+        return len(others) > 1 or not text.isalpha()
+
+    rows = zip(states, texts, counts.tolist(), strict=True)
+    return tuple(
+        Mark(state, round(cells)) for state, text, cells in rows if cells and _TEXTS.fullmatch(text) and is_mark(text)
+    )
+
+
+def describe_cells(marks: Sequence[Mark]) -> str:
+    """Return in a few words how many cells may be missing in truth; nothing where none are.
+
+    Examples
+    --------
+    >>> describe_cells([Mark(99.0, 7)])
+    '99 in 7 cells may mean that they are missing'
+    """
+    cells = [f"{spell_mark(mark.value)!r} in {mark.cells:,} cells" for mark in marks]
+    return f"{', '.join(cells)} may mean that they are missing" if cells else ""
+
+
+def describe_marks(marks: Mapping[str, Sequence[Mark]]) -> str:
+    """Return in one line which values of columns may stand for missing cells, and what to say if they do.
+
+    Examples
+    --------
+    >>> describe_marks({"sex": [Mark(9.0, 4)], "ward": [Mark("n/a", 2)]})
+    "values that may stand for missing cells: 9 in 'sex' (4 cells), 'n/a' in 'ward' (2 cells); if they do, say
+    missing={'sex': [9], 'ward': ['n/a']}"
+    """
+    plain = {name: [(spell_mark(mark.value), mark.cells) for mark in own] for name, own in marks.items()}
+    listed = [f"{value!r} in {name!r} ({cells:,} cells)" for name, own in plain.items() for value, cells in own]
+    advice = {name: [value for value, _ in own] for name, own in plain.items()}
+    return f"values that may stand for missing cells: {', '.join(listed)}; if they do, say missing={advice}"
+
+
+def spell_mark(value: Any) -> Any:
+    """Return a mark as users write it: 9 in place of 9.0.
+
+    Examples
+    --------
+    >>> spell_mark(9.0), spell_mark(99.9), spell_mark("9")
+    (9, 99.9, '9')
+    """
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def describe_left_alone(reasons: Mapping[str, str], holes: int = 0) -> str:
+    """Return in one line which columns are left alone, and why.
+
+    Examples
+    --------
+    >>> describe_left_alone({"id": "no value", "note": "free text", "e": "no value"}, 3)
+    "columns left alone: 'id', 'e' (no value), 'note' (free text), whose 3 missing cells stay missing"
+    """
+    names: dict[str, list[str]] = {}
+    for name, reason in reasons.items():
+        names.setdefault(reason, []).append(name)
+    listed = ", ".join(f"{shorten(group, 20)} ({reason})" for reason, group in names.items())
+    return f"columns left alone: {listed}" + (f", whose {holes:,} missing cells stay missing" if holes else "")
+
+
+def is_constant(low: float, high: float) -> bool:
+    """Tell whether numbers between these two are the same up to rounding; of no numbers at all, give (inf, -inf).
+
+    Examples
+    --------
+    >>> is_constant(0.3, 0.1 + 0.2), is_constant(0.0, 1e-300)
     (True, False)
     """
-    least, most = distinct.min(), distinct.max()
-    return bool(len(distinct) == rows and most == least + rows - 1 and not (distinct % 1).any())
+    # halves, so that the difference of the largest floats is finite
+    return high / 2 - low / 2 <= _ROUNDING * max(abs(low / 2), abs(high / 2)) if low <= high else True
+
+
+def describe_constants(names: Sequence[str], rows: int) -> str:
+    """Return in one line that columns have a single number, and what becomes of them.
+
+    Examples
+    --------
+    >>> describe_constants(["wave"], 300)
+    "columns 'wave' have the same value in all 300 rows that count; they say nothing about others and are left out"
+    """
+    return (
+        f"columns {shorten(names)} have the same value in all {rows:,} rows that count; they say nothing about others"
+        " and are left out"
+    )
+
+
+# -- names of rows ----------------------------------------------------------------------------------------------------
+
+
+def describe_numbering(distinct: Values, observed: int, rows: int = 0) -> str:
+    """Return in words that the numbers of a column name or count its rows, which other columns can tell nothing of;
+    nothing where they may be measurements.
+
+    They are whole and all different, and consecutive, of a type of whole numbers with no cell missing, or so close that
+    chance would have repeated many, or long: all of the same length, as those of phones and orders. Years, multiples of
+    a number and numbers of few rows are none.
+
+    Parameters
+    ----------
+    distinct : ndarray (numbers,)
+        The different numbers, ascending.
+    observed, rows : int
+        How many cells have one, and how many there are, where their type is one of whole numbers.
+
+    Examples
+    --------
+    >>> describe_numbering(np.arange(1.0, 31.0), 30, 30), describe_numbering(np.arange(1990.0, 2020.0), 30, 30)
+    ('row numbers', '')
+    >>> describe_numbering(np.array([20, 21, 23.5] * 10), 30, 30)
+    ''
+    """
+    size = len(distinct)
+    if size < _IDENTIFIER_ROWS or size != observed or (distinct % 1).any():
+        return ""
+    first, last = float(distinct[0]), float(distinct[-1])
+    is_exact = max(-first, last) < 2.0**53
+    is_multiple = is_exact and np.gcd.reduce(np.diff(distinct).astype(np.int64)) > 1
+    if is_multiple or not (is_exact or rows) or (_YEARS[0] <= first and last <= _YEARS[1]):
+        return ""
+    if last - first == size - 1:
+        return "row numbers" if observed == rows else ""
+    digits = {len(f"{abs(end):.0f}") for end in (first, last)}
+    spread = np.abs((distinct - first) / (last - first) - np.linspace(0.0, 1.0, size)).max() * math.sqrt(size)
+    is_long = len(digits) == 1 and first > 0 and min(digits) >= _LONG
+    is_dense = rows > 0 and size * (size - 1) / 2 >= _REPETITIONS * (last - first)
+    spreads = is_long and (min(digits) >= _VERY_LONG or (size >= _EVEN_ROWS and spread <= _EVEN))
+    return "a different number in each row" if is_dense or spreads else ""
+
+
+def describe_identifier(states: Sequence[Any], observed: int, *, declared: bool = False) -> str | None:
+    """Return in words that states name rows or are free text, which other columns can tell nothing of; else None.
+
+    Parameters
+    ----------
+    states : sequence
+        Those that occur.
+    observed : int
+        The number of observed cells.
+    declared : bool
+        Whether the column's type names the states, which are then no free text.
+
+    Examples
+    --------
+    >>> describe_identifier([f"p{i}" for i in range(20)], 20), describe_identifier(["a", "b"], 20)
+    ('a different value in each row', None)
+    """
+    if not _IDENTIFIER_ROWS <= observed < 2 * len(states):
+        return None
+    if len(states) == observed:
+        return "a different value in each row"
+    if declared or not all(isinstance(state, str) for state in states):
+        return None
+    if len(states) >= _NEARLY_ALL * observed:
+        return "a different value in nearly each row"
+    words = sum(len(state.split()) for state in states) / len(states)
+    return "free text" if words >= _WORDS_OF_TEXT else None
 
 
 # -- steps and ends ---------------------------------------------------------------------------------------------------

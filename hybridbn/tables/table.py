@@ -117,8 +117,11 @@ class Table(Rows):
         if variables is None:
             for name, values in frame.columns.items():
                 self._columns[name] = read_column(name, values, kinds.get(name))
-            for name in frame.find_names(ordered, "the names of columns of ordered codes"):
+            codes = frame.find_names(ordered, "the names of columns of ordered codes")
+            for name in codes:
                 self._columns[name] = self._find_column(name).declare_ordered()
+            numbers = [name for name, kind in kinds.items() if kind == "continuous"]
+            self._frame = replace(self._frame, kept=self._frame.kept.union(codes, numbers))
             check_states(self._columns.values())
         else:
             for variable in _check_variables(variables, kinds):
@@ -375,19 +378,21 @@ class Table(Rows):
         """Return whether a column was declared to be one of ordered codes."""
         return self._find_column(name).cells.ordered
 
-    def is_all_different(self, name: str) -> bool:
-        """Return whether a discrete column has a value in each row where it has one that no other row has.
+    @property
+    def kept(self) -> frozenset[str]:
+        """The columns that are learned from whatever they are."""
+        return self._frame.kept
 
-        Examples
-        --------
-        >>> table = Table({"k": ["x", "y", None], "c": ["a", "a", "b"]})
-        >>> table.is_all_different("k"), table.is_all_different("c")
-        (True, False)
-        """
+    def keep_columns(self, names: Iterable[str]) -> Table:
+        """Return the table with columns that are learned from whatever they are."""
+        frame = replace(self._frame, kept=self.kept.union(names))
+        return Table._of(self._columns.values(), frame, self._weights, self._remembered)
+
+    def count_states(self, name: str) -> Values:
+        """Return how many rows have which state of a discrete column."""
         cells = self._find_column(name).cells
-        seen = cells.array[cells.array >= 0]
-        # comparing lengths first saves sorting long columns
-        return len(seen) <= len(cells.states or ()) and len(np.unique(seen)) == len(seen)
+        codes = cells.array[cells.array >= 0]
+        return np.bincount(codes, minlength=len(cells.states or ())).astype(np.float64)
 
     def count_families(
         self, families: Sequence[tuple[str, ...]], variables: Mapping[str, Variable]
@@ -663,6 +668,9 @@ class Table(Rows):
 
     def _describe_numbers(self, variable: Continuous) -> str:
         return super()._describe_numbers(variable) if self._columns[variable.name].is_read else ""
+
+    def _describe_marks(self, name: str) -> str:
+        return super()._describe_marks(name) if self._columns[name].is_read else ""
 
     def _describe_missing(self, name: str) -> str:
         return super()._describe_missing(name) if self._columns[name].is_read else "not read"

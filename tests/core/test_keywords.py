@@ -784,6 +784,7 @@ QUESTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
             "backend": Effect("no such backend"),
             "weights": Effect("k"),
             "columns": Effect(["x", "d"]),
+            "missing": Effect({"d": ["v"]}),
             "most_states": Effect(2),
             "sample": Effect(10),
         },

@@ -174,8 +174,10 @@ def test_a_cycle_an_unknown_column_and_other_bad_structures():
 
 def test_hopeless_columns():
     frame = some_frame()
-    with pytest.raises(hb.TableError, match="'key' has a different value in each"):
-        fit(ARCS, frame.assign(key=[f"k{i}" for i in range(300)]))
+    named = frame.assign(key=[f"k{i}" for i in range(300)], number=range(300))
+    with pytest.warns(UserWarning, match=r"'key' \(a different value in each row\), 'number' \(row numbers\)"):
+        assert {*fit(ARCS, named)} == {*fit(ARCS, frame)}
+    assert "number" in fit([*ARCS, ("season", "number")], named.drop(columns="key"))
     with pytest.raises(hb.TableError, match="no observed value"):
         fit(ARCS, frame.assign(level=np.nan))
     with pytest.raises(hb.TableError, match="'level' is constant"):

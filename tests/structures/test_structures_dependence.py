@@ -147,7 +147,8 @@ def test_units_do_not_matter(potentials):
 
 def test_a_constant_column_is_refused_before_the_work_begins():
     rng = np.random.default_rng(0)
-    found = measured({"a": rng.normal(size=50), "b": rng.normal(size=50), "k": np.full(50, 2.0)})
+    data = {"a": rng.normal(size=50), "b": rng.normal(size=50), "k": np.full(50, 2.0)}
+    found = measured(data, None, dict.fromkeys(data, "gaussian"))
     with pytest.raises(hb.TableError, match="'k' is constant"):
         found.measure_pairs()
     assert not found.reusable_potentials()

@@ -94,7 +94,7 @@ def test_regressions_are_scored_by_moments_as_by_their_density(holes):
 def test_a_combination_of_parents_is_refused():
     data = table_of("numbers")
     data |= {"sum": data["x"] + data["z"], "same": np.full(300, 2.0)}
-    scores = FamilyScores(read_data_without_target(data, "gaussian", None))
+    scores = FamilyScores(read_data_without_target(data, dict.fromkeys(data, "gaussian"), None))
     names = list(data)
     for found in (
         scores.score_changes("y", frozenset({"x", "z"}))[names.index("sum")],

@@ -217,14 +217,14 @@ def test_a_constant_column_changes_no_clusters(covariance):
     group = rng.integers(3, size=150)
     x = 5.0 * group + rng.normal(size=150)
     data = {"x": x, "y": rng.normal(size=150) + 0.5 * x, "c": np.where(group == 0, "a", "b")}
-    net, more = (
-        mixture(one, most=4, starts=2, covariance=covariance) for one in (data, {**data, "one": 7.0 * np.ones(150)})
-    )
+    net = mixture(data, most=4, starts=2, covariance=covariance)
+    with pytest.warns(UserWarning, match="columns 'one' have the same value"):
+        more = mixture({**data, "one": 7.0 * np.ones(150)}, most=4, starts=2, covariance=covariance)
     assert len(as_discrete(net.variable("cluster"))) == 3
     table = hb.Table(data)
     probabilities = [as_discrete(one.posterior("cluster", table)).probabilities for one in (net, more)]
     np.testing.assert_allclose(probabilities[0], probabilities[1], atol=1e-4)
-    assert more.posterior("one").mean() == pytest.approx(7)
+    assert "one" not in more
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ nothing where it has none.
         with terminal.forward_warnings():
             network = read_model(options.model)
             evidence = parse_evidence(network, options.evidence)
-            data = None if options.data is None else _read_data(options, network)
+            data = None if options.data is None else _read_data(options, network, terminal)
             title = os.path.basename(options.model).split(".")[0] or "Bayesian network"
             responder = Responder(network, data, title, options.unknown, evidence)
             if options.html is not None:
@@ -77,11 +77,12 @@ nothing where it has none.
         _serve(responder, options, terminal)
 
 
-def _read_data(options: argparse.Namespace, network: Any) -> Any:
+def _read_data(options: argparse.Namespace, network: Any, terminal: Terminal) -> Any:
     """Return the table to step through."""
-    from hybridbn.tables.formats import read_table
+    from hybridbn.commands.table_input import read_marked
 
-    return read_table(options.data, variables=network.variables, unknown=options.unknown, **list_reading(options))
+    table = read_marked(options.data, list_reading(options), terminal)
+    return table.with_variables(network.variables, unknown=options.unknown)
 
 
 def _serve(responder: Any, options: argparse.Namespace, terminal: Terminal) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
@@ -10,7 +11,7 @@ from typing import Any, Literal, TypeVar, Unpack, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import TableError, warn_user
+from hybridbn.errors import TableError, gather_remarks, warn_user
 from hybridbn.estimation.completion import (
     Keys,
     count_repeats,
@@ -30,7 +31,15 @@ from hybridbn.learning.imputation.data_augmentation import (
     fit_imputation,
     use_network,
 )
-from hybridbn.learning.imputation.model import IncompleteRows, check_names, integer_ranges, leave_out, read_rows
+from hybridbn.learning.imputation.model import (
+    IncompleteRows,
+    check_names,
+    count_outside,
+    integer_ranges,
+    leave_out,
+    read_rows,
+    remark_on_outside,
+)
 from hybridbn.network import Network
 from hybridbn.options import (
     ColumnKeywords,
@@ -122,6 +131,7 @@ def impute(
 ) -> Imputation: ...
 
 
+@gather_remarks()
 def impute(
     data: Any,
     draws: int | None = None,
@@ -325,10 +335,13 @@ def _impute_frame(
             "right",
         )
     indicator_columns = _indicator_columns(rows, whole) if indicators else {}
-    tables = []
+    tables, outside = [], Counter[str]()
+    ranges = {name: rows.readings.value_range(name) for name in rows.holes if not rows.readings.is_discrete(name)}
     for number, model in enumerate(fitted.models(draws)):
         fills = model.fill(rows, settings.strategy, keys_of_rows, fitted.seed + number)
+        outside += count_outside([fills], ranges, usual=False)
         tables.append(model.complete(rows, fills, indicator_columns))
+    remark_on_outside(outside, ranges, fitted.model.columns.variables)
     if details:
         return Imputation(fitted, rows, tables)
     return tables[0] if draws is None else tables

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections import Counter
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self, TypeAlias
@@ -18,7 +19,7 @@ from typing import Any, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.errors import FormatError, HybridBNError, NetworkError, TableError, warn_user
+from hybridbn.errors import FormatError, HybridBNError, NetworkError, TableError, remark, warn_user
 from hybridbn.estimation.completion import (
     Bounds,
     Cells,
@@ -38,8 +39,17 @@ from hybridbn.network import Network
 from hybridbn.options import Options
 from hybridbn.tables import Table
 from hybridbn.tables.cells import integer_limits, state_kind
-from hybridbn.tables.columns import Column, Frame, describe_left_alone, read_as_variable, read_column
-from hybridbn.tables.scales import LEAST_ROWS, coarsen_unit, decimals_of, grid_ends, round_to_decimals, usual_decimals
+from hybridbn.tables.columns import Column, Frame, read_as_variable, read_column
+from hybridbn.tables.scales import (
+    LEAST_ROWS,
+    coarsen_unit,
+    decimals_of,
+    describe_left_alone,
+    describe_marks,
+    grid_ends,
+    round_to_decimals,
+    usual_decimals,
+)
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
@@ -58,8 +68,10 @@ _NEARLY_ALL = 0.9
 """If this share of the cells of a text column differ, it is taken for an identifier."""
 _WORDS_OF_TEXT = 4
 """If most cells of a text column differ and have this many words, it is taken for free text."""
-_MISSING_MARKS = frozenset({"", "?", "n/a", "na", "nan", "nat", "null", "<na>", "#n/a"})
-"""Texts that stand for missing cells in many files; they only cause a warning."""
+_MOST_TOLD = 8
+"""The most columns with numbers outside of the observed range that are named."""
+_USUAL, _USUAL_SHARE = 3, 0.05
+"""So many imputed numbers of a column, and such a share of them, may well lie outside of the observed range."""
 _LARGEST_NUMBER = 1e150
 """The squares of larger numbers are close to the end of the range of floats."""
 
@@ -145,20 +157,19 @@ def classify_columns(
     for name in table.names:
         variable, column = table.variable(name), table.column(name)
         observed = column[~table.cells(name).missing]
+        reason = table.reason_alone(name)
         if isinstance(variable, Discrete) and variable.cuts is None:
             # holes never get a state that was not observed
-            occurring = np.unique(observed)
-            variable = Discrete(name, states=tuple(variable.states[code] for code in occurring))
-            reason = reason_alone(table, name)
+            variable = Discrete(name, states=tuple(variable.states[code] for code in np.unique(observed)))
             if reason is not None and name in included:
                 alone.append(name)
                 variables[name] = variable
-            elif reason is not None:
-                left_alone[name] = reason
-            if reason is not None:
                 continue
         elif isinstance(variable, Continuous) and variable.unit is not None and not full_precision:
             variable = coarsen_unit(variable, observed)
+        if reason is not None and name not in included:
+            left_alone[name] = reason
+            continue
         variables[name] = variable
         _refuse_extreme_numbers(name, observed)
         if (observed == observed[0]).all():
@@ -166,15 +177,16 @@ def classify_columns(
         else:
             modeled.append(name)
     _warn_of_constants(table, constants)
-    _warn_of_marks(variables)
+    marks = {name: own for name in variables if (own := table.marks(name))}
+    remark(marks=describe_marks(marks) if marks else "")
     if left_alone:
         holes = sum(
             int(table.cells(name).missing.sum()) if name in table else len(table) * (reason == "no value")
             for name, reason in left_alone.items()
         )
-        warn_user(
-            f"{describe_left_alone(left_alone, holes)}; name them in skip to say so, or identifiers and texts in "
-            "include to complete them from their own values",
+        remark(
+            left_alone=f"{describe_left_alone(left_alone, holes)}; name them in skip to say so, or identifiers and"
+            " texts in include to complete them from their own values"
         )
     decimals = refuse_empty_bounds(limits, _find_decimals(table, variables, integers, full_precision))
     return ModelColumns(variables, tuple(modeled), constants, tuple(alone), decimals, limits, ranges or {})
@@ -193,25 +205,9 @@ def _refuse_extreme_numbers(name: str, observed: Values) -> None:
 def _warn_of_constants(table: Table, constants: Mapping[str, Any]) -> None:
     holes = [name for name in constants if table.cells(name).missing.any()]
     if holes:
-        warn_user(
-            f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others, too; name "
-            "them in skip to leave them as they are",
-        )
-
-
-def _warn_of_marks(variables: Mapping[str, Variable]) -> None:
-    marked = {}
-    for name, variable in variables.items():
-        states = variable.states if isinstance(variable, Discrete) else ()
-        marks = [state for state in states if isinstance(state, str) and state.strip().lower() in _MISSING_MARKS]
-        if marks:
-            marked[name] = marks
-    if marked:
-        shown = ", ".join(f"{name!r} ({shorten(marks)})" for name, marks in marked.items())
-        warn_user(
-            f"columns hold text that often stands for missing cells, and is an ordinary state here: {shown}; replace "
-            "it with "
-            "None to have it imputed",
+        remark(
+            constants=f"columns {shorten(holes)} have the same value in every observed cell, and get it in the others,"
+            " too; name them in skip to leave them as they are"
         )
 
 
@@ -299,53 +295,6 @@ def _find_decimals(
         if decimals is not None:
             result[name] = decimals
     return result
-
-
-def describe_identifier(states: Sequence[Any], observed: int, *, declared: bool = False) -> str | None:
-    """Return in words that states name rows or are free text, which other columns can tell nothing of; else None.
-
-    Parameters
-    ----------
-    states : sequence
-        Those that occur.
-    observed : int
-        The number of observed cells.
-    declared : bool
-        Whether the column's type names the states, which are then no free text.
-
-    Examples
-    --------
-    >>> describe_identifier([f"p{i}" for i in range(20)], 20), describe_identifier(["a", "b"], 20)
-    ('a different value in each row', None)
-    """
-    if not _IDENTIFIER_ROWS <= observed < 2 * len(states):
-        return None
-    if len(states) == observed:
-        return "a different value in each row"
-    if declared or not all(isinstance(state, str) for state in states):
-        return None
-    if len(states) >= _NEARLY_ALL * observed:
-        return "a different value in nearly each row"
-    words = sum(len(state.split()) for state in states) / len(states)
-    return "free text" if words >= _WORDS_OF_TEXT else None
-
-
-def reason_alone(table: Table, name: str) -> str | None:
-    """Return why imputation leaves a column alone, in a few words; None where it does not.
-
-    Examples
-    --------
-    >>> reason_alone(Table({"id": [f"p{i}" for i in range(20)]}), "id")
-    'a different value in each row'
-    """
-    variable, column = table.variable(name), table.column(name)
-    if not isinstance(variable, Discrete) or variable.cuts is not None:
-        return None
-    observed = column[column >= 0]
-    if len(observed) >= 2 * len(variable):
-        return None  # whichever states occur, they do so twice and more
-    states = [variable.states[code] for code in np.flatnonzero(np.bincount(observed))]
-    return describe_identifier(states, len(observed), declared=table.cells(name).declared)
 
 
 def has_integer_type(table: Table, name: str) -> bool:
@@ -589,6 +538,39 @@ class Model:
         return np.clip(values, low, high)
 
 
+def count_outside(parts: Iterable[Mapping[str, Any]], ranges: Bounds, *, usual: bool = True) -> Counter[str]:
+    """Return how many imputed numbers of each column lie outside of its observed range; not `usual`, only of columns
+    of which more do than chance makes.
+
+    Examples
+    --------
+    >>> count_outside([{"x": np.array([1.0, 9.0])}, {"x": np.array([7.0])}], {"x": (0.0, 5.0)})
+    Counter({'x': 2})
+    """
+    counts = Counter[str]()
+    for fills in parts:
+        for name in fills.keys() & ranges.keys():
+            values, (low, high) = np.asarray(fills[name], dtype=np.float64), ranges[name]
+            outside = int(((values < low) | (values > high)).sum())
+            counts[name] += outside * (usual or outside > _USUAL + _USUAL_SHARE * len(values))
+    return +counts
+
+
+def remark_on_outside(counts: Mapping[str, int], ranges: Bounds, variables: Mapping[str, Variable]) -> None:
+    """Remark on imputed numbers that lie outside of what was observed."""
+    columns = []
+    for name, count in counts.items():
+        unit = getattr(variables[name], "unit", None)
+        low, high = (f"{end:g}" if unit is None else unit.text(end) for end in ranges[name])
+        columns.append(f"{name} ({count:,} outside of {low} to {high})")
+    if columns:
+        listed = f"{', '.join(columns[:_MOST_TOLD])}{', ...' if len(columns) > _MOST_TOLD else ''}"
+        remark(
+            outside=f"{sum(counts.values()):,} imputed numbers lie outside of the observed range: {listed};"
+            " bounds='observed' keeps them within"
+        )
+
+
 def read_rows(frame: Frame, model: Model, unknown: str = "error", declared: Table | None = None) -> IncompleteRows:
     """Read rows for a model; refuse rows that don't fit it.
 
@@ -695,15 +677,13 @@ def check_unmodeled_columns(frame: Frame, known: Container[str]) -> None:
     for name in frame.columns:
         if name in known:
             continue
-        try:
+        ignored.append(name)
+        with suppress(TableError):
             table = Table(frame.select([name]))
-            holes = bool(table.cells(name).missing.any())
-            identifier = reason_alone(table, name) is not None
-        except TableError:
-            ignored.append(name)
-            continue
-        if holes:
-            (ignored if identifier else unmodeled).append(name)
+            if not table.cells(name).missing.any():
+                ignored.pop()
+            elif table.reason_alone(name) is None:
+                unmodeled.append(ignored.pop())
     if unmodeled:
         raise NetworkError(
             f"columns {shorten(unmodeled)} have missing cells, but the network has no such nodes; name them in skip "

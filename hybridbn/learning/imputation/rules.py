@@ -24,7 +24,7 @@ import numpy as np
 import scipy
 from numpy.typing import NDArray
 
-from hybridbn.errors import warn_user
+from hybridbn.errors import remark
 from hybridbn.estimation.completion import Cells, find_holes
 from hybridbn.tables import Table
 from hybridbn.tables.scales import (
@@ -140,9 +140,9 @@ class Rules:
     def tell(self) -> None:
         """Warn of what was found, if there is any of it."""
         if description := self.describe():
-            warn_user(
-                f"columns are treated as {description}; imputed numbers keep that, unless discrete=[...] makes codes "
-                "categories or rules=False forgets it",
+            remark(
+                rules=f"columns are treated as {description}; imputed numbers keep that, unless discrete=[...] makes"
+                " codes categories or rules=False forgets it"
             )
 
     def encode(self, table: Table) -> Table:

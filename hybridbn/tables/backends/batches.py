@@ -21,7 +21,7 @@ from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import BATCH_ROWS, FILE_BITS, Batch, Fragment, Source
 from hybridbn.tables.cells import REST, Cells, UnsupportedType, check_numbers, count_texts
-from hybridbn.tables.columns import check_weights, column_adapter, read_as_variable
+from hybridbn.tables.columns import check_weights, column_adapter, match_marks, read_as_variable, read_cells
 from hybridbn.tables.formats import open_output
 from hybridbn.tables.formats.base import FileFormat, TableSource, suffixes
 from hybridbn.tables.formats.columnar import is_text
@@ -254,6 +254,10 @@ class TransformedSource(Source):
         """Find out what columns are of which the first cells told otherwise."""
         self.real.settle(names, fault)
 
+    def settle_texts(self, texts: Mapping[str, Sequence[str] | None]) -> bool:
+        """Find out what columns of text are, given what became of their texts."""
+        return self.real.settle_texts(texts)
+
     def fragments(self) -> Sequence[Fragment]:
         """Return the fragments of the real source, with what their batches become."""
         return [
@@ -391,6 +395,17 @@ def weigh_rows(
     """Return rows with a column of weights."""
     weights = function(_read_rows(first, table, reader), find_place(first, offsets))
     return table.append_column(added[0], pyarrow.array(weights))
+
+
+def blank_marks(first: int, table: Any, *, marks: Mapping[str, Sequence[Any]]) -> Any:
+    """Return rows with cells missing that hold marks."""
+    for name, own in marks.items():
+        column, place = table.column(name), table.column_names.index(name)
+        holes = match_marks(read_cells(name, column), own)
+        if holes.any():
+            blank = column.take(pyarrow.array(np.arange(len(holes)), mask=holes))
+            table = table.set_column(place, table.schema.field(place), blank)
+    return table
 
 
 def keep_rows(first: int, table: Any, *, reader: BatchReader, code: int | None) -> Any:

@@ -11,19 +11,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, NoReturn, Unpack
+from typing import Any, NoReturn, Unpack, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import TableError, warn_user
-from hybridbn.options import ColumnKeywords, list_given
+from hybridbn.options import ColumnKeywords, KindKeywords, Marks, list_given
 from hybridbn.registry import LazyModule
 from hybridbn.tables import Table
 from hybridbn.tables.backends.base import FILE_BITS, Backend, Batch, Source, Task
 from hybridbn.tables.backends.batches import (
     BatchReader,
     TransformedSource,
+    blank_marks,
     call_at_place,
     expand_rows,
     fill_holes,
@@ -32,9 +33,9 @@ from hybridbn.tables.backends.batches import (
     weigh_rows,
     write_batches,
 )
-from hybridbn.tables.backends.profiles import ColumnTally, Profile, ProfileTask, is_all_different, make_variable
+from hybridbn.tables.backends.profiles import ColumnTally, Profile, ProfileTask, make_variable
 from hybridbn.tables.cells import REST
-from hybridbn.tables.columns import warn_of_look_alikes
+from hybridbn.tables.columns import list_marks, warn_of_look_alikes
 from hybridbn.tables.formats.base import OtherKind
 from hybridbn.tables.formats.columnar import is_text
 from hybridbn.tables.formats.files import open_scratch
@@ -178,8 +179,14 @@ class Scan(Rows):
 
     passes: Passes
 
-    def __init__(self, passes: Passes, names: Iterable[str], given: Mapping[str, Variable] | None = None) -> None:
-        self.passes = passes
+    def __init__(
+        self,
+        passes: Passes,
+        names: Iterable[str],
+        given: Mapping[str, Variable] | None = None,
+        kept: frozenset[str] = frozenset(),
+    ) -> None:
+        self.passes, self._kept = passes, kept
         self._given = dict(given or {})
         self._chosen = tuple(names)
 
@@ -248,10 +255,19 @@ class Scan(Rows):
         """Return false: the columns of a scan are not declared."""
         return False
 
-    def is_all_different(self, name: str) -> bool:
-        """Return whether no value of a discrete column occurs twice."""
-        tally = self.passes.profile.columns[name]
-        return tally.counts is not None and is_all_different(tally)
+    @property
+    def kept(self) -> frozenset[str]:
+        """The columns that are learned from whatever they are."""
+        return self._kept.union(n for n in self.passes.declared if self.passes.kinds[n] == "continuous")
+
+    def keep_columns(self, names: Iterable[str]) -> Scan:
+        """Return the scan with columns that are learned from whatever they are."""
+        return Scan(self.passes, self._chosen, self._given, self._kept.union(names))
+
+    def count_states(self, name: str) -> Values:
+        """Return how many rows have which state of a discrete column; rare ones perhaps fewer than they do."""
+        variable, counts = self.variable(name), self.passes.profile.columns[name].counts or {}
+        return np.array([counts.get(state, 0) for state in getattr(variable, "states", ())], dtype=np.float64)
 
     def count_families(
         self, families: Sequence[tuple[str, ...]], variables: Mapping[str, Variable]
@@ -269,11 +285,13 @@ class Scan(Rows):
         """What was computed of these rows before."""
         return self.passes.remembered
 
-    def declare(self, **columns: Unpack[ColumnKeywords]) -> Scan:
-        """Return the scan itself; refuse declarations, which belong to where it is made."""
-        if given := list_given(columns):
+    def declare(self, *, missing: Marks = None, **kinds: Unpack[KindKeywords]) -> Scan:
+        """Return the scan with cells missing that hold marks; refuse what belongs to where the scan is made."""
+        if given := list_given(cast(ColumnKeywords, kinds)):
             raise TableError(f"say what the columns are where the scan is made: hb.scan(data, {given[0]}=...)")
-        return self
+        listed = {} if missing is None else list_marks(missing, self.names)
+        marks = {name: own for name, own in listed.items() if own}
+        return self._transform(partial(blank_marks, marks=marks)) if marks else self
 
     def read_usable(self) -> tuple[Scan, dict[str, str]]:
         """Return the scan with those columns that something can be computed with, and why others are left out."""
@@ -292,12 +310,12 @@ class Scan(Rows):
         selected = [names] if isinstance(names, str) else list(names)
         for name in selected:
             self._require_column(name)
-        return Scan(self.passes, selected, self._given)
+        return Scan(self.passes, selected, self._given, self._kept)
 
     def with_variables(self, variables: Iterable[Variable]) -> Scan:
         """Return the scan with its columns read as these variables; others are left out."""
         known = {variable.name: variable for variable in variables}
-        return Scan(self.passes, [name for name in known if name in self._chosen], known)
+        return Scan(self.passes, [name for name in known if name in self._chosen], known, self._kept)
 
     def with_weights(self, weights: Any) -> Scan:
         """Return the scan with the weights of another column, or without any."""
@@ -307,7 +325,7 @@ class Scan(Rows):
             return self
         names = tuple(name for name in self.passes.source.schema.names if name != weights and name in self.passes.names)
         chosen = [name for name in self._chosen if name != weights]
-        return Scan(self.passes.derive(weights=weights, names=names), chosen, self._given)
+        return Scan(self.passes.derive(weights=weights, names=names), chosen, self._given, self._kept)
 
     # -- rows -----------------------------------------------------------------------------------------------------
 
@@ -330,6 +348,7 @@ class Scan(Rows):
         table = passes.sample.select(names)
         if self._given:
             table = table.with_variables([self.variable(name) for name in names])
+        table = table.keep_columns(self.kept)
         if purpose is not None and len(table) < len(self):
             warn_user(
                 f"{purpose} are learned from a sample of {len(table):,} of {len(self):,} rows; scan(..., sample=n)"
@@ -397,6 +416,7 @@ class Scan(Rows):
             self.passes.derive(source=TransformedSource(self.passes.source, function, fields, keep_observed)),
             self._chosen,
             self._given,
+            self._kept,
         )
 
     def keep_rows(self, variable: Variable, code: int | None = None) -> Scan:
@@ -415,7 +435,7 @@ class Scan(Rows):
         ]
         task = partial(fill_holes, reader=BatchReader(read, self.passes.weights), function=function, floats=floats)
         filled = self.transform(task, floats, keep_observed=True)
-        return Scan(filled.passes, self._chosen, {variable.name: variable for variable in read})
+        return Scan(filled.passes, self._chosen, {variable.name: variable for variable in read}, self._kept)
 
     def expand(self, variable: Discrete, assign: Callable[[Table], Values]) -> Scan:
         """Return the scan with each row repeated for the states of a further column, and weighted by their shares."""
@@ -446,7 +466,7 @@ class Scan(Rows):
             weights=added[-1].name,
             names=names,
         )
-        return Scan(passes, names, {one.name: one for one in (*read, *variables)})
+        return Scan(passes, names, {one.name: one for one in (*read, *variables)}, self._kept)
 
     def batches(self) -> Iterator[Any]:
         """Yield the rows as Arrow record batches, in their order.

@@ -39,7 +39,7 @@ from hybridbn.tables.backends.batches import TransformedSource
 from hybridbn.tables.backends.scans import Passes, Scan
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.cells import UnsupportedType, declare_kinds
-from hybridbn.tables.columns import Frame, check_states, is_of_library, open_frame
+from hybridbn.tables.columns import Frame, check_states, is_of_library, list_marks, open_frame
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.base import (
     FileFormat,
@@ -513,6 +513,7 @@ def scan(
     backend: Any = None,
     weights: str | None = None,
     columns: Iterable[str] | None = None,
+    missing: Any = None,
     most_states: int = MOST_STATES,
     sample: int = SAMPLE,
     **options: Any,
@@ -525,15 +526,13 @@ def scan(
         Parquet, Feather, CSV and TSV files: ``"folder/*.parquet"``, ``"s3://bucket/folder"``; ARFF files and JSON
         lines; tables and queries of databases: ``"sqlite:///f.db?table=t"``, ``"postgresql://host/base?query=..."``.
         Frames of pandas, polars and pyarrow, datasets of pyarrow, relations of DuckDB, and what else a backend opens.
-    discrete, continuous : str or iterable of str
-        Columns whose type does not say what they are, as in `Table`.
+    discrete, continuous, missing : as in `Table`
     backend : str, Backend, concurrent.futures.Executor, dask Client or SparkSession, optional
         Who reads the rows: "local", "processes", "duckdb", "dask" or "spark". By default the engine of the data, and
         this process for files.
     weights : str, optional
         The column of the rows' weights.
-    columns : iterable of str, optional
-        These columns only.
+    columns : iterable of str, by default all
     most_states : int
         Of a column with more states the most frequent ones are kept, and the state "(other)" stands for the rest.
     sample : int
@@ -574,6 +573,9 @@ def scan(
     import_pyarrow()
     declared = declare_kinds(discrete, continuous)
     kinds: dict[str, str] = {**declared}
+    form = FileFormat.registry.load().get(suffix_of(os.fspath(data))) if isinstance(data, str | os.PathLike) else None
+    if missing is not None and not isinstance(missing, Mapping) and form is not None and "missing" in form.options:
+        options, missing = {**options, **list_marks(missing, ["missing"])}, None
     engine, source = _open(data, backend, kinds, options)
     if any(pyarrow.types.is_null(one.type) for one in source.schema):
         # the first file does not tell what these are
@@ -597,7 +599,8 @@ def scan(
         raise TableError(f"{source.shown}: no column is left to scan")
     for name, note in source.notes.items():
         kinds.setdefault(name, str(note["kind"]))
-    return Scan(Passes(source, engine, kinds, frozenset(declared), weights, names, most_states, sample), names)
+    passes = Passes(source, engine, kinds, frozenset(declared), weights, names, most_states, sample)
+    return Scan(passes, names).declare(missing=missing)
 
 
 def _cast_columns(fields: Sequence[Any], first: int, table: Any) -> Any:

@@ -26,14 +26,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError, hide_secrets, mask_secrets
 from hybridbn.tables import Table
-from hybridbn.tables.columns import check_states
+from hybridbn.tables.columns import check_states, list_marks
 from hybridbn.tables.formats.base import FileFormat, name_file_in_errors, suffixes
 from hybridbn.tables.formats.database_base import OutputExists, database_of
 from hybridbn.tables.formats.files import (
@@ -63,6 +63,7 @@ def read_table(
     weights: str | None = None,
     variables: Iterable[Variable] | None = None,
     unknown: Literal["error", "missing"] = "error",
+    missing: Any = None,
     **options: Any,
 ) -> Table:
     r"""Read a table from a file or an SQLite database.
@@ -81,10 +82,12 @@ def read_table(
         The column that holds the rows' weights.
     variables, unknown : optional
         Read the columns as these variables; see `hybridbn.Table`.
+    missing : mapping from column to values, or values, optional
+        What marks missing cells, such as ``{"sex": [9]}``, in some columns or in all. Those of all columns of CSV
+        and TSV take the place of the usual ones (see above).
     **options
-        CSV and TSV: ``missing`` (markers), ``delimiter``, ``encoding``, ``decimal`` (``"."`` or ``","``), ``thousands``
-        (such as ``"."`` or ``" "``; ``""`` for nothing), ``dates`` (``"dmy"``, ``"mdy"`` or ``"ymd"``). ARFF:
-        ``encoding``.
+        CSV and TSV: ``delimiter``, ``encoding``, ``decimal`` (``"."`` or ``","``), ``thousands`` (such as ``"."`` or
+        ``" "``; ``""`` for nothing), ``dates`` (``"dmy"``, ``"mdy"`` or ``"ymd"``). ARFF: ``encoding``.
 
     Notes
     -----
@@ -120,9 +123,15 @@ def read_table(
                 table = database_of(location).read(location, wanted, **options)
             else:
                 form, suffix = format_of(location)
+                if isinstance(missing, Mapping) and "missing" in form.options:
+                    options["marks"] = list_marks(missing, missing)
+                elif missing is not None and "missing" in form.options:
+                    options["missing"], missing = list_marks(missing, [""])[""], None
                 file = open_unpacked(location) if is_packed(location) else location
                 table = form.read(file, wanted, suffix, **options)
             check_states(table._columns.values())
+            table = table.keep_columns(name for name, kind in wanted.kinds.items() if kind == "continuous")
+            table = table.declare(missing=missing)
         if weights is not None:
             held = table.select([weights])
             table = table.drop(weights)

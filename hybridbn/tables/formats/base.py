@@ -147,6 +147,8 @@ class TableSource(ABC):
         The numbers of the rows that are read, some consecutive ones; all, unless some were asked for.
     leave : collection of str
         Columns that are not read.
+    marks : mapping from column to sequence of str
+        What marks missing cells of it; whoever asks for cells blanks them.
     """
 
     shown: str
@@ -163,6 +165,7 @@ class TableSource(ABC):
     untyped: Sequence[str] = ()
     numbers: Sequence[str] = ()
     leave: Collection[str] = ()
+    marks: Mapping[str, Sequence[str]] = {}
     first_rows: int = 1 << 17
     """The types of columns are told by so many rows at a time."""
 

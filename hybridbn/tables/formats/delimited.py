@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -96,9 +97,11 @@ class Delimited(FileFormat):
         *,
         missing: str | Iterable[str] = MISSING,
         engine: str | None = None,
+        marks: Mapping[str, Iterable[Any]] | None = None,
         **given: str | None,
     ) -> Table:
-        """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does.
+        """Read a file. `engine` None takes pyarrow if it is there; "scanner" never does. `marks` are markers of some
+        columns, of which those that are numbers may be left.
 
         Of `given`, those of `sniff_dialect`, what is not told is found from the first bytes.
         """
@@ -110,7 +113,7 @@ class Delimited(FileFormat):
         tell_reading(dialect.found)
         with recode(io.BytesIO(data), dialect.encoding) as stream:
             data = data if isinstance(stream, io.BytesIO) else stream.read()
-        return _read_text(check_text(data), wanted, markers, dialect, engine)
+        return _read_text(check_text(data), wanted, markers, dialect, engine, marks or {})
 
     def source(
         self,
@@ -150,10 +153,16 @@ class _Rules(NamedTuple):
     kinds: Kinds
     markers: frozenset[str]
     dialect: Dialect
+    marks: Mapping[str, Iterable[Any]]
 
 
 def _read_text(
-    data: Any, wanted: WantedColumns, markers: frozenset[str], dialect: Dialect, engine: str | None = None
+    data: Any,
+    wanted: WantedColumns,
+    markers: frozenset[str],
+    dialect: Dialect,
+    engine: str | None = None,
+    marks: Mapping[str, Iterable[Any]] = MappingProxyType({}),
 ) -> Table:
     """Read a file in UTF-8."""
     scanner = Scanner(data, dialect.delimiter)
@@ -162,8 +171,9 @@ def _read_text(
         header = _name_empty_columns(header, sample, markers)
         scanner = Scanner(_write_header(data, header, dialect.delimiter), dialect.delimiter)
     names = wanted.names(header)
-    first = {name: {row[header.index(name)] for row in sample} - markers for name in names}
-    rules = _Rules(add_kinds(wanted.kinds, first, dialect), markers, dialect)
+    own = {name: markers | {*map(str, marks.get(name, ()))} for name in names}
+    first = {name: {row[header.index(name)] for row in sample} - own[name] for name in names}
+    rules = _Rules(add_kinds(wanted.kinds, first, dialect), markers, dialect, marks)
     by_scanner = engine is not None or (whole and not sample) or find_spec("pyarrow") is None
     # Rows are counted over records; only the way to an error looks for their lines.
     with name_lines_in_errors(scanner.line_of):
@@ -220,6 +230,7 @@ def _drop_markers(
 
 
 def _type_texts(name: str, codes: NDArray[Any], texts: Sequence[str], rules: _Rules) -> Column:
+    codes, texts = _drop_markers(codes, texts, frozenset(map(str, rules.marks.get(name, ()))))
     return type_column(name, codes, texts, rules.kinds.get(name), rules.dialect)
 
 
@@ -389,7 +400,7 @@ class DelimitedSource(TextSource):
         """Return the Arrow types of the columns, as the first lines tell."""
         rows = self._read_sample()
         columns = list(zip(*rows, strict=True)) or [()] * len(self.names)
-        texts = {name: self._observe(column) for name, column in zip(self.names, columns, strict=True)}
+        texts = {name: self._observe(name, column) for name, column in zip(self.names, columns, strict=True)}
         types = {name: guess_type(texts[name], kinds.get(name), self.dialect) for name in self.names}
         self.untyped = [name for name in self.names if not texts[name]]
         known = add_kinds(kinds, {name: set(held) for name, held in texts.items()}, self.dialect)
@@ -398,9 +409,10 @@ class DelimitedSource(TextSource):
         self.doubtful = [name for name in different if name not in kinds and types[name] == text_type()]
         return types
 
-    def _observe(self, cells: Sequence[str]) -> list[str]:
-        """Return the texts of cells that are not missing."""
-        return [text for cell in cells if cell not in self.missing and (text := cell.removeprefix("\0"))]
+    def _observe(self, name: str, cells: Sequence[str]) -> list[str]:
+        """Return the texts of cells of a column that are not missing."""
+        markers = {*self.missing, *self.marks.get(name, ())}
+        return [text for cell in cells if cell not in markers and (text := cell.removeprefix("\0"))]
 
     def batches(self, types: Mapping[str, Any], kinds: Kinds, rows: int, part: Any = None) -> Iterator[tuple[int, Any]]:
         """Give columns as Arrow record batches, each with the number of its first row."""
@@ -448,6 +460,13 @@ class DelimitedBlock(TextBlock):
             unsure = [name for name in types if name not in parsed and name not in kinds]
             for name, _ in _find_codes(scanner, source.names, unsure, table, markers):
                 raise OtherKind(name)
+            texts = [name for name in types if table.schema.field(name).type in (text, pyarrow.string())]
+            for name in source.marks.keys() & {*texts}:
+                column = table.column(name)
+                codes, distinct = decode_dictionary(column if column.type == text else column.dictionary_encode())
+                kept, left = _drop_markers(codes, distinct, frozenset(source.marks[name]))
+                coded = pyarrow.DictionaryArray.from_arrays(_mask_codes(kept.astype(np.int32)), left)
+                table = table.set_column(table.column_names.index(name), name, coded)
             with name_lines_in_errors(scanner.line_of):
                 for place, (name, kind) in enumerate(types.items()):
                     column = table.column(place)
@@ -494,7 +513,7 @@ class DelimitedBlock(TextBlock):
         wanted = WantedColumns({n: kind for n, kind in kinds.items() if n in names}, tuple(names))
         with shift_lines_in_errors(source.header_lines, self.piece.line - 1 - source.header_lines):
             data = check_text(source.named_header + self.piece.data)
-            return _read_text(data, wanted, frozenset(source.missing), source.dialect)
+            return _read_text(data, wanted, frozenset(source.missing), source.dialect, marks=source.marks)
 
     def values(self, names: Sequence[str]) -> dict[str, list[Any]]:
         """Return columns as their texts; markers of missing cells without quotes are None."""
