@@ -265,15 +265,15 @@ class Dependence:
     def _measure_normal_gain(self, child: str, given: tuple[str, ...], parent: str) -> float:
         """Return the gain of a regression, which follows from the moments of the rows where all are observed."""
         own, *others = map(self.data.variable, (child, *given, parent))
-        fitter = self.data.fitter(child, (*given, parent))
-        statistics = self.data.collect(child, (*given, parent))
+        fitter = self._choose_fitter(child, (*given, parent))
+        statistics = fitter.statistics(self.data.rows, own, tuple(others))
         if not statistics.total > 0 or not _spreads(statistics, own) or not _spreads(statistics, others[-1]):
             return 0.0
         shorter = statistics.without(others[-1])
         potential = fitter.potential(statistics)
         if not any(map(self.data.rows.count_missing, (child, *given, parent))):
             self._fits[child, *given, parent] = potential
-        without = self.data.fitter(child, given).potential(shorter)
+        without = self._choose_fitter(child, given).potential(shorter)
         return float(statistics.log_likelihood(potential) - shorter.log_likelihood(without)) / self._total
 
     def _fit(self, data: TrainingData, child: str, parents: tuple[str, ...], keep: bool) -> Potential:

@@ -301,6 +301,7 @@ BUILDER_ENTRIES: dict[str, Entries] = {
     "selective_naive_bayes": {
         "missing": Effect({"c": ["top"]}, GIVEN),
         "continuous": Effect("d", GIVEN, target="d", data="codes"),
+        "ordered": Effect("z", data="codes"),
         "loss": Effect(reward, GIVEN),
         "folds": Effect(2, target="b9", data="tangled 2 200 10"),
         "random_state": Effect(1, target="b9", data="tangled 2 200 10"),
@@ -394,7 +395,8 @@ def run_augment(table: pd.DataFrame, **options: Any) -> Any:
 
 def run_bootstrap(table: pd.DataFrame, **options: Any) -> Any:
     options = {"build": "chow_liu", "replicates": 4, "potentials": "gaussian", **options}
-    return hb.bootstrap(data=table, **options).orientation
+    learned = hb.bootstrap(data=table, **options)
+    return [learned.orientation, learned.network()]
 
 
 def run_stack(table: pd.DataFrame, goal: str = "c", **options: Any) -> Any:
