@@ -485,6 +485,25 @@ def test_page_of_others_holds_answers(monkeypatch: pytest.MonkeyPatch) -> None:
         make_page(Responder(network))
 
 
+def test_answers_of_a_page_tell_nothing_of_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some of the pairs are impossible."""
+    rash = hb.Discrete("rash", ("no", "yes"))
+    network = make_mixed()
+    network.add(hb.Multinomial(rash, (network.variable("sick"),), table=[[1.0, 0.0], [0.5, 0.5]]))
+    held, numbers = [], []
+    for block in (1, 7, 10**6):
+        monkeypatch.setattr(pages, "BLOCK", block)
+        lookups = read_held(make_page(Responder(network)))["lookups"]
+        held.append(lookups["cases"])
+        numbers.append(np.frombuffer(base64.b64decode(lookups["values"])).reshape(len(lookups["cases"]), -1))
+    assert held[0] == held[1] == held[2]
+    for other in numbers[1:]:
+        np.testing.assert_allclose(numbers[0], other, atol=1e-6)
+    impossible = np.isneginf(numbers[0][:, 0])
+    assert 0 < impossible.sum() < len(impossible)
+    assert np.isnan(numbers[0][impossible, 1:]).all()
+
+
 def test_page_holds_so_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "MOST_ROWS", 2)
     responder = Responder(make_tables(), {"rain": ["no", "yes", "no"]})

@@ -42,6 +42,7 @@ SINGLE: dict[str, tuple[dict[Any, Any], type[Exception], str]] = {
     "a set of numbers": ({"x": {1, 2}}, TableError, "'x'.*continuous"),
     "a list": ({"c": ["a"]}, TableError, "'c'"),
     "an interval of states": ({"c": hb.Interval(0, 1)}, TableError, "'c'.*discrete"),
+    "a function of states": ({"c": lambda v: v}, TableError, "'c'"),
     "an interval beside the domain": ({"x": hb.Interval(11, 12)}, TableError, "'x'.*domain"),
     "unknown state in a set": ({"c": {"a", "q"}}, TableError, "'q'"),
     "empty set": ({"c": set()}, TableError, "'c'"),

@@ -157,9 +157,13 @@ def test_impossible_rows_are_impossible_for_mixtures_too() -> None:
             hb.Multinomial(x, (leaf, y), table=[[[1, 0], [1, 0]], [[0, 1], [0, 1]]]),
         ]
     )
-    found = ClassScorer("y", hb.Table({"x": [0, 1, None]}, discrete=["x"])).log_joint(network)
-    np.testing.assert_allclose(np.exp(found[:, [0, 2]]), 0.5)
-    assert np.isnan(found[:, 1]).all()
+    general = hb.Network(
+        [*network.potentials, hb.LinearGaussian(hb.Continuous("z"), (x,), intercept=[0, 1], variance=[1, 1])]
+    )
+    for own in (network, general):
+        found = ClassScorer("y", hb.Table({"x": [0, 1, None]}, discrete=["x"])).log_joint(own)
+        np.testing.assert_allclose(np.exp(found[:, [0, 2]]), 0.5)
+        assert np.isnan(found[:, 1]).all()
     rows = hb.Table({"x": [0, 1, None]}, discrete=["x"])
     with pytest.raises(hb.ImpossibleEvidence) as caught:
         network.posterior("y", rows)

@@ -11,7 +11,7 @@ from hybridbn.errors import NetworkError
 from hybridbn.fitting import GaussianFitter, LinearGaussianMixtureFitter
 from hybridbn.structures import CrossValidation, hill_climb
 
-C, K = hb.Discrete("c", ("a", "b")), hb.Discrete("k", (0, 1, 2))
+C, D, K = hb.Discrete("c", ("a", "b")), hb.Discrete("d", (0, 1)), hb.Discrete("k", (0, 1, 2))
 X, Y, Z = (hb.Continuous(name) for name in "xyz")
 
 
@@ -67,6 +67,23 @@ def test_renamed_parts_and_a_parent_of_the_component_s_name():
         potential(**{"component of y": [0, 1], "y": [0.3, 0.4]})
     )
     assert potential.free_parameters() == 2 + 4 + 4
+
+
+def test_breaks_lie_at_the_centers_and_some_standard_deviations_beside_them():
+    regressions = {"intercept": [[1.0, 5.0], [-3.0, 0.0]], "variance": [[0.25, 4.0], [9.0, 0.01]]}
+    mixture = hb.LinearGaussianMixture(
+        Y, (X, C), probabilities=np.full((2, 2), 0.5), coefficients=np.full((2, 2, 1), 2.0), **regressions
+    )
+    plain = hb.LinearGaussian(Y, (X, C, D), coefficients=np.full((2, 2, 1), 2.0), **regressions)
+    for potential, reaches in ((plain, (0, 4)), (mixture, (0, 4, 8))):
+        for name, slope in (("y", 1.0), ("x", 2.0)):
+            given, offset = ({"x": (0.75, 0.75)}, 1.5) if name == "y" else ({"y": (0.5, 0.5)}, -0.5)
+            centers = (np.ravel(regressions["intercept"]) + offset) * (1.0 if name == "y" else -1.0)
+            reach = np.outer(
+                np.sqrt(np.ravel(regressions["variance"])), [side * r for r in reaches for side in (-1, 1)]
+            )
+            wanted = np.unique(((centers[:, None] + reach) / slope).round(9))
+            np.testing.assert_allclose(np.unique(potential.breaks(name, given).round(9)), wanted)
 
 
 def test_shapes_are_checked():

@@ -283,6 +283,22 @@ def test_condition_is_tracked_through_operations():
     assert random_mte(np.random.default_rng(0), X, (C,)).condition == 1
 
 
+@pytest.mark.parametrize("parents", [(X,), (D,), (X, D)])
+def test_integrals_run_over_variables_on_which_no_factor_depends(parents):
+    rng = np.random.default_rng(len(parents))
+    ends, factors = {v.name: v.domain for v in parents if isinstance(v, Continuous)}, []
+    for one in (random_mte(rng, Y, ()), random_mte(rng, C, (Y,))):
+        pieces = [Piece({**p.box, **ends}, p.given, p.constant, p.terms) for p in one.pieces]
+        factors.append(MTE(one.child, (*one.parents, *parents), pieces, normalize=None))
+    wanted = exact([f.pieces for f in factors], (Y, C, *parents))
+    for joint in (factors[0] * factors[1], factors[1] * factors[0]):
+        assert close(joint.integral(), wanted, joint.condition)
+        assert joint.condition == pytest.approx(1)
+        for names in itertools.permutations([v.name for v in parents]):
+            rest = as_kind(hb.MTE, joint.marginalize(*names))
+            assert close(rest.integral(), wanted, rest.condition)
+
+
 # -- edges of the algebra -------------------------------------------------------------------------------------------
 
 
