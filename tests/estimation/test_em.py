@@ -11,6 +11,7 @@ from narrowing import as_discrete, as_kind
 from scipy import stats
 
 import hybridbn as hb
+from hybridbn.estimation import completion
 from hybridbn.estimation.em import expect_statistics, expectation_maximization
 from hybridbn.fitting import Dirichlet, MaximumLikelihood, MEstimate, MultinomialFitter, fit
 from hybridbn.fitting.gaussian import GaussianStatistics
@@ -448,3 +449,41 @@ def test_not_converged_warns() -> None:
     assert not learned.converged
     assert len(learned.history) == 3
     assert "2 iterations" in repr(learned)
+
+
+# -- random numbers of rows -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.Philox, np.random.SFC64]
+)
+def test_numbers_of_rows_are_those_of_one_draw_however_rows_come(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completion, "_SKIPPED", 4)
+    columns = {"x": [1.0, None, 3.0] * 4, "y": [None, 2.0] * 6, "z": [1.0] * 12}
+    table, network = hb.Table(columns), hb.Network([hb.Multinomial(D, table=[0.5, 0.3, 0.2])])
+    rng, other = (np.random.Generator(kind(5)) for _ in "ab")
+    levels = completion.RowLevels.draw(rng, table, network)
+    assert levels.names == ("x", "y", "d")  # with holes, or hidden
+    whole = other.random((12, 3))
+    assert rng.random() == other.random()
+    for first, rows in ((0, 12), (3, 5), (11, 1)):
+        given = levels.of(table.take(range(first, first + rows)), first)
+        for attempt in (0, 7):
+            found = given(attempt, np.arange(rows)[::-1])
+            assert np.array_equal(np.stack(list(found.values()), axis=1), whole[first : first + rows][::-1])
+
+
+def test_seeds_are_the_same_for_the_same_number_and_the_next_of_a_generator() -> None:
+    assert completion.seed_of(7) == completion.seed_of(np.int64(7)) == completion.seed_of([7])
+    seeds = [completion.seed_of(number) for number in range(20)] + [completion.seed_of(None) for _ in "ab"]
+    for make in (np.random.default_rng, np.random.RandomState):
+        one, other = (make(3) for _ in "ab")
+        drawn = [completion.seed_of(one) for _ in range(10)]
+        assert drawn == [completion.seed_of(other) for _ in range(10)]
+        seeds += drawn
+        assert max(drawn) > 2**58
+    assert len(set(seeds)) == len(seeds)
+    assert all(0 <= seed < 2**64 for seed in seeds)
+    assert max(seeds) > 2**58
+    with pytest.raises(hb.TableError, match="'q'"):
+        completion.seed_of("q")

@@ -178,3 +178,18 @@ def test_small_differences_between_classes_add_up() -> None:
         right[family] = np.mean(np.array(net.posterior("c", new.drop(["c"])).mode()) == classes[~learning].astype(str))
     # the classes are normal, so that nothing does better than normal densities
     assert right["mte"] > right["gaussian"] - 0.04
+
+
+@pytest.mark.parametrize(("domain", "end", "beside"), [((0.0, math.inf), 0.0, 1e-4), ((-math.inf, 1.0), 1.0, 1 - 1e-4)])
+def test_values_at_an_end_of_the_domain_count_as_those_beside_it(domain, end, beside):
+    rng = np.random.default_rng(4)
+    code = rng.integers(0, 2, 200)
+    inside, chosen = rng.beta(1.0, np.where(code == 1, 6.0, 1.0)), (rng.random(200) < 0.2) & (code == 1)
+    places = {"x": np.abs(end - np.array([0.001, 0.01, 0.1])), "c": np.arange(2)}
+    found = []
+    for value in (end, beside):
+        columns = {"x": np.where(chosen, value, inside), "c": code}
+        table = hb.Table(columns, variables=[hb.Continuous("x", domain), hb.Discrete("c", (0, 1))])
+        potential = MTEFitter().fit(table, table.variable("x"), (table.variable("c"),))
+        found.append(potential.log_on(places))
+    np.testing.assert_allclose(found[0], found[1], atol=0.2)

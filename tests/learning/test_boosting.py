@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import math
+import pickle
 import warnings
 from contextlib import redirect_stderr
 from functools import partial
@@ -20,6 +21,7 @@ import hybridbn as hb
 from hybridbn.fitting import MultinomialFitter
 from hybridbn.fitting.multinomial import MaximumLikelihood
 from hybridbn.learning import sample_weights, weak_learners
+from hybridbn.learning.sample_weights import BootstrapSample
 from hybridbn.structures import class_clusters, naive_bayes, nb_tree, tan
 
 
@@ -53,6 +55,30 @@ def test_bootstrap_samples_are_those_of_single_rows() -> None:
     shares = np.array([2, 2, 4]) / 8
     np.testing.assert_allclose(sums.mean(axis=0), 8 * shares, atol=4 * np.sqrt(2 / 4000))
     np.testing.assert_allclose(sums.var(axis=0), 8 * shares * (1 - shares), rtol=0.1)
+
+
+def test_samples_of_more_rows_than_memory_has_are_drawn_by_numbers_that_travel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample_weights, "_BLOCK", 7)
+    table = hb.Table({"x": np.arange(50.0)})
+    rows = hb.scan(table.to_pandas(), sample=10)
+    for places in (None, {0: 20, 30: 0}):
+        sample = BootstrapSample.draw(np.random.default_rng(3), rows, places)
+        assert (sample.drawn.sum(), sample.drawn.dtype) == (50, np.uint8)
+        assert 25 < np.count_nonzero(sample.drawn) < 40
+        again = pickle.loads(pickle.dumps(sample))
+        assert len(pickle.dumps(sample)) < 300
+        for first, size in ((0, 20), (30, 10)):
+            batch, place = table[first : first + size], first if places is None else places[first]
+            for each in (sample, again):
+                weights = each.weigh(batch, first)
+                assert (weights == sample.drawn[place : place + size]).all()
+                assert weights.dtype == np.float64
+    with pytest.raises(hb.TableError, match="other batches than before"):
+        again.weigh(table[:5], 5)
+    known = BootstrapSample.draw(np.random.default_rng(3), table, {0: 5})
+    again = pickle.loads(pickle.dumps(known))
+    assert (again.drawn == known.drawn).all()
+    assert again.places == {0: 5}
 
 
 def same(ensemble: hb.Ensemble, other: hb.Ensemble, tolerance: float = 1e-9) -> None:

@@ -80,6 +80,33 @@ def test_many_nodes_by_way_of_a_lattice(monkeypatch, h):
     _compare(monkeypatch, potential, {"a": nodes, "x": np.linspace(-3, 3, 7)})
 
 
+GEOMETRIES = {
+    "curve": (_curve := np.column_stack([np.sin(np.arange(60.0)), np.cos(1.7 * np.arange(60.0))]), [0.2, 0.3], None),
+    "one row of points": (np.column_stack([np.arange(9.0), np.zeros(9)]), [0.01, 1.0], None),
+    "little weight is near": (np.array([[0.0, 0.0], [71.2, 0.0]]), [1.0, 1.0], [1e-12, 1.0]),
+    "twice the same": (np.repeat(_curve[:5], 2, axis=0), [1.0, 0.1], np.arange(1.0, 11.0)),
+    "far from zero": (1e5 + _curve, [0.2, 0.3], None),
+}
+
+
+@pytest.mark.parametrize("way", ["_count_matrices", "_count_lines", "_count_sums", "count_product_kernels"])
+@pytest.mark.parametrize("geometry", GEOMETRIES)
+def test_every_way_gives_the_sums_over_all_points(monkeypatch, way, geometry):
+    points, widths, weights = GEOMETRIES[geometry]
+    for other in ("_count_matrices", "_count_lines", "_count_sums", "count_product_kernels"):
+        monkeypatch.setattr(evaluation, other, lambda *_, own=other: -1.0 if own == way else np.inf)
+    potential = Kernel(X, (A,), points=points, bandwidths=widths, weights=weights)
+    shift = points[:, 1].min()
+    a = shift + np.array([0.0, 0.4, -7.0, 30.0])
+    x = points[:, 0].min() + np.array([0.0, 0.31, 1.0, 35.0, 36.5, 71.0, -3.0, 500.0])
+    parts = [-0.5 * ((axis[:, None] - points[:, i]) / widths[i]) ** 2 for i, axis in enumerate((x, a))]
+    logs = np.log(np.ones(len(points)) if weights is None else weights) + parts[1]
+    sums = np.logaddexp.reduce(logs[:, None] + parts[0], axis=-1) - np.logaddexp.reduce(logs, axis=-1)[:, None]
+    wanted = sums - np.log(widths[0] * np.sqrt(2 * np.pi))
+    np.testing.assert_allclose(potential.log_on({"a": a, "x": x[None]}), wanted[:, None], rtol=1e-11)
+    np.testing.assert_allclose(potential.log_on({"a": a[None], "x": x}), wanted.T[None], rtol=1e-11)
+
+
 def test_rows_in_blocks_and_equal_rows(monkeypatch):
     rng = np.random.default_rng(1)
     potential = _make(X, (A, B), 50, rng)

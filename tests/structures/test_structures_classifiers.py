@@ -10,13 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrowing import as_discrete, as_kind, known
+from scipy import special
 
 import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.inference.engines import Engine
 from hybridbn.structures import discriminant, logistic, naive_bayes, random_forest
 from hybridbn.structures.building import Build, declaration_of
+from hybridbn.structures.discriminant import MOST_LOSS, SHARES, STRENGTHS, DiscriminantAnalysis, Shrinkage
 from hybridbn.structures.heldout import HeldOutClasses
+from hybridbn.structures.training_data import read_data_with_class
 
 
 def mixed(rows: int = 150, seed: int = 0, holes: float = 0.0) -> dict[str, np.ndarray]:
@@ -247,6 +250,45 @@ def test_holes_hide_no_covariance(build):
         assert other.posterior("c", point)["a"] == pytest.approx(net.posterior("c", point)["a"], abs=0.1)
     slopes = [network.potential("y").coefficients for network in (net, other)]
     np.testing.assert_allclose(slopes[0], slopes[1], atol=0.1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_shrinkage_is_what_predicts_held_out_rows_best(seed):
+    """Of all strengths without a sphere, then of larger spheres as long as one gains enough."""
+    rng = np.random.default_rng(seed)
+    codes = rng.integers(3, size=50)
+    values = rng.normal(size=(50, 4)) @ rng.normal(size=(4, 4)) * (1 + codes[:, None] * (seed % 2)) + codes[:, None]
+    weights = rng.integers(1, 4, 50).astype(float)
+    table = hb.Table(
+        dict(zip("wxyz", values.T, strict=True)) | {"c": np.array(["a", "b", "e"])[codes]}, weights=weights
+    )
+    data, target = read_data_with_class(table, "c", "auto", None, "")
+    analysis, parts = DiscriminantAnalysis(data, target), rng.integers(3, size=50)
+
+    def predict(shrinkage: Shrinkage) -> np.ndarray:
+        logs = np.empty((50, 3))
+        for part in range(3):
+            test, rows = np.flatnonzero(parts == part), np.flatnonzero(parts != part)
+            means, covariances = analysis.estimate(rows, shrinkage)
+            apart = analysis.values[test, None] - means
+            squares = np.einsum("rki,kij,rkj->rk", apart, np.linalg.inv(covariances), apart)
+            logs[test] = analysis._score_tables(rows, test) - 0.5 * (squares + np.linalg.slogdet(covariances)[1])
+        return special.log_softmax(logs, axis=1)
+
+    told = {(share, strength): predict(Shrinkage(strength, share)) for share in SHARES for strength in STRENGTHS}
+    losses = {place: np.minimum(-logs[np.arange(50), codes], MOST_LOSS) @ weights for place, logs in told.items()}
+    best = min(((0.0, strength) for strength in STRENGTHS), key=losses.__getitem__)
+    for share in SHARES[1:]:
+        before = best
+        for strength in STRENGTHS[STRENGTHS.index(best[1]) :]:
+            if losses[share, strength] >= losses[best]:
+                break
+            best = share, strength
+        if losses[before] - losses[best] < 1e-3 * weights.sum():
+            break
+    shrinkage, probabilities = analysis.tune(parts)
+    assert (shrinkage.share, shrinkage.strength) == best
+    np.testing.assert_allclose(probabilities, np.exp(told[best]), atol=1e-9)
 
 
 def test_more_numbers_than_rows_of_a_class_make_covariances_rounder():
