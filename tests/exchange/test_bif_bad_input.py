@@ -295,7 +295,7 @@ def one(states=("a", "b"), name="c"):
         (one(("a\nb", "b")), "line break"),
         (one(("a\0", "b")), "can't be printed"),
         (one(((1, 2), "b")), r"'c': the state \(1, 2\) is a tuple"),
-        (one((1, "1")), "'c': two states would both be written as '1'"),
+        (one((0, 1, "1")), "'c': two states would both be written as '1'"),
         (one(name="x{"), "the name 'x{' can't be written"),
         (one(name="x|y"), r"the name 'x\|y' can't be written"),
     ],

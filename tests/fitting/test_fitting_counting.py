@@ -20,7 +20,8 @@ from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.estimators.base import Stream
-from hybridbn.fitting.contingency_tables import list_occurring
+from hybridbn.fitting import contingency_tables
+from hybridbn.fitting.contingency_tables import list_occurring, plan_pairs
 from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names, NumpyCounter, RowCounter
 from hybridbn.structures import chow_liu, column_splits, hill_climb, kdb, naive_bayes, nb_tree, tan
 from hybridbn.structures.column_splits import Utility
@@ -368,3 +369,28 @@ def test_streams_are_the_same_with_every_counter():
     with counting_with(SqlCounter):
         network = Stream.of(table[:150], "y", "auto").plus(table[150:]).network()
     assert repr(parameters_of(network)) == repr(parameters_of(expected))
+
+
+@pytest.mark.parametrize("most_cells", [1, 300, 10**6])
+def test_pairs_are_planned_so_that_few_cells_are_held_at_a_time(most_cells):
+    sizes = (2, 9, 3, 3, 20, 2, 5, 4)
+    batches = list(plan_pairs(sizes, 6, 500, most_cells))
+    counted = []
+    for batch in batches:
+        cells = [6 * math.prod(sizes[i] for group in block.groups for i in group) for block in batch]
+        assert len(batch) == 1 or sum(cells) <= most_cells
+        for block in batch:
+            inside = [pair for place in block.within for pair in itertools.combinations(block.groups[place], 2)]
+            counted += inside + [pair for pair in itertools.product(*block.groups) if len(block.groups) == 2]
+    assert sorted(tuple(sorted(pair)) for pair in counted) == list(itertools.combinations(range(8), 2))
+    if most_cells > 10**5:
+        assert len(batches) == 1
+
+
+def test_pairs_of_columns_with_many_states_are_refused_before_they_are_counted(monkeypatch):
+    monkeypatch.setattr(contingency_tables, "MOST_CELLS", 100)
+    table = hb.Table({"a": [f"s{i}" for i in range(30)], "b": ["u", "v", "w"] * 10, "c": ["p", "q"] * 15})
+    counter = RowCounter(table, table.variables)
+    monkeypatch.setattr(NumpyCounter, "pairs", None)
+    with pytest.raises(hb.TooWide, match=r"would have 156 cells .* the column 'a' with 30 states"):
+        counter.pairs(("a", "b", "c"))

@@ -12,15 +12,17 @@ import pytest
 from narrowing import as_discrete
 
 import hybridbn as hb
-from hybridbn.inference.compilation import Problem
+from hybridbn.errors import TooWide
+from hybridbn.inference import solutions
+from hybridbn.inference.compilation import Problem, Question
 from hybridbn.inference.engines import Engine, Plan, Solution, list_engines
 from hybridbn.inference.engines.bounds import SampledBounds
-from hybridbn.inference.engines.elimination import Elimination, RowPatterns
+from hybridbn.inference.engines.elimination import Elimination, EliminationPlan, RowPatterns
 from hybridbn.inference.engines.leaves import Leaves
 from hybridbn.inference.engines.naive_bayes import NaiveBayes
 from hybridbn.inference.engines.single_case import SingleCase
 from hybridbn.inference.engines.slices import BetterOrder, Slices
-from hybridbn.inference.evidence import Evidence
+from hybridbn.inference.evidence import Evidence, EvidenceReader
 from hybridbn.options import Options
 from hybridbn.registry import Registry
 
@@ -169,3 +171,36 @@ def test_naive_bayes_leaves_other_questions_to_others() -> None:
     )
     sure = net.posterior("a", pd.DataFrame({"c": [1, 0]}))
     np.testing.assert_allclose(as_discrete(sure).probability(1), [1.0, 0.3 / 0.7], rtol=1e-12)
+
+
+def test_elimination_that_turns_out_to_be_too_wide_is_planned_again(monkeypatch):
+    net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)])
+    calls = []
+
+    class Tried(EliminationPlan):
+        def __init__(self):
+            pass
+
+    def solve_by(plan, *_):
+        if isinstance(plan, Exception | None):
+            return plan
+        raise TooWide(type(plan).__name__)
+
+    monkeypatch.setattr(solutions, "_solve_by", solve_by)
+    for first, planned_again in ((Tried(), True), (object(), False)):
+        plans = iter([first, None])
+        calls.clear()
+
+        def choose(problem, read, options, refused=None, plans=plans):
+            calls.append(refused)
+            return next(plans)
+
+        monkeypatch.setattr(solutions, "choose_plan", choose)
+        read = EvidenceReader(net, None).evidence()
+        if planned_again:
+            solutions.solve(net, Question(("x",)), read, hb.Options())
+            assert [type(refused) for refused in calls] == [type(None), TooWide]
+        else:
+            with pytest.raises(TooWide, match="object"):
+                solutions.solve(net, Question(("x",)), read, hb.Options())
+            assert calls == [None]

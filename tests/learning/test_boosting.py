@@ -318,6 +318,22 @@ def test_answers_agree_with_votes_by_hand() -> None:
     assert len(found.posterior(table[:0])) == 0
 
 
+def test_an_ensemble_holds_nothing_that_was_given_to_it() -> None:
+    table, *_ = made(60, 2)
+    networks, votes, errors = (
+        [naive_bayes(table, "y"), naive_bayes(table, "y")],
+        np.array([1.0, 2.0]),
+        np.array([0.3, 0.2]),
+    )
+    ensemble = hb.Ensemble(networks, votes, "y", errors=errors)
+    before = ensemble.scores({"x0": 1})
+    networks.pop()
+    votes[:], errors[:] = 7.0, 7.0
+    assert len(ensemble) == 2
+    assert (ensemble.scores({"x0": 1}) == before).all()
+    assert (known(ensemble.errors) == [0.3, 0.2]).all()
+
+
 def test_evidence_of_any_kind() -> None:
     table, *_ = made(200, 2)
     found = hb.boost(table, "y", rounds=5)

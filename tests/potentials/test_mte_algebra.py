@@ -429,3 +429,23 @@ def test_products_are_integrated_cell_by_cell(multiplied: bool, monkeypatch: pyt
                 epsabs=1e-13,
             )
             assert found[order, cell] == pytest.approx(expected, rel=1e-9, abs=1e-12)
+
+
+def test_the_condition_of_a_marginal_whose_pieces_overlap_counts_all_terms():
+    pieces = [
+        Piece({"x": (0, 1), "y": (-2, 2)}, terms=[(1.0, {"y": 0.5}), (-0.3, {"y": 0.45})]),
+        Piece({"x": (1, 4), "y": (-2, 1)}, terms=[(2.0, {"y": -1.0}), (-1.2, {"y": -0.9})]),
+        Piece({"x": (1, 4), "y": (1, 2)}, constant=0.25),
+    ]
+    marginal = as_kind(hb.MTE, MTE(Y, (X,), pieces, normalize=None).marginalize("x"))
+
+    def integrals(piece):
+        (left, right), (low, high) = piece.box["x"], piece.box["y"]
+        yield (right - left) * piece.constant * (high - low)
+        for size, rates in piece.terms:
+            rate = rates["y"]
+            yield (right - left) * size * (math.exp(rate * high) - math.exp(rate * low)) / rate
+
+    parts = np.array([part for piece in pieces for part in integrals(piece)])
+    assert marginal.integral() == pytest.approx(parts.sum())
+    assert marginal.condition == pytest.approx(np.abs(parts).sum() / parts.sum())

@@ -2,9 +2,11 @@
 groups.
 """
 
+import itertools
 from dataclasses import replace
 from importlib import import_module
 
+import networkx as nx
 import numpy as np
 import pytest
 from narrowing import as_discrete, as_kind, known
@@ -403,3 +405,34 @@ def test_kernels_are_chosen_by_held_out_rows():
     for data in (holes, {"x": table.column("x")}, {"x": table.column("x"), "c": ["a", "b"] * 75}):
         with pytest.raises(hb.NetworkError, match="kernels need at least two normal columns"):
             mixture(data, kernels=True)
+
+
+def test_trees_of_numbers_are_the_likeliest_of_all():
+    """Of the sixteen trees of four numbers, by the mutual information in components of different weights and scales."""
+    rng = np.random.default_rng(3)
+    edges = list(itertools.combinations(range(4), 2))
+    trees = [set(t) for t in itertools.combinations(edges, 3) if nx.is_tree(nx.Graph(t)) and len(nx.Graph(t)) == 4]
+    assert len(trees) == 16
+    for _ in range(6):
+        roots = rng.normal(size=(3, 4, 4)) * rng.lognormal(sigma=2.0, size=(3, 4, 1))
+        covariances, total = roots @ np.swapaxes(roots, 1, 2), rng.uniform(1, 30, 3)
+
+        def gain(tree, covariances=covariances, total=total):
+            pairs = [
+                covariances[:, i][:, [j]][:, 0] ** 2 / covariances[:, i, i] / covariances[:, j, j] for i, j in tree
+            ]
+            return sum(-0.5 * total @ np.log1p(-square) for square in pairs)
+
+        found = mixture_statistics._find_tree(covariances, total)
+        assert found[0] == (0, -1)
+        placed = [child for child, _ in found]
+        assert all(parent in placed[:place] for place, (_, parent) in enumerate(found) if place)
+        assert {tuple(sorted(pair)) for pair in found[1:]} == max(trees, key=gain)
+        fitted = mixture_statistics._fit_tree(covariances, total)
+        for i, j in max(trees, key=gain) | {(i, i) for i in range(4)}:
+            np.testing.assert_allclose(fitted[:, i, j], covariances[:, i, j])
+        inverses = np.linalg.inv(fitted)
+        others = [pair for pair in edges if pair not in max(trees, key=gain)]
+        for i, j in others:  # independent given the other numbers
+            scale = np.sqrt(inverses[:, i, i] * inverses[:, j, j])
+            np.testing.assert_allclose(inverses[:, i, j] / scale, 0, atol=1e-6)

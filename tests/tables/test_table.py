@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrowing import as_discrete
 
+import hybridbn as hb
 from hybridbn.errors import TableError
 from hybridbn.tables import Table
 from hybridbn.variables import Continuous, Discrete, Variable
@@ -384,3 +385,53 @@ def test_integers_as_states_are_the_distinct_ones_in_order(numbers: list[int], k
     assert as_discrete(table.variable("d")).states == tuple(sorted(set(values.tolist())))
     assert list(table.raw("d")) == values.tolist()
     assert all(type(state) is int for state in as_discrete(table.variable("d")).states)
+
+
+def test_other_cells_leave_the_variable_as_it_was_declared():
+    x, c = hb.Continuous("x", (0, 5)), hb.Discrete("c", ("b", "a", "never"))
+    table = hb.Table({"x": [1.0, None], "c": ["a", None]}, variables=[x, c])
+    rows = np.array([False, True])
+    filled = table.fill({"x": (rows, np.array([2.0])), "c": (rows, np.array(["b"]))})
+    others = table.with_array("x", np.array([3.0, 4.0])).with_array("c", np.array([0, 1]))
+    for each in (filled, others, filled.take([1]), others.with_weights([1, 2])):
+        assert (each.variable("x"), each.variable("c")) == (x, c)
+    assert filled.to_dict()["c"].tolist() == ["a", "b"]
+    with pytest.raises(hb.TableError, match="'x'"):
+        table.with_array("x", np.array([3.0, 6.0]))
+    with pytest.raises(hb.TableError, match="'x'"):
+        table.fill({"x": (rows, np.array([-1.0]))})
+
+
+def test_tables_are_equal_if_all_that_they_hold_is():
+    def make(**changed):
+        given = {"x": [1.0, None, 3.0], "c": ["a", "b", None], "weights": [1, 2, 1], "states": ("a", "b"), **changed}
+        columns = {name: given[name] for name in ("x", "c")}
+        kept = [hb.Discrete("c", given["states"])] if given["states"] else [hb.Continuous("c")]
+        return hb.Table(columns, variables=[hb.Continuous("x"), *kept], weights=given["weights"])
+
+    table = make()
+    assert table.equals(make())
+    assert table.equals(hb.Table(make().to_pandas(), variables=table.variables, weights=[1, 2, 1]))
+    for changed in (
+        *({"x": [1.0, None, 4.0]}, {"x": [1.0, 2.0, 3.0]}, {"c": ["a", "a", None]}, {"c": ["a", "b", "b"]}),
+        *({"weights": [1, 2, 2]}, {"states": ("b", "a")}, {"states": ("a", "b", "e")}),
+        {"c": [1, 0, None], "states": (0, 1)},
+    ):
+        assert not table.equals(make(**changed))
+        assert not make(**changed).equals(table)
+    assert not make(c=[0, 1, None], states=(0, 1)).equals(make(c=[False, True, None], states=(False, True)))
+    assert not table.equals(table[:2])
+    assert not table.equals(table.select(["c", "x"]))
+    assert not table.equals(table.drop("x"))
+
+
+def test_columns_are_read_as_other_variables():
+    table = hb.Table({"x": [1.0, 2.0], "c": ["a", "b"], "d": ["p", "q"]}, weights=[1, 2])
+    read = table.with_variables([hb.Discrete("c", ("b", "a")), hb.Continuous("x", (0, 9)), hb.Discrete("gone", (0, 1))])
+    assert read.names == ("c", "x")
+    assert read.column("c").tolist() == [1, 0]
+    assert read.weights.tolist() == [1, 2]
+    with pytest.raises(hb.TableError, match=r"'c'.*'a'"):
+        table.with_variables([hb.Discrete("c", ("b", "e"))]).column("c")
+    missing = table.with_variables([hb.Discrete("c", ("b", "e"))], unknown="missing")
+    assert (missing.names, missing.column("c").tolist()) == (("c",), [-1, 0])

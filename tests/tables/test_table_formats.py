@@ -76,11 +76,21 @@ class TestEveryFormat:
         assert starts == [(start, min(rows, 7 - start)) for start in range(0, 7, rows)]
         assert source.names == list(TABLE.names)
 
-    def test_reading_begins_at_any_block_that_was_read(self, suffix: str, tmp_path: Path) -> None:
-        source = source_of(written(suffix, tmp_path), suffix)
-        names = ["x", "k"]
-        before = [[*map(values_of, block.cells(names, {}).values())] for block in source.blocks(2)]
-        assert [[*map(values_of, b.cells(names, {}).values())] for b in source.blocks(2, 2)] == before[2:]
+    def test_reading_begins_at_any_block(self, suffix: str, tmp_path: Path) -> None:
+        path = written(suffix, tmp_path)
+
+        def read(source: TableSource, first: int) -> list[tuple[int, list[Any]]]:
+            found = [(b.start, [*map(values_of, b.cells(["x", "k"], {}).values())]) for b in source.blocks(2, first)]
+            return found
+
+        source = source_of(path, suffix)
+        before = read(source, 0)
+        begun = source_of(path, suffix)
+        next(iter(begun.blocks(2)))
+        for first in (1, 0, 3, 2, 4):
+            assert read(source, first) == before[first:]
+            assert read(begun, first) == before[first:]
+            assert read(source_of(path, suffix), first) == before[first:]
 
     def test_values_are_what_is_written_again(self, suffix: str, tmp_path: Path) -> None:
         source = source_of(written(suffix, tmp_path), suffix)
