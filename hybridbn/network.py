@@ -537,7 +537,8 @@ class Network(DirectedGraph):
         """Return how a posterior depends on every parameter of every table: derivatives, ranges, a tornado picture."""
         from hybridbn.inference.explanations import analyze_sensitivity
 
-        return analyze_sensitivity(self, target, evidence, resolve_options("sensitivity", options, keywords))
+        chosen = resolve_options("sensitivity", options, keywords, impossible="raise")
+        return analyze_sensitivity(self, target, evidence, chosen)
 
     def value_of_information(
         self,
@@ -551,7 +552,7 @@ class Network(DirectedGraph):
         """Return what observing each variable would tell about the target; see `rank_by_information`."""
         from hybridbn.inference.explanations import rank_by_information
 
-        chosen = resolve_options("value_of_information", options, keywords)
+        chosen = resolve_options("value_of_information", options, keywords, impossible="raise")
         return rank_by_information(self, target, evidence, costs, chosen)
 
     def plot(

@@ -638,7 +638,6 @@ class Imputer(TransformerMixin, BaseEstimator):
         table, unusable = read_usable_features(
             frame, discrete=self.discrete, continuous=self.continuous, ordered=self.ordered
         )
-        frame = frame.select(table.names)
         settings = Settings(
             **{option.name: getattr(self, option.name) for option in fields(ImputationOptions)},
             options=Options(tolerance=self.tolerance, max_bytes=self.max_bytes),

@@ -253,9 +253,8 @@ def _list_eliminations(scopes: Iterable[Sequence[str]], order: Iterable[str]) ->
         yield name, others
 
 
-def _connect(scopes: Iterable[Sequence[str]], sizes: Mapping[str, int]) -> tuple[list[str], list[float], list[int]]:
+def _connect(scopes: Sequence[Sequence[str]], sizes: Mapping[str, int]) -> tuple[list[str], list[float], list[int]]:
     """Return the names of all scopes, sorted, the logarithms of their sizes, and as bits the neighbors of each name."""
-    scopes = list(scopes)
     names = sorted({name for scope in scopes for name in scope})
     position = {name: i for i, name in enumerate(names)}
     neighbors = [0] * len(names)

@@ -244,6 +244,9 @@ def test_a_name_belongs_to_one_definition(kind: str) -> None:
     registry.register(value, name, definition=definition)  # as a cell of a notebook that is run again does
     with pytest.raises((TypeError, hb.NetworkError), match="already, that of hybridbn"):
         registry.register(object, name)
+    # no other name either, whichever of them is taken
+    with pytest.raises((TypeError, hb.NetworkError), match="already, that of hybridbn"):
+        registry.register(object, "free", name)
     assert registry == before
 
 

@@ -261,6 +261,10 @@ def test_a_neighborhood_has_the_node_and_what_is_near() -> None:
     assert not responder.describe()["boxes"]
     layout = responder.answer({"id": 1, "ask": "neighborhood", "node": 30})["layout"]
     assert {node for node, _, _ in layout["nodes"]} == {28, 29, 30, 31}
+    held = read_held(make_page(responder))
+    assert held["neighborhoods"][30] == layout
+    assert len(held["neighborhoods"]) == 70
+    assert "neighborhoods" not in read_held(make_page(Responder(make_tables())))
 
 
 # -- the server -------------------------------------------------------------------------------------------------------
@@ -489,9 +493,9 @@ def test_answers_of_a_page_tell_nothing_of_blocks(monkeypatch: pytest.MonkeyPatc
     """Some of the pairs are impossible."""
     rash = hb.Discrete("rash", ("no", "yes"))
     network = make_mixed()
-    network.add(hb.Multinomial(rash, (network.variable("sick"),), table=[[1.0, 0.0], [0.5, 0.5]]))
+    network.add(hb.Multinomial(rash, (as_discrete(network.variable("sick")),), table=[[1.0, 0.0], [0.5, 0.5]]))
     held, numbers = [], []
-    for block in (1, 7, 10**6):
+    for block in (2, 7, 10**6):
         monkeypatch.setattr(pages, "BLOCK", block)
         lookups = read_held(make_page(Responder(network)))["lookups"]
         held.append(lookups["cases"])

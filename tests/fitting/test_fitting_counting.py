@@ -23,6 +23,7 @@ from hybridbn.estimators.base import Stream
 from hybridbn.fitting import contingency_tables
 from hybridbn.fitting.contingency_tables import list_occurring, plan_pairs
 from hybridbn.fitting.counting import Counter, Counts, Groups, Moments, Names, NumpyCounter, RowCounter
+from hybridbn.fitting.cross_validation import collapse_rows
 from hybridbn.structures import chow_liu, column_splits, hill_climb, kdb, naive_bayes, nb_tree, tan
 from hybridbn.structures.column_splits import Utility
 
@@ -394,3 +395,16 @@ def test_pairs_of_columns_with_many_states_are_refused_before_they_are_counted(m
     monkeypatch.setattr(NumpyCounter, "pairs", None)
     with pytest.raises(hb.TooWide, match=r"would have 156 cells .* the column 'a' with 30 states"):
         counter.pairs(("a", "b", "c"))
+
+
+def test_names_of_columns_do_not_order_the_rows_of_a_table():
+    rng = np.random.default_rng(8)
+    columns = {"a": rng.integers(0, 3, 30).astype(str), "b": rng.normal(size=30).round(), "k": np.full(30, 1.0)}
+    columns |= {"e": rng.integers(0, 2, 30).astype(str), "f": columns["b"] ** 2}
+    renamed = dict(zip(columns, ("z", "q", "m", "p", "b"), strict=True))
+    one = collapse_rows(hb.Table(columns))
+    other = collapse_rows(hb.Table({renamed[name]: column for name, column in reversed(columns.items())}))
+    assert (one.hashes == other.hashes).all()
+    assert (one.groups == other.groups).all()
+    assert [renamed[name] for name in one.columns] == list(other.columns)
+    assert sorted(one.columns) == sorted(columns)

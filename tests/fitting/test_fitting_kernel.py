@@ -341,9 +341,9 @@ def test_two_points_have_no_narrow_kernels(bandwidths):
 def test_states_that_were_never_seen_borrow_so_many_rows(weight):
     """Rows that count less than one are as many equal ones; then the kernels of all states weigh the same shares."""
     data = {"c": ["a", "b", "b", "a", "b"] * 4, "y": np.arange(20.0)}
-    variables = [hb.Discrete("c", ("a", "b", "never")), hb.Continuous("y")]
-    table = hb.Table(data, variables=variables, weights=np.full(20, weight))
-    potential = as_kind(hb.Kernel, KernelFitter(unseen=0.5).fit(table, variables[0], (variables[1],)))
+    c, y = hb.Discrete("c", ("a", "b", "never")), hb.Continuous("y")
+    table = hb.Table(data, variables=[c, y], weights=np.full(20, weight))
+    potential = as_kind(hb.Kernel, KernelFitter(unseen=0.5).fit(table, c, (y,)))
     sums = np.bincount(potential.codes[:, -1], potential.weights, 3)
     rows = 20 * max(weight, 1.0)
     np.testing.assert_allclose(sums / sums.sum(), np.array([0.4 * rows, 0.6 * rows, 0.5]) / (rows + 0.5))

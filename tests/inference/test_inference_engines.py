@@ -175,7 +175,7 @@ def test_naive_bayes_leaves_other_questions_to_others() -> None:
 
 def test_elimination_that_turns_out_to_be_too_wide_is_planned_again(monkeypatch):
     net = hb.Network([hb.LinearGaussian(hb.Continuous("x"), intercept=0, variance=1)])
-    calls = []
+    calls: list[Any] = []
 
     class Tried(EliminationPlan):
         def __init__(self):

@@ -592,3 +592,20 @@ def test_quantiles_of_impossible_rows_are_nan_without_a_warning():
     found = network.posterior("dose", rows, impossible="nan")
     np.testing.assert_allclose(found.median(), [0, np.nan, 0.5], atol=1e-9)
     np.testing.assert_allclose(found.quantile([0.1, 0.5])[:, 1], [0, np.nan, 0.5], atol=1e-9)
+
+
+def test_a_parent_at_a_cut_is_in_the_cell_above_it():
+    x, y = hb.Continuous("x", (0, 3)), hb.Continuous("y", (0, 2))
+    boxes = [((0, 1), 0.2), ((1, 2), 0.7), ((2, 3), 0.4)]
+    child = hb.MTE(y, (x,), pieces=[
+        hb.Piece({"x": box, "y": side}, constant=share if side == (0, 1) else 1 - share)
+        for box, share in boxes for side in ((0, 1), (1, 2))
+    ])  # fmt: skip
+    net = hb.Network([hb.MTE(x, pieces=[hb.Piece({"x": (0, 3)}, constant=1 / 3)]), child])
+    values = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 0.0])
+    rows = net.posterior("y", pd.DataFrame({"x": values}))
+    np.testing.assert_allclose(rows.cdf(1.0), [0.2, 0.7, 0.7, 0.4, 0.4, 0.2])
+    for value, share in zip(values, (0.2, 0.7, 0.7, 0.4, 0.4, 0.2), strict=True):
+        posterior = as_continuous(net.posterior("y", {"x": value}))
+        assert posterior.cdf(1.0) == pytest.approx(share)
+        assert posterior.pdf(0.5) == pytest.approx(float(child(x=value, y=0.5)))

@@ -40,6 +40,7 @@ def test_tables_agree_with_sums_over_joint_tables(evidence: dict) -> None:
     net = make_tables(4)
     frame = net.value_of_information("v1", evidence)
     assert set(frame.index) == set(net) - {"v1", *(name for name in evidence if name != "v4")}
+    assert (frame.index.name, frame.index.dtype) == ("variable", object)
     assert frame["information"].is_monotonic_decreasing
     for name, row in frame.iterrows():
         expected = measure(net.posterior(["v1", name], evidence).probabilities)
@@ -284,3 +285,22 @@ def test_gains_have_no_error_where_densities_cross(seed: int, quadrature: bool) 
     net = hb.Network([hb.Multinomial(kind, table=shares), density])
     gain = net.value_of_information("kind").loc["number", "gain"]
     assert gain == pytest.approx(gain_of_normals(shares, means, deviations), abs=1e-9)
+
+
+def test_what_is_hardly_ever_so_counts_hardly() -> None:
+    """A density with a piece far away, of nearly no mass, tells what it tells without that."""
+    x, c = hb.Continuous("x", (0, 100)), hb.Discrete("c", (0, 1))
+    frames = []
+    for tail in (0.0, 1e-13):
+        pieces = [
+            hb.Piece({"x": (0, 1)}, constant=0.4),
+            hb.Piece({"x": (1, 2)}, constant=0.6 - 98 * tail),
+            hb.Piece({"x": (2, 100)}, constant=tail),
+        ]
+        steps = [hb.Piece({"x": (low, high)}, {"c": state}, constant=p if state else 1 - p)
+                 for (low, high), p in (((0, 1), 0.2), ((1, 2), 0.9), ((2, 100), 0.9)) for state in (0, 1)]  # fmt: skip
+        net = hb.Network([hb.MTE(x, pieces=pieces), hb.MTE(c, (x,), pieces=steps)])
+        frames.append(net.value_of_information("c"))
+    wanted = measure(np.array([[0.4 * 0.8, 0.6 * 0.1], [0.4 * 0.2, 0.6 * 0.9]]))
+    for frame in frames:
+        np.testing.assert_allclose(frame.loc["x"].to_numpy(), wanted, atol=1e-6)

@@ -271,6 +271,9 @@ def test_several_networks_give_intervals() -> None:
     given = pd.DataFrame({"age": [40.0, 60.0], "dose": 2.0})
     discrete = hb.effect(networks[:3], of="sex", on="ill", given=given)
     assert discrete.interval()["yes"].shape == (2, 2)
+    for show in (discrete.to_frame, discrete.plot):
+        with pytest.raises(hb.TableError, match="in several rows; ask for one case"):
+            show()
 
 
 @pytest.mark.parametrize(

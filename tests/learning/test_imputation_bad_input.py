@@ -12,6 +12,7 @@ from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.learning.imputation import data_augmentation
+from hybridbn.learning.imputation.model import describe_identifier
 from hybridbn.structures.building import Build
 
 
@@ -153,6 +154,24 @@ def test_constant_columns_get_their_value() -> None:
     assert "columns 'k', 's' have the same value" in message
     assert (filled["k"] == 3).all()
     assert (filled["s"] == "u").all()
+
+
+def test_states_name_rows_from_so_many_rows_and_differences_on() -> None:
+    names, texts = [f"p{i}" for i in range(40)], [f"a text of {i}" for i in range(40)]
+    for states, observed, declared, told in (
+        (names[:20], 20, False, "a different value in each row"),
+        (names[:19], 19, False, None),
+        (names[:20], 20, True, "a different value in each row"),
+        (names[:36], 40, False, "a different value in nearly each row"),
+        (names[:35], 40, False, None),
+        (names[:36], 40, True, None),
+        (range(36), 40, False, None),
+        (texts[:20], 39, False, "free text"),
+        (texts[:20], 40, False, None),
+        (texts[:20], 39, True, None),
+        ([text[2:] for text in texts[:20]], 39, False, None),
+    ):
+        assert describe_identifier(list(states), observed, declared=declared) == told
 
 
 def test_identifiers_are_named_and_left_alone_unless_asked_for() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,14 @@ from scipy import stats
 import hybridbn as hb
 from hybridbn.fitting import GaussianFitter
 from hybridbn.inference.sampling import conditional_gaussian
-from hybridbn.learning.imputation.column_matching import DonorRule, choose_donors, fit_stacked_regression, match_numbers
+from hybridbn.learning.imputation.column_matching import (
+    DonorRule,
+    StackedRegression,
+    choose_donors,
+    fit_stacked_regression,
+    match_numbers,
+)
+from hybridbn.learning.imputation.data_augmentation import DefaultLearner
 from hybridbn.learning.imputation.default_network import ImputationRegression, conditional_gaussian_arcs
 from hybridbn.learning.imputation.predictive_mean_matching import PredictiveMeanMatching
 
@@ -96,7 +104,19 @@ def test_models_of_earlier_versions_have_one_sweep_and_near_donors() -> None:
     earlier["donors"] = {
         name: {key: value for key, value in one.items() if key != "leaves"} for name, one in content["donors"].items()
     }
+    for one in earlier["donors"].values():
+        # there was one output
+        old = one["expectation"] = dict(one["expectation"])
+        old |= {name: float(old[name][0]) for name in ("constant", "share")}
+        old |= {name: old[name][:, 0] for name in ("slopes", "bends")}
+        old["forest"] = {**old["forest"], "value": old["forest"]["value"][:, 0]}
     matching = PredictiveMeanMatching.from_dict(earlier)
+    features = np.random.default_rng(5).normal(size=(9, 6))
+    for name, one in content["donors"].items():
+        read = StackedRegression.from_dict(earlier["donors"][name]["expectation"])
+        wanted = StackedRegression.from_dict(one["expectation"])
+        np.testing.assert_array_equal(read.predict(features), wanted.predict(features))
+        assert read.forest.value.shape == wanted.forest.value.shape
     assert matching.sweeps == 1
     assert all(getattr(matcher, "leaves", None) is None for matcher in matching.matchers.values())
 
@@ -295,3 +315,18 @@ def test_densities_of_many_configurations_are_those_of_each() -> None:
             values[row : row + 1], first[row : row + 1], steps[step : step + 1], np.ones((1, 1), bool)
         )
         np.testing.assert_allclose(found[row, step], alone[0, 0], rtol=1e-12)
+
+
+def test_the_last_draws_of_a_row_weigh_as_much_as_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    learn, seen = DefaultLearner.learn_again, []
+
+    def note(self: DefaultLearner, network: hb.Network, completed: hb.Table, *arguments: Any, **options: Any) -> Any:
+        seen.append(completed)
+        return learn(self, network, completed, *arguments, **options)
+
+    monkeypatch.setattr(DefaultLearner, "learn_again", note)
+    frame = profiles(60, 3)[["a", "b", "c"]]
+    hb.impute(frame.mask(np.random.default_rng(4).random(frame.shape) < 0.2), random_state=0, rounds=7, rules=False)
+    assert len(seen[-1]) > 60
+    for table in seen:
+        assert table.weights.sum() == pytest.approx(60)

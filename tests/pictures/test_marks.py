@@ -15,6 +15,7 @@ from matplotlib.collections import QuadMesh
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.figure import Figure
 from matplotlib.patches import FancyArrowPatch, FancyBboxPatch, Rectangle
+from narrowing import known
 
 from hybridbn.pictures.chart import (
     INK,
@@ -48,8 +49,8 @@ REVERSED = [(False, False), (True, False), (False, True), (True, True)]
 
 def make(*marks: Mark, x: bool = False, y: bool = False, **options: Any) -> Chart:
     """Return a chart without axes whose ends are known."""
-    axes = {"x": Axis(low=0, high=WIDE, shown=False, reverse=x), "y": Axis(low=0, high=HIGH, shown=False, reverse=y)}
-    return Chart(marks, **axes, **options)
+    across, up = (Axis(low=0, high=end, shown=False, reverse=flip) for end, flip in ((WIDE, x), (HIGH, y)))
+    return Chart(marks, x=across, y=up, **options)
 
 
 # -- SVG ---------------------------------------------------------------------------------------------------------------
@@ -193,22 +194,23 @@ def test_matplotlib_has_marks_at_their_places(x: bool, y: bool) -> None:
     assert {*map(tuple, band.get_paths()[0].vertices)} >= {(0, 0), (1, 0.5), (2, 0.25), (0, 1), (1, 3), (2, 2)}
     assert band.get_alpha() == 0.4
     assert isinstance(cells, QuadMesh)
-    np.testing.assert_array_equal(cells.get_coordinates()[0, :, 0], CELLS.x)
-    np.testing.assert_array_equal(cells.get_coordinates()[:, 0, 1], CELLS.y)
-    np.testing.assert_array_equal(np.ma.filled(cells.get_array(), np.nan), CELLS.values)
+    places, held = np.asarray(cells.get_coordinates()), known(cells.get_array())
+    np.testing.assert_array_equal(places[0, :, 0], CELLS.x)
+    np.testing.assert_array_equal(places[:, 0, 1], CELLS.y)
+    np.testing.assert_array_equal(np.ma.filled(held, np.nan), CELLS.values)
     assert cells.get_clim() == (0, 2)
 
 
 def test_matplotlib_paints_marks_as_they_are_told() -> None:
     frame = Frame(1.0, 2.0, 3.0, 1.5, color=1)
-    marks = [replace(BARS, hollow=True), frame, ROUTE, replace(ROUTE, head=False), WORD]
+    marks: list[Mark] = [replace(BARS, hollow=True), frame, ROUTE, replace(ROUTE, head=False), WORD]
     ax = draw(*marks, replace(GAP, color=7, marked=False), replace(DOTS, hollow=True), replace(DOTS, strokes=True))
-    *bars, box, arrow, bare = ax.patches
-    assert all(isinstance(bar, Rectangle) and bar.get_facecolor()[3] == 0 for bar in bars)
+    patches: list[Any] = list(ax.patches)
+    bars, (box, arrow, bare) = patches[:-3], patches[-3:]
+    assert [type(patch) for patch in patches] == [Rectangle] * 3 + [FancyBboxPatch, FancyArrowPatch, FancyArrowPatch]
+    assert all(bar.get_facecolor()[3] == 0 for bar in bars)
     assert {to_hex(bar.get_edgecolor()) for bar in bars} == {SERIES[1]} == {to_hex(box.get_edgecolor())}
-    assert isinstance(box, FancyBboxPatch)
     near([box.get_x(), box.get_y(), box.get_width(), box.get_height()], [1, 2, 3, 1.5])
-    assert isinstance(arrow, FancyArrowPatch)
     near(arrow._path_original.vertices, [[1, 4], [1, 3.5], [2, 3.5], [2, 3], [2, 2], [4, 2], [4, 1]])
     assert arrow.get_linewidth() == 1.5
     ink, back = np.array(to_rgb("black")), np.ones(3)

@@ -13,7 +13,7 @@ from scipy.stats import norm
 import hybridbn as hb
 from hybridbn.explorer.responder import describe_belief
 from hybridbn.pictures.posteriors import _draw_heat
-from hybridbn.potentials import Atoms
+from hybridbn.potentials import Atoms, cell_quadrature
 
 C = hb.Discrete("c", ("a", "b"))
 X, Y, Z = hb.Continuous("x"), hb.Continuous("y"), hb.Continuous("z")
@@ -350,3 +350,13 @@ def test_logarithms_far_out_are_those_of_the_density(family):
     logs = both.log_on({"x": far})
     assert np.isfinite(logs).all()
     np.testing.assert_allclose(logs, density.log_on({"x": far}) + np.log(1e-9), rtol=1e-14)
+
+
+def test_the_distribution_function_is_what_lies_below() -> None:
+    """The mass of a point itself is not below it."""
+    potential = EXAMPLES[1].potential
+    values = np.array([0.0, 1e-6, 3.0, 3 + 1e-6, 1.0])
+    for code, shares, mean, sd in ((0, [0.2, 0.3, 0.5], 5.0, 2.0), (1, [0.7, 0.1, 0.2], 1.0, 1.0)):
+        found = cell_quadrature.cdf(potential, values, {"c": np.full(5, code)})
+        below = shares[0] * (values > 0) + shares[1] * (values > 3) + shares[2] * norm.cdf(values, mean, sd)
+        np.testing.assert_allclose(found, below, atol=1e-12)

@@ -10,9 +10,11 @@ import pytest
 from narrowing import known
 from scipy import stats
 
+import hybridbn as hb
 from hybridbn.errors import NetworkError
 from hybridbn.potentials.base import Potential
 from hybridbn.potentials.mte import MTE
+from hybridbn.potentials.mte.conversions import repair_mixture
 from hybridbn.variables import Continuous, Discrete
 
 X = Continuous("x")
@@ -172,3 +174,19 @@ def test_pieces_join_where_the_density_is_continuous():
     ends = [float(p.box["x"][1]) for p in f.pieces[:-1]]
     for end, _ in itertools.pairwise(ends):
         assert f(x=np.nextafter(end, -9)) == pytest.approx(f(x=end), abs=2 * known(f.max_error))
+
+
+def test_where_a_child_has_mass_its_gaps_stay() -> None:
+    x, d = hb.Continuous("x", domain=(0, 4)), hb.Discrete("d", ("a", "b"))
+    pieces = [
+        hb.Piece({"x": (0, 1)}, {"d": "a"}, constant=1.0),
+        hb.Piece({"x": (1, 4)}, {"d": "a"}),
+        hb.Piece({"x": (0, 2)}, {"d": "b"}),
+        hb.Piece({"x": (2, 4)}, {"d": "b"}),
+    ]
+    mixture, repairs = repair_mixture(x, (d,), pieces, True)
+    assert repairs[0] == "'x' had no mass at all for some values of its parents; a uniform one was taken there"
+    np.testing.assert_allclose(mixture(d=["a", "a", "b", "b"], x=[0.5, 3.0, 1.0, 3.0]), [1.0, 0.0, 0.25, 0.25])
+    whole, repairs = repair_mixture(x, (d,), [*pieces[:2], hb.Piece({"x": (0, 4)}, {"d": "b"}, constant=0.25)], True)
+    assert repairs == []
+    np.testing.assert_allclose(whole(d=["a", "a", "b"], x=[0.5, 3.0, 1.0]), [1.0, 0.0, 0.25])

@@ -19,6 +19,7 @@ from hybridbn.structures.mixture_em import (
     RowKernels,
     compute_responsibilities,
     continue_fits,
+    fit_kernels,
     fit_mixture,
     score_held_out,
     start_fits,
@@ -436,3 +437,13 @@ def test_trees_of_numbers_are_the_likeliest_of_all():
         for i, j in others:  # independent given the other numbers
             scale = np.sqrt(inverses[:, i, i] * inverses[:, j, j])
             np.testing.assert_allclose(inverses[:, i, j] / scale, 0, atol=1e-6)
+
+
+def test_kernels_of_rows_that_count_less_than_one_are_those_of_as_many_equal_ones():
+    rng = np.random.default_rng(6)
+    numbers, codes = rng.normal(size=(60, 2)), rng.integers(0, 2, (60, 1))
+    near = -0.5 * (numbers**2).sum(axis=1) - 3.0
+    cells, shares = Cells(numbers, codes), (np.array([0.5, 0.5]),)
+    fits = [fit_kernels(cells, np.full(60, weight), shares, near) for weight in (1.0, 0.25)]
+    for name in ("covariance", "smoothing", "share"):
+        np.testing.assert_allclose(getattr(fits[0], name), getattr(fits[1], name), rtol=1e-9)

@@ -33,10 +33,10 @@ class Number(Fragment):
 
 class Numbers(Source):
     def __init__(self, count: int) -> None:
-        self.count = count
+        self.size = count
 
     def fragments(self) -> list[Fragment]:
-        return [Number(number) for number in range(self.count)]
+        return [Number(number) for number in range(self.size)]
 
 
 class Listing(Task):
@@ -110,7 +110,7 @@ class Frame:
         assert schema == "number long, packed binary"
         parts = []
         for number, part in enumerate(self.partitions):
-            sys.modules["pyspark"].TaskContext.number = number  # type: ignore[attr-defined]
+            sys.modules["pyspark"].TaskContext.number = number
             rows = [row for batch in function(iter(part)) for row in batch.to_pylist()]
             parts.append([tuple(row.values()) for row in rows])
         return SimpleNamespace(rdd=Rdd(self.sparkSession.sparkContext, parts))
@@ -182,7 +182,7 @@ def test_results_of_spark_come_in_the_order_of_the_rows(session: Session, count:
 def make_frame(session: Session, rows: int) -> tuple[Frame, dict[str, list[Any]]]:
     """Return a frame of three partitions, one of which is empty, and its rows."""
     letters = [("a", "b", "b", "c")[number % 4] for number in range(rows)]
-    data = {"odd `1`.2": letters, "x": [float(number % 7) for number in range(rows)]}
+    data: dict[str, list[Any]] = {"odd `1`.2": letters, "x": [float(number % 7) for number in range(rows)]}
     data["d"] = ["v" if number % 5 < 2 or letters[number] == "a" else "u" for number in range(rows)]
     table = pa.table(data)
     parts = [table.slice(0, 10).to_batches() + table.slice(10, 15).to_batches(), table.slice(25).to_batches()]

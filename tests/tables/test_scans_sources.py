@@ -117,3 +117,16 @@ def test_columns_of_no_use_are_left_alone_in_all_files(tmp_path: Path) -> None:
         (tmp_path / f"{number}.jsonl").write_text("".join(rows))
     with pytest.warns(UserWarning, match="'l'"):
         assert list(hb.fit([], hb.scan(tmp_path / "*.jsonl"))) == ["x"]
+
+
+def test_files_of_a_store_are_found_by_name_folder_and_pattern(tmp_path: Path) -> None:
+    (tmp_path / "below").mkdir()
+    for number, name in enumerate(("a.csv", "below/b.csv", "c.txt", "d.csv")):
+        (tmp_path / name).write_text(f"x,y\n{number},1.5\n")
+    store = tmp_path.as_uri()
+    for address, numbers in (("a.csv", [0]), ("below", [1]), ("*.csv", [0, 3]), ("[cd].csv", [3]), ("", [0, 1, 3])):
+        scan = hb.scan(f"{store}/{address}".rstrip("/"))
+        assert sorted(scan.sample().column("x").tolist()) == numbers
+    for address in ("gone.csv", "e*.csv", "gone/*.csv"):
+        with pytest.raises(hb.FormatError, match="there is no file to scan"):
+            hb.scan(f"{store}/{address}")

@@ -435,3 +435,15 @@ def test_columns_are_read_as_other_variables():
         table.with_variables([hb.Discrete("c", ("b", "e"))]).column("c")
     missing = table.with_variables([hb.Discrete("c", ("b", "e"))], unknown="missing")
     assert (missing.names, missing.column("c").tolist()) == (("c",), [-1, 0])
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_categories_are_ordered_in_other_libraries_if_they_were(ordered):
+    column = pd.Categorical(["b", "a", None], ["b", "a", "z"], ordered=ordered)
+    arrow = Table({"c": column}).to_arrow()["c"]
+    assert arrow.type.ordered == ordered
+    assert arrow.to_pylist() == ["b", "a", None]
+    back = Table(pa.table({"c": arrow})).to_pandas()["c"]
+    assert back.dtype.ordered == ordered
+    assert back.dtype.categories.tolist() == ["b", "a", "z"]
+    assert Table({"c": column}).to_polars()["c"].to_list() == ["b", "a", None]

@@ -262,3 +262,13 @@ class TestArff:
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
 def test_odd_quotes_are_seen(text: str, rows: int, plain: bool, end: str) -> None:
     assert Scanner(text.replace("\n", end).encode(), ",").quotes_are_plain(rows) == plain
+
+
+def test_each_column_that_can_not_be_used_says_in_which_line(tmp_path):
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"a": 1, "b": 2, "c": 3}\n\n{"a": [1], "b": {"u": 1}, "c": 4}\n')
+    table = read_table(path)
+    assert table.column("c").tolist() == [3.0, 4.0]
+    for name in "ab":
+        with pytest.raises(TableError, match=rf"'{name}'.*line 3|line 3.*'{name}'"):
+            table.column(name)
