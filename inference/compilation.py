@@ -32,6 +32,7 @@ from hybridbn.variables import Continuous, Discrete
 
 if TYPE_CHECKING:
     from hybridbn.inference.grids import SharedGrid
+    from hybridbn.inference.modes import Trail
 
 NODE_SIZE = 384
 """The size that a Gauss-Legendre axis is assumed to have when the elimination order is chosen."""
@@ -90,7 +91,8 @@ class Problem(Cached):
     shared : the sources for nodes that all rows share, those of variables that only some rows know being hidden; None
         if there is other evidence than values on such variables
     partly_observed : the variables with nodes that are observed in some rows and hidden in others
-    conditioned : on how many numbers, hidden in the problem that was asked, this one is conditioned
+    conditioned : the number, hidden in the problem that was asked, on which this one is conditioned for a single row,
+        with what was seen along others at places of it
     component_work : about how many cells of tables take as long as the Gaussian components of one row
     mixtures : the potentials that are taken apart, by child
     risks : by the observed names, the potentials outside the problem that can make evidence impossible
@@ -113,7 +115,7 @@ class Problem(Cached):
     component_work: float
     mixtures: Mapping[str, Components]
     axis_choice: _AxisChoice = field(repr=False)
-    conditioned: int = 0
+    conditioned: tuple[str, dict[Any, Trail]] | None = field(default=None, repr=False)
     risks: dict[tuple[str, ...], Any] = field(default_factory=dict, repr=False)
     _kept: _Tables | None = field(default=None, repr=False)
     _used: ReferenceType[_Tables] | None = field(default=None, repr=False)

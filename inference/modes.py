@@ -4,36 +4,45 @@ A likelihood given as a function, an observed child of a family that says nothin
 declared breaks may be much narrower than the range of the variable, jump, or lie beyond the range. They are looked
 through evenly where the mass is, in steps that grow with the distance from there (`Ruler`), and at growing distances
 outside of the range. The steps are made smaller until they are small against the narrowest peak that was seen, and
-against the scale of the family, so that another peak of the same kind can't lie between them. The peaks are climbed,
-and edges are laid around them at multiples of the distance at which the function falls; jumps are bisected down to
-neighboring doubles. Where nothing is seen, the steps become as small as `MOST_POINTS` allow, and numbers of few digits
-are tried too. What would need still smaller steps has an error of one. A peak that is narrower than a tenth of the
-steps and stands on a function that is positive everywhere can be missed.
+against the scale of the family, so that another peak of the same kind can't lie between them. Between places of
+another variable at which as many peaks were seen, they are followed. The peaks are climbed, and edges are laid around
+them at multiples of the distance at which the function falls; jumps are bisected down to neighboring doubles. Where
+nothing is seen, the steps become as small as `MOST_POINTS` allow, and numbers of few digits are tried too. What would
+need still smaller steps has an error of one. A peak that is narrower than a tenth of the steps and stands on a function
+that is positive everywhere can be missed.
 
-The log marginals of variables with nodes, from which the quality of grids is judged, are computed here as well: in
-logarithms, which do not underflow however far out the posterior is. Where a problem has nodes for one variable, its log
-marginal at a node depends on that node and on the row alone. So cells of earlier rounds of refinement keep their
-values, and only new ones are evaluated, those of all rows together.
+The log marginals of variables with nodes, from which grids are judged, are computed here as well: in logarithms, which
+do not underflow however far out the posterior is. Where one variable has nodes, its log marginal at a node depends on
+that node and on the row alone. So cells of earlier rounds of refinement keep their values, and only new ones are
+evaluated, those of all rows together.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from hybridbn.errors import NetworkError, TableError
-from hybridbn.inference.axes import CENTRAL_TAIL, ORDER, Axis, NodeAxis, Ruler, find_evidence_ranges
+from hybridbn.inference.axes import CENTRAL_TAIL, ORDER, Axis, NodeAxis, Ruler, arrange_by_row, find_evidence_ranges
 from hybridbn.inference.compilation import Problem
 from hybridbn.inference.evidence import Evidence, Finding
 from hybridbn.potentials.base import Potential
-from hybridbn.potentials.mode_search import climb, evaluate, find_decay_distance, round_numbers
+from hybridbn.potentials.mode_search import (
+    SMALLEST_JUMP,
+    LogFunctions,
+    bisect_jumps,
+    climb,
+    evaluate,
+    find_decay_distance,
+    round_numbers,
+)
 from hybridbn.variables import Continuous, Discrete, Values
 
 MOST_POINTS = 1 << 22
@@ -46,19 +55,18 @@ MOST_MODES = 128
 MOST_JUMPS = 256
 STEPS_OF_PEAK = 32.0
 """A peak must be seen from so many steps, so that one that is as many times narrower is seen too."""
-LOOKED_CLOSELY = 16
-"""Of rows that are alike, one in so many is looked through closely."""
 CLOSE_STEPS = 1 / 4
-"""The share of steps that is enough for these, whose neighbors would show what was not seen."""
-FEWER_STEPS = 1 / 2
-"""The share of these steps that is enough for the others: what was seen in the sample is seen from four of them."""
+"""The share of these that is enough for rows whose neighbors would show what was not seen."""
+FOLLOWED_STEPS = 200
+"""The even steps in rows between others, besides those from peak to peak of these."""
+STEPS_BESIDE = 16
+"""Steps on both sides of where peaks are expected."""
 STEP_OF_SCALE = 4.0
 """A step in scales of the family: an eighth of the distance at which a normal density is zero in doubles."""
 LOWEST = -700.0
 """Logarithms, relative to the largest, below which a function counts as zero."""
 JUMP = 4.0
 """A difference that is so many times larger than those on both sides may be a jump."""
-SMALLEST_JUMP = 1e-9
 OUTWARD = np.exp2(np.arange(-6.0, 30.0))[:, None]
 """Distances from the range at which to look, in lengths of it."""
 EDGES_AROUND_MODE = np.array([0.0, 1.0, 3.0, 9.0, 27.0])[:, None, None]
@@ -66,16 +74,11 @@ EDGES_AROUND_MODE = np.array([0.0, 1.0, 3.0, 9.0, 27.0])[:, None, None]
 """
 NARROW_MODE = 1 / 24
 """Peaks that are wider, relative to the range, need no edges of their own."""
-KEPT_OF_JUMP = 0.3
-"""What differs less between neighboring doubles, relative to the whole step, is steep and no jump."""
 PLACES_OF_HIDDEN = 8
 """The places of other hidden variables at which one looks along a variable."""
 SAME_EDGE = 1e-9
 MOST_STATE_CASES = 32
 BLOCK = 1024
-
-LogFunctions: TypeAlias = Callable[[Values, NDArray[np.intp]], Values]
-"""Logarithms at points (points, columns), where column ``j`` is the function of row ``rows[j]``."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +125,7 @@ def find_modes(
     marks: Values | None = None,
     even: Sequence[int] = EVEN_STEPS,
     scale: float = np.inf,
-    alike: bool = False,
+    trail: tuple[Trail, Values] | None = None,
     central: tuple[Values, Values] | None = None,
 ) -> ModeEdges:
     """Find the narrow peaks and the jumps of functions of one variable, a function a row.
@@ -134,7 +137,7 @@ def find_modes(
     marks : ndarray (marks, rows), places to look at besides
     even : numbers of even steps, the next one for rows in which nothing was seen
     scale : length below which the functions have no features, as far as that is known
-    alike : whether the rows are of one family and follow each other, so that a sample tells how closely to look
+    trail : what was seen at other places along another variable, between which peaks are followed, and the rows' places
     central : ndarrays (rows,), ends between which nearly all mass is: steps grow with the distance from there
 
     Examples
@@ -151,16 +154,9 @@ def find_modes(
     True
     """
     ruler = Ruler.of((low, high), (low, high) if central is None else central)
-    search = _Search(logs, ruler, (least, most), marks, even, scale, alike)
-    numbers = np.arange(len(low))
-    sample = numbers[:: LOOKED_CLOSELY if alike and 0 < scale < np.inf else 1]
-    whole = search.look_closely(sample)
-    unseen = search.find_unseen(whole, sample)
-    others = np.delete(numbers, sample)
-    if len(others):
-        unseen[others] = unseen.any()
-        whole = search.look_quickly(others, whole)
-    return ModeEdges(*_list_edges(whole, ruler, least, most), unseen)
+    search = _Search(logs, ruler, (least, most), marks, even, scale, trail is not None)
+    whole = search.look_closely(np.arange(len(low))) if trail is None else search.follow(*trail)
+    return ModeEdges(*_list_edges(whole, ruler, least, most), search.find_unseen(whole))
 
 
 @dataclass
@@ -184,13 +180,15 @@ class _Search:
     def look(self, rows: NDArray[np.intp], count: int, marks: Values | None = None) -> _Look:
         """Look through rows in so many steps."""
         self.steps[rows] = count
-        looks, most = [], max(1, MOST_POINTS // count)
-        for part in np.split(rows, range(most, len(rows), most)):
+        if marks is None:
+            marks = np.empty((0, 1)) if self.marks is None else self.marks[:, rows]
+        marks = np.broadcast_to(marks, (len(marks), len(rows)))
+        looks, most = [], max(1, MOST_POINTS // (count + len(marks)))
+        for start in range(0, max(len(rows), 1), most):
+            part, own_marks = rows[start : start + most], marks[:, start : start + most]
             ruler, ends = self.ruler.take(part), (self.ends[0][part], self.ends[1][part])
-            own_marks = self.marks[:, part] if marks is None and self.marks is not None else marks
-            looks.append(
-                _look_through(self.logs, part, _make_search_grid(ruler, *ends, own_marks, count), ruler, *ends)
-            )
+            grid = _make_search_grid(ruler, *ends, own_marks, count)
+            looks.append(_look_through(self.logs, part, grid, ruler, *ends))
         return _join_looks(looks)
 
     def look_closely(self, rows: NDArray[np.intp]) -> _Look:
@@ -232,24 +230,62 @@ class _Search:
         """Return how wide peaks are, relative to the range as it is measured where they are."""
         return peaks.visible / (self.length[peaks.rows] * self.ruler.stretch(peaks.points, peaks.rows))
 
-    def find_unseen(self, look: _Look, rows: NDArray[np.intp]) -> NDArray[np.bool_]:
-        """Tell of all rows, of which some were looked at, in which of these peaks may be too narrow to be seen."""
+    def find_unseen(self, look: _Look) -> NDArray[np.bool_]:
+        """Tell in which rows peaks may be too narrow to be seen."""
         unseen, peaks = np.zeros(len(self.steps), dtype=bool), look.peaks
         unseen[peaks.rows[self._compare_widths(peaks) * self.steps[peaks.rows] < 1]] = True
         if self.scale > 0:
-            unseen[rows] |= (self.length / (STEP_OF_SCALE * self.scale) > STEPS_OF_PEAK * self.steps)[rows]
+            unseen |= self.length / (STEP_OF_SCALE * self.scale) > STEPS_OF_PEAK * self.steps
         return unseen
 
-    def look_quickly(self, rows: NDArray[np.intp], sample: _Look) -> _Look:
-        """Look through other rows as well as the sample asks for, closely only where they have narrower peaks."""
-        peaks = sample.peaks
-        narrowest = self._compare_widths(peaks).min(initial=np.inf)
-        enough = max(self.steps[peaks.rows].max(initial=0) * FEWER_STEPS, self.wanted[rows].max(), self.even[0])
-        quick = self.look(rows, int(min(enough, MOST_POINTS)))
-        peaks = quick.peaks
-        odd = np.unique(peaks.rows[self._compare_widths(peaks) < narrowest / 2])
-        looks = [sample, _drop_rows(quick, odd)]
-        return _join_looks([*looks, self.look_closely(odd)] if len(odd) else looks)
+    def follow(self, trail: Trail, places: Values) -> _Look:
+        """Look through rows along a trail: from peak to peak of places that see equally many, else closely."""
+        rows, after = np.arange(len(places)), np.searchsorted(trail.places, places)
+        below, above = trail.features[:, after - 1], trail.features[:, after]
+        steps = np.minimum(trail.steps[after - 1], trail.steps[after])
+        way, beside = np.abs(above - below), STEPS_BESIDE * self.length / steps
+        start, length = np.minimum(below, above) - way - beside, 3 * way + 2 * beside
+        goal = np.exp2(np.ceil(np.log2(np.nanmax(length * steps / self.length, axis=0, initial=1.0))))
+        lost = (np.isnan(below) != np.isnan(above)).any(axis=0) | (goal * len(below) >= steps)
+        lost |= not 0 < self.scale < np.inf
+        looks = []
+        for count in np.unique(goal[~lost]):
+            same = rows[~lost & (goal == count)]
+            shares = np.linspace(0.0, 1.0, int(count) + 1)[:, None, None]
+            marks = (start[:, same] + shares * length[:, same]).reshape(-1, len(same))
+            look = self.look(same, FOLLOWED_STEPS, np.where(np.isnan(marks), self.ruler.low[same], marks))
+            self.steps[same] = steps[same]
+            number = np.isfinite(_list_features(look, len(rows))).sum(axis=0)
+            lost[same] = ((number != np.isfinite(below).sum(axis=0)) | self.find_unseen(look))[same]
+            looks.append(_drop_rows(look, rows[lost]))
+        whole = _join_looks([*looks, self.look_closely(rows[lost])])
+        trail.add(places, _list_features(whole, len(rows)), self.steps)
+        return whole
+
+
+@dataclass
+class Trail:
+    """Places along a variable, ascending, and what was seen there along another one: peaks and jumps."""
+
+    places: Values = field(default_factory=lambda: np.array([-np.inf, np.inf]))
+    features: Values = field(default_factory=lambda: np.full((1, 2), np.nan))
+    steps: Values = field(default_factory=lambda: np.ones(2))
+
+    def add(self, places: Values, features: Values, steps: Values) -> None:
+        """Note what was seen at some places."""
+        self.places = np.concatenate([self.places, places])
+        order, size = np.argsort(self.places), max(len(self.features), len(features))
+        both = [
+            np.pad(part, ((0, size - len(part)), (0, 0)), constant_values=np.nan) for part in (self.features, features)
+        ]
+        self.places, self.features = self.places[order], np.concatenate(both, axis=1)[:, order]
+        self.steps = np.concatenate([self.steps, steps])[order]
+
+
+def _list_features(look: _Look, rows: int) -> Values:
+    """Return peaks and jumps in ascending order (numbers, rows), rows with fewer than others ending with NaN."""
+    row, place = np.concatenate([look.peaks.rows, look.jump_rows]), np.concatenate([look.peaks.points, look.jumps])
+    return np.sort(arrange_by_row(row, place, rows, np.nan), axis=0)
 
 
 def _look_through(
@@ -291,13 +327,15 @@ def _look_through(
         # distances are powers of two, so that the half is surely visible
         sides = [find_decay_distance(climb_columns, modes, *ends, sign, half) for sign in (-1, 1)]
         visible = np.sum(np.minimum(sides, length), axis=0) / 2
+        # where a kink meets a slope are low ones of any width, in which there is nothing
+        visible = np.where(fall < 1, np.maximum(visible, length / EVEN_STEPS[1]), visible)
         peaks = _Peaks(rows[column], modes, np.minimum(below, length), np.minimum(above, length), visible)
         # what was not fallen yet at half the distance may jump behind it
         jump_columns = np.concatenate([jump_columns, column, column])
         left = np.concatenate([left, np.clip(modes - below, *ends), modes + above / 2])
         right = np.concatenate([right, modes - below / 2, np.clip(modes + above, *ends)])
     chosen = np.isfinite(left) & np.isfinite(right) & (right > left)
-    jump_columns, jumps = _bisect_jumps(evaluate_columns, jump_columns[chosen], left[chosen], right[chosen])
+    jump_columns, jumps = bisect_jumps(evaluate_columns, jump_columns[chosen], left[chosen], right[chosen])
     return _Look(peaks, rows[jump_columns], jumps, seen)
 
 
@@ -391,30 +429,6 @@ def _find_steep_steps(grid: Values, values: Values) -> tuple[NDArray[np.intp], V
         largest = np.argsort(-change[step, column])[: MOST_JUMPS * grid.shape[1]]
         step, column = step[largest], column[largest]
     return column, grid[step, column], grid[step + 1, column]
-
-
-def _bisect_jumps(
-    values: LogFunctions, columns: NDArray[np.intp], left: Values, right: Values
-) -> tuple[NDArray[np.intp], Values]:
-    """Return column and place of the jumps between given points: the right one of two neighboring doubles."""
-    if not len(columns):
-        return columns, left
-    at_left, at_right = values(np.stack([left, right]), columns)
-    smallest = np.maximum(KEPT_OF_JUMP * np.abs(at_right - at_left), SMALLEST_JUMP)
-    while True:
-        steep = np.abs(at_right - at_left) >= smallest
-        columns, left, right, at_left, at_right, smallest = (
-            array[steep] for array in (columns, left, right, at_left, at_right, smallest)
-        )
-        middle = left + (right - left) / 2
-        inside = (middle > left) & (middle < right)
-        if not inside.any():
-            return columns, right
-        at = values(middle[None], columns)[0]
-        first = inside & (np.abs(at - at_left) >= np.abs(at_right - at))
-        second = inside & ~first
-        right, at_right = np.where(first, middle, right), np.where(first, at, at_right)
-        left, at_left = np.where(second, middle, left), np.where(second, at, at_left)
 
 
 def _join_looks(looks: Sequence[_Look]) -> _Look:
@@ -513,7 +527,7 @@ def find_modes_along(
         rows = np.arange(evidence.rows) if own else np.flatnonzero(child.observed if child is not None else ())
         for start in range(0, len(rows), BLOCK):
             block = rows[start : start + BLOCK]
-            searched = potential, name, evidence, ends, block, scale, problem.conditioned > 0
+            searched = potential, name, evidence, ends, block, scale, problem.conditioned
             looks = [_find_modes_of_potential(*searched, place, central) for place in places]
             for several in zip(*looks, strict=True):
                 yield block, _keep_common_edges(several, len(block)) if hidden else several[0]
@@ -597,7 +611,7 @@ def find_modes_of_root(potential: Potential) -> ModeEdges:
                 (least, most),
                 np.zeros(1, np.intp),
                 potential.scale(name),
-                False,
+                None,
                 {name: (low, high)},
                 (low, high),
                 (max(EVEN_STEPS_OF_ROOTS // states, EVEN_STEPS[0]), MOST_POINTS),
@@ -653,7 +667,7 @@ def _find_modes_of_potential(
     ends: tuple[Values, Values],
     rows: NDArray[np.intp],
     scale: float,
-    alike: bool,
+    conditioned: tuple[str, dict[Any, Trail]] | None,
     ranges: Mapping[str, tuple[Values, Values]],
     central: tuple[Values, Values],
     even: Sequence[int] = EVEN_STEPS,
@@ -689,10 +703,15 @@ def _find_modes_of_potential(
         def logs(points: Values, owner: NDArray[np.intp], filled: Mapping[str, Any] = filled) -> Values:
             return evaluate(potential, filled, owner, points, log=True, along=name)
 
+        trail = None
+        if conditioned is not None:
+            number, trails = conditioned
+            place = given.get(number, np.zeros(len(rows)))
+            trail = trails.setdefault((potential.child.name, name, *states), Trail()), place
         try:
-            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, even, scale, alike, middle)
+            yield find_modes(logs, low, high, ends[0][rows], ends[1][rows], marks, even, scale, trail, middle)
         except NetworkError:  # it may be undefined outside the range
-            yield find_modes(logs, low, high, low, high, marks, even, scale, alike, middle)
+            yield find_modes(logs, low, high, low, high, marks, even, scale, trail, middle)
 
 
 def _replace_poles(logs: Values) -> Values:

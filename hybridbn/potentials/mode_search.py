@@ -18,10 +18,16 @@ from hybridbn.variables import Codes, Continuous, Discrete, Values
 Logs: TypeAlias = Callable[[Values], Values]
 """Logarithms at points (points, columns), every column a function of its own."""
 
+LogFunctions: TypeAlias = Callable[[Values, NDArray[np.intp]], Values]
+"""Logarithms at points (points, columns), where column ``j`` is the function of row ``rows[j]``."""
+
 STEPS = freeze(np.exp2(np.concatenate((np.arange(40.0), np.arange(40.0, 200.0, 4)))))
 """Distances of edges from the peak, in widths of it: heavy tails, and tails of a pole, reach far."""
 REACHES = (100, 20, 8)
 """How far peaks are searched from 0 and from the parents' values, as powers of two."""
+SMALLEST_JUMP = 1e-9
+KEPT_OF_JUMP = 0.3
+"""What differs less between neighboring doubles, relative to the whole step, is steep and no jump."""
 DIGITS = (3, 4)
 DECADES = (-6, 10)
 """A density that is zero wherever it was looked at is sought at numbers of so many digits, and these distances."""
@@ -261,3 +267,27 @@ def find_decay_distance(
     with np.errstate(invalid="ignore"):
         fallen = ~inside | ~(found > top - drop)
     return np.where(fallen.any(axis=0), away[np.argmax(fallen, axis=0), 0], np.inf)
+
+
+def bisect_jumps(
+    values: LogFunctions, columns: NDArray[np.intp], left: Values, right: Values
+) -> tuple[NDArray[np.intp], Values]:
+    """Return column and place of the jumps between given points: the right one of two neighboring doubles."""
+    if not len(columns):
+        return columns, left
+    at_left, at_right = values(np.stack([left, right]), columns)
+    smallest = np.maximum(KEPT_OF_JUMP * np.abs(at_right - at_left), SMALLEST_JUMP)
+    while True:
+        steep = np.abs(at_right - at_left) >= smallest
+        columns, left, right, at_left, at_right, smallest = (
+            array[steep] for array in (columns, left, right, at_left, at_right, smallest)
+        )
+        middle = left + (right - left) / 2
+        inside = (middle > left) & (middle < right)
+        if not inside.any():
+            return columns, right
+        at = values(middle[None], columns)[0]
+        first = inside & (np.abs(at - at_left) >= np.abs(at_right - at))
+        second = inside & ~first
+        right, at_right = np.where(first, middle, right), np.where(first, at, at_right)
+        left, at_left = np.where(second, middle, left), np.where(second, at, at_left)

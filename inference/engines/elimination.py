@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from hybridbn.errors import NetworkError, TooWide
 from hybridbn.inference.axes import (
     CENTRAL_TAIL,
-    ORDER,
     Axis,
     NodeAxis,
     StateAxis,
@@ -59,7 +58,7 @@ from hybridbn.inference.grids import (
     start_cells,
     table_size,
 )
-from hybridbn.inference.modes import EVEN_STEPS, MOST_POINTS, STEP_OF_SCALE, PointwiseMarginal
+from hybridbn.inference.modes import PointwiseMarginal
 from hybridbn.inference.posteriors.continuous import Density
 from hybridbn.inference.posteriors.grid import PiecewisePosterior
 from hybridbn.inference.posteriors.mixtures import GaussianPosterior
@@ -89,10 +88,6 @@ PLACES = 24
 """The places of its other variables at which a family is looked at along one."""
 SMOOTH = 1e-5
 """The error along a line, which many lines together even out, at which a family is smooth."""
-CONDITIONED_NODES = 1200.0
-"""About how many nodes a number has on which one conditions, with those of all rounds of refinement."""
-MOST_VALUES = 1.2e9
-"""The most values of families that it may take, as estimated, to look for a ridge at all nodes."""
 NEGLIGIBLE_SHARE = 1e-22
 """Nodes with a smaller share of the probability are left out."""
 _OnGrid: TypeAlias = tuple[Solution, NDArray[np.bool_], dict[str, NDArray[np.bool_]]]
@@ -500,77 +495,47 @@ def _measure_roughness(problem: Problem, potential: Potential, name: str) -> flo
 
 def choose_conditioned(problem: Problem) -> list[str] | None:
     """Return the numbers on which to condition so that their own tables, or all of those without numbers, are found;
-    None where there is no ridge, or it can't be done, or would take too many values of the families.
+    None where there is no ridge, or one of three numbers at once.
     """
     ridge = find_ridge(problem)
     wanted = [[name for name in scope if name in problem.nodes] for scope in problem.scopes]
-    if not ridge or max(map(len, wanted), default=0) > 1:
-        return None
-    names = list(dict.fromkeys(name for several in wanted for name in several)) or [next(iter(ridge))]
-    families = [potential for potential in problem.potentials.values() if potential.opaque]
-    return names if _estimate_values(problem, names[0], ridge, families) <= MOST_VALUES else None
-
-
-def _estimate_values(problem: Problem, first: str, ridge: Mapping[str, float], families: Sequence[Potential]) -> float:
-    """Return about how many values of families it takes to condition on one number, and on more as far as needed."""
-    reaches, steps = find_prior_reaches(problem), float(EVEN_STEPS[0])
-    for name in ridge:
-        length = reaches[name].central[1] - reaches[name].central[0]
-        scale = min(potential.scale(name) for potential in families if name in potential.scope)
-        steps = max(steps, min(length / max(STEP_OF_SCALE * scale, 1e-300), MOST_POINTS))
-    depth, hidden = 1, [ridge.keys() & set(potential.scope) - {first} for potential in families]
-    while any(len(names) > 1 for names in hidden):
-        depth += 1
-        chosen = next(name for name in ridge if any(name in names for names in hidden if len(names) > 1))
-        hidden = [names - {chosen} for names in hidden]
-    return steps * CONDITIONED_NODES**depth
+    names = list(dict.fromkeys(name for several in wanted for name in several)) or list(ridge)[:1]
+    left = [ridge.keys() & set(potential.scope) - {name} for potential in problem.potentials.values() for name in names]
+    return names if ridge and max(map(len, [*wanted, *left])) < 2 else None
 
 
 def solve_conditioned(
-    problem: Problem,
-    names: list[str],
-    evidence: Evidence,
-    rows: NDArray[np.intp],
-    options: Options,
+    problem: Problem, names: list[str], evidence: Evidence, rows: NDArray[np.intp], options: Options
 ) -> Iterator[Solution]:
-    """Yield the solutions for some rows, each number in turn being conditioned on for the tables over it."""
-    if len(names) > 1 and evidence.rows > 1:
-        for row in range(evidence.rows):
-            part = evidence.take(slice(row, row + 1), 1)
-            yield from solve_conditioned(problem, names, part, rows[row : row + 1], options)
-        return
-    first: Solution | None = None
-    for name in names:
-        for solution in _integrate_over(problem, name, evidence, rows, options):
-            if len(names) == 1:
-                yield solution
-            elif first is None:
-                first = solution
-            else:
-                tables = [
-                    own if name in scope else other
-                    for scope, own, other in zip(problem.scopes, solution.tables, first.tables, strict=True)
-                ]
-                error = np.maximum(first.error, solution.error)
-                first = replace(first, axes={**first.axes, **solution.axes}, tables=tables, error=error)
-    if first is not None:
-        yield first
+    """Yield the solution of each row, each number in turn being conditioned on for the tables over it."""
+    for row in range(evidence.rows):
+        part = evidence.take(slice(row, row + 1), 1)
+        found = {name: _integrate_over(problem, name, part, rows[row : row + 1], options) for name in names}
+        own = [found[next((name for name in scope if name in found), names[0])] for scope in problem.scopes]
+        yield replace(
+            found[names[0]],
+            axes={name: axis for solution in found.values() for name, axis in solution.axes.items()},
+            tables=[solution.tables[number] for number, solution in enumerate(own)],
+            error=np.max([solution.error for solution in found.values()], axis=0),
+        )
 
 
 @dataclass
 class _Conditioned(PointwiseMarginal):
-    """The log marginal of one number: the probability of the evidence and of its value, all others summed out."""
+    """The log marginal of one number in a single row: the probability of the evidence and of its value, all others
+    summed out.
+    """
 
     inner: Problem = field(kw_only=True)
     options: Options = field(kw_only=True)
 
     evaluated: list[tuple[Values, Values]] = field(default_factory=list)
-    """Rows and points (2, points), and the errors and tables there, one after the other (numbers, points)."""
+    """Points, and the errors and tables there, one after the other (numbers, points)."""
 
     def _evaluate_cells(self, axes: Mapping[str, Axis], evidence: Evidence, rows: NDArray[np.intp]) -> Values:
         (name,) = self.problem.nodes
         points = node_axis_of(axes, name).points
-        given = evidence.take(np.tile(np.arange(len(rows)), ORDER), points.size)
+        given = evidence.take(np.zeros(points.size, dtype=np.intp), points.size)
         finding, value = given.findings.get(name), Finding(self.problem.potentials[name].child, points.ravel())
         given = Evidence({**given.findings, name: value}, points.size, single=False)
         logs = np.empty(points.size)
@@ -583,7 +548,7 @@ class _Conditioned(PointwiseMarginal):
         if finding is not None and finding.weighted:
             with np.errstate(divide="ignore"):
                 logs += np.log(finding.weights(points.reshape(1, -1))[0])
-        self.evaluated.append((np.stack([np.tile(rows, ORDER), points.ravel()]), numbers))
+        self.evaluated.append((points.ravel(), numbers))
         return logs.reshape(points.shape)
 
     @property
@@ -591,42 +556,34 @@ class _Conditioned(PointwiseMarginal):
         """The shapes of the tables."""
         return [[self.inner.sizes[name] for name in scope] for scope in self.inner.scopes]
 
-    def recall_numbers(self, rows: NDArray[np.intp], points: Values) -> Values:
-        """Return what was evaluated of points, each of a row."""
-        places, numbers = (np.concatenate(arrays, axis=1) for arrays in zip(*self.evaluated, strict=True))
-        keys = np.concatenate([places, np.stack([rows, points])], axis=1)
-        _, code = np.unique(keys, axis=1, return_inverse=True)
-        where = np.empty(code.max(initial=0) + 1, dtype=np.intp)
-        where[code.ravel()[: len(numbers[0])]] = np.arange(len(numbers[0]))
-        return numbers[:, where[code.ravel()[len(numbers[0]) :]]]
+    def recall_numbers(self, points: Values) -> Values:
+        """Return what was evaluated at points."""
+        places, numbers = (np.concatenate(arrays, axis=-1) for arrays in zip(*self.evaluated, strict=True))
+        order = np.argsort(places)
+        return np.asarray(numbers[:, order[np.searchsorted(places, points, sorter=order)]])
 
 
 def _integrate_over(
     problem: Problem, name: str, evidence: Evidence, rows: NDArray[np.intp], options: Options
-) -> Iterator[Solution]:
-    """Yield solutions with tables over one number, and over none."""
-    inner = problem.restrict_to_observed(frozenset((name,)))
-    inner.conditioned = depth = problem.conditioned + 1
+) -> Solution:
+    """Return the solution of a single row with tables over one number, and over none."""
+    inner = replace(problem.restrict_to_observed(frozenset((name,))), conditioned=(name, {}))
     order = problem.order._replace(clique=(name,))
-    alone = replace(problem, nodes=(name,), factors=(), order=order, conditioned=depth)
+    alone = replace(problem, nodes=(name,), factors=(), order=order, conditioned=(name, {}))
     marginal = _Conditioned(alone, inner=inner, options=options)
-    for chosen, placed in place_nodes(alone, evidence, options.tolerance, options.max_bytes / 64, marginal):
-        assert placed.marginal is not None
-        shares, log_norm = normalize_logs(placed.marginal)
-        axis, own = placed.axes[name], evidence.take(chosen, len(chosen))
-        node, row = np.nonzero(shares > NEGLIGIBLE_SHARE)
-        share = shares[node, row]
-        errors, *numbers = marginal.recall_numbers(chosen[row], axis.points[node, row])
-        error = placed.error + np.bincount(row, share * errors, len(chosen))
-        tables, start = [], 0
-        for scope, shape in zip(problem.scopes, marginal.shapes, strict=True):
-            part = np.array(numbers[start : (start := start + math.prod(shape))])
-            table = np.zeros((len(chosen), len(shares), *shape))
-            table[row, node] = (part * share).T.reshape(-1, *shape)
-            table[np.isneginf(log_norm)] = np.nan
-            rows_last = np.moveaxis(table, 0, -1)
-            tables.append(np.moveaxis(rows_last, 0, scope.index(name)) if name in scope else rows_last.sum(axis=0))
-        yield Solution(problem, rows[chosen], own, {**problem.axes, name: axis}, tables, log_norm, error)
+    ((_, placed),) = place_nodes(alone, evidence, options.tolerance, options.max_bytes / 64, marginal)
+    assert placed.marginal is not None
+    shares, log_norm = normalize_logs(placed.marginal)
+    axis, node = placed.axes[name], np.flatnonzero(shares > NEGLIGIBLE_SHARE)
+    errors, *numbers = marginal.recall_numbers(axis.points[node, 0])
+    tables, start = [], 0
+    for scope, shape in zip(problem.scopes, marginal.shapes, strict=True):
+        part = np.array(numbers[start : (start := start + math.prod(shape))])
+        table = np.full((len(shares), *shape, 1), np.nan if np.isneginf(log_norm[0]) else 0.0)
+        table[node] = (part * shares[node, 0]).T.reshape(-1, *shape, 1)
+        tables.append(np.moveaxis(table, 0, scope.index(name)) if name in scope else table.sum(axis=0))
+    error = placed.error + shares[node, 0] @ errors
+    return Solution(problem, rows, evidence, {**problem.axes, name: axis}, tables, log_norm, error)
 
 
 MOST_PATTERNS = 1 << 12

@@ -16,6 +16,7 @@ import hybridbn as hb
 from hybridbn.inference.compilation import Question, problem_of
 from hybridbn.inference.engines.elimination import find_ridge
 from hybridbn.inference.evidence import EvidenceReader
+from hybridbn.inference.modes import Trail, find_modes
 
 C = hb.Discrete("c", ("a", "b"))
 XS = [hb.Continuous(name) for name in ("x1", "x2", "x3")]
@@ -192,3 +193,30 @@ def test_smooth_families_share_a_grid():
         net = make_network(ridge, noise, width)
         problem = problem_of(net, Question(("c",)), EvidenceReader(net, {"y": 0.5}, ("c",)).evidence())
         assert bool(find_ridge(problem)) == (width < 0.1)
+
+
+@pytest.mark.parametrize(
+    ("follows", "curves"),
+    [(True, [np.sin]), (True, [np.sin, lambda x: 4 + x**2]), (False, [lambda x: np.sin(x) + 1e3 * (x == 0.5)])],
+)
+def test_peaks_are_followed_between_places_that_see_as_many(follows, curves):
+    trail, evaluated = Trail(), [0]
+
+    def find(places):
+        def logs(points, rows):
+            evaluated[0] += points.size
+            away = [(points - curve(places[rows])) / 1e-5 for curve in curves]
+            return np.logaddexp.reduce([-0.5 * each**2 for each in away])
+
+        ends = [np.full(len(places), end) for end in (-9.0, 9.0, -9.0, 9.0)]
+        return find_modes(logs, *ends, scale=1e-5, trail=(trail, places)), evaluated[0] / len(places)
+
+    _, closely = find(np.linspace(0, 1, 9))
+    between = np.array([0.03, 0.5001, 0.95] if follows else [0.49, 0.51])
+    evaluated[0] = 0
+    found, quickly = find(between)
+    assert (quickly < closely / 10) == follows
+    assert not found.unseen.any()
+    for row, place in enumerate(between):
+        for curve in curves:
+            assert np.abs(found.edges[found.rows == row] - curve(place)).min() < 1e-6
