@@ -205,18 +205,19 @@ def test_peaks_are_followed_between_places_that_see_as_many(follows, curves):
     def find(places):
         def logs(points, rows):
             evaluated[0] += points.size
-            away = [(points - curve(places[rows])) / 1e-5 for curve in curves]
+            away = [(points - curve(places[rows])) / 1e-4 for curve in curves]
             return np.logaddexp.reduce([-0.5 * each**2 for each in away])
 
-        ends = [np.full(len(places), end) for end in (-9.0, 9.0, -9.0, 9.0)]
-        return find_modes(logs, *ends, scale=1e-5, trail=(trail, places)), evaluated[0] / len(places)
+        low, high = np.full(len(places), -9.0), np.full(len(places), 9.0)
+        modes = find_modes(logs, low, high, low, high, scale=1e-4, trail=(trail, places))
+        return modes, evaluated[0] / len(places)
 
     _, closely = find(np.linspace(0, 1, 9))
     between = np.array([0.03, 0.5001, 0.95] if follows else [0.49, 0.51])
     evaluated[0] = 0
     found, quickly = find(between)
-    assert (quickly < closely / 10) == follows
+    assert (quickly < closely / 5) == follows
     assert not found.unseen.any()
     for row, place in enumerate(between):
         for curve in curves:
-            assert np.abs(found.edges[found.rows == row] - curve(place)).min() < 1e-6
+            assert np.abs(found.edges[found.rows == row] - curve(place)).min() < 1e-5
