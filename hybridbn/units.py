@@ -87,7 +87,7 @@ def count_days(values: NDArray[Any]) -> NDArray[np.float64]:
     code, count = np.datetime_data(values.dtype)
     if code in ("Y", "M", "W") and values.dtype.kind == "M":
         values, code, count = values.astype("datetime64[D]"), "D", 1
-    step = 7 * DAY if code == "W" else _TICKS.get(code, 1) * count
+    step = (7 * DAY if code == "W" else _TICKS.get(code, 1)) * count
     ticks = values.astype(np.int64)
     if DAY % step:
         days = ticks * (step / DAY)
