@@ -67,6 +67,45 @@ def test_declarations_hold(name: str) -> None:
             function(frame(), other)
 
 
+def tangle() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    c = rng.integers(2, size=50)
+    d = np.where(rng.random(50) < 0.8, c, 1 - c)
+    e = np.where(rng.random(50) < 0.7, d, rng.integers(3, size=50))
+    x = 2.0 * c + rng.normal(size=50)
+    y = x + d + rng.normal(size=50)
+    states = {"c": np.array(["n", "p"])[c], "d": np.array(["u", "v"])[d], "e": np.array(["k", "l", "m"])[e]}
+    return pd.DataFrame(states | {"x": x, "y": y, "z": y - 2 * x * (e == 1) + rng.normal(size=50)})
+
+
+SLOW_TWICE = {"automatic", "class_clusters", "mixture", "random_forest"}
+CLIMBERS = {"hill_climb", "max_min_hill_climb"}
+"""Of changes that are scored alike they make the first."""
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW_TWICE)) for n in NAMES if n not in CLIMBERS],
+)
+def test_names_units_and_the_order_of_columns_tell_nothing(name: str) -> None:
+    names, units = dict(zip("cdexyz", "tsrwva", strict=True)), {"x": 1e3, "y": 1e-3, "z": 5.0}
+    data, declared = tangle(), declaration_of(BUILDERS[name])
+    moved = data.assign(**{column: data[column] * unit + 7 for column, unit in units.items()})
+    moved = moved.rename(columns=names)[list(names.values())]
+    target = "y" if declared.takes_target is Continuous else "c" if declared.takes_target else None
+    results = []
+    for table, goal in ((data, target), (moved, target and names[target])):
+        network = Build.of(name).learn(hb.Table(table), goal, "gaussian")
+        kept = [column for column in table if column in network]
+        arcs = {frozenset(arc) for arc in network.edges if set(arc) <= set(kept)}
+        results.append((kept, arcs, network.log_evidence(table[kept])))
+    (kept, arcs, logs), (other_kept, other_arcs, other_logs) = results
+    assert sorted(names[column] for column in kept) == sorted(other_kept)
+    assert {frozenset(names[end] for end in arc) for arc in arcs} == other_arcs
+    scale = sum(np.log(unit) for column, unit in units.items() if column in kept)
+    np.testing.assert_allclose(logs, other_logs + scale, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_builders_are_plain_functions(name: str) -> None:
     function = BUILDERS[name]
