@@ -261,6 +261,32 @@ def read(suffix, text, tmp_path):
         return hb.read_network(path)
 
 
+def nest_submodels(depth):
+    start = XDSL.index("<cpt id=")
+    end = XDSL.index("</nodes>")
+    return (
+        XDSL[:start] + '<submodel id="s"><nodes>' * depth + XDSL[start:end] + "</nodes></submodel>" * depth + XDSL[end:]
+    )
+
+
+NESTED = {
+    "parentheses of data": (".net", 60, lambda n: NET.replace("(normal(0, 1))", "(" * n + "normal(0, 1)" + ")" * n)),
+    "equation": (".xdsl", 99, lambda n: XDSL.replace("Normal(1,2)", "(" * n + "Normal(1,2)" + ")" * n)),
+    "signs": (".xdsl", 99, lambda n: XDSL.replace("Normal(1,2)", f"Normal({'-' * n}1,2)")),
+    "submodels": (".xdsl", 20, nest_submodels),
+    "elements": (".xmlbif", 58, lambda n: XMLBIF.replace("<VARIABLE", "<x>" * n + "</x>" * n + "<VARIABLE", 1)),
+}
+
+
+@pytest.mark.parametrize("kind", NESTED)
+def test_so_many_are_read_inside_each_other_and_no_more(kind, tmp_path):
+    suffix, deepest, nest = NESTED[kind]
+    plain = read(suffix, GOOD[suffix], tmp_path)
+    assert set(read(suffix, nest(deepest), tmp_path)) == set(plain)
+    with pytest.raises(hb.FormatError, match=r"nested more than \d+ times|more than \d+ .* inside each other"):
+        read(suffix, nest(deepest + 1), tmp_path)
+
+
 @pytest.mark.parametrize(("suffix", "old", "new", "reason"), BAD)
 def test_bad_text_is_refused_with_its_line(suffix, old, new, reason, tmp_path):
     text = new if old is None else GOOD[suffix].replace(old, new)

@@ -495,14 +495,13 @@ def test_answers_of_a_page_tell_nothing_of_blocks(monkeypatch: pytest.MonkeyPatc
     network = make_mixed()
     network.add(hb.Multinomial(rash, (as_discrete(network.variable("sick")),), table=[[1.0, 0.0], [0.5, 0.5]]))
     held, numbers = [], []
-    for block in (2, 7, 10**6):
+    for block in (3, 10**6):
         monkeypatch.setattr(pages, "BLOCK", block)
         lookups = read_held(make_page(Responder(network)))["lookups"]
         held.append(lookups["cases"])
         numbers.append(np.frombuffer(base64.b64decode(lookups["values"])).reshape(len(lookups["cases"]), -1))
-    assert held[0] == held[1] == held[2]
-    for other in numbers[1:]:
-        np.testing.assert_allclose(numbers[0], other, atol=1e-6)
+    assert held[0] == held[1]
+    np.testing.assert_allclose(numbers[0], numbers[1], atol=1e-6)
     impossible = np.isneginf(numbers[0][:, 0])
     assert 0 < impossible.sum() < len(impossible)
     assert np.isnan(numbers[0][impossible, 1:]).all()
