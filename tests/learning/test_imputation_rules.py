@@ -306,3 +306,20 @@ def test_expected_cells_are_those_of_the_posterior() -> None:
         rows = np.flatnonzero(result.imputed[name])
         states = cells["state"].reindex([(row, name) for row in rows]).to_numpy()
         assert (result.table[name].to_numpy()[rows] == states).all()
+
+
+def test_orders_hold_in_cells_that_are_filled():
+    """A filled cell yields to an observed one; of two that are filled the lesser one stays."""
+    rules = Rules(orders=(("a", "b"), ("b", "c"), ("a", "c")))
+    columns = {"a": np.array([5.0, 1.0, 4.0, 1.0]), "b": np.array([2.0, 3.0, 1.0, 2.0])}
+    columns["c"] = np.array([9.0, 2.0, 0.0, 3.0])
+    holes = {"a": np.array([True, False, True, False]), "b": np.array([False, False, True, False])}
+    holes["c"] = np.array([False, True, True, False])
+    settled = rules.settle(dict(columns), holes, lambda name, values: values)
+    np.testing.assert_array_equal(settled["a"], [2, 1, 4, 1])
+    np.testing.assert_array_equal(settled["b"], [2, 3, 4, 2])
+    np.testing.assert_array_equal(settled["c"], [9, 3, 4, 3])
+    # without one of the columns the other orders hold
+    settled = rules.settle({name: columns[name] for name in "ac"}, {name: holes[name] for name in "ac"}, lambda _, v: v)
+    np.testing.assert_array_equal(settled["a"], [5, 1, 4, 1])
+    np.testing.assert_array_equal(settled["c"], [9, 2, 4, 3])

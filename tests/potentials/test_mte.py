@@ -185,6 +185,11 @@ REFUSED: list[tuple[str, Any, str]] = [
         lambda: MTE(X, pieces=[Piece({"x": (0, 1)}, terms=[(1, {}, {"x": 1})])]),
         "anchor for 'x', but no rate",
     ),
+    (
+        "second anchor without rate",
+        lambda: MTE(Y, (X,), [Piece({"x": (0, 1), "y": (0, 1)}, terms=[(1, {"x": 1}, {"x": 0, "y": 1})])]),
+        "anchor for 'y', but no rate",
+    ),
     ("parent is the child", lambda: MTE(X, (X,), [uniform(X, 0, 1)]), "more than once"),
 ]
 

@@ -133,3 +133,12 @@ def test_hundreds_of_states_by_binary_search():
         np.testing.assert_array_equal(
             found, np.minimum(np.searchsorted(np.cumsum(probabilities), uniforms), states - 1)
         )
+
+
+def test_tables_are_smoothed_where_they_have_zeros():
+    table = np.array([[0.0, 1.0], [0.5, 0.5], [0.25, 0.75]])
+    smooth = Multinomial(C, (D,), table=table).smooth(0.1)
+    np.testing.assert_allclose(smooth.table, 0.9 * table + 0.05)
+    assert (smooth.child, smooth.parents) == (C, (D,))
+    positive = Multinomial(C, (D,), table=table[[1, 1, 2]])
+    assert positive.smooth(0.1) is positive
