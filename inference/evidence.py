@@ -181,11 +181,6 @@ class LikelihoodFunction(CellEvidence):
     def __init__(self, function: Callable[[Values], Any]) -> None:
         self.function = function
 
-    def check(self, variable: Variable) -> None:
-        """Raise a `TableError` where the variable is discrete."""
-        if isinstance(variable, Discrete):
-            variable.code(self.function)  # says that this is no state
-
     def weights(self, variable: Variable, points: NDArray[Any]) -> Values:
         """Call the function."""
         try:

@@ -394,6 +394,9 @@ def test_an_infinite_integral_is_refused():
     with pytest.raises(NetworkError, match="infinite"):
         f.integral()
     assert f.condition == 1
+    product = f * MTE(C, (Y,), [Piece({"y": (-2, 2)}, {"c": state}, constant=0.5) for state in C.states])
+    with pytest.raises(NetworkError, match="infinite"):
+        product.integral()
 
 
 @pytest.mark.parametrize("multiplied", [True, False])
