@@ -22,7 +22,7 @@ and computed in one pass.
 Where to begin
 --------------
 What networks offer stands in `queries`, `sampling`, `most_probable`, `explanations` and `interventions`.
-`elimination.reference` is the textbook's loop, where readers may begin; `hybridbn.inference.engines` says how to add an
+The textbook's loop, where readers may begin, is `tests/sum_product.py`; `hybridbn.inference.engines` says how to add an
 engine, and `evidence` how to add a kind of evidence.
 
 Doors: `compilation`, `elimination.ordering`, `engines`, `engines.naive_bayes`, `evidence`, `explanations`,

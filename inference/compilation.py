@@ -417,6 +417,7 @@ class _AxisChoice:
         batched = self.batched
         closed = self._list_components(nodes) if self.closed else []
         inside = {potential.child.name for component in closed for potential in component.potentials}
+        cells = {name: self.used[name].point_cells for name in self.nodes}
         result: list[FactorSource] = [*closed, *(WeightSource((name,), not shared, shared) for name in self.nodes)]
         marks = [
             parts.marks
@@ -433,7 +434,8 @@ class _AxisChoice:
             moving = observed or partial or any(n in nodes for n in names)
             hard = self.hard & set(potential.scope)
             varying = moving and not (observed and fixed and not partial and not any(n in nodes for n in names))
-            result.append(PotentialSource(names, batched and varying, not moving, potential, hard, masked))
+            own = {n: cells[n] for n in names if n in cells and n != name}
+            result.append(PotentialSource(names, batched and varying, not moving, potential, hard, masked, own))
         for name, finding in self.findings.items():
             if name not in self.axes and name not in self.nodes:
                 continue
@@ -459,9 +461,9 @@ class _AxisChoice:
             closed = tuple(name for name in self.used if name in self.closed and group_of[name] == number)
             hard = self.hard & {n for p in members for n in p.scope}
             moving = bool(hard) or any(n in nodes for n in names) or any(n in self.findings for n in closed)
-            components.append(
-                GaussianComponent(tuple(names), self.batched and moving, not moving, tuple(members), closed, hard)
-            )
+            cells = {n: self.used[n].point_cells for n in names if n in self.nodes}
+            given = tuple(names), self.batched and moving, not moving, tuple(members), closed, hard, cells
+            components.append(GaussianComponent(*given))
         return components
 
     def list_scopes(self, sources: Sequence[FactorSource]) -> list[tuple[str, ...]]:

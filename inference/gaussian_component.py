@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from hybridbn.inference.axes import Axis
+from hybridbn.inference.axes import Axis, node_axis_of
 from hybridbn.inference.elimination.factors import FactorSource
 from hybridbn.inference.evidence import Evidence
 from hybridbn.inference.gaussian_conditioning import Conditional, OneSystem, Regressions, solve_conditionals
-from hybridbn.potentials.base import Potential
+from hybridbn.potentials.base import PointCells, Potential
 from hybridbn.variables import Codes, Discrete, Values
 
 MOST_KEPT_NUMBERS = 1 << 16
@@ -62,11 +62,13 @@ class GaussianComponent(FactorSource):
     closed : names of the variables eliminated here (in rows where one is observed, its value is used)
     names : hidden discrete parents and hidden continuous variables with nodes: the dimensions of the factor
     hard : names observed in every row
+    cells : the cells that stand for the points of variables with nodes
     """
 
     potentials: tuple[Potential, ...]
     closed: tuple[str, ...]
     hard: frozenset[str]
+    cells: Mapping[str, PointCells]
 
     @property
     def mentions(self) -> list[str]:
@@ -78,50 +80,35 @@ class GaussianComponent(FactorSource):
         """Whether values are computed from their logarithms: they are."""
         return True
 
-    def logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
-        """Return the log density of the rest with the closed variables integrated out."""
-        return self._logs(axes, evidence, at_peak=False)
-
     def count_work(self, sizes: Mapping[str, int]) -> float:
         """Return about how many cells of other tables take as long as this factor."""
         return math.prod(float(sizes[name]) for name in self.names) * (len(self.closed) + 1) ** 2
 
-    def maximize_logs(self, axes: Mapping[str, Axis], evidence: Evidence) -> Values:
-        """Return the log density of the rest with the closed variables at their most probable values."""
-        return self._logs(axes, evidence, at_peak=True)
-
-    def moments(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
-        """Return means (targets, *names, rows) and covariances (targets, targets, *names, rows) of closed variables.
+    def moments(
+        self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence, *, pairs: bool = True
+    ) -> tuple[Values, Values]:
+        """Return means (targets, *names, rows) and covariances (targets, targets, *names, rows) of closed variables, or
+        variances (targets, *names, rows).
 
         They are those given the axes' points and the evidence.
         """
-        return self._compute_moments(targets, axes, evidence, pairs=True)
-
-    def marginals(self, targets: Sequence[str], axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values]:
-        """Return means and variances of closed variables, each (targets, *names, rows), as `moments` does."""
-        return self._compute_moments(targets, axes, evidence, pairs=False)
-
-    def _compute_moments(
-        self,
-        targets: Sequence[str],
-        axes: Mapping[str, Axis],
-        evidence: Evidence,
-        *,
-        pairs: bool,
-    ) -> tuple[Values, Values]:
-        combine = _multiply_roots if pairs else _square_roots
-        columns, system = [self.closed.index(name) for name in targets], self._find_one_system(evidence)
-        if system is not None:
-            products = combine(system.root[None, columns])
-            mean = system.mean.apply(self._list_known(evidence), columns)
-            return mean, np.broadcast_to(products, (*products.shape[:-1], evidence.rows))
+        columns, shared = [self.closed.index(name) for name in targets], self._find_one_system(evidence)
+        if shared is not None:
+            system, known = shared
+            products = _combine_roots(system.root[None, columns], pairs)
+            slopes, constant = system.mean
+            mean = slopes[columns] @ known
+            mean += constant[columns, None]
+            return mean, products if len(known.T) == 1 else np.broadcast_to(
+                products, (*products.shape[:-1], known.shape[1])
+            )
         count = len(targets)
         mean = self._fill_array(0.0, axes, evidence, count)
         spread = self._fill_array(0.0, axes, evidence, *[count] * (2 if pairs else 1))
-        for cases, part in self._solve(evidence):
+        for cases, part in self._solve(evidence, axes):
             constants = cases.regressions.constants[cases.index[part.cases]][:, columns].T
-            self._write_means(mean, targets, cases, part, axes, evidence, constants)
-            products = combine(_target_roots(part, columns))[..., part.system]
+            self._write_means(mean, targets, cases, part, axes, constants)
+            products = _combine_roots(_target_roots(part, columns), pairs)[..., part.system]
             moving = np.isnan(constants)
             products = products * (moving[:, None] & moving if pairs else moving)
             self._write(spread, cases, part, products[..., None, :])
@@ -142,7 +129,7 @@ class GaussianComponent(FactorSource):
         component = replace(self, closed=closed, rows=True, static=False)
         noise = ndtri(np.clip(np.array([uniforms[name] for name in closed]), SMALLEST_UNIFORM, 1 - SMALLEST_UNIFORM)).T
         drawn = np.empty((evidence.rows, len(closed)))
-        for cases, part in component._solve(evidence, separately=True):
+        for cases, part in component._solve(evidence, {}, separately=True):
             row, columns = cases.row[part.cases][:, None], part.columns[part.system]
             drawn[row[:, 0]] = cases.values[row[:, 0], : len(closed)]
             drawn[row, columns] = part.draw(noise[row, columns])
@@ -150,17 +137,23 @@ class GaussianComponent(FactorSource):
 
     # -- results over all configurations, points and rows ---------------------------------------------------------
 
-    def _logs(self, axes: Mapping[str, Axis], evidence: Evidence, at_peak: bool) -> Values:
-        system = self._find_one_system(evidence)
-        if system is not None:
-            residuals = system.residual.apply(self._list_known(evidence))
+    def logs(self, axes: Mapping[str, Axis], evidence: Evidence, *, at_peak: bool = False) -> Values:
+        """Return the log density of the rest with the closed variables integrated out, or at their most probable
+        values.
+        """
+        shared = self._find_one_system(evidence)
+        if shared is not None:
+            system, known = shared
+            slopes, constant = system.residual
+            residuals = slopes @ known
+            residuals += constant[:, None]
             logs: Values = np.einsum("ir,ir->r", residuals, residuals)
             logs *= -0.5
             logs += system.log_scale if at_peak else system.log_constant
             return logs
         result = self._fill_array(-np.inf, axes, evidence)
-        for cases, part in self._solve(evidence):
-            constant = part.log_scale if at_peak else part.log_constant
+        for cases, part in self._solve(evidence, axes):
+            log_constant = part.log_scale if at_peak else part.log_constant
             residual = part.residual
             if residual.shape[2] == 1:
                 squares = np.einsum("cij,cij->c", residual, residual)[None]
@@ -168,9 +161,9 @@ class GaussianComponent(FactorSource):
                 if residual.shape[1] > residual.shape[2]:
                     # no more equations than numbers that they are made of
                     residual = np.asarray(np.linalg.qr(residual, mode="r"))
-                squares = self._evaluate_at_points(residual, axes, cases.row[part.cases], evidence)
+                squares = self._evaluate_at_points(residual, axes, cases.row[part.cases])
                 squares = np.einsum("igc,igc->gc", squares, squares)
-            self._write(result, cases, part, constant - 0.5 * squares)
+            self._write(result, cases, part, log_constant - 0.5 * squares)
         result = self._arrange_by_name(result, axes, evidence)
         return result if self.rows else result[..., 0]
 
@@ -196,7 +189,6 @@ class GaussianComponent(FactorSource):
         cases: _Cases,
         part: Conditional,
         axes: Mapping[str, Axis],
-        evidence: Evidence,
         constants: Values,
     ) -> None:
         row = cases.row[part.cases]
@@ -209,20 +201,21 @@ class GaussianComponent(FactorSource):
                 chosen = (
                     part.mean[:, place] if len(place) == 1 else part.mean[np.arange(len(row)), None, place[part.system]]
                 )
-                mean = self._evaluate_at_points(chosen, axes, row, evidence)[0]
+                mean = self._evaluate_at_points(chosen, axes, row)[0]
                 if not there.all():
                     mean = np.where(there[part.system], mean, cases.values[row, column])
             mean = np.where(np.isnan(constants[number]), mean, constants[number])
             self._write(result[number], cases, part, mean)
 
-    def _evaluate_at_points(self, linear: Values, axes: Mapping[str, Axis], row: Codes, evidence: Evidence) -> Values:
-        """Return linear functions (cases, m, 1 + open) of the open variables at all their points: (m, points,
-        cases).
+    def _evaluate_at_points(self, linear: Values, axes: Mapping[str, Axis], row: Codes) -> Values:
+        """Return linear functions (cases, m, 1 + open) of the open variables at all their points, which begin at the
+        middle ones: (m, points, cases).
         """
         moved = np.moveaxis(linear, 0, -1)
         total = moved[:, 0].reshape([len(moved), *[1] * len(self._with_nodes), len(row)])
         for number, name in enumerate(self._with_nodes):
-            points = axes[name].points
+            points = self.cells[name].snap(node_axis_of(axes, name).points)
+            points = points - points[len(points) // 2]
             known = points[:, row] if points.ndim == 2 and points.shape[1] > 1 else points.reshape(-1, 1)
             shape = [len(points) if other == name else 1 for other in self._with_nodes]
             coefficient = moved[:, number + 1].reshape([len(moved), *[1] * len(self._with_nodes), len(row)])
@@ -244,38 +237,42 @@ class GaussianComponent(FactorSource):
 
     # -- rows that share one system ---------------------------------------------------------------------------------
 
-    def _find_one_system(self, evidence: Evidence) -> OneSystem | None:
-        """Return the system of all rows if they differ in nothing but the values of variables observed in all of
-        them.
+    def _find_one_system(self, evidence: Evidence) -> tuple[OneSystem, Values] | None:
+        """Return the system of all rows if they differ in nothing but the values of variables observed in all of them,
+        none of which is far from zero, and these values, a variable each.
         """
         everything = None if self.names or not self.rows else self._all_regressions
-        if everything is None or not evidence.findings.keys().isdisjoint(self.closed):
+        if everything is None or not evidence.findings.keys().isdisjoint(self.closed) or everything.one_system is None:
             return None
-        return everything.one_system
-
-    def _list_known(self, evidence: Evidence) -> Values:
-        """Return the values of the observed variables, a row each."""
-        return np.array([evidence.findings[name].values for name in self._outside]).reshape(-1, evidence.rows)
+        known = np.array([evidence.findings[name].values for name in self._outside]).reshape(-1, evidence.rows)
+        known -= everything.origin.center[len(self.closed) :, None]
+        farthest = np.maximum(known.max(axis=1, initial=0.0), -known.min(axis=1, initial=0.0))
+        near = (farthest <= everything.origin.limits[len(self.closed) :]).all()
+        return (everything.one_system, known) if near else None
 
     # -- cases ----------------------------------------------------------------------------------------------------
 
-    def _solve(self, evidence: Evidence, separately: bool = False) -> Iterator[tuple[_Cases, Conditional]]:
+    def _solve(
+        self, evidence: Evidence, axes: Mapping[str, Axis], separately: bool = False
+    ) -> Iterator[tuple[_Cases, Conditional]]:
         """Condition the rows with each configuration that they allow on the observed values."""
-        for cases in self._cases(evidence):
+        for cases in self._cases(evidence, axes):
             for part in solve_conditionals(
                 cases.regressions, cases.index, cases.row, cases.values, cases.hidden, separately=separately
             ):
                 yield cases, part
 
-    def _cases(self, evidence: Evidence) -> Iterator[_Cases]:
+    def _cases(self, evidence: Evidence, axes: Mapping[str, Axis]) -> Iterator[_Cases]:
         """Yield the rows with each configuration that they allow."""
         rows = evidence.rows if self.rows else 1
         # a column's values stand together
-        values = np.full((len(self.closed) + len(self._outside), rows), np.nan).T
+        values = np.full((len(self.closed) + len(self._outside) + len(self._with_nodes), rows), np.nan).T
         for column, name in enumerate((*self.closed, *self._outside)):
-            finding = evidence.findings.get(name)
-            if finding is not None:
-                values[:, column] = finding.values
+            if name in evidence.findings:
+                values[:, column] = evidence.findings[name].values
+        for column, name in enumerate(self._with_nodes, len(self.closed) + len(self._outside)):
+            points = self.cells[name].snap(node_axis_of(axes, name).points)
+            values[:, column] = points[len(points) // 2]
         hidden = np.isnan(values[:, : len(self.closed)])
         known = [name for name in self._discrete if name in self.hard]
         codes = np.array([evidence.findings[name].values for name in known], dtype=np.intp)
@@ -369,7 +366,9 @@ class GaussianComponent(FactorSource):
 
     def _regressions(self, states: Mapping[str, Codes], shape: tuple[int, ...], *, kept: bool) -> Regressions:
         columns = (*self.closed, *self._outside, *self._with_nodes)
-        return Regressions.of(self.potentials, columns, len(self.closed), states, shape, kept=kept)
+        return Regressions.of(
+            self.potentials, columns, len(self.closed), states, shape, opened=len(self._with_nodes), kept=kept
+        )
 
 
 def _target_roots(part: Conditional, columns: Sequence[int]) -> Values:
@@ -381,11 +380,8 @@ def _target_roots(part: Conditional, columns: Sequence[int]) -> Values:
     return roots
 
 
-def _multiply_roots(roots: Values) -> Values:
-    """Return the covariances (columns, columns, systems) from the rows of roots (systems, columns, hidden)."""
-    return np.moveaxis(roots @ np.swapaxes(roots, 1, 2), 0, -1)
-
-
-def _square_roots(roots: Values) -> Values:
-    """Return the variances (columns, systems) from the rows of roots."""
-    return np.asarray(np.einsum("sti,sti->ts", roots, roots))
+def _combine_roots(roots: Values, pairs: bool) -> Values:
+    """Return the covariances (columns, columns, systems) from the rows of roots (systems, columns, hidden), or the
+    variances (columns, systems).
+    """
+    return np.moveaxis(roots @ np.swapaxes(roots, 1, 2), 0, -1) if pairs else np.einsum("sti,sti->ts", roots, roots)

@@ -10,6 +10,11 @@ Rows with equally many hidden variables are solved in one call of batched linear
 systems are solved once. The factor comes from the Cholesky decomposition of ``H' H`` where that keeps its digits, and
 else from a QR decomposition of ``H``, which never squares a condition number. So it does where all of the variables are
 hidden: what follows from the observed ones is then one linear function for all rows, which is kept.
+
+All of this loses the digits of the distance of the numbers from zero, in standard deviations. So values are looked at
+from a center, the expectations before anything is observed, where these are far from zero. Rows that are far from the
+center are solved once more: residuals at the values that came out are summed up in twice the precision, and solved for
+what is left (iterative refinement, Wilkinson 1963). A shift of the origin changes nothing then.
 """
 
 from __future__ import annotations
@@ -18,7 +23,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,6 +40,10 @@ MOST_INFLATION = 1e3
 
 LARGE_TRIANGLE = 64
 """Triangles of more rows are inverted by LAPACK."""
+FAR = 1e3
+"""Farther from zero, in standard deviations, values lose three digits of sixteen."""
+SPLITTER = 2.0**27 + 1
+"""Times it, a double is cut into two halves of its digits (Veltkamp 1968)."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,27 +52,37 @@ class Regressions:
 
     Attributes
     ----------
+    children : ndarray (equations,)
+        The columns of the children.
+    coefficients : ndarray (configurations, equations, columns)
+        Of the residuals: one for the child, minus its slopes for the parents. The first `size` columns are of variables
+        that may be hidden.
+    intercept, spread : ndarray (configurations, equations)
     matrix : ndarray (kinds, equations, columns)
-        Coefficients of the standardized residuals. The first `size` columns are of variables that may be hidden.
+        Coefficients of the standardized residuals; constants have no effect on others here.
     log_scale : ndarray (kinds,)
         Minus the sum of the logarithms of the standard deviations.
-    offset : ndarray (configurations, equations)
-        The residuals where all variables are zero.
-    constants : ndarray (configurations, size)
+    constants : ndarray (configurations, columns)
         The values of variables without variance, NaN for all others.
     kind : ndarray (configurations,)
         Configurations of one kind differ in their offsets only.
     size : int
+    opened : int
+        How many of the last columns are left open.
     kept : bool
         Whether these are used again, so that preparations pay.
     """
 
+    children: Codes
+    coefficients: Values
+    intercept: Values
+    spread: Values
     matrix: Values
     log_scale: Values
-    offset: Values
     constants: Values
     kind: Codes
     size: int
+    opened: int
     kept: bool
 
     @classmethod
@@ -75,6 +94,7 @@ class Regressions:
         states: Mapping[str, Codes],
         shape: tuple[int, ...],
         *,
+        opened: int = 0,
         kept: bool,
     ) -> Regressions:
         """Make the regressions that some potentials are.
@@ -91,38 +111,68 @@ class Regressions:
             The codes of the discrete parents in the configurations; together they broadcast to the shape.
         """
         place = {name: column for column, name in enumerate(columns)}
-        matrix = np.zeros([*shape, len(potentials), len(columns)])
-        offset, log_scale = np.zeros([*shape, len(potentials)]), np.zeros(shape)
+        coefficients = np.zeros([*shape, len(potentials), len(columns)])
+        intercept, spread = np.zeros([2, *shape, len(potentials)])
         constants = np.full([*shape, len(columns)], np.nan)
         for row, potential in enumerate(potentials):
             regression = potential.as_regression()
             assert regression is not None
             cell = tuple(states[p.name] for p in potential.parents if isinstance(p, Discrete))
             constant = regression.variance[cell] == 0
-            spread = np.where(constant, 1 / math.sqrt(2 * math.pi), np.sqrt(regression.variance[cell]))
+            spread[..., row] = np.where(constant, 1 / math.sqrt(2 * math.pi), np.sqrt(regression.variance[cell]))
+            intercept[..., row] = regression.intercept[cell]
             constants[..., place[potential.child.name]] = np.where(constant, regression.intercept[cell], np.nan)
-            matrix[..., row, place[potential.child.name]] = 1 / spread
-            offset[..., row] = -regression.intercept[cell] / spread
+            coefficients[..., row, place[potential.child.name]] = 1.0
             slopes = regression.coefficients[cell]
             for i, name in enumerate(p.name for p in potential.parents if not isinstance(p, Discrete)):
-                matrix[..., row, place[name]] = -slopes[..., i] / spread
-            log_scale = log_scale - np.log(spread)
-        for row, potential in enumerate(potentials):
-            column, others = place[potential.child.name], np.arange(len(potentials)) != row
-            free = np.isnan(constants[..., column, None])
-            if not free.all():
-                offset[..., others] += matrix[..., others, column] * np.where(free, 0.0, constants[..., column, None])
-                matrix[..., others, column] *= free
-        count = math.prod(shape)
-        matrix, log_scale = matrix.reshape(count, *matrix.shape[-2:]), np.broadcast_to(log_scale, shape).reshape(count)
+                coefficients[..., row, place[name]] = -slopes[..., i]
+        count, children = math.prod(shape), np.array([place[potential.child.name] for potential in potentials])
+        coefficients, intercept, spread, constants = (
+            array.reshape(count, *array.shape[len(shape) :]) for array in (coefficients, intercept, spread, constants)
+        )
+        matrix = coefficients * np.isnan(constants)[:, None] / spread[..., None]
+        matrix[:, np.arange(len(children)), children] = 1 / spread
+        log_scale = -np.log(spread).sum(axis=1)
         kind: Codes = np.arange(count)
         if count > 1:
             numbers = np.ascontiguousarray(matrix.reshape(count, -1))
             bits = numbers.view(np.dtype((np.void, numbers.shape[1] * numbers.itemsize))).ravel()
             _, first, kind = np.unique(bits, return_index=True, return_inverse=True)
             matrix, log_scale = matrix[first], log_scale[first]
-        constants = constants[..., :size].reshape(count, size)
-        return cls(matrix, log_scale, offset.reshape(count, -1), constants, kind.ravel(), size, kept)
+        given = children, coefficients, intercept, spread, matrix, log_scale, constants, kind.ravel()
+        return cls(*given, size, opened, kept)
+
+    @cached_property
+    def means(self) -> Values:
+        """The expectations of the children, where other columns are zero (configurations, equations)."""
+        means = np.linalg.solve(self.coefficients[..., self.children], self.intercept[..., None])
+        return np.asarray(means[..., 0], dtype=np.float64)
+
+    @cached_property
+    def origin(self) -> Origin:
+        """From where values are looked at."""
+        center, offset = np.zeros(self.matrix.shape[2]), -self.intercept / self.spread
+        if (np.abs(offset) > FAR).any():
+            center[self.children] = np.nan_to_num(self.means.mean(axis=0), posinf=0.0, neginf=0.0)
+        free = np.isnan(self.constants)
+        start = np.where(free, center, self.constants)
+        if start.any():
+            offset = self.compute_residuals(np.arange(len(start)), start)
+            offset += (center - start)[:, self.children] / self.spread
+        far = free[:, self.children] & (np.abs(offset) > FAR)
+        reach = np.maximum(np.abs(self.matrix).max(axis=(0, 1)), np.finfo(float).tiny)
+        return Origin(center, offset, np.where(far.any(), -1.0, FAR / reach))
+
+    def compute_residuals(self, configuration: Codes, values: Values) -> Values:
+        """Return the standardized residuals (cases, equations), summed up in twice the precision."""
+        result = np.empty((len(values), self.spread.shape[1]))
+        which: Any = configuration if len(self.spread) > 1 else slice(None)
+        for row, used in enumerate((self.coefficients != 0).any(axis=0)):
+            terms = [-self.intercept[which, row]]
+            for slopes in _halve(self.coefficients[which, row][:, used]):
+                terms += [term for numbers in _halve(values[:, used]) for term in (slopes * numbers).T]
+            result[:, row] = _sum_up(terms) / self.spread[which, row]
+        return result
 
     @cached_property
     def by_column(self) -> Values:
@@ -141,18 +191,18 @@ class Regressions:
         turned, root = _decompose(self.matrix[..., :size], "complete")
         log_root = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
         to_mean, to_residual = -root @ turned[:, :size], turned[:, size:]
-        rest, offset = self.matrix[..., size:], self.offset[..., None]
+        rest, offset = self.matrix[..., size:], self.origin.offset[..., None]
         return _AllHidden(
             root,
             log_root,
-            (to_mean @ rest, (to_mean[self.kind] @ offset)[..., 0]),
+            (to_mean @ rest, (to_mean[self.kind] @ offset)[..., 0] + self.origin.center[:size]),
             (to_residual @ rest, (to_residual[self.kind] @ offset)[..., 0]),
         )
 
     @cached_property
     def one_system(self) -> OneSystem | None:
         """What is made of the regressions if there is one configuration; None otherwise."""
-        if len(self.offset) > 1:
+        if len(self.kind) > 1:
             return None
         prepared = self.all_hidden
         (mean, center), (residual, rest) = prepared.mean, prepared.residual
@@ -165,22 +215,27 @@ class Regressions:
             prepared.root[0],
             log_scale,
             log_scale + float(prepared.log_root[0]) + 0.5 * self.size * math.log(2 * math.pi),
-            LinearFunctions(mean[0], center[0]),
-            LinearFunctions(together[:, :-1], together[:, -1]),
+            (mean[0], center[0]),
+            (together[:, :-1], together[:, -1]),
         )
 
 
-class LinearFunctions(NamedTuple):
-    """Linear functions of the values of some columns."""
+class Origin(NamedTuple):
+    """From where values are looked at.
 
-    slopes: Values
-    constant: Values
+    Attributes
+    ----------
+    center : ndarray (columns,)
+        Zero where expectations are near zero.
+    offset : ndarray (configurations, equations)
+        The standardized residuals at the center; of a constant its own distance.
+    limits : ndarray (columns,)
+        Up to which distance from the center values lose no digits; negative where some configuration expects others.
+    """
 
-    def apply(self, values: Values, which: Sequence[int] | slice = slice(None)) -> Values:
-        """Return some of the functions of values (columns, rows)."""
-        result: Values = self.slopes[which] @ values
-        result += self.constant[which][:, None]
-        return result
+    center: Values
+    offset: Values
+    limits: Values
 
 
 class OneSystem(NamedTuple):
@@ -192,15 +247,15 @@ class OneSystem(NamedTuple):
         Times its transpose it is the covariance.
     log_scale, log_constant : float
         As in `Conditional`.
-    mean, residual : LinearFunctions
-        Of the observed columns.
+    mean, residual : tuple of ndarray
+        Slopes and constants, as functions of how far the observed columns are from the center.
     """
 
     root: Values
     log_scale: float
     log_constant: float
-    mean: LinearFunctions
-    residual: LinearFunctions
+    mean: tuple[Values, Values]
+    residual: tuple[Values, Values]
 
 
 class _AllHidden(NamedTuple):
@@ -219,8 +274,8 @@ class _AllHidden(NamedTuple):
 class Conditional:
     """The distribution of the hidden variables in cases that have equally many of them.
 
-    Means and residuals are linear functions of the values of some columns that a case leaves open: the first number of
-    the last dimension is the constant, the others are the coefficients.
+    Means and residuals are linear functions of how far the columns that a case leaves open are from the values given
+    for them: the first number of the last dimension is the constant, the others are the coefficients.
 
     Attributes
     ----------
@@ -266,10 +321,8 @@ class Conditional:
 
     def rows_of(self, column: int) -> tuple[NDArray[np.bool_], Codes]:
         """Tell the systems in which a column is hidden, and its number among the hidden ones there (any, elsewhere)."""
-        if not self.columns.shape[1]:
-            return np.zeros(len(self.columns), dtype=bool), np.zeros(len(self.columns), dtype=np.intp)
         same = self.columns == column
-        return same.any(axis=1), same.argmax(axis=1)
+        return same.any(axis=1), same @ np.arange(same.shape[1])
 
     def draw(self, noise: Values) -> Values:
         """Return draws of the hidden variables (cases, hidden) from standard normal noise of the same shape.
@@ -298,24 +351,25 @@ def solve_conditionals(
     configuration, row : ndarray (cases,)
         The configuration and the row of values of each case; rows ascend where there is one configuration.
     values : ndarray (rows, columns)
-        Observed values, anything in place of hidden ones. Columns of the matrix beyond these are left open.
+        Observed values, anything in place of hidden ones, and any values of columns that are left open.
     hidden : ndarray (rows, size)
     separately : bool
         Whether not even rounding may depend on other cases.
     """
-    size, kind = regressions.size, regressions.kind[configuration]
-    if regressions.kept and not separately and hidden.all():
+    size, kind, given = regressions.size, regressions.kind[configuration], values - regressions.origin.center
+    near = np.abs(given[:, size:]) <= regressions.origin.limits[size:]
+    if regressions.kept and not separately and hidden.all() and near.all():
         # any order of the cases will do, but equal kinds must stand together
         cases = np.arange(len(kind)) if len(regressions.matrix) == 1 else np.argsort(kind, kind="stable")
         if len(cases):
-            known = values[:, size:]
+            known = given[:, size:]
             if len(regressions.kind) > 1 or len(cases) < len(values):
                 known = known[row[cases]]
             yield _solve_all_hidden(regressions, cases, configuration[cases], known)
         return
     pattern = number_patterns(hidden)
-    known = np.array(values)
-    known[:, :size][hidden] = 0.0
+    given[:, :size][hidden] = 0.0
+    far = np.asarray((np.abs(given) > regressions.origin.limits).any(axis=1))
     counts = hidden.sum(axis=1)[row]
     equations = regressions.matrix.shape[1]
     key = kind * (int(pattern.max(initial=0)) + 1) + pattern[row]
@@ -326,7 +380,8 @@ def solve_conditionals(
         step = max(BLOCK_NUMBERS // max(equations * (count + 1) + 3 * count * count, 1), 64)
         for start in range(0, len(cases), step):
             part = cases[start : start + step]
-            yield _solve(regressions, part, configuration[part], key[part], known, row[part], hidden, count, separately)
+            systems = part, configuration[part], key[part], row[part]
+            yield _solve(regressions, *systems, hidden, values, given, far, count, separately)
 
 
 def number_patterns(flags: NDArray[np.bool_]) -> Codes:
@@ -350,9 +405,11 @@ def _solve(
     cases: Codes,
     configuration: Codes,
     key: Codes,
-    values: Values,
     row: Codes,
     hidden: NDArray[np.bool_],
+    values: Values,
+    given: Values,
+    distant: NDArray[np.bool_],
     count: int,
     separately: bool,
 ) -> Conditional:
@@ -360,33 +417,45 @@ def _solve(
     kind = regressions.kind[configuration]
     first, system = _find_runs(key)
     columns = np.nonzero(hidden[row[first]])[1].reshape(len(first), count)
-    width = values.shape[1]
-    residual = np.empty((len(cases), regressions.matrix.shape[1], 1 + regressions.matrix.shape[2] - width))
-    residual[..., :1] = _multiply(regressions.matrix[..., :width], kind, values[row][..., None], separately)
-    residual[..., 0] += regressions.offset[configuration]
-    if residual.shape[2] > 1:
-        residual[..., 1:] = regressions.matrix[kind][..., width:]
-    if not count:
-        nothing = np.zeros(len(cases))
-        empty = np.zeros((len(first), 0, 0))
-        mean = np.zeros((len(cases), 0, residual.shape[2]))
-        scale = _log_scale(regressions, kind)
-        return Conditional(cases, system, columns, empty, lambda: mean, lambda: residual, scale, nothing)
+    residual = np.empty((len(cases), regressions.matrix.shape[1], 1 + regressions.opened))
+    residual[..., :1] = _multiply(regressions.matrix, kind, given[row][..., None], separately)
+    residual[..., 0] += regressions.origin.offset[configuration]
+    if regressions.opened:
+        residual[..., 1:] = regressions.matrix[kind][..., -regressions.opened :]
+    # these lose digits with their distance from the center
+    far = np.flatnonzero(distant[row])
     root, basis = _factorize(regressions, kind[first], columns)
     # once more for the digits that the first projection left
     inside = _multiply(basis, system, residual, separately)
     back = np.swapaxes(basis, 1, 2)
     residual = residual - _multiply(back, system, inside, separately)
+    origin = (
+        regressions.origin.center[columns[system]] if len(far) or regressions.origin.center.any() else np.zeros((1, 1))
+    )
+    if len(far):
+        mean = origin[far] - _multiply(root, system[far], inside[far, :, :1], separately)[..., 0]
+        constants = regressions.constants[configuration[far, None], columns[system[far]]]
+        origin[far] = np.where(np.isnan(constants), mean, constants)
+        complete = values[row[far]]
+        np.put_along_axis(complete, columns[system[far]], origin[far], 1)
+        residual[far, :, 0] = regressions.compute_residuals(configuration[far], complete)
+        inside[far, :, 0] = 0.0
     again = _multiply(basis, system, residual, separately)
     residual -= _multiply(back, system, again, separately)
     inside += again
+
+    def compute_mean() -> Values:
+        mean = _multiply(root, system, -inside, separately)
+        mean[..., 0] += origin
+        return mean
+
     size = np.log(np.diagonal(root, axis1=1, axis2=2)).sum(axis=1)
     return Conditional(
         cases,
         system,
         columns,
         root,
-        lambda: _multiply(root, system, -inside, separately),
+        compute_mean,
         lambda: residual,
         _log_scale(regressions, kind),
         size[system],
@@ -397,13 +466,13 @@ def _solve_all_hidden(regressions: Regressions, cases: Codes, configuration: Cod
     """Solve cases in which all variables that may be hidden are, sorted by their kinds."""
     prepared, kind = regressions.all_hidden, regressions.kind[configuration]
     first, system = _find_runs(kind)
-    width = values.shape[1]
 
     def apply(matrices: Values, constant: Values) -> Values:
         result = constant[configuration][..., None]
-        if width:
-            result = result + _multiply(matrices[..., :width], kind, values[..., None], separately=False)
-        return result if matrices.shape[2] == width else np.concatenate([result, matrices[kind][..., width:]], axis=2)
+        if values.shape[1]:
+            result = result + _multiply(matrices, kind, values[..., None], separately=False)
+        opened = regressions.opened
+        return np.concatenate([result, matrices[kind][..., -opened:]], axis=2) if opened else result
 
     return Conditional(
         cases,
@@ -440,7 +509,7 @@ def _factorize(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[V
     gram = gram / (lengths[:, :, None] * lengths[:, None, :])
     inverse = _invert_triangles(gram)
     with np.errstate(invalid="ignore", over="ignore"):
-        fine = np.einsum("sij,sij->sj", inverse, inverse).max(axis=1) < MOST_INFLATION
+        fine = np.einsum("sij,sij->sj", inverse, inverse).max(axis=1, initial=0.0) < MOST_INFLATION
     root = np.swapaxes(inverse / lengths[:, None, :], 1, 2)
     basis = np.swapaxes(root, 1, 2) @ chosen
     if not fine.all():
@@ -486,6 +555,30 @@ def _invert_triangles(gram: Values) -> Values:
             above = (factors[:, row, None, :row] @ inverse[:, :row, :row])[:, 0]
             inverse[:, row, :row] = -above * scale[:, row, None]
     return inverse
+
+
+def _halve(numbers: Values) -> tuple[Values, Values]:
+    """Return the first and the second half of the digits of numbers, whose products with others are exact."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        first = SPLITTER * numbers - (SPLITTER * numbers - numbers)
+    first = np.where(np.isfinite(first), first, numbers)
+    return first, numbers - first
+
+
+def _sum_up(terms: Sequence[Values]) -> Values:
+    """Return the sum of arrays in twice the precision (Ogita, Rump & Oishi 2005).
+
+    Examples
+    --------
+    >>> _sum_up([np.array([1e20]), np.array([0.5]), np.array([-1e20])])
+    array([0.5])
+    """
+    total, rest = terms[0], np.zeros(1)
+    for term in terms[1:]:
+        last, total = total, total + term
+        part = total - last
+        rest = rest + ((last - (total - part)) + (term - part))
+    return np.asarray(total + rest)
 
 
 def _multiply(matrices: Values, which: Codes, vectors: Values, separately: bool) -> Values:

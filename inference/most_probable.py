@@ -180,7 +180,7 @@ def _maximize_all(
         for number, name in enumerate(targets):
             if name in problem.component_of:
                 component = problem.component_of[name]
-                mean = component.marginals([name], axes, part)[0][0]
+                mean = component.moments([name], axes, part, pairs=False)[0][0]
                 values = np.asarray(mean[(*best[number], np.arange(mean.shape[-1]))])
             elif name in problem.nodes:
                 values = axes[name].points[best[number][0], np.arange(part.rows)]
@@ -271,6 +271,7 @@ def _search_around(
         best, tied = _settle_ties(problem, axes, part, rows, maximized)
         # half of the range to search at first is the widest cell in use
         spread = {name: (axes[name].high - axes[name].low).max(axis=0) for name in movable}
+        least = {name: CONVERGED * width for name, width in spread.items()}
         for number in range(ROUNDS):
             centers = _centers(problem, axes, best, movable, part.rows)
             moved = {name: centers[name] + GRID[:, None] * spread[name] for name in movable}
@@ -292,7 +293,7 @@ def _search_around(
             for name in movable:
                 at_edge = np.abs(fresh[name] - centers[name]) >= spread[name] * 0.99
                 spread[name] = np.where(at_edge, spread[name], spread[name] / SHRINK)
-                open_rows |= spread[name] > CONVERGED * (1 + np.abs(fresh[name]))
+                open_rows |= spread[name] > least[name] + np.spacing(np.abs(fresh[name]))
             if not open_rows.any():
                 break
         yield rows, part, axes, best, tied
@@ -452,7 +453,7 @@ def list_logs(
         if name is not None and (maximized is None or name in maximized):
             arrays[number] = settled[name] if name in settled else np.zeros((axes[name].size, evidence.rows))
         elif isinstance(source, GaussianComponent) and maximized is None:
-            arrays[number] = source.maximize_logs(axes, evidence)
+            arrays[number] = source.logs(axes, evidence, at_peak=True)
         else:
             arrays[number] = source.logs(axes, evidence)
     return arrays

@@ -480,7 +480,7 @@ def _list_tables(
     elif isinstance(source, LikelihoodSource) and not has_axes:
         return [None]
     if maximize and isinstance(source, GaussianComponent):
-        logs = source.maximize_logs(problem.axes, case)
+        logs = source.logs(problem.axes, case, at_peak=True)
     else:
         logs = source.logs(problem.axes, case)
     return [LogTable(source.names, logs[..., 0] if logs.ndim > len(source.names) else logs)]

@@ -20,7 +20,6 @@ import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from itertools import takewhile
 from typing import Any, NamedTuple
 
@@ -384,13 +383,6 @@ class ConditionalGaussian:
     given: tuple[Discrete, ...]
     regressions: Regressions
 
-    @cached_property
-    def means(self) -> Values:
-        """The expectations of the numbers in each configuration (configurations, numbers)."""
-        regressions = self.regressions
-        means = np.linalg.solve(regressions.matrix[regressions.kind], -regressions.offset[..., None])
-        return np.asarray(means[..., 0], dtype=np.float64)
-
     def draw(self, evidence: Evidence, levels: dict[str, Values], options: Options) -> dict[str, NDArray[np.generic]]:
         """Fill every row: codes or values of all variables, observed ones as they are.
 
@@ -517,7 +509,7 @@ class ConditionalGaussian:
     def conditional_mean(self, column: int, values: Values, configuration: Codes) -> Values:
         """Return the expectation of one number given all other cells of complete rows."""
         own = self.regressions.gram[self.regressions.kind[configuration], column]
-        pull = np.einsum("rj,rj->r", own, values - self.means[configuration])
+        pull = np.einsum("rj,rj->r", own, values - self.regressions.means[configuration])
         return np.asarray(values[:, column] - pull / own[:, column])
 
     def _known_codes(self, evidence: Evidence) -> dict[str, Finding]:
@@ -666,7 +658,7 @@ def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
     ...     hb.LinearGaussian(x, parents=(c,), intercept=[0, 4], variance=[1, 1]),
     ...     hb.LinearGaussian(y, parents=(x,), intercept=1, coefficients=[2], variance=0.25),
     ... ])
-    >>> abs(conditional_gaussian(net).means)
+    >>> abs(conditional_gaussian(net).regressions.means)
     array([[0., 1.],
            [4., 9.]])
     """

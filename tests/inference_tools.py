@@ -21,6 +21,7 @@ import pytest
 from known_answers import ANSWERS
 from narrowing import as_discrete, as_kind, known
 from scipy.special import ndtr
+from sum_product import NamedTable, multiply
 
 import hybridbn as hb
 from hybridbn.potentials.cases import Case, Cases
@@ -137,8 +138,6 @@ def random_discrete(rng: np.random.Generator, nodes: int, zeros: bool = True, mo
 
 def joint_table(network: hb.Network) -> tuple[list[str], np.ndarray]:
     """Multiply all tables of a discrete network into one array."""
-    from hybridbn.inference.elimination.reference import NamedTable, multiply  # which earlier versions lack
-
     names = list(network)
     tables = [
         NamedTable(potential.scope, as_kind(hb.Multinomial, potential).table)

@@ -81,11 +81,7 @@ class PointCells(NamedTuple):
 
     def snap(self, values: Values) -> Values:
         """Return values with those inside of a cell, or at its ends, moved to its point."""
-        if not len(self.points):
-            return values
-        nearest, exact, _ = self.locate(values)
-        low, high = np.minimum(self.low, self.points)[nearest], np.maximum(self.high, self.points)[nearest]
-        return np.where(exact | ((values >= low) & (values <= high)), self.points[nearest], values)
+        return self._move(values, self.points, ends=True)
 
     def move_below(self, values: Values) -> Values:
         """Return values with the points, and those inside of a cell, moved below the cell."""
@@ -95,13 +91,14 @@ class PointCells(NamedTuple):
         """Return values with the points, and those inside of a cell, moved above the cell."""
         return self._move(values, np.maximum(self.high, self.points))
 
-    def _move(self, values: Values, places: Values) -> Values:
+    def _move(self, values: Values, places: Values, *, ends: bool = False) -> Values:
         if not len(self.points):
             return values
         nearest, exact, _ = self.locate(values)
         low, high = np.minimum(self.low, self.points)[nearest], np.maximum(self.high, self.points)[nearest]
         # the gap between a point and its cell goes with them
-        return np.where(exact | ((values > low) & (values < high)), places[nearest], values)
+        inside = exact | ((values > low) & (values < high)) | (ends & ((values == low) | (values == high)))
+        return np.where(inside, places[nearest], values)
 
     def widen(self, low: Values, high: Values) -> tuple[Values, Values]:
         """Return ranges that hold the whole cells of the points at their ends."""

@@ -602,11 +602,19 @@ class LinearGaussianMixture(Potential):
                 self.component.table[(*codes, components)],
             )
         )
-        # the quantile of a mixture lies between those of its components
+        return self.invert(uniforms, means, widths, shares)
+
+    @staticmethod
+    def invert(uniforms: Values, means: Values, widths: Values, shares: Values) -> Values:
+        """Return the quantiles of mixtures of normal densities (components, rows) on the whole line."""
         quantiles = means + widths * scipy.special.ndtri(uniforms)
+        if len(means) == 1:
+            return np.where(shares[0] > 0, quantiles[0], np.nan)
+        # they lie between those of the components
         low = np.where(shares > 0, quantiles, np.inf).min(axis=0)
         high = np.where(shares > 0, quantiles, -np.inf).max(axis=0)
-        return invert_normals(uniforms, means, widths, shares, low, high, 0.5 * low + 0.5 * high)
+        with np.errstate(invalid="ignore"):  # nothing is known of rows without shares
+            return invert_normals(uniforms, means, widths, shares, low, high, 0.5 * low + 0.5 * high)
 
     def sample(self, given: Axes, rng: np.random.Generator, size: int | None = None) -> NDArray[Any]:
         """Draw a component, and from the component."""

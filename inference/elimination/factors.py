@@ -30,7 +30,7 @@ from hybridbn.inference.elimination.program import (
     write_subscripts,
 )
 from hybridbn.inference.evidence import Evidence
-from hybridbn.potentials.base import Potential, freeze, list_dimensions
+from hybridbn.potentials.base import PointCells, Potential, freeze, list_dimensions
 from hybridbn.variables import Continuous, Values
 
 LOG_TINY = np.log(1e-200)
@@ -102,11 +102,13 @@ class PotentialSource(FactorSource):
     hard : names observed in every row; they have no dimension
     masked : whether the child is observed in some rows only and nothing else depends on it: the factor is one in the
     others
+    cells : the cells that stand for the points of parents with nodes
     """
 
     potential: Potential
     hard: frozenset[str]
     masked: bool
+    cells: Mapping[str, PointCells]
 
     @property
     def mentions(self) -> tuple[str, ...]:
@@ -130,6 +132,9 @@ class PotentialSource(FactorSource):
                 points[name] = values[None, :] if self.rows else values[:1]
             else:
                 points[name] = axes[name].points
+            if name in self.cells:
+                # as long as a cell is, it is far from its point where the child is narrow
+                points[name] = self.cells[name].snap(points[name])
         return points
 
     def values(self, axes: Mapping[str, Axis], evidence: Evidence) -> tuple[Values, Values | float]:

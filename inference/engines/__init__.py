@@ -87,7 +87,8 @@ class Solution:
             if name in self.problem.hard:
                 expectations[number] = self.evidence.findings[name].values
             elif component is None:
-                expectations[number] = align(node_axis_of(self.axes, name).points, [name], scope)
+                points = self.problem.potentials[name].point_cells.snap(node_axis_of(self.axes, name).points)
+                expectations[number] = align(points, [name], scope)
             else:
                 together = [place for place, other in enumerate(names) if component_of.get(other) is component]
                 if number > together[0]:

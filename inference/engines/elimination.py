@@ -689,7 +689,7 @@ def compute_mixtures(part: Solution, targets: Mapping[int, str]) -> Iterator[tup
             together.setdefault(id(component_of[name]), []).append(number)
     for numbers in together.values():
         names = [targets[number] for number in numbers]
-        means, variances = component_of[names[0]].marginals(names, part.axes, part.evidence)
+        means, variances = component_of[names[0]].moments(names, part.axes, part.evidence, pairs=False)
         for number, mean, variance in zip(numbers, means, variances, strict=True):
             table = part.tables[number]
             yield number, table, np.broadcast_to(mean, table.shape), np.broadcast_to(variance, table.shape)

@@ -344,7 +344,7 @@ class Density(ContinuousPosterior):
     def _entropy(self, _: Values) -> Values:
         knots = self._grid()
         cells = node_axis(knots[:-1], knots[1:])
-        density = self._pdf(cells.points)
+        density = self._pdf(cells.points) - self._mass_at(cells.points)
         logs = np.log(density, where=density > 0, out=np.zeros_like(density))
         entropy: Values = compute_entropy(self._measure_points()) - np.sum(density * logs * cells.weights, axis=0)
         return entropy[None]

@@ -81,7 +81,7 @@ class PiecewisePosterior(Density):
 
     def moments(self) -> tuple[Values, Values]:
         """Return mean and variance (rows,)."""
-        points = node_axis(self._low, self._high).points
+        points = self._point_cells.snap(node_axis(self._low, self._high).points)
         mean = np.sum(points * self._masses, axis=0)
         variance = np.sum((points - mean) ** 2 * self._masses, axis=0)
         if not np.isfinite(self.variable.domain).all():

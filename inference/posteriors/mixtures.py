@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hybridbn.inference.axes import arrange_by_row
 from hybridbn.inference.posteriors.continuous import BLOCK, Density
+from hybridbn.potentials import LinearGaussianMixture
 from hybridbn.potentials.base import NO_POINTS, PointCells
 from hybridbn.variables import Continuous, Values
 
@@ -69,6 +70,13 @@ class GaussianPosterior(Density):
                 order = np.argsort(~used, axis=0, kind="stable")[:most]
                 weights, means, variances = (np.take_along_axis(a, order, axis=0) for a in (weights, means, variances))
         return cls(variable, weights, means, variances, False, np.zeros(weights.shape[1]), None, point_cells)
+
+    @property
+    def error(self) -> Any:
+        """Estimated absolute error of the probabilities, with that of means that are rounded far from zero."""
+        spread = np.where(self._variances == 0, np.inf, np.sqrt(self._variances))
+        rounded = np.sum(self._weights * np.spacing(np.abs(self._means)) / spread, axis=0)
+        return self._rows_first(np.maximum(self._error, rounded))
 
     def _measure_points(self) -> Values:
         masses = np.where(self._variances == 0, self._weights, 0.0)
@@ -155,34 +163,11 @@ class GaussianPosterior(Density):
         knots = np.sort(knots.reshape(-1, knots.shape[-1]), axis=0)
         return knots, self._cdf(knots)
 
-    def _brackets(self, levels: Values) -> tuple[Values, Values]:
-        # a quantile of a mixture lies between the quantiles of its parts
-        from scipy.special import ndtri
-
-        with np.errstate(invalid="ignore"):
-            parts = self._means + ndtri(levels)[:, None] * np.sqrt(self._variances)
-        used = self._weights > 0
-        return np.where(used, parts, np.inf).min(axis=1), np.where(used, parts, -np.inf).max(axis=1)
-
     def _quantile(self, levels: Values) -> Values:
-        """Invert the cdf by Newton steps kept inside a shrinking bracket."""
-        inner, result = np.clip(levels, 1e-300, 1 - 1e-16), np.empty(levels.shape)
-        for i, (level, low, high) in enumerate(zip(inner, *self._brackets(inner), strict=True)):
-            with np.errstate(invalid="ignore"):  # rows that are impossible have no bracket
-                x = low + (high - low) / 2
-            for _ in range(100):
-                excess = self._cdf(x[None])[0] - level
-                low, high = np.where(excess < 0, x, low), np.where(excess < 0, high, x)
-                density = self._pdf(x[None])[0]
-                with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                    step = x - excess / density
-                inside = (step > low) & (step < high)
-                fresh = np.where(inside, step, low + (high - low) / 2)
-                moved = np.abs(fresh - x) > 4e-16 * np.abs(x)
-                x = fresh
-                if not moved.any():
-                    break
-            result[i] = x
+        inner = np.clip(levels, 1e-300, 1 - 1e-16)
+        # a part of variance zero has no width to speak of
+        widths = np.sqrt(np.maximum(self._variances, np.finfo(float).tiny))
+        result = np.array([LinearGaussianMixture.invert(level, self._means, widths, self._weights) for level in inner])
         for point, mass in zip(self._point_cells.points, self._measure_points(), strict=True):
             upto = self._cdf(np.full((1, len(mass)), point))
             result = np.where((levels > upto - mass) & (levels <= upto), point, result)

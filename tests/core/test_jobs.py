@@ -89,13 +89,13 @@ def test_closed_marginals_are_computed_by_threads(monkeypatch, target):
     monkeypatch.setattr(elimination, "MOST_ROWS", 500)
     table = make_data(True, False)[1].take(np.arange(3000))
     network = hb.fit([("c1", "x0"), ("x0", "x1"), ("c1", "c2")], table, "gaussian")
-    computing, marginals = set(), GaussianComponent.marginals
+    computing, moments = set(), GaussianComponent.moments
 
-    def note_thread(*arguments):
+    def note_thread(*arguments, **options):
         computing.add(threading.current_thread())
-        return marginals(*arguments)
+        return moments(*arguments, **options)
 
-    monkeypatch.setattr(GaussianComponent, "marginals", note_thread)
+    monkeypatch.setattr(GaussianComponent, "moments", note_thread)
     one, two, three = (
         network.posteriors(table.drop([target]), [target, "x1"], n_jobs=n_jobs) for n_jobs in (None, 2, 3)
     )

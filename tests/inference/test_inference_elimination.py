@@ -11,13 +11,13 @@ from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from narrowing import known
+from sum_product import NamedTable, sum_product
 
 from hybridbn.inference.elimination import compilers
 from hybridbn.inference.elimination import program as programs
 from hybridbn.inference.elimination.compilers import compile_program
 from hybridbn.inference.elimination.ordering import find_order
 from hybridbn.inference.elimination.program import Factor
-from hybridbn.inference.elimination.reference import NamedTable, sum_product
 
 SETTINGS = settings(max_examples=examples(120), derandomize=True, deadline=None)
 ROWS = 3

@@ -281,7 +281,7 @@ def test_hidden_numbers_are_drawn_from_their_conditional_normal_distribution() -
     expected = closed._draw_numbers(values, np.zeros(50, dtype=np.intp), np.zeros(values.shape))
     none = np.zeros(1, dtype=np.intp)
     density = closed._densities(values, np.zeros(50, dtype=np.intp), none, np.ones((50, 1), dtype=bool))[:, 0]
-    mean, covariance = closed.means[0], np.linalg.inv(closed.regressions.gram[0])
+    mean, covariance = closed.regressions.means[0], np.linalg.inv(closed.regressions.gram[0])
     for row, given in enumerate(values):
         o, h = np.flatnonzero(~np.isnan(given)), np.flatnonzero(np.isnan(given))
         pull = np.linalg.solve(covariance[np.ix_(o, o)], given[o] - mean[o])
