@@ -12,8 +12,8 @@ from narrowing import as_discrete
 
 import hybridbn as hb
 from hybridbn.learning.imputation import data_augmentation
-from hybridbn.learning.imputation.model import describe_identifier
 from hybridbn.structures.building import Build
+from hybridbn.tables.scales import describe_identifier
 
 
 def base(n: int = 30) -> pd.DataFrame:
