@@ -627,6 +627,21 @@ def list_marks(missing: Any, names: Collection[str]) -> dict[str, list[Any]]:
     }
 
 
+def split_marks(missing: Any) -> tuple[dict[str, list[str]], Any]:
+    """Return as an option of files of text the texts that mark missing cells of all columns, and what else marks some.
+
+    Examples
+    --------
+    >>> split_marks(["n/a", -99]), split_marks({"sex": 9})
+    (({'missing': ['n/a']}, [-99]), ({}, {'sex': 9}))
+    """
+    if missing is None or isinstance(missing, Mapping):
+        return {}, missing
+    marks = list_marks(missing, [""])[""]
+    texts = [mark for mark in marks if isinstance(mark, str)]
+    return {"missing": texts} if texts else {}, [mark for mark in marks if not isinstance(mark, str)] or None
+
+
 class FrameAdapter(Registered, ABC):
     """Opens and builds one kind of frame. Defining a subclass with a `kind` registers it."""
 

@@ -61,6 +61,7 @@ class Passes:
     names: tuple[str, ...]
     most_states: int
     sample_rows: int
+    ordered: frozenset[str] = frozenset()
     families: dict[tuple[str, ...], None] = field(default_factory=dict)
     count: CountColumns | None = None
     made: int = 0
@@ -252,8 +253,8 @@ class Scan(Rows):
         return bool(is_noted or pyarrow.types.is_dictionary(kind) or pyarrow.types.is_boolean(kind))
 
     def is_ordered(self, name: str) -> bool:
-        """Return false: the columns of a scan are not declared."""
-        return False
+        """Return whether a column was declared to be one of ordered codes."""
+        return name in self.passes.ordered
 
     @property
     def kept(self) -> frozenset[str]:

@@ -39,7 +39,7 @@ from hybridbn.tables.backends.batches import TransformedSource
 from hybridbn.tables.backends.scans import Passes, Scan
 from hybridbn.tables.backends.sql import SQLSource
 from hybridbn.tables.cells import UnsupportedType, declare_kinds
-from hybridbn.tables.columns import Frame, check_states, is_of_library, list_marks, open_frame
+from hybridbn.tables.columns import Frame, check_states, is_of_library, open_frame, split_marks
 from hybridbn.tables.formats import read_table
 from hybridbn.tables.formats.base import (
     FileFormat,
@@ -513,6 +513,7 @@ def scan(
     backend: Any = None,
     weights: str | None = None,
     columns: Iterable[str] | None = None,
+    ordered: str | Iterable[str] = (),
     missing: Any = None,
     most_states: int = MOST_STATES,
     sample: int = SAMPLE,
@@ -526,7 +527,7 @@ def scan(
         Parquet, Feather, CSV and TSV files: ``"folder/*.parquet"``, ``"s3://bucket/folder"``; ARFF files and JSON
         lines; tables and queries of databases: ``"sqlite:///f.db?table=t"``, ``"postgresql://host/base?query=..."``.
         Frames of pandas, polars and pyarrow, datasets of pyarrow, relations of DuckDB, and what else a backend opens.
-    discrete, continuous, missing : as in `Table`
+    discrete, continuous, ordered, missing : as in `Table`
     backend : str, Backend, concurrent.futures.Executor, dask Client or SparkSession, optional
         Who reads the rows: "local", "processes", "duckdb", "dask" or "spark". By default the engine of the data, and
         this process for files.
@@ -574,9 +575,8 @@ def scan(
     declared = declare_kinds(discrete, continuous)
     kinds: dict[str, str] = {**declared}
     form = FileFormat.registry.load().get(suffix_of(os.fspath(data))) if isinstance(data, str | os.PathLike) else None
-    if missing is not None and not isinstance(missing, Mapping) and form is not None and "missing" in form.options:
-        options, missing = {**options, **list_marks(missing, ["missing"])}, None
-    engine, source = _open(data, backend, kinds, options)
+    texts, missing = split_marks(missing) if form is not None and "missing" in form.options else ({}, missing)
+    engine, source = _open(data, backend, kinds, {**options, **texts})
     if any(pyarrow.types.is_null(one.type) for one in source.schema):
         # the first file does not tell what these are
         source.prepare(())
@@ -587,7 +587,8 @@ def scan(
     ]
     if truths:
         source = TransformedSource(source, partial(_cast_columns, truths), truths)
-    for name in (*kinds, *([] if weights is None else [weights]), *(columns or ())):
+    codes = frozenset(list_items(ordered, "the names of columns of ordered codes"))
+    for name in (*kinds, *codes, *([] if weights is None else [weights]), *(columns or ())):
         if name not in source.schema.names:
             raise TableError(f"there is no column {name!r}; the columns are {shorten(source.schema.names)}")
     for what, value in (("most_states", most_states), ("sample", sample)):
@@ -599,7 +600,7 @@ def scan(
         raise TableError(f"{source.shown}: no column is left to scan")
     for name, note in source.notes.items():
         kinds.setdefault(name, str(note["kind"]))
-    passes = Passes(source, engine, kinds, frozenset(declared), weights, names, most_states, sample)
+    passes = Passes(source, engine, kinds, frozenset(declared), weights, names, most_states, sample, codes)
     return Scan(passes, names).declare(missing=missing)
 
 

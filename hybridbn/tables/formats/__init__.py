@@ -33,7 +33,7 @@ from urllib.parse import unquote, urlsplit
 
 from hybridbn.errors import FormatError, TableError, hide_secrets, mask_secrets
 from hybridbn.tables import Table
-from hybridbn.tables.columns import check_states, list_marks
+from hybridbn.tables.columns import check_states, list_marks, split_marks
 from hybridbn.tables.formats.base import FileFormat, name_file_in_errors, suffixes
 from hybridbn.tables.formats.database_base import OutputExists, database_of
 from hybridbn.tables.formats.files import (
@@ -125,8 +125,9 @@ def read_table(
                 form, suffix = format_of(location)
                 if isinstance(missing, Mapping) and "missing" in form.options:
                     options["marks"] = list_marks(missing, missing)
-                elif missing is not None and "missing" in form.options:
-                    options["missing"], missing = list_marks(missing, [""])[""], None
+                elif "missing" in form.options:
+                    texts, missing = split_marks(missing)
+                    options |= texts
                 file = open_unpacked(location) if is_packed(location) else location
                 table = form.read(file, wanted, suffix, **options)
             check_states(table._columns.values())
