@@ -4,7 +4,8 @@ The modules beside this one say what a variable and a network are, and hold opti
 with a sentence of its own. The public names are loaded when they are first used, so ``import hybridbn`` is cheap.
 ``__init__.pyi`` lists them.
 
-Doors: `errors`, `formatting`, `jobs`, `network`, `network_description`, `options`, `registry`, `units`, `variables`.
+Doors: `errors`, `formatting`, `jobs`, `network`, `network_description`, `options`, `registry`, `unit_texts`, `units`,
+`variables`.
 """
 
 __version__ = "0.1.0"

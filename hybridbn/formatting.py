@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hybridbn.errors import escape_controls
+from hybridbn.unit_texts import read_pattern
 from hybridbn.units import Unit
 
 _DURATIONS = ((1.0, "d"), (1 / 24, "h"), (1 / 1440, "min"), (1 / 86400, "s"))
@@ -103,6 +104,9 @@ def format_value(value: float, unit: Unit | None = None, spread: float = 0.0) ->
     ('123,457', '123,456.79')
     >>> format_value(3.14159), format_value(19753.2, Unit("date")), format_value(0.5, Unit("duration"))
     ('3.142', '2024-01-31', '12 h')
+    >>> from hybridbn.unit_texts import make_amount
+    >>> format_value(1234.567, make_amount("#.##0,00 €"))
+    '1.234,57 €'
     """
     if unit is None or not math.isfinite(value):
         fine = spread > 0 and math.isfinite(value) and math.isfinite(spread)
@@ -190,8 +194,11 @@ def choose_ticks(
     if unit is not None and unit.kind == "duration":
         size, name = next((each for each in _DURATIONS if max(abs(low), abs(high)) >= 2 * each[0]), _DURATIONS[-1])
         return [(number * size, f"{text} {name}") for number, text in choose_ticks(low / size, high / size, most)]
-    ticks = [] if unit is None else _choose_times(low, high, most, unit)
-    return ticks or _choose_numbers(low, high, most, step)
+    ticks = [] if unit is None or not unit.is_time else _choose_times(low, high, most, unit)
+    if unit is None or unit.is_time:
+        return ticks or _choose_numbers(low, high, most, step)
+    prefix, suffix = read_pattern(str(unit.pattern)).group("prefix", "suffix")
+    return [(number, f"{prefix}{text}{suffix}") for number, text in _choose_numbers(low, high, most, step)]
 
 
 def _choose_numbers(low: float, high: float, most: int, least: float) -> list[tuple[float, str]]:

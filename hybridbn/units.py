@@ -15,13 +15,13 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Literal, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 UnitKind: TypeAlias = Literal["date", "datetime", "time", "duration"]
-_KINDS = ("date", "datetime", "time", "duration")
+KINDS = ("date", "datetime", "time", "duration")
 
 DAY = 86_400_000_000_000
 """Nanoseconds of a day."""
@@ -124,6 +124,8 @@ def find_zone(name: str) -> datetime.tzinfo:
 class Unit:
     """What the numbers of a continuous variable stand for: days since 1970-01-01 or midnight, or days of a duration.
 
+    Those of `hybridbn.unit_texts.Amount` are no days, and `is_time` is False.
+
     Parameters
     ----------
     kind : {"date", "datetime", "time", "duration"}
@@ -143,14 +145,15 @@ class Unit:
     (datetime.date(2024, 1, 31), '31.01.2024')
     """
 
-    kind: UnitKind
+    kind: str
     step: int = DAY
     zone: str | None = None
     pattern: str | None = None
+    is_time: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if self.kind not in _KINDS:
-            raise ValueError(f"a unit's kind is one of {', '.join(_KINDS)}, not {self.kind!r}")
+        if self.kind not in KINDS:
+            raise ValueError(f"a unit's kind is one of {', '.join(KINDS)}, not {self.kind!r}")
         if type(self.step) is not int or not 0 < self.step <= DAY or DAY % self.step:
             raise ValueError(f"a unit's step is a number of nanoseconds that a day is a multiple of, not {self.step!r}")
         for text in (self.zone, self.pattern):
@@ -179,30 +182,40 @@ class Unit:
         ('points in time, Asia/Tokyo', 'dates, %d.%m.%Y')
         """
         kind = "date" if self.kind == "datetime" and self.whole else self.kind
-        word = {"datetime": "points in time", "time": "times of day"}.get(kind, f"{kind}s")
+        words = {"date": "dates", "datetime": "points in time", "time": "times of day", "duration": "durations"}
+        word = words.get(kind, kind)
         return ", ".join(filter(None, (word, self.zone if self.pattern is None else None, self.pattern)))
 
     def accepts(self, other: Unit) -> bool:
         """Return whether the numbers of another unit are numbers of this one, too: dates are points in time."""
         points = ("date", "datetime")
+        if not (self.is_time and other.is_time):
+            return self.name == other.name
         return (self.kind in points) == (other.kind in points)
 
+    def parse(self, text: str) -> float | None:
+        """Return the number of a text that follows the pattern; None for any other."""
+        return parse_days(str(self.pattern), text)
+
+    def _guess(self, text: str) -> Iterable[Unit]:
+        """Return units of the patterns that a text may follow."""
+        return map(unit_of_pattern, propose_patterns(text.strip()))
+
     def number(self, value: Any) -> float:
-        """Return a date, time, duration, number of days or text as a number of days; raise `ValueError` for others."""
+        """Return a value, a number or a text, also of another pattern, as a number; raise `ValueError` for others."""
         if isinstance(value, str):
-            parsed = None if self.pattern is None else parse_days(self.pattern, value)
+            parsed = None if self.pattern is None else self.parse(value)
             if parsed is None:
-                finder = PatternFinder()
-                finder.add([value])
-                unit = None if finder.pattern is None else unit_of_pattern(finder.pattern)
-                parsed = parse_days(str(unit.pattern), value) if unit is not None and self.accepts(unit) else None
+                known = (unit.parse(value) for unit in self._guess(value) if self.accepts(unit))
+                parsed = next((number for number in known if number is not None), None)
             if parsed is None:
                 wanted = f", as in {self.text(0.0)!r}" if self.pattern is not None else ", as in '2024-01-31'"
                 what = "point in time" if self.kind == "datetime" else self.kind
                 raise ValueError(f"{value!r} is not a {what}{wanted}")
             return parsed
         if is_time_like(value):
-            if isinstance(value, datetime.date | np.datetime64) != (self.kind in ("date", "datetime")):
+            is_point = isinstance(value, datetime.date | np.datetime64)
+            if not self.is_time or is_point != (self.kind in ("date", "datetime")):
                 raise ValueError(f"{value!r} is not a {self.kind}")
             return count_one_day(value)
         return float(value)
@@ -339,6 +352,8 @@ def coarsest_step(numbers: NDArray[np.float64], unit: Unit) -> int:
     >>> coarsest_step(np.array([0.25, 1.5]), Unit("datetime", step=1000)) == 3600 * 10**9
     True
     """
+    if not unit.is_time:
+        return unit.step
     if unit.zone is not None:
         numbers = numbers + np.array([unit._offset(day) for day in numbers.tolist()])
     for step in _STEPS:
@@ -373,7 +388,7 @@ def _kind_of(pattern: str) -> UnitKind:
     return "time" if not dated else "datetime" if "%M" in pattern else "date"
 
 
-# -- patterns of texts ------------------------------------------------------------------------------------------------
+# -- patterns of dates and times --------------------------------------------------------------------------------------
 
 _MONTHS = (
     *("january", "february", "march", "april", "may", "june"),
@@ -414,13 +429,14 @@ def parse_days(pattern: str, text: str) -> float | None:
     (1.0, 2.5)
     >>> parse_days("%Y-%m-%d", "2023-02-29")
     """
-    compiled, directives, sign = _compile(pattern)
+    compiled, directives, sign = compile_pattern(pattern)
     match = compiled.fullmatch(text.strip())
-    return None if match is None else _convert(directives, match.groups(), sign)
+    return None if match is None else convert_parts(directives, match.groups(), sign)
 
 
 @functools.lru_cache(maxsize=512)
-def _compile(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...], bool]:
+def compile_pattern(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...], bool]:
+    """Return the expression that texts of a pattern match, the directives of its groups, and if hours have a sign."""
     parts, directives, position = [], [], 0
     for match in _DIRECTIVE.finditer(pattern):
         parts.append(re.escape(pattern[position : match.start()]))
@@ -436,7 +452,8 @@ def _compile(pattern: str) -> tuple[re.Pattern[str], tuple[str, ...], bool]:
     return re.compile(text, re.ASCII), tuple(directives), "T" in directives
 
 
-def _convert(directives: Sequence[str], groups: Sequence[str], signed: bool) -> float | None:
+def convert_parts(directives: Sequence[str], groups: Sequence[str], signed: bool) -> float | None:
+    """Return what the groups of directives stand for as a number of days; None where there is no such moment."""
     parts = dict(zip(directives, groups, strict=True))
     hour, minute, second = int(parts.get("H") or parts.get("I") or 0), int(parts.get("M", 0)), float(parts.get("S", 0))
     if hour > 23 or minute > 59 or second >= 60 or ("I" in parts and not 1 <= hour <= 12):
@@ -557,114 +574,6 @@ _ORDERS = {
 """The order of day and month in dates that could be either: with slashes the month comes first, else the day."""
 
 
-class PatternFinder:
-    """Finds the pattern that all texts of a column follow, whatever blocks they come in.
-
-    Parameters
-    ----------
-    preferred : str, optional
-        The pattern that comes first where texts allow several, or its order of day, month and year, such as "dmy".
-
-    Attributes
-    ----------
-    ambiguous : bool
-        Whether the texts could have day and month in either order.
-    example : str
-        The first text.
-    zone : str or None
-        The first offset from UTC.
-
-    Examples
-    --------
-    >>> finder = PatternFinder()
-    >>> finder.add(["1/2/2024"]), finder.ambiguous, finder.add(["28/2/2024"]), finder.ambiguous
-    (True, True, True, False)
-    >>> finder.pattern, PatternFinder().add(["1/2/2024", "unknown"])
-    ('%-d/%-m/%Y', False)
-    """
-
-    def __init__(self, preferred: str | None = None) -> None:
-        self._preferred = None if preferred is None else _plain(preferred)
-        self._candidates: list[str] | None = None
-        self._unpadded: dict[str, set[str]] = {}
-        self._numbers: dict[str, list[float]] = {}
-        self._decimals = 0
-        self.zone: str | None = None
-        self.example: str = ""
-
-    def add(self, texts: Iterable[str]) -> bool:
-        """Add texts; return whether there is still a pattern that all texts follow."""
-        listed = [text.strip() for text in texts]
-        if self._candidates is None and listed:
-            self.example = listed[0]
-            self._candidates = _propose(self.example)
-            if self._preferred is not None:
-                self._candidates.sort(key=lambda candidate: not self._is_preferred(candidate))
-        for candidate in list(self._candidates or ()):
-            if not self._follow(candidate, listed):
-                self._candidates = [other for other in self._candidates or () if other != candidate]
-        return bool(self._candidates)
-
-    def _follow(self, candidate: str, texts: Sequence[str]) -> bool:
-        compiled, directives, signed = _compile(candidate)
-        unpadded = self._unpadded.setdefault(candidate, set())
-        parsed = parse_all_days(candidate, texts)
-        numbers = self._numbers[candidate] = parsed or []
-        if parsed is not None:
-            return True
-        for text in texts:
-            match = compiled.fullmatch(text)
-            number = None if match is None else _convert(directives, match.groups(), signed)
-            if match is None or number is None:
-                return False
-            numbers.append(number)
-            for directive, part in zip(directives, match.groups(), strict=True):
-                if directive in "mdHIT" and f"%{directive}" in candidate:
-                    if len(part) == 1:
-                        unpadded.add(directive)
-                        if ".%y" in candidate:  # such as 1.2.10, which numbers a version
-                            return False
-                elif directive == "S":
-                    self._decimals = max(self._decimals, len(part.partition(".")[2]))
-                elif directive in ("z", ":z", "Z") and self.zone is None:
-                    self.zone = "UTC" if directive == "Z" else part
-        return True
-
-    @property
-    def ambiguous(self) -> bool:
-        """Whether the texts could have day and month in either order, and no preferred pattern decides it.
-
-        Nobody writes the month before the day with points between them.
-        """
-        rivals = [rival for rival in self._candidates or [] if "." not in rival]
-        return len(set(map(order_of_pattern, rivals))) > 1 and not self._is_preferred(rivals[0])
-
-    def _is_preferred(self, candidate: str) -> bool:
-        return self._preferred in (candidate, order_of_pattern(candidate))
-
-    @property
-    def candidates(self) -> list[str]:
-        """The patterns that all texts follow, the likeliest first."""
-        return list(self._candidates or ())
-
-    @property
-    def numbers(self) -> list[float]:
-        """The texts that were added last as numbers of days, by the pattern."""
-        return self._numbers[self._candidates[0]] if self._candidates else []
-
-    @property
-    def pattern(self) -> str | None:
-        """The pattern of the texts; None where there is none, or no text yet."""
-        if not self._candidates:
-            return None
-        pattern = self._candidates[0]
-        if self._decimals:
-            pattern = re.sub(r"(%-?S)", rf"\1.%{min(self._decimals, 9)}f", pattern)
-        for directive in self._unpadded.get(self._candidates[0], ()):
-            pattern = pattern.replace(f"%{directive}", f"%-{directive}")
-        return pattern
-
-
 def order_of_pattern(pattern: str) -> str:
     """Return the order of day, month and year.
 
@@ -676,11 +585,7 @@ def order_of_pattern(pattern: str) -> str:
     return "".join(re.findall("%-?([Yymd])", pattern)).lower()
 
 
-def _plain(pattern: str) -> str:
-    return re.sub(r"\.%\df", "", pattern).replace("%-", "%")
-
-
-def _propose(text: str) -> list[str]:
+def propose_patterns(text: str) -> list[str]:
     """Return the patterns that a text may follow, the likeliest first."""
     if not text or len(text) > 50 or not any(sign in text for sign in "0123456789"):
         return []

@@ -22,6 +22,8 @@ from hybridbn.units import Unit, count_one_day, is_time_like
 Values: TypeAlias = NDArray[np.float64]
 Codes: TypeAlias = NDArray[np.intp]
 Number = TypeVar("Number", int, float)
+_DIFFERENCE = Unit("duration", step=1_000_000_000)
+"""Differences of dates and times, such as their standard deviations, are told in seconds."""
 
 
 def shorten(items: Iterable[object], most: int = 8) -> str:
@@ -187,6 +189,10 @@ class Discrete:
         """Return codes as they are."""
         return codes
 
+    def restore(self, code: Any) -> Any:
+        """Return the state of a code."""
+        return self.states[int(code)]
+
     def code(self, value: Any) -> int:
         """Return the code of one state (or of a raw number where there are cuts), ``-1`` for a missing value."""
         if type(value) is str and (known := self._index.get(value)) is not None:
@@ -268,8 +274,8 @@ class Continuous:
     domain : (float, float), optional
         Values outside it are refused; both ends belong to it. The ends may be infinite.
     unit : Unit, optional
-        What the numbers stand for: dates, points in time, times of day or durations, all of them counted in days. Dates
-        and texts are then values, too; ``unit.restore(number)`` is the way back.
+        What the numbers stand for: dates, points in time, times of day or durations, all of them counted in days, or
+        amounts. Dates and texts are then values, too; ``unit.restore(number)`` is the way back.
     grid : Grid, optional
         Which numbers there are. Quantiles, modes and draws are among these. Variables of different grids are equal.
 
@@ -309,10 +315,15 @@ class Continuous:
             raise NetworkError(f"{self.name!r}: the domain ({low}, {high}) is empty; low must be less than high")
         object.__setattr__(self, "domain", (low, high))
 
+    @property
+    def time_unit(self) -> Unit | None:
+        """The unit of dates and times; None for other numbers."""
+        return self.unit if self.unit is not None and self.unit.is_time else None
+
     def round(self, numbers: Any) -> Values:
         """Return the nearest numbers that the variable may have, of its grid or its unit."""
         if self.unit is not None:
-            return self.unit.round(numbers)
+            numbers = self.unit.round(numbers)
         return np.asarray(numbers, dtype=np.float64) if self.grid is None else self.grid.round(numbers)
 
     def restore(self, numbers: Any) -> Any:
@@ -325,8 +336,18 @@ class Continuous:
         (np.datetime64('2024-01-31'), array([7.]))
         """
         rounded = self.round(numbers)
-        values = rounded if self.unit is None else self.unit.arrays(rounded)
-        return values[()]
+        values = rounded if self.time_unit is None else self.time_unit.arrays(rounded)
+        return values[()] if values.ndim or self.time_unit is not None else values.item()
+
+    def restore_difference(self, numbers: Any) -> Any:
+        """Return differences between numbers as what they stand for: durations where these are dates or times.
+
+        Examples
+        --------
+        >>> Continuous("born", unit=Unit("date")).restore_difference(1.5), Continuous("age").restore_difference(1.5)
+        (np.timedelta64(129600,'s'), 1.5)
+        """
+        return numbers if self.time_unit is None else _DIFFERENCE.arrays(numbers)[()]
 
     def value(self, value: Any) -> float:
         """Return one value as a float, NaN where it is missing; refuse text, infinities and values outside the

@@ -24,7 +24,8 @@ from hybridbn.network import Network
 from hybridbn.network_description import find_factors
 from hybridbn.potentials import PointMass
 from hybridbn.potentials.base import freeze
-from hybridbn.units import PatternFinder, count_one_day, is_time_like, unit_of_pattern
+from hybridbn.unit_texts import PatternFinder
+from hybridbn.units import count_one_day, is_time_like
 from hybridbn.variables import Continuous, Discrete, Values, Variable, code_state, is_missing, shorten
 
 if TYPE_CHECKING:
@@ -122,9 +123,9 @@ def _count_end(end: Any) -> float:
     if isinstance(end, str):
         finder = PatternFinder()
         finder.add([end])
-        if finder.pattern is None or finder.ambiguous:
+        if not finder.numbers or finder.ambiguous:
             raise ValueError(end)
-        return unit_of_pattern(finder.pattern).number(end)
+        return finder.numbers[0]
     return float(end)
 
 

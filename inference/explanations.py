@@ -361,11 +361,11 @@ def shapley_values(
     permutations: int = 500,
     random_state: Any = None,
     options: Options | None = None,
-) -> dict[str, float]:
+) -> dict[str, Any]:
     """Return what each finding contributes to a posterior, averaged over all orders in which they may become known.
 
     What is not known yet is averaged over given what is (conditional Shapley values). The values add up to the
-    posterior probability of a state less its prior one; of a continuous target, to the difference of the means.
+    posterior probability of a state less its prior one; else to the difference of the means, a duration of dates.
 
     Parameters
     ----------
@@ -410,7 +410,7 @@ def shapley_values(
     if isinstance(result, DiscretePosterior):
         worth = result.probability(whole.mode() if state is None else state)
     elif state is None:
-        worth = result.mean()
+        worth = result.numeric.mean()
     else:
         raise TableError(f"{target!r} is continuous and has no state {state!r}")
     if orders is None:
@@ -418,7 +418,8 @@ def shapley_values(
     else:
         steps = np.diff(worth.reshape(len(orders), -1), axis=1)
         shares = np.bincount(orders.reshape(-1), weights=steps.reshape(-1)) / len(orders)
-    return dict(zip(names, shares.tolist(), strict=True))
+    told = shares.tolist() if isinstance(variable, Discrete) else map(variable.restore_difference, shares.tolist())
+    return dict(zip(names, told, strict=True))
 
 
 def _hide(finding: Finding, rows: NDArray[np.bool_]) -> Finding:

@@ -152,8 +152,14 @@ def effect(
     levels = _choose_values(networks[0], cause, values, chosen)
     draws = [_find_outcomes(draw, cause, outcome, given, levels, chosen) for draw in networks]
     single = given is None or isinstance(given, Mapping)
-    shown = tuple(cause.states[code] for code in levels) if isinstance(cause, Discrete) else tuple(levels.tolist())
-    return Effect(cause, outcome, shown, np.array([draw[0] if single else draw for draw in draws]))
+    outcomes = np.array([draw[0] if single else draw for draw in draws])
+    return Effect(cause, outcome, _name_values(cause, levels), outcomes)
+
+
+def _name_values(variable: Variable, levels: NDArray[Any]) -> tuple[Any, ...]:
+    """Return codes as states, and numbers of days as dates or times."""
+    is_number = isinstance(variable, Continuous) and variable.time_unit is None
+    return tuple(levels.tolist() if is_number else map(variable.restore, levels))
 
 
 def _choose_values(network: Network, cause: Variable, values: Iterable[Any] | None, options: Options) -> NDArray[Any]:
@@ -169,7 +175,7 @@ def _choose_values(network: Network, cause: Variable, values: Iterable[Any] | No
     if isinstance(cause, Discrete):
         return np.arange(len(cause))
     low, high = posterior(network, cause.name, None, options).numeric.quantile([0.05, 0.95])
-    return np.linspace(low, high, CURVE if low < high else 1)
+    return np.asarray(np.unique(cause.round(np.linspace(low, high, CURVE))))
 
 
 def _find_outcomes(
@@ -190,7 +196,7 @@ def _find_outcomes(
     except ImpossibleEvidence as problem:
         impossible = sorted({row // len(levels) for row in problem.rows})
         raise impossible_evidence(impossible, read.single, nan=True) from None
-    found = result.probabilities if isinstance(result, DiscretePosterior) else result.mean()
+    found = result.probabilities if isinstance(result, DiscretePosterior) else result.numeric.mean()
     return np.asarray(found).reshape(read.rows, len(levels), *found.shape[1:])
 
 
@@ -211,7 +217,8 @@ class Effect:
     values : tuple
         The values to which `of` is set.
     draws : ndarray (networks, [rows,] values[, states])
-        Means of a continuous outcome, or probabilities of the states of a discrete one, in each network.
+        Means of a continuous outcome, or probabilities of the states of a discrete one, in each network; of dates and
+        times in days.
     """
 
     of: Variable
@@ -222,7 +229,8 @@ class Effect:
     @property
     def outcomes(self) -> Values:
         """Means (values,) or probabilities (values, states), averaged over the networks; rows first for a table."""
-        return np.asarray(self.draws.mean(axis=0))
+        means = np.asarray(self.draws.mean(axis=0))
+        return means if isinstance(self.on, Discrete) or self.on.time_unit is None else self.on.restore(means)
 
     def difference(self, value: Any = None, base: Any = None) -> Any:
         """Return the outcome at a value less that at a base, by default at the last value less at the first one.
@@ -250,15 +258,16 @@ class Effect:
     def _find(self, value: Any, default: int) -> int:
         if value is None:
             return default
-        known = [self.of.states[self.of.code(value)]] if isinstance(self.of, Discrete) else [self.of.value(value)]
-        if known[0] not in self.values:
+        level = self.of.code(value) if isinstance(self.of, Discrete) else self.of.value(value)
+        (known,) = _name_values(self.of, np.array([level]))
+        if known not in self.values:
             raise TableError(f"the effect of {self.of.name!r} was not computed at {value!r}; name it in values=")
-        return self.values.index(known[0])
+        return self.values.index(known)
 
     def _by_state(self, array: Values, after: int = 0) -> Any:
         """Return a number, or numbers by state; states are the last dimension but `after` more."""
         if not isinstance(self.on, Discrete):
-            return array if array.ndim else float(array)
+            return self.on.restore_difference(array if array.ndim else float(array))
         states = np.moveaxis(array, array.ndim - 1 - after, 0)
         return {state: part if part.ndim else float(part) for state, part in zip(self.on.states, states, strict=True)}
 
@@ -271,10 +280,12 @@ class Effect:
 
         self._refuse_rows()
         columns: dict[str, Any] = {self.of.name: list(self.values)}
+        is_timed = isinstance(self.on, Continuous) and self.on.time_unit is not None
+        restore = self.on.restore if is_timed else np.asarray
         for name, part in self.curves():
-            columns[name] = part.mean(axis=0)
+            columns[name] = restore(part.mean(axis=0))
             if len(part) > 1:
-                columns[f"{name} 5%"], columns[f"{name} 95%"] = np.quantile(part, [0.05, 0.95], axis=0)
+                columns[f"{name} 5%"], columns[f"{name} 95%"] = map(restore, np.quantile(part, [0.05, 0.95], axis=0))
         return pandas.DataFrame(columns)
 
     def curves(self) -> list[tuple[str, Values]]:
@@ -299,10 +310,13 @@ class Effect:
         if self.draws.ndim > 2 + isinstance(self.on, Discrete):
             return f"<effect of {names} in {self.draws.shape[1]} rows, at {len(self.values)} values>"
         change = self.difference()
-        text = (
-            ", ".join(f"{s!r}: {d:+.4g}" for s, d in change.items()) if isinstance(change, dict) else f"{change:+.6g}"
-        )
-        return f"<effect of {names} from {self.values[0]!r} to {self.values[-1]!r}: {text}>"
+        if isinstance(change, dict):
+            text = ", ".join(f"{s!r}: {d:+.4g}" for s, d in change.items())
+        else:
+            text = f"{change:+.6g}" if isinstance(change, float) else f"{change / np.timedelta64(1, 'D'):+.6g} days"
+        ends = (self.values[0], self.values[-1])
+        first, last = (str(value) if isinstance(value, np.generic) else repr(value) for value in ends)
+        return f"<effect of {names} from {first} to {last}: {text}>"
 
 
 _NEGLIGIBLE = 1e-10
@@ -738,7 +752,7 @@ class Counterfactual:
         return low, high
 
     def mean(self) -> Any:
-        """Return the mean of a number: a float, or (rows,)."""
+        """Return the mean of a number: a float or a date, or (rows,)."""
         return self._ask("mean", lambda draws: draws.mean(axis=1))
 
     def std(self) -> Any:
@@ -761,7 +775,9 @@ class Counterfactual:
             return getattr(self.posterior, what)(*arguments)
         values = of_draws(self.draws)
         result = values[0] if self.single else values
-        return float(result) if np.ndim(result) == 0 else result
+        if self.variable.time_unit is None:
+            return float(result) if np.ndim(result) == 0 else result
+        return self.variable.restore_difference(result) if what == "std" else self.variable.restore(result)
 
     def __repr__(self) -> str:
         start = f"<counterfactual {self.variable.name!r}"
@@ -774,6 +790,8 @@ class Counterfactual:
                 for state, low, high in zip(self.variable.states, *self.probability_bounds, strict=True)
             ]
             return f"{start}: {', '.join(parts)}>"
+        if self.variable.time_unit is not None:
+            return f"{start}: mean {self.mean()}, sd {self.std() / np.timedelta64(1, 'D'):.3g} days>"
         return f"{start}: mean {self.mean():.6g}, sd {self.std():.3g}>"
 
 

@@ -59,7 +59,6 @@ from hybridbn.inference.solutions import infer_posteriors
 from hybridbn.jobs import run_in_threads
 from hybridbn.network import Network
 from hybridbn.options import Options
-from hybridbn.tables import Table
 from hybridbn.variables import Discrete, Values
 
 GRID = np.arange(-4, 5) / 4.0
@@ -113,8 +112,7 @@ def most_probable(
         completed[name] = values if finding is None else np.where(finding.observed, finding.values, values)
     variables = [network.variable(name) for name in shown]
     if read.single:
-        columns = Table.from_arrays(variables, completed).to_dict()
-        answer = {name: values[0].item() if values.dtype != object else values[0] for name, values in columns.items()}
+        answer = {v.name: v.restore(completed[v.name][0]) for v in variables}
     else:
         answer = reader.answer(variables, completed)
     if not return_bounds:

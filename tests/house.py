@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 FOLDERS = ("hybridbn", "structures", "inference")
 CORE = "core"
 LAYERS = (
-    {"errors", "formatting", "jobs", "registry", "units"},
+    {"errors", "formatting", "jobs", "registry", "unit_texts", "units"},
     {"variables", "options"},
     {"tables", "table", "potentials"},
     {"fitting", "network", "network_description"},

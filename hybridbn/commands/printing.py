@@ -107,12 +107,13 @@ def describe_posterior(posterior: Any, level: float) -> dict[str, Any]:
     low, high = posterior.interval(level)
     numbers = {"mean": posterior.mean(), "median": posterior.median(), "low": low, "high": high}
     shown = {name: _write(unit, value) for name, value in numbers.items()}
-    return {**shown, "sd": float(posterior.std()), "level": level, **({} if unit is None else {"sd_unit": "days"})}
+    sd_unit = {} if unit is None else {"sd_unit": unit.name.split()[0]}
+    return {**shown, "sd": float(posterior.std()), "level": level, **sd_unit}
 
 
 def _write(unit: Any, value: Any) -> Any:
     """Return a number as it is, or a number of days in words."""
-    return float(value) if unit is None or not math.isfinite(value) else unit.text(float(value))
+    return float(value) if unit is None or not unit.is_time or not math.isfinite(value) else unit.text(float(value))
 
 
 def list_posterior(name: str, posterior: Any, level: float) -> list[tuple[Any, ...]]:

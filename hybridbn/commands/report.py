@@ -233,7 +233,7 @@ def _summarize(column: ColumnProfile, counts: Sequence[float]) -> str:
         mean = total / number
         if column.unit is not None:
             spread = format_number(math.sqrt(max(squares / number - mean * mean, 0.0)))
-            return f"{column.unit.text(mean + center)} ± {spread} days"
+            return f"{column.unit.text(mean + center)} ± {spread} {column.unit.name.split()[0]}"
         return f"{format_number(mean + center)} ± {format_number(math.sqrt(max(squares / number - mean * mean, 0.0)))}"
     if not sum(counts):
         return ""

@@ -357,7 +357,7 @@ def _parse_end(text: str) -> float | str | None:
     try:
         return float(text)
     except ValueError:
-        from hybridbn.units import PatternFinder
+        from hybridbn.unit_texts import PatternFinder
 
         if PatternFinder().add([text]):
             return text

@@ -32,7 +32,8 @@ from hybridbn.tables import Rows, Table, declare_rows
 from hybridbn.tables.cells import state_kind
 from hybridbn.tables.columns import Frame, check_column_names, frame_adapter, open_frame
 from hybridbn.tables.scales import describe_constants, is_constant
-from hybridbn.variables import Codes, Discrete, Values, Variable, shorten
+from hybridbn.units import Unit
+from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 
 @dataclass(frozen=True)
@@ -550,9 +551,17 @@ def check_classes(y: Any) -> NDArray[Any]:
     return np.asarray(labels)
 
 
-def check_number_targets(y: Any) -> Values:
+def find_target_unit(y: Any) -> Unit | None:
+    """Return the unit of targets that are dates, times or amounts; None for other numbers."""
+    flat = column_or_1d(y)
+    return None if flat.dtype.kind in "biuf" else Table({"y": flat}).cells("y").unit
+
+
+def check_number_targets(y: Any, unit: Unit | None = None) -> Values:
     """Return the targets of a regressor as a one-dimensional array of finite numbers."""
     flat = column_or_1d(y, warn=True)
+    if unit is not None:
+        flat = Continuous("y", unit=unit).values(flat)
     return np.asarray(check_array(flat, ensure_2d=False, dtype=np.float64, input_name="y"), dtype=np.float64)
 
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Self, overload
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics import r2_score
 from sklearn.utils.metaestimators import available_if
 from sklearn.utils.multiclass import unique_labels
 from sklearn.utils.validation import _check_feature_names_in, check_is_fitted, validate_data
@@ -24,6 +25,7 @@ from hybridbn.estimators.base import (
     check_classes,
     check_features,
     check_number_targets,
+    find_target_unit,
     open_features,
     read_usable_features,
 )
@@ -387,7 +389,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         Parameters
         ----------
         X : DataFrame or array (rows, columns), or Scan
-        y : sequence of float (rows,)
+        y : sequence of float, date, time or text of an amount (rows,)
             Of a scan the name of its column.
         sample_weight : sequence of float (rows,), optional
             Of a scan the name of its column.
@@ -395,13 +397,16 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         with use_jobs(self.n_jobs):
             self._check_choices()
             self._levels: list[float] | None = []
+            is_column = isinstance(X, Rows) and isinstance(y, str)
+            self._unit = getattr(X.variable(y), "unit", None) if is_column else find_target_unit(y)
             self._training: Table | None = None
             if isinstance(X, Rows) and isinstance(y, str):
                 X = X.declare(**self._columns)
                 network, stream = self._learn_rows(X, y, sample_weight, Continuous)
                 rows = X if sample_weight is None else X.with_weights(sample_weight)
                 return self._keep_calibrated(network, rows.sample().keep_rows(rows.variable(y)), stream)
-            features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=True)
+            read_targets = partial(check_number_targets, unit=self._unit)
+            features, values, weights = self._opened(X, y, read_targets, sample_weight, reset=True)
             self._refuse_constant(values)
             table = self._with_target(self._table(features, weights), values)
             network, stream = self._learn(table)
@@ -431,7 +436,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         """
         self._check_choices()
         first = self._is_first_batch()
-        features, values, weights = self._opened(X, y, check_number_targets, sample_weight, reset=first)
+        self._unit = find_target_unit(y) if first else self._unit
+        read_targets = partial(check_number_targets, unit=self._unit)
+        features, values, weights = self._opened(X, y, read_targets, sample_weight, reset=first)
         if first:
             self._refuse_constant(values)
         stream = self._add_batch(features, weights, partial(self._with_target, values=values), first=first)
@@ -446,7 +453,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
     def predict(self, X: Any, return_std: Literal[True]) -> tuple[Values, Values]: ...
 
     def predict(self, X: Any, return_std: bool = False) -> Values | tuple[Values, Values]:
-        """Return the mean or the median of the target for each row, as `point` says.
+        """Return the mean or the median of the target for each row, as `point` says; dates where targets are.
 
         Parameters
         ----------
@@ -455,8 +462,16 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
             Return the standard deviations of the target as well, which are what the other columns leave open.
         """
         posterior = self._posterior(X)
-        points = np.asarray(posterior.mean() if self.point == "mean" else posterior.median())
+        points = self._choose_points(posterior)
         return (points, np.asarray(posterior.std())) if return_std else points
+
+    def _choose_points(self, posterior: ContinuousPosterior) -> NDArray[Any]:
+        return np.asarray(posterior.mean() if self.point == "mean" else posterior.median())
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination of the predictions."""
+        predicted = self._choose_points(self._posterior(X).numeric)
+        return float(r2_score(check_number_targets(y, self._unit), predicted, sample_weight=sample_weight))
 
     def predict_quantile(self, X: Any, q: ArrayLike) -> Values:
         """Return the value below which the target is with probability q: (rows,), or (rows, levels) for several
@@ -480,9 +495,9 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
     def predict_log_density(self, X: Any, y: Any) -> Values:
         """Return the log density of the prediction at each row's true target; its mean is a score to compare by."""
         if self._options.beyond is not None:
-            return np.asarray(self._posterior(X).log_score(check_number_targets(y)))
+            return np.asarray(self._posterior(X).log_score(check_number_targets(y, self._unit)))
         known: Any = self._evidence(X)
-        both = self._with_target(known, check_number_targets(y))
+        both = self._with_target(known, check_number_targets(y, self._unit))
         ask = partial(self.network_.log_density, options=self._options)
         return np.asarray(ask(both) - ask(known))
 
@@ -509,7 +524,7 @@ class HybridRegressor(RegressorMixin, HybridEstimator):
         return super().__getstate__()
 
     def _with_target(self, table: Table, values: Values) -> Table:
-        return table.with_column(self.target_name_, values, Continuous(self.target_name_))
+        return table.with_column(self.target_name_, values, Continuous(self.target_name_, unit=self._unit))
 
     def _refuse_constant(self, values: Values) -> None:
         if is_constant(float(values.min()), float(values.max())):

@@ -447,7 +447,7 @@ class Responder:
         parents = [self.number[parent.name] for parent in potential.parents]
         node: Plain = {"name": variable.name, "parents": parents, "family": type(potential).__name__}
         if isinstance(variable, Continuous):
-            unit, grid = variable.unit, variable.grid or Grid()
+            unit, grid = variable.time_unit, variable.grid or Grid()
             domain, ends = (
                 [end if math.isfinite(end) else None for end in each]
                 for each in (variable.domain, (grid.low, grid.high))

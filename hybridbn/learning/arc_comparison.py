@@ -21,8 +21,7 @@ from hybridbn.fitting.cross_validation import collapse_rows, draw_bootstrap
 from hybridbn.jobs import run_in_executor, track_items
 from hybridbn.network import Network
 from hybridbn.options import ColumnKeywords, check_count, make_generator
-from hybridbn.structures import Knowledge
-from hybridbn.structures.arcs import Arcs, find_essential_graph, matrix_of, structural_distance
+from hybridbn.structures.arcs import Arcs, Knowledge, find_essential_graph, matrix_of, structural_distance
 from hybridbn.structures.building import Build, Structure
 from hybridbn.tables import Table, declare_rows
 from hybridbn.variables import Discrete, Values, find_observed, shorten

@@ -641,7 +641,7 @@ def plot_effect(effect: Effect, ax: Any = None) -> Any:
     """
     check_kind(effect, Effect, "an effect is drawn, as hb.effect returns it")
     numbers = isinstance(effect.of, Continuous)
-    at = np.array(effect.values, dtype=float) if numbers else np.arange(len(effect.values))
+    at = effect.of.values(effect.values) if isinstance(effect.of, Continuous) else np.arange(len(effect.values))
     marks: list[Mark] = []
     told = []
     unit = effect.on.unit if isinstance(effect.on, Continuous) else None

@@ -30,7 +30,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from hybridbn.errors import NetworkError, TableError
 from hybridbn.registry import Registered, Registry
-from hybridbn.units import Unit
+from hybridbn.unit_texts import read_unit
 from hybridbn.variables import Codes, Continuous, Discrete, Grid, Values, Variable, shorten
 
 if TYPE_CHECKING:
@@ -752,7 +752,7 @@ def variable_from_dict(state: Mapping[str, Any]) -> Variable:
     """Make a variable again from what `variable_to_dict` returned."""
     if "domain" in state:
         low, high = state["domain"]
-        unit = None if "unit" not in state else Unit.from_dict(state["unit"])
+        unit = None if "unit" not in state else read_unit(state["unit"])
         grid = None if "grid" not in state else Grid(*map(float, state["grid"]))
         return Continuous(state["name"], (float(low), float(high)), unit, grid)
     cuts = state.get("cuts")

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from hybridbn.errors import HybridBNError, TableError, warn_user
 from hybridbn.options import list_items
 from hybridbn.registry import LazyModule
+from hybridbn.unit_texts import PatternFinder, describe_mixture, unit_of_texts
 from hybridbn.units import (
     DAY,
-    PatternFinder,
     Unit,
     UnitKind,
     count_days,
@@ -30,8 +30,6 @@ from hybridbn.units import (
     is_time_like,
     order_of_pattern,
     parse_all_days,
-    parse_days,
-    unit_of_pattern,
 )
 from hybridbn.variables import Continuous, Discrete, Values, Variable, is_missing, plain_state, shorten
 
@@ -283,7 +281,8 @@ def count_texts(
     strict: bool = False,
     dates: str | None = None,
 ) -> Cells | None:
-    """Return text cells, given as codes of distinct texts, as numbers with a unit where all texts are dates or times.
+    """Return text cells, given as codes of distinct texts, as numbers with a unit where all texts are dates, times, or
+    amounts of the same.
 
     Parameters
     ----------
@@ -307,19 +306,23 @@ def count_texts(
         days = parse_all_days(unit.pattern, occurring) or [
             _parse_strictly(name, codes, code, text, unit) for code, text in enumerate(occurring)
         ]
+    elif not any(map(str.isdigit, occurring[0])):
+        return None
     else:
         finder = PatternFinder(dates if unit is None else unit.pattern)
-        if not finder.add(occurring) or finder.pattern is None:
+        if not finder.add(occurring) or finder.unit is None:
+            if mixture := describe_mixture(occurring):
+                warn_user(f"column {name!r} holds amounts {mixture}, so its cells are states; convert them to one unit")
             return None
         if finder.ambiguous:
             report_ambiguity(name, finder, refuse=dates is not None)
-        unit, days = unit_of_pattern(finder.pattern, finder.zone), finder.numbers
+        unit, days = finder.unit, finder.numbers
     numbers = np.array([*days, np.nan])
     return Cells(numbers[codes], unit=unit)
 
 
 def _parse_strictly(name: str, codes: NDArray[Any], code: int, text: str, unit: Unit) -> float:
-    number = parse_days(str(unit.pattern), text)
+    number = unit.parse(text)
     if number is None:
         row = _first_row(codes == code) or 0
         raise TableError(f"column {name!r}, row {row}: {text!r} is not a {unit.kind} such as {unit.text(0.0)!r}")
@@ -342,18 +345,25 @@ def label_moments(name: str, cells: Cells) -> Cells:
 
 
 def report_ambiguity(name: str, finder: PatternFinder, *, refuse: bool) -> None:
-    """Refuse a column of dates whose day and month could be either way round, or warn of it."""
-    text, pattern = finder.example, finder.pattern
-    dates = {one: unit_of_pattern(one).restore(parse_days(one, text)) for one in finder.candidates}
+    """Refuse a column of dates whose day and month could be either way round, or of amounts whose only sign could be
+    before decimals or between thousands; or warn of it.
+    """
+    text, units = finder.example, [unit_of_texts(pattern) for pattern in finder.candidates]
+    values = [unit.restore(unit.parse(text)) for unit in units]
+    is_time = units[0].is_time
+    what, doubt = ("dates", "order of year, month and day") if is_time else ("amounts", "sign before decimals")
     if not refuse:
+        remedy = "dates as in 2024-01-31 leave no doubt" if is_time else "numbers leave no doubt"
         warn_user(
-            f"column {name!r} holds dates such as {text!r}, whose order of year, month and day its cells leave open;"
-            f" read as {pattern}, so this one is {next(iter(dates.values()))}; dates as in 2024-01-31 leave no doubt",
+            f"column {name!r} holds {what} such as {text!r}, whose {doubt} its cells leave open; read as"
+            f" {finder.pattern}, so this one is {values[0]}; {remedy}",
         )
         return
-    told = " or ".join(f"dates={order_of_pattern(pattern)!r} as {date}" for pattern, date in dates.items())
+    orders = [f"dates={order_of_pattern(str(unit.pattern))!r}" if is_time else f"{unit.pattern!r}" for unit in units]
+    told = " or ".join(f"{order} as {value}" for order, value in zip(orders, values, strict=True))
+    open_to = "no cell tells day and month apart" if is_time else "no cell tells decimals and thousands apart"
     raise TableError(
-        f"column {name!r} holds dates such as {text!r}, and no cell tells day and month apart:"
+        f"column {name!r} holds {what} such as {text!r}, and {open_to}:"
         f" {told.replace(' as ', ' reads it as ', 1)}; or read the column as text with discrete=[{name!r}]"
     )
 

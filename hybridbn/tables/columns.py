@@ -130,6 +130,13 @@ class Column:
         assert variable is not None
         if self._base is not None:
             cells = self._base.cells
+            if (
+                isinstance(variable, Discrete)
+                and variable.cuts is None
+                and cells.unit is not None
+                and cells.unit.pattern
+            ):
+                cells = read_cells(self.name, self._base.raw(), "discrete")  # states are spelled as they were given
         elif source is None:
             raise TypeError("a column without cells needs a source or a base")
         elif (

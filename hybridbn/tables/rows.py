@@ -154,7 +154,7 @@ class Rows(ABC):
         variable = self.variable(name)
         if isinstance(variable, Discrete):
             return variable
-        if variable.unit is None:
+        if variable.time_unit is None:
             return replace(variable, grid=self.scale(name).grid)
         values, _, _ = self.points(variable)
         return coarsen_unit(variable, values[~np.isnan(values)])
@@ -518,10 +518,11 @@ class Rows(ABC):
         return describe_cells(self.marks(name))
 
     def _describe_numbers(self, variable: Continuous) -> str:
-        scale = self.scale(variable.name)
-        if variable.unit is None or scale.seen is None:
+        scale, unit = self.scale(variable.name), variable.unit
+        if variable.time_unit is None or scale.seen is None:
             scale = replace(scale, identifier="") if variable.name in self.kept else scale
-            return scale.describe() if variable.unit is None else variable.unit.describe()
+            words = [] if unit is None else [unit.describe()]
+            return "; ".join(filter(None, [*words, scale.describe()]))
         scaled = self.scaled(variable.name)
         ends = " to ".join(str(scaled.restore(end)) for end in scale.seen)
         return f"{scaled.unit.describe()}, {ends}"

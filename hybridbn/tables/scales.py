@@ -289,7 +289,7 @@ def count_values(values: Values, weights: Values | None = None) -> tuple[Values,
 
 def coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
     """Return a variable whose imputed values are rounded to days, hours, minutes, ... as all observed ones are."""
-    unit = variable.unit
+    unit = variable.time_unit
     if unit is None or len(observed) < LEAST_ROWS:
         return variable
     return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))

@@ -122,7 +122,8 @@ class Posterior(Batch):
 
     def __getitem__(self, key: Any) -> Any:
         if not self.single and not isinstance(key, str):
-            return super().__getitem__(key)
+            rows = super().__getitem__(key)
+            return rows.numeric if self._is_numeric else rows
         try:
             return self._look_up(key)
         except TableError as error:
@@ -245,7 +246,7 @@ class Posterior(Batch):
         return self._rows_first(self._moments()[0])
 
     def var(self) -> Any:
-        """Return the variance."""
+        """Return the variance; of dates and times in days, squared."""
         return self._rows_first(self._moments()[1])
 
     def std(self) -> Any:
@@ -257,7 +258,7 @@ class Posterior(Batch):
         return self._at("_cdf", x)
 
     def pdf(self, x: ArrayLike) -> Any:
-        """Return the density at `x`; of m points in n rows: (n, m)."""
+        """Return the density at `x`; of m points in n rows: (n, m). Of dates and times it is that per day."""
         return self.as_continuous()._at("_pdf", x)
 
     def log_pdf(self, x: ArrayLike) -> Any:
@@ -286,9 +287,13 @@ class Posterior(Batch):
         check_level(level)
         return self.quantile([(1 - level) / 2, (1 + level) / 2])
 
+    def _read(self, values: ArrayLike, what: str) -> Values:
+        """Return values that a user gives as numbers."""
+        return as_numbers(values, what)
+
     def _at(self, method: str, x: ArrayLike) -> Any:
         """Evaluate a method at points that all rows share."""
-        points = as_numbers(x, f"points of {self.variable.name!r}")
+        points = self._read(x, f"points of {self.variable.name!r}")
         if points.ndim > 1:
             raise TableError("give one point, or a list of points that all rows share")
         values = self._at_points(method, points.reshape(-1, 1)) if points.size else np.empty((0, self._rows))
@@ -300,7 +305,7 @@ class Posterior(Batch):
 
     @property
     def numeric(self) -> Self:
-        """The same posterior, which answers with numbers where values are dates or times: of days."""
+        """The same posterior, which answers with numbers of days where values are dates or times."""
         clone = self.clone()
         clone._is_numeric = True
         return clone
@@ -337,7 +342,8 @@ class Posterior(Batch):
 
         .. math:: \int (F(x) - [x \ge y])^2 dx = E|X - y| - \tfrac{1}{2} E|X - X'|
 
-        It is in the unit of the variable. Of a prediction without spread it is the absolute error.
+        It is in the unit of the variable, of dates and times in days. Of a prediction without spread it is the absolute
+        error.
 
         Parameters
         ----------

@@ -16,15 +16,12 @@ from hybridbn.inference.axes import ORDER, as_slice, node_axis
 from hybridbn.inference.posteriors.base import Posterior, compute_entropy
 from hybridbn.options import as_numbers
 from hybridbn.potentials.base import NO_POINTS, PointCells
-from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Grid, Values, shorten
 
 if TYPE_CHECKING:
     from hybridbn.potentials import MTE
 
 
-_STANDARD_DEVIATION = Unit("duration", step=1_000_000_000)
-"""Standard deviations of dates and times are told in seconds."""
 MOSTLY = 0.99
 """From this share of the mass at points on, a number is told by these."""
 _END, _MOST_STEMS = 0.0025, 50
@@ -125,9 +122,15 @@ class ContinuousPosterior(Posterior):
         x = np.unique(np.concatenate([x, np.nextafter(x, -np.inf)]))
         return x[(x >= low - margin) & (x <= high + margin) & ~np.isin(cells.snap(x), cells.points)]
 
+    def _read(self, values: ArrayLike, what: str) -> Values:
+        array = np.asarray(values)
+        if self.variable.unit is None or array.dtype.kind in "biuf":
+            return as_numbers(values, what)
+        return self.variable.values(array)
+
     def _judge(self, method: str, truth: ArrayLike) -> Any:
         """Return what a method tells of one true value of each row, NaN where that is missing."""
-        values = as_numbers(truth, f"true values of {self.variable.name!r}")
+        values = self._read(truth, f"true values of {self.variable.name!r}")
         if values.shape != (() if self.single else (self._rows,)):
             wanted = "a number" if self.single else f"one number for each of the {self._rows} rows"
             raise TableError(f"the truth must be {wanted}, not an array of the shape {values.shape}")
@@ -165,12 +168,8 @@ class ContinuousPosterior(Posterior):
             )
         return self.probability(value)
 
-    @property
-    def _unit(self) -> Unit | None:
-        return None if self._is_numeric else self.variable.unit
-
     def _settle(self, result: Any) -> Any:
-        if self._unit is not None:
+        if not self._is_numeric:
             return self.variable.restore(result)
         rounded = self.variable.round(result)
         return rounded if rounded.ndim else rounded.item()
@@ -178,12 +177,12 @@ class ContinuousPosterior(Posterior):
     def mean(self) -> Any:
         """Return the expectation, a date or a time if values are."""
         mean = super().mean()
-        return mean if self._unit is None else self.variable.restore(mean)
+        return mean if self._is_numeric or self.variable.time_unit is None else self.variable.restore(mean)
 
     def std(self) -> Any:
         """Return the standard deviation, a duration if values are dates or times."""
         std = super().std()
-        return std if self._unit is None else _STANDARD_DEVIATION.arrays(std)[()]
+        return std if self._is_numeric else self.variable.restore_difference(std)
 
     def entropy(self) -> Any:
         """Return the differential entropy in nats."""
@@ -206,19 +205,19 @@ class ContinuousPosterior(Posterior):
         return self._by_rows("_draw", uniforms)
 
     def __repr__(self) -> str:
-        name, points = self.variable.name, self.point_cells.points
+        name, points, unit = self.variable.name, self.point_cells.points, self.variable.unit
         if not self.single:
             return f"<posterior density of {name!r} in {len(self)} rows>"
         masses = self._by_rows("_mass_at", points[:, None])[:, 0]
-        shown = [f"{point:g}: {mass:.4g}" for point, mass in zip(points, masses, strict=True) if mass > 0]
+        texts = [f"{point:g}" if unit is None else unit.text(point) for point in points.tolist()]
+        shown = [f"{text}: {mass:.4g}" for text, mass in zip(texts, masses, strict=True) if mass > 0]
         listed = ", ".join([*shown[:8], *["..."] * (len(shown) > 8)])
         if masses.sum() > MOSTLY:
             return f"<posterior of {name!r}: {listed}>"
-        if (unit := self.variable.unit) is not None:
-            spread = f"{self.numeric.std():.6g} {unit.name.split()[0]}"
-            return f"<posterior density of {name!r}: mean {self.mean()}, sd {spread}>"
-        moments = f"mean {self.mean():.6g}, sd {self.std():.6g}"
-        return f"<posterior density of {name!r}: {', '.join(filter(None, [moments, listed]))}>"
+        mean, std, spread = self.numeric.mean(), f"{self.numeric.std():.6g}", unit and unit.name.split()[0]
+        shown_mean = f"{mean:.6g}" if unit is None or not math.isfinite(mean) else unit.text(mean)
+        told = ", ".join(filter(None, [f"mean {shown_mean}", f"sd {std} {spread or ''}".rstrip(), listed]))
+        return f"<posterior density of {name!r}: {told}>"
 
 
 class Density(ContinuousPosterior):

@@ -137,20 +137,37 @@ class JointPosterior(Batch):
         return posterior
 
     def mean(self) -> Any:
-        """Return the expectations of the continuous variables, in order: (variables,) or (rows, variables)."""
-        return self._rows_first(self._mean)
+        """Return the expectations of the continuous variables, in order: (variables,) or (rows, variables).
+
+        They are objects where some are dates or times, and others are not.
+        """
+        return self._restore("restore", self._rows_first(self._mean))
 
     def cov(self) -> Any:
-        """Return the covariance matrix of the continuous variables, rows first in a batch."""
+        """Return the covariance matrix of the continuous variables, rows first in a batch; that of dates in days."""
         return self._rows_first(self._covariance)
 
     def var(self) -> Any:
-        """Return the variances of the continuous variables, in order."""
+        """Return the variances of the continuous variables, in order; of dates and times in days, squared."""
         return np.diagonal(self.cov(), axis1=-2, axis2=-1)
 
     def std(self) -> Any:
-        """Return the standard deviations of the continuous variables, in order."""
-        return np.sqrt(self.var())
+        """Return the standard deviations of the continuous variables, in order; of dates and times as durations."""
+        return self._restore("restore_difference", np.sqrt(self.var()))
+
+    def _restore(self, method: str, numbers: Any) -> Any:
+        """Return numbers (..., variables) as what they stand for, by a method of those that are dates or times."""
+        restore = [getattr(variable, method) for variable in self.variables if isinstance(variable, Continuous)]
+        parts = [np.asarray(one(numbers[..., i])) for i, one in enumerate(restore)]
+        timed = [i for i, part in enumerate(parts) if part.dtype.kind in "mM"]
+        if len({part.dtype for part in parts}) == 1 and timed:
+            return np.stack(parts, axis=-1)
+        mixed = numbers.astype(object) if timed else numbers
+        for i in timed:
+            # one by one, as an array of dates would become one of Python's dates or of integers
+            for row in np.ndindex(parts[i].shape):
+                mixed[(*row, i)] = parts[i][row]
+        return mixed
 
     def mode(self) -> dict[str, Any]:
         """Return the most probable combination of states: a dict, of arrays for a batch."""
@@ -195,7 +212,8 @@ class JointPosterior(Batch):
         uniforms = make_generator(random_state).random((len(rows), len(self._names))).T
         repeated = suppose(self._network, self._evidence, {}, rows)
         drawn = draw_jointly(self._network, self.variables, repeated, uniforms, self._options)
-        return Table.from_arrays(self.variables, drawn).to_pandas()
+        rounded = {variable.name: variable.round(drawn[variable.name]) for variable in self.variables}
+        return Table.from_arrays(self.variables, rounded).to_pandas()
 
     def plot(self, ax: Any = None) -> Any:
         """Draw the joint distribution of two variables of a single case with matplotlib; returns the axes."""

@@ -18,7 +18,8 @@ from narrowing import as_discrete, as_kind, known
 
 import hybridbn as hb
 from hybridbn.tables.formats.arff import pattern_from_java, pattern_to_java
-from hybridbn.units import DAY, PatternFinder, Unit, coarsest_step, unit_of_pattern
+from hybridbn.unit_texts import PatternFinder
+from hybridbn.units import DAY, Unit, coarsest_step, unit_of_pattern
 
 DATES: tuple[str, ...] = (
     "%Y-%m-%d",

@@ -486,7 +486,7 @@ class Imputation:
                 listed |= (
                     {"probability": 1.0, "state": constants[name]}
                     if isinstance(constants[name], str)
-                    else {"mean": constants[name]}
+                    else {"mean": self._fitted.model.columns.variables[name].restore(constants[name])}
                 )
             listings.append(pandas.DataFrame(listed))
         columns = ["row", "column", "mean", "sd", "low", "high", "state", "probability"]
@@ -501,7 +501,6 @@ class Imputation:
 def _describe_posterior(posterior: Any, level: float) -> dict[str, Any]:
     if isinstance(posterior, DiscretePosterior):
         return {"state": posterior.mode(), "probability": posterior.probabilities.max(axis=1)}
-    posterior = posterior.numeric
     low, high = posterior.interval(level).T
     return {"mean": posterior.mean(), "sd": posterior.std(), "low": low, "high": high}
 

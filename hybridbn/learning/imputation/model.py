@@ -50,7 +50,7 @@ from hybridbn.tables.scales import (
     round_to_decimals,
     usual_decimals,
 )
-from hybridbn.units import Unit
+from hybridbn.unit_texts import read_unit
 from hybridbn.variables import Continuous, Discrete, Values, Variable, shorten
 
 Fills: TypeAlias = dict[str, NDArray[Any]]
@@ -267,9 +267,9 @@ def _find_decimals(
     table: Table, variables: Mapping[str, Variable], integers: str | Iterable[str] | None, full_precision: bool
 ) -> dict[str, int]:
     units = {
-        name: variable.unit
+        name: variable.time_unit
         for name, variable in variables.items()
-        if isinstance(variable, Continuous) and variable.unit is not None
+        if isinstance(variable, Continuous) and variable.time_unit is not None
     }
     numbers = collect_observed_numbers(table)
     named = frozenset() if integers is None else check_names("integers", integers, table.names)
@@ -724,7 +724,7 @@ def _open_metadata(network: Network) -> Iterator[Mapping[str, Any]]:
 
 
 def _columns_from(metadata: Mapping[str, Any], network: Network) -> ModelColumns:
-    units = {name: Unit.from_dict(unit) for name, unit in metadata.get("units", ())}
+    units = {name: read_unit(unit) for name, unit in metadata.get("units", ())}
     variables: dict[str, Variable] = {
         name: Continuous(name, unit=units.get(name)) if states is None else Discrete(name, states=tuple(states))
         for name, states in metadata["columns"]

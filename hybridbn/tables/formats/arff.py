@@ -492,7 +492,8 @@ class ArffWriter(TextWriter):
         for field in fields:
             if field.states == ():
                 raise FormatError(f"column {field.name!r} has no states, which an ARFF attribute must have")
-        self._spelled = {field.name: _spell_unit(field.unit) for field in fields if field.unit is not None}
+        units = {field.name: field.unit for field in fields if field.unit is not None and field.unit.is_time}
+        self._spelled = {name: _spell_unit(unit) for name, unit in units.items()}
         # the header of the source has no attribute for the counter
         self.origin: ArffSource | None = origin if counter is None else None
         self.splices: bool = self.origin is not None

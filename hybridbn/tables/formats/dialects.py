@@ -15,7 +15,8 @@ from itertools import islice
 
 from hybridbn.errors import TableError
 from hybridbn.tables.formats.delimited_scanner import MARKS, DelimitedRecord, Scanner
-from hybridbn.units import PatternFinder, order_of_pattern
+from hybridbn.unit_texts import PatternFinder
+from hybridbn.units import order_of_pattern
 
 SNIFFED = 1 << 16
 """So many bytes at the beginning of a file tell how it is written."""

@@ -30,7 +30,8 @@ from hybridbn.tables.cells import (
 from hybridbn.tables.columns import Column, ColumnSource, read_column
 from hybridbn.tables.formats.dialects import PLAIN, Dialect, describe_readings
 from hybridbn.tables.frames.arrow import decode_dictionary
-from hybridbn.units import PatternFinder, Unit, unit_of_pattern
+from hybridbn.unit_texts import PatternFinder
+from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Values, Variable, shorten
 
 pyarrow = LazyModule("pyarrow")
@@ -403,10 +404,10 @@ class TextKind:
         locate : callable
             From a file and a row of it to its line, in words.
         """
-        if self._finder is not None and self._finder.pattern is not None and self.declared != "discrete":
+        if self._finder is not None and self._finder.unit is not None and self.declared != "discrete":
             if self._finder.ambiguous:
                 report_ambiguity(name, self._finder, refuse=self.dialect.dates is not None)
-            return text_type(), unit_of_pattern(self._finder.pattern, self._finder.zone)
+            return text_type(), self._finder.unit
         kept = sorted(self._kept, key=lambda text: self._kept[text][1])
         try:
             column = type_column(name, np.arange(len(kept)), kept, self.declared, self.dialect)
