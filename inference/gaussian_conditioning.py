@@ -126,7 +126,7 @@ class Regressions:
             slopes = regression.coefficients[cell]
             for i, name in enumerate(p.name for p in potential.parents if not isinstance(p, Discrete)):
                 coefficients[..., row, place[name]] = -slopes[..., i]
-        count, children = math.prod(shape), np.array([place[potential.child.name] for potential in potentials])
+        count, children = math.prod(shape), np.array([place[p.child.name] for p in potentials], dtype=np.intp)
         coefficients, intercept, spread, constants = (
             array.reshape(count, *array.shape[len(shape) :]) for array in (coefficients, intercept, spread, constants)
         )
@@ -160,7 +160,7 @@ class Regressions:
             offset = self.compute_residuals(np.arange(len(start)), start)
             offset += (center - start)[:, self.children] / self.spread
         far = free[:, self.children] & (np.abs(offset) > FAR)
-        reach = np.maximum(np.abs(self.matrix).max(axis=(0, 1)), np.finfo(float).tiny)
+        reach = np.abs(self.matrix).max(axis=(0, 1), initial=np.finfo(float).tiny)
         return Origin(center, offset, np.where(far.any(), -1.0, FAR / reach))
 
     def compute_residuals(self, configuration: Codes, values: Values) -> Values:

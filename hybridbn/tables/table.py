@@ -695,8 +695,8 @@ def declare_rows(data: Any, weights: Any = None, **columns: Unpack[ColumnKeyword
     Examples
     --------
     >>> declare_rows({"sex": [1, 2, 9]}, discrete="sex", missing={"sex": [9]})
-    Table: 3 rows, 1 column
-      sex  discrete  2 states  1 missing  1, 2
+    Table: 3 rows, 1 columns
+      sex  discrete    2 states  1 missing  1, 2
     """
     rows = data.declare(**columns) if isinstance(data, Rows) else Table(data, **columns)
     return rows if weights is None else rows.with_weights(weights)

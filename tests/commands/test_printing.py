@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from narrowing import as_continuous
 
 import hybridbn as hb
 from hybridbn.commands.printing import Style, draw_posterior
@@ -27,7 +28,8 @@ def test_numbers_are_drawn_as_curves(style: Style) -> None:
     assert len(curve) == style.blocks
     if curve:
         levels = [" ▁▂▃▄▅▆▇█".index(sign) for sign in curve[0].removeprefix("  ")]
-        low, high = hb.Network([mixture]).posterior("x").quantile([0.005, 0.995])
+        trace = as_continuous(hb.Network([mixture]).posterior("x")).trace()
+        low, high = trace.x[[0, -1]]
         x = np.linspace(low, high, 40)
         density = 0.75 * np.exp(-0.5 * x * x) + 0.25 * np.exp(-0.5 * (x - 10) ** 2)
         wanted = np.rint(8 * density / density.max()).astype(int)
@@ -55,4 +57,4 @@ def test_of_many_states_the_most_probable_ones_are_drawn(style: Style) -> None:
     shares = np.where(np.arange(35) < 5, 1.0, 2.0)
     lines = draw_posterior("c", hb.Network([hb.Multinomial(c, table=shares / shares.sum())]).posterior("c"), 0.9, style)
     assert [line.split()[0] for line in lines.splitlines()[1:-1]] == [f"s{i}" for i in range(5, 35)]
-    assert lines.splitlines()[-1] == "  ... (35 states in all)"
+    assert lines.splitlines()[-1] == "  ... (35 in all)"

@@ -161,7 +161,7 @@ def test_options_of_imputation_are_one_list() -> None:
     keywords = {name: hint.__forward_arg__ for name, hint in LearningKeywords.__annotations__.items()}
     assert {*keywords} - {*PrecisionKeywords.__annotations__} == {*options} - {*named}
     assert all(named[name].default == options[name] for name in options if name in named)
-    own = {"bounds", "potentials"}  # which have types of their own, from rooms above
+    own = {"bounds", "potentials", "structure"}  # which have types of their own, from rooms above
     assert all(keywords[name] == types[name] for name in keywords if name in options and name not in own)
 
     parameters = inspect.signature(hb.Imputer).parameters

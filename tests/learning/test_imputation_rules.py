@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -197,9 +196,7 @@ def test_chance_makes_no_rules(seed: int) -> None:
 
 
 def test_few_rows_show_nothing() -> None:
-    rules = find(make_table(40))
-    assert not replace(rules, codes={}).describe()
-    assert all(len(codes) <= 4 for codes in rules.codes.values())
+    assert not find(make_table(40)).describe()
 
 
 @pytest.mark.parametrize("strategy", ["draw", "mean"])

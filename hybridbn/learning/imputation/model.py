@@ -549,7 +549,7 @@ def count_outside(parts: Iterable[Mapping[str, Any]], ranges: Bounds, *, usual: 
     """
     counts = Counter[str]()
     for fills in parts:
-        for name in fills.keys() & ranges.keys():
+        for name in [name for name in fills.keys() & ranges.keys() if ranges[name][0] <= ranges[name][1]]:
             values, (low, high) = np.asarray(fills[name], dtype=np.float64), ranges[name]
             outside = int(((values < low) | (values > high)).sum())
             counts[name] += outside * (usual or outside > _USUAL + _USUAL_SHARE * len(values))

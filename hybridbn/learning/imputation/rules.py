@@ -418,10 +418,11 @@ def find_rules(table: Table, names: Sequence[str]) -> Rules:
     for name in clocks:
         columns[name], observed[name] = minutes_of(columns[name]), minutes_of(observed[name])
     scales = {name: find_scale(observed[name]) if name in clocks else table.scale(name) for name in names}
+    tallies = {name: np.unique(observed[name], return_counts=True) for name in names if scales[name].codes}
     codes = {
-        name: np.intersect1d(scale.codes, observed[name])
-        for name, scale in scales.items()
-        if not kinds[name] and scale.codes
+        name: distinct
+        for name, (distinct, counts) in tallies.items()
+        if not kinds[name] and counts.min() > 1 and counts.sum() >= ROWS
     }
     plain = [name for name in names if name not in codes]
     found = {name: _find_days(observed[name]) if kinds[name] else scales[name].multiple for name in plain}

@@ -51,7 +51,7 @@ from hybridbn.tables.formats.base import (
 from hybridbn.tables.formats.base import suffixes as list_suffixes
 from hybridbn.tables.formats.columnar import ArrowSource, is_text, read_notes
 from hybridbn.tables.formats.database_base import QuerySource, database_of, quote_name
-from hybridbn.tables.formats.delimited import DelimitedSource, find_kinds, tell_reading
+from hybridbn.tables.formats.delimited import DelimitedSource, check_reading, find_kinds, tell_reading
 from hybridbn.tables.formats.files import StoredFile
 from hybridbn.tables.formats.text_blocks import shift_lines_in_errors
 from hybridbn.tables.formats.typed_columns import WantedColumns, type_column
@@ -651,8 +651,7 @@ def _read_whole(source: TableSource, kinds: Kinds) -> Table:
 def _open(data: Any, backend: Any, kinds: Mapping[str, str], options: Mapping[str, Any]) -> tuple[Backend, Source]:
     source: Source | None
     named = isinstance(data, str | os.PathLike | list | tuple) and not _ADDRESS.match(str(data))
-    if options and not named:
-        raise TableError(f"{next(iter(options))}= is for text files; leave it out")
+    check_reading(options, named)
     engine = None if backend is None else find_backend(backend)
     if engine is not None:
         source = engine.open(data)

@@ -201,6 +201,15 @@ def add_kinds(kinds: Kinds, texts: Mapping[str, Collection[str]], dialect: Diale
     return dict(kinds) | dict.fromkeys(shown, "numbers")
 
 
+def check_reading(options: Mapping[str, Any], is_text: bool) -> None:
+    """Refuse options of `hybridbn.scan` that are none of files of text, and those where there is no such file."""
+    for name in options:
+        if name not in ("encoding", *Delimited.options):
+            raise TypeError(f"scan() got an unexpected keyword argument {name!r}")
+        if not is_text:
+            raise TableError(f"{name}= is for text files; leave it out")
+
+
 def tell_reading(found: str) -> None:
     """Tell the user how a file is read, if that was found out and is not as usual."""
     if found:
