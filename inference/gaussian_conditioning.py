@@ -503,7 +503,7 @@ def _factorize(regressions: Regressions, kind: Codes, columns: Codes) -> tuple[V
     """
     equations, size = regressions.matrix.shape[1], regressions.size
     place = kind[:, None] * size + columns
-    chosen = regressions.by_column.reshape(-1, equations).take(place, axis=0)
+    chosen = regressions.by_column.reshape(len(regressions.matrix) * size, equations).take(place, axis=0)
     gram = regressions.gram.reshape(-1).take(place[:, :, None] * size + columns[:, None, :])
     lengths = np.sqrt(np.diagonal(gram, axis1=1, axis2=2))
     gram = gram / (lengths[:, :, None] * lengths[:, None, :])

@@ -260,7 +260,7 @@ def _read_rows(
         raise TableError(f"the target {target!r} can't be used ({unusable[target]}); choose another target")
     # what is asked for by name, and a fitter of whoever knows that a number may be constant
     named = (target, *(potentials if isinstance(potentials, Mapping) else ()))
-    rows, _ = rows.require_rows().leave_alone(named, unusable, constants=isinstance(potentials, str | Mapping))
+    rows, _ = rows.leave_alone(named, unusable, constants=isinstance(potentials, str | Mapping))
     return rows if in_memory is None else rows.sample(purpose=in_memory)
 
 

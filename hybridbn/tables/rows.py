@@ -249,7 +249,7 @@ class Rows(ABC):
         >>> rows.names, reasons, len(told)
         (('x',), {'e': 'no value'}, 1)
         """
-        usable, reasons = self.read_usable()
+        usable, reasons = self.require_rows().read_usable()
         asked = [name for name in usable.names if name not in kept and name not in self.kept]
         single = usable.find_constants(asked) if constants and self.total_weight > 1 else []
         naming = {name: told for name in asked if (told := usable.reason_alone(name, texts=texts)) is not None}

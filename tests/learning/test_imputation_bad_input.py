@@ -186,10 +186,10 @@ def test_identifiers_are_named_and_left_alone_unless_asked_for() -> None:
 
 
 def test_text_that_looks_missing_is_named() -> None:
-    filled, message = warned(base().assign(c=["NaN", "NA", "yes", None, "no"] * 6))
-    assert "'NA' in 'c' (6 cells), 'NaN' in 'c' (6 cells)" in message
-    assert "missing={'c': ['NA', 'NaN']}" in message
-    assert filled["c"].isin(["NaN", "NA", "yes", "no"]).all()
+    filled, message = warned(base().assign(c=["n/a", "NA", "yes", None, "no"] * 6))
+    assert "'NA' in 'c' (6 cells), 'n/a' in 'c' (6 cells)" in message
+    assert "missing={'c': ['NA', 'n/a']}" in message
+    assert filled["c"].isin(["n/a", "NA", "yes", "no"]).all()
 
 
 def test_unseen_states_can_be_left_where_they_are() -> None:
