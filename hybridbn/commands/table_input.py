@@ -8,7 +8,6 @@ import argparse
 import glob
 import os
 import pickle
-import re
 import threading
 import warnings
 import zlib
@@ -43,8 +42,6 @@ _CELLS = 400_000
 """A block has at most this many cells, as one of them takes some hundred bytes of memory."""
 _SAMPLE_CELLS = 5_000_000
 """The sample of rows to learn from has at most this many cells."""
-_MANY_STATES = 10
-_UNIT = re.compile(r"\s*([$€£¥]?)\s*[-+]?[0-9][0-9.,']*\s*([%$€£¥°]?[a-zA-Zµ/]{0,6})\s*")
 
 
 @dataclass(frozen=True)
@@ -338,7 +335,7 @@ def _is_ordinary(rows: Rows, name: str, text: str, asked: Iterable[str]) -> bool
 def choose_columns(
     profile: TableProfile, request: TableRequest, terminal: Terminal, included: str, nodes: Iterable[str] = ()
 ) -> list[str]:
-    """Return the columns to learn from, and warn about those that are left out and those that look odd.
+    """Return the columns to learn from, and warn about those that are left out.
 
     `included` is what becomes of the columns that the request includes; `nodes` are left out where they are unusable
     only.
@@ -350,40 +347,13 @@ def choose_columns(
     if reasons:
         holes = sum(profile.columns[name].missing for name in reasons)
         terminal.warn(f"{describe_left_alone(reasons, holes)}; --keep says so, --include {included}")
-    for column in profile.columns.values():
-        if remark := describe_numbers_as_text(column):
-            terminal.warn(remark)
     return [name for name in profile.columns if name not in reasons]
 
 
 def describe_remark(column: ColumnProfile) -> str | None:
     """Return a remark on a column that looks odd; None on others."""
     marks = () if column.draw is None else column.draw().marks(column.name)
-    told = reword_for_command(describe_marks({column.name: marks})) if marks else None
-    return describe_numbers_as_text(column) or told
-
-
-def describe_numbers_as_text(column: ColumnProfile) -> str | None:
-    """Return a warning about a column of numbers with one unit or currency, which are read as states; None otherwise.
-
-    Examples
-    --------
-    >>> from hybridbn.variables import Discrete
-    >>> made = Discrete("x", states=tuple(f"{i}.5%" for i in range(20)))
-    >>> describe_numbers_as_text(ColumnProfile("x", made))
-    "column 'x' holds numbers with a sign or unit, such as '0.5%', which makes them states; write plain numbers if they
-    are to be numbers"
-    """
-    if column.kind != "states" or len(column.states) < _MANY_STATES:
-        return None
-    texts = [state for state in column.states if isinstance(state, str)]
-    units = [match.groups() for match in map(_UNIT.fullmatch, texts) if match is not None]
-    if len(units) < len(column.states) or len({*units}) > 1 or not any(units[0]):
-        return None
-    return (
-        f"column {column.name!r} holds numbers with a sign or unit, such as {column.states[0]!r}, which makes them"
-        " states; write plain numbers if they are to be numbers"
-    )
+    return reword_for_command(describe_marks({column.name: marks})) if marks else None
 
 
 def refuse_unknown_states(

@@ -62,12 +62,6 @@ _VERSION = 6
 """The version of the metadata's format."""
 _READ_VERSIONS = (3, 4, 5, _VERSION)
 """Files of other versions are refused."""
-_IDENTIFIER_ROWS = 20
-"""In a column of fewer rows all values may well differ by chance."""
-_NEARLY_ALL = 0.9
-"""If this share of the cells of a text column differ, it is taken for an identifier."""
-_WORDS_OF_TEXT = 4
-"""If most cells of a text column differ and have this many words, it is taken for free text."""
 _MOST_TOLD = 8
 """The most columns with numbers outside of the observed range that are named."""
 _USUAL, _USUAL_SHARE = 3, 0.05
