@@ -235,10 +235,6 @@ class Amount(Unit):
         decimals = len((parts["always"] or "") + (parts["sometimes"] or ""))
         return np.asarray(np.round(np.asarray(numbers, dtype=np.float64), decimals) + 0.0)
 
-    def restore(self, numbers: Any) -> Any:
-        """Return numbers with the decimals that texts have."""
-        return self.round(numbers)[()]
-
     def text(self, number: float) -> str:
         """Return a number as text."""
         return write_amount(str(self.pattern), number)

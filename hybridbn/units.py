@@ -141,8 +141,8 @@ class Unit:
     >>> unit = Unit("date", pattern="%d.%m.%Y")
     >>> unit.number("31.01.2024"), unit.number(datetime.date(2024, 1, 31))
     (19753.0, 19753.0)
-    >>> unit.restore(19753.2), unit.text(19753.2)
-    (datetime.date(2024, 1, 31), '31.01.2024')
+    >>> unit.text(19753.2)
+    '31.01.2024'
     """
 
     kind: str
@@ -243,26 +243,6 @@ class Unit:
             moment = (_EPOCH + datetime.timedelta(days=day)).replace(tzinfo=datetime.UTC)
             shift = moment.astimezone(find_zone(str(self.zone))).utcoffset() or datetime.timedelta()
         return shift / datetime.timedelta(days=1)
-
-    def restore(self, numbers: Any) -> Any:
-        """Return numbers of days as what they stand for.
-
-        One number becomes a date, datetime, time or timedelta of Python; an array one of numpy's dates or durations (in
-        UTC where there is a time zone), or an object array of times of day.
-
-        Examples
-        --------
-        >>> Unit("datetime", step=60_000_000_000).restore(np.array([0.5, np.nan]))
-        array(['1970-01-01T12:00', 'NaT'], dtype='datetime64[m]')
-        """
-        if np.ndim(numbers) == 0:
-            return None if math.isnan(numbers) else self.list_values(np.array([numbers]))[0]
-        days = np.asarray(numbers, dtype=np.float64)
-        if self.kind == "time":
-            values = np.empty(days.size, dtype=object)
-            values[:] = self.list_values(days.ravel())
-            return values.reshape(days.shape)
-        return self.arrays(days)
 
     def arrays(self, days: NDArray[np.float64]) -> NDArray[Any]:
         """Return numbers of days as numpy's dates (of times of day: durations), in UTC."""

@@ -275,7 +275,7 @@ class Continuous:
         Values outside it are refused; both ends belong to it. The ends may be infinite.
     unit : Unit, optional
         What the numbers stand for: dates, points in time, times of day or durations, all of them counted in days, or
-        amounts. Dates and texts are then values, too; ``unit.restore(number)`` is the way back.
+        amounts. Dates and texts are then values, too; `restore` is the way back.
     grid : Grid, optional
         Which numbers there are. Quantiles, modes and draws are among these. Variables of different grids are equal.
 

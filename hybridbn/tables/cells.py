@@ -349,7 +349,7 @@ def report_ambiguity(name: str, finder: PatternFinder, *, refuse: bool) -> None:
     before decimals or between thousands; or warn of it.
     """
     text, units = finder.example, [unit_of_texts(pattern) for pattern in finder.candidates]
-    values = [unit.restore(unit.parse(text)) for unit in units]
+    values = [Continuous(name, unit=unit).restore(unit.parse(text)) for unit in units]
     is_time = units[0].is_time
     what, doubt = ("dates", "order of year, month and day") if is_time else ("amounts", "sign before decimals")
     if not refuse:

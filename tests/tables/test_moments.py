@@ -105,13 +105,13 @@ def test_days_are_counted_in_every_unit_of_numpy(code: str) -> None:
 def test_numbers_of_days_are_what_they_stand_for(kind: Any) -> None:
     unit = Unit(kind, 86400 * 10**9 if kind == "date" else 10**9)
     days = np.array([[0.25, np.nan], [0.5, 0.0]]) + (0 if kind == "time" else 19000)
-    array = unit.restore(days)
+    array = unit.arrays(days)
     assert array.shape == (2, 2)
-    assert array.dtype.kind == {"time": "O", "duration": "m"}.get(kind, "M")
-    singles = [unit.restore(day) for day in days.ravel()]
-    assert singles[1] is None
-    assert type(singles[0]) is type(unit.list_values(days.ravel())[0])
-    assert unit.list_values(days.ravel()) == singles
+    assert array.dtype.kind == ("m" if kind in ("time", "duration") else "M")
+    values = unit.list_values(days.ravel())
+    assert values[1] is None
+    wanted = {"date": "date", "datetime": "datetime", "time": "time", "duration": "timedelta"}
+    assert type(values[0]) is getattr(datetime, wanted[kind])
     texts = [unit.text(day) for day in days.ravel() if not np.isnan(day)]
     numbers = [unit.number(text) for text in texts] if kind in ("date", "datetime") else days[~np.isnan(days)]
     np.testing.assert_allclose(numbers, np.floor(days[~np.isnan(days)]) if kind == "date" else days[~np.isnan(days)])
