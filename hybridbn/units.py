@@ -332,8 +332,6 @@ def coarsest_step(numbers: NDArray[np.float64], unit: Unit) -> int:
     >>> coarsest_step(np.array([0.25, 1.5]), Unit("datetime", step=1000)) == 3600 * 10**9
     True
     """
-    if not unit.is_time:
-        return unit.step
     if unit.zone is not None:
         numbers = numbers + np.array([unit._offset(day) for day in numbers.tolist()])
     for step in _STEPS:

@@ -19,7 +19,7 @@ from hybridbn.tables.cells import REST, Cells, recode_cells
 from hybridbn.tables.columns import blank_cells, match_marks
 from hybridbn.tables.formats.base import TableBlock
 from hybridbn.tables.formats.typed_columns import WantedColumns
-from hybridbn.tables.scales import coarsen_unit, decimals_of
+from hybridbn.tables.scales import decimals_of
 from hybridbn.units import Unit
 from hybridbn.variables import Continuous, Discrete, Variable
 
@@ -76,9 +76,8 @@ class ColumnProfile:
     @cached_property
     def unit(self) -> Unit | None:
         """That of dates and times, which are numbers; its step is the coarsest that all of them are multiples of."""
-        if not isinstance(self.variable, Continuous) or self.variable.unit is None:
-            return None
-        return coarsen_unit(self.variable, self.numbers).unit
+        unit: Unit | None = getattr(self.variable, "unit", None)
+        return unit if unit is None or self.draw is None else self.draw().scaled(self.name).unit
 
     @cached_property
     def numbers(self) -> NDArray[Any]:

@@ -23,9 +23,9 @@ from numpy.typing import NDArray
 from hybridbn.errors import TableError, remark
 from hybridbn.options import ColumnKeywords
 from hybridbn.tables.scales import (
+    LEAST_ROWS,
     Mark,
     Scale,
-    coarsen_unit,
     describe_cells,
     describe_constants,
     describe_identifier,
@@ -35,6 +35,7 @@ from hybridbn.tables.scales import (
     is_constant,
     list_marks_among,
 )
+from hybridbn.units import coarsest_step
 from hybridbn.variables import Codes, Continuous, Discrete, Values, Variable, shorten
 
 if TYPE_CHECKING:
@@ -154,10 +155,13 @@ class Rows(ABC):
         variable = self.variable(name)
         if isinstance(variable, Discrete):
             return variable
-        if variable.time_unit is None:
+        unit, numbers = variable.time_unit, self.points(variable)[0]
+        if unit is None:
             return replace(variable, grid=self.scale(name).grid)
-        values, _, _ = self.points(variable)
-        return coarsen_unit(variable, values[~np.isnan(values)])
+        observed = numbers[~np.isnan(numbers)]
+        if len(observed) < LEAST_ROWS:
+            return variable
+        return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))
 
     @abstractmethod
     def is_ordered(self, name: str) -> bool:
@@ -494,12 +498,14 @@ class Rows(ABC):
 
     # -- as text --------------------------------------------------------------------------------------------------
 
-    def _describe_missing(self, name: str) -> str:
-        return f"{self.count_missing(name):,} missing"
+    def _is_read(self, name: str) -> bool:
+        """Tell whether the cells of a column are known."""
+        return True
 
     def _summarize(self, name: str) -> tuple[str, str, str]:
         """Return a column's numbers of states and of missing cells, and its first states or its unit."""
-        missing = self._describe_missing(name)
+        is_read = self._is_read(name)
+        missing = f"{self.count_missing(name):,} missing" if is_read else "not read"
         try:
             variable = self.variable(name)
         except TableError:
@@ -507,15 +513,9 @@ class Rows(ABC):
         if isinstance(variable, Discrete):
             states = shorten(variable.states, most=4)
             described = f"ordered: {states}" if self.is_ordered(name) else states
-            return (
-                f"{len(variable):,} states",
-                missing,
-                "; ".join(filter(None, [described, self._describe_marks(name)])),
-            )
-        return "", missing, self._describe_numbers(variable)
-
-    def _describe_marks(self, name: str) -> str:
-        return describe_cells(self.marks(name))
+            marks = describe_cells(self.marks(name)) if is_read else ""
+            return f"{len(variable):,} states", missing, "; ".join(filter(None, [described, marks]))
+        return "", missing, self._describe_numbers(variable) if is_read else ""
 
     def _describe_numbers(self, variable: Continuous) -> str:
         scale, unit = self.scale(variable.name), variable.unit

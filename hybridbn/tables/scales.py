@@ -10,14 +10,13 @@ import math
 import re
 from bisect import bisect_left
 from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from hybridbn.units import coarsest_step
-from hybridbn.variables import Continuous, Grid, Values, shorten
+from hybridbn.variables import Grid, Values, shorten
 
 MOST_LISTED = 12
 """A column of no more different numbers is learned as a table of their probabilities."""
@@ -285,14 +284,6 @@ def count_values(values: Values, weights: Values | None = None) -> tuple[Values,
         return distinct, np.asarray(counts, dtype=np.float64)
     distinct, owner = np.unique(values, return_inverse=True)
     return distinct, np.asarray(np.bincount(owner, weights), dtype=np.float64)
-
-
-def coarsen_unit(variable: Continuous, observed: Values) -> Continuous:
-    """Return a variable whose imputed values are rounded to days, hours, minutes, ... as all observed ones are."""
-    unit = variable.time_unit
-    if unit is None or len(observed) < LEAST_ROWS:
-        return variable
-    return replace(variable, unit=replace(unit, step=coarsest_step(observed, unit)))
 
 
 def find_step(tally: Tally) -> float | None:

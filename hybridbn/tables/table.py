@@ -666,14 +666,8 @@ class Table(Rows):
 
         write_table(self, path, **options)
 
-    def _describe_numbers(self, variable: Continuous) -> str:
-        return super()._describe_numbers(variable) if self._columns[variable.name].is_read else ""
-
-    def _describe_marks(self, name: str) -> str:
-        return super()._describe_marks(name) if self._columns[name].is_read else ""
-
-    def _describe_missing(self, name: str) -> str:
-        return super()._describe_missing(name) if self._columns[name].is_read else "not read"
+    def _is_read(self, name: str) -> bool:
+        return self._columns[name].is_read
 
 
 def read_rows(data: Any, weights: Any = None, **columns: Unpack[ColumnKeywords]) -> tuple[Rows, dict[str, str]]:

@@ -42,7 +42,6 @@ from hybridbn.tables.cells import integer_limits, state_kind
 from hybridbn.tables.columns import Column, Frame, read_as_variable, read_column
 from hybridbn.tables.scales import (
     LEAST_ROWS,
-    coarsen_unit,
     decimals_of,
     describe_left_alone,
     describe_marks,
@@ -159,8 +158,8 @@ def classify_columns(
                 alone.append(name)
                 variables[name] = variable
                 continue
-        elif isinstance(variable, Continuous) and variable.unit is not None and not full_precision:
-            variable = coarsen_unit(variable, observed)
+        elif isinstance(variable, Continuous) and variable.time_unit is not None and not full_precision:
+            variable = table.scaled(name)
         if reason is not None and name not in included:
             left_alone[name] = reason
             continue
@@ -276,13 +275,10 @@ def _find_decimals(
     for name, observed in numbers.items():
         if name in units or name not in variables:
             continue
-        is_whole = decimals_of(observed) == 0
-        if is_whole:
-            decimals: int | None = 0
-        elif len(observed) < LEAST_ROWS or full_precision:
+        few = len(observed) < LEAST_ROWS or full_precision
+        decimals = decimals_of(observed) if few else usual_decimals(observed)
+        if few and decimals:
             continue
-        else:
-            decimals = usual_decimals(observed)
         # an integer type can't hold other numbers
         if decimals == 0 and not (integers is None or name in named or has_integer_type(table, name)):
             continue

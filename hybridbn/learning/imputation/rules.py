@@ -425,8 +425,9 @@ def find_rules(table: Table, names: Sequence[str]) -> Rules:
         if not kinds[name] and counts.min() > 1 and counts.sum() >= ROWS
     }
     plain = [name for name in names if name not in codes]
-    found = {name: _find_days(observed[name]) if kinds[name] else scales[name].multiple for name in plain}
-    steps = {name: step for name, step in found.items() if step is not None and name not in clocks}
+    found = {name: scales[name].multiple for name in plain if not kinds[name] and name not in clocks}
+    steps = {name: step for name, step in found.items() if step is not None}
+    steps |= {name: 1.0 for name in plain if kinds[name] and not (observed[name] % 1).any()}
     # points in time have no sign
     grids = {name: scales[name].grid for name in plain if kinds[name] not in ("date", "time")}
     supports = {name: (grid.low, grid.high) for name, grid in grids.items() if grid is not None}
@@ -595,11 +596,6 @@ def _fit_signs(parts: Values, target: Values) -> Values | None:
     slopes, *_ = np.linalg.lstsq(centered.T, target - target.mean(), rcond=1e-10)
     signs: Values = np.asarray(np.round(slopes), dtype=np.float64)
     return signs if (np.abs(signs) == 1).all() and (np.abs(slopes - signs) < _COEFFICIENT).all() else None
-
-
-def _find_days(values: Values) -> float | None:
-    """Return one if numbers of days are whole."""
-    return None if (values % 1).any() else 1.0
 
 
 def _find_orders(
