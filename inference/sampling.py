@@ -676,7 +676,7 @@ def conditional_gaussian(network: Network) -> ConditionalGaussian | None:
             given.update({parent.name: parent for parent in discrete})
     sizes = [len(variable) for variable in given.values()]
     size = math.prod(sizes)
-    if size > _MOST_CONFIGURATIONS:
+    if not numbers or size > _MOST_CONFIGURATIONS:
         return None
     states = dict(zip(given, np.unravel_index(np.arange(size), sizes) if sizes else (), strict=True))
     potentials = [network.potential(name) for name in numbers]

@@ -385,6 +385,12 @@ def test_any_structure_completes_the_table(options: dict[str, Any]) -> None:
         assert not table.isna().any().any()
 
 
+def test_a_table_of_states_alone_is_completed() -> None:
+    votes = hb.datasets.load_votes()[:60]
+    assert votes.isna().any().any()
+    assert not hb.impute(votes, random_state=0).isna().any().any()
+
+
 def test_a_learned_network_serves_new_rows() -> None:
     frame = mixed()
     found = hb.impute(frame, details=True, random_state=0)

@@ -129,3 +129,12 @@ def test_a_certain_number_is_one_stem() -> None:
     assert (trace.values.tolist(), len(trace.x)) == ([2009.0], 0)
     assert trace.probabilities.sum() == pytest.approx(1.0, abs=1e-3)
     assert chart_posterior(posterior).description == "Posterior of x: certainly 2009."
+
+
+def test_a_curve_beside_stems_of_a_grid_shows_the_probabilities_of_its_numbers() -> None:
+    net = ask(normal(150.0, 25.0), grid=Grid(1.0, 0.0))
+    prior, posterior = net.posterior("x"), net.posterior("x", {"x": hb.Interval(100, 120)})
+    marks = chart_posterior(posterior, prior).marks
+    highest = {mark.color: np.nanmax(mark.y) for mark in marks if isinstance(mark, Line)}
+    assert highest["dim"] == pytest.approx(prior.probability(prior.mode()), rel=0.01)
+    assert highest[0] == pytest.approx(max(posterior.probability(value) for value in range(100, 121)))
