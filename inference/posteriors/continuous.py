@@ -215,7 +215,9 @@ class ContinuousPosterior(Posterior):
         if masses.sum() > MOSTLY:
             return f"<posterior of {name!r}: {listed}>"
         mean, std, spread = self.numeric.mean(), f"{self.numeric.std():.6g}", unit and unit.name.split()[0]
-        shown_mean = f"{mean:.6g}" if unit is None or not math.isfinite(mean) else unit.text(mean)
+        shown_mean = f"{mean:.6g}"
+        if unit is not None and math.isfinite(mean):
+            shown_mean = unit.text(mean) if self.variable.time_unit is None else str(self.mean())
         told = ", ".join(filter(None, [f"mean {shown_mean}", f"sd {std} {spread or ''}".rstrip(), listed]))
         return f"<posterior density of {name!r}: {told}>"
 
