@@ -786,6 +786,7 @@ QUESTIONS: dict[str, tuple[Callable[..., Any], Any, Entries]] = {
             "backend": Effect("no such backend"),
             "weights": Effect("k"),
             "columns": Effect(["x", "d"]),
+            "ordered": Effect("z", data="codes"),
             "missing": Effect({"d": ["v"]}),
             "most_states": Effect(2),
             "sample": Effect(10),
@@ -799,7 +800,8 @@ def read(table: hb.Table) -> Any:
 
 
 def scan(rows: hb.Scan) -> Any:
-    return [*map(repr, rows.variables), rows.sample().to_pandas(), rows.sample().weights]
+    codes = [rows.scale(one.name).codes for one in rows.variables if isinstance(one, hb.Continuous)]
+    return [*map(repr, rows.variables), codes, rows.sample().to_pandas(), rows.sample().weights]
 
 
 @pytest.mark.parametrize(
