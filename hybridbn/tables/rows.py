@@ -261,7 +261,7 @@ class Rows(ABC):
             naming, single = {}, []
         reasons = {**(unusable or {}), **{name: told for name, told in (reasons | naming).items() if name not in kept}}
         rows = self.drop([name for name in (*reasons, *single) if name in self])
-        marks = {name: own for name in asked if name in rows and (own := usable.marks(name))}
+        marks = {name: own for name in rows.names if name not in self.kept and (own := usable.marks(name))}
         if reasons or single or marks:
             remark(
                 left_alone=f"{describe_left_alone(reasons)}; the network has no such nodes" if reasons else "",

@@ -139,8 +139,18 @@ class ContinuousPosterior(Posterior):
         return self._rows_first(np.where(missing, np.nan, result))
 
     def mode(self) -> Any:
-        """Return where the density is largest (the first of several)."""
-        return self._settle(self._rows_first(self._by_rows("_mode", np.empty((1, self._rows)))[0]))
+        """Return where the density is largest (the first of several), or of the numbers of a grid the likeliest there."""
+        modes, grid = self._by_rows("_mode", np.empty((1, self._rows))), self.variable.grid
+        if grid is not None and grid.step:
+            # beside a jump, rounding leads to where little is; points and ends, which hold what is beyond them, count
+            # where pictures have stems
+            others = np.array([*self.point_cells.points, *filter(math.isfinite, (grid.low, grid.high))])
+            told = grid.round(modes + grid.step * np.array([[0.0], [-1.0], [1.0]]))
+            told = np.concatenate([told, np.broadcast_to(others[:, None], (len(others), self._rows))])
+            weights = self._weigh(told)
+            weights[3:] *= weights[3:] > 1 - MOSTLY
+            modes = np.take_along_axis(told, np.argmax(weights, axis=0)[None], axis=0)
+        return self._settle(self._rows_first(modes[0]))
 
     def _is_told(self, number: float) -> bool:
         """Whether a number is a point, or one of the grid, so that it has a probability."""
@@ -151,13 +161,17 @@ class ContinuousPosterior(Posterior):
     def probability(self, value: Any) -> Any:
         """Return the probability of one value: of a point, or of all numbers that are told as this one of a grid."""
         number = self.variable.value(value)
-        at, grid = np.full((2, self._rows), number), self.variable.grid
-        if grid is None or not grid.step or not self._is_told(number):
-            return self._rows_first(self._by_rows("_mass_at", at)[0])
-        at[0] += grid.step / 2 if number < grid.high else math.inf
-        at[1] -= grid.step / 2 if number > grid.low else math.inf
-        upper, lower = self._by_rows("_cdf", at)
-        return self._rows_first(upper - lower)
+        at = np.full((1, self._rows), number)
+        return self._rows_first((self._weigh(at) if self._is_told(number) else self._by_rows("_mass_at", at))[0])
+
+    def _weigh(self, at: Values) -> Values:
+        """Return the probabilities of points (m, rows), or of numbers of a grid with what is rounded to these."""
+        grid = self.variable.grid
+        if grid is None or not grid.step:
+            return self._by_rows("_mass_at", at)
+        upper = at + np.where(at < grid.high, grid.step / 2, math.inf)
+        lower = at - np.where(at > grid.low, grid.step / 2, math.inf)
+        return self._by_rows("_cdf", upper) - self._by_rows("_cdf", lower)
 
     def _look_up(self, value: Any) -> Any:
         if not self._is_told(self.variable.value(value)):
@@ -208,7 +222,7 @@ class ContinuousPosterior(Posterior):
         name, points, unit = self.variable.name, self.point_cells.points, self.variable.unit
         if not self.single:
             return f"<posterior density of {name!r} in {len(self)} rows>"
-        masses = self._by_rows("_mass_at", points[:, None])[:, 0]
+        masses = self._weigh(points[:, None])[:, 0] if len(points) else points
         texts = [f"{point:g}" if unit is None else unit.text(point) for point in points.tolist()]
         shown = [f"{text}: {mass:.4g}" for text, mass in zip(texts, masses, strict=True) if mass > 0]
         listed = ", ".join([*shown[:8], *["..."] * (len(shown) > 8)])

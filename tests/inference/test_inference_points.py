@@ -9,6 +9,7 @@ from scipy.stats import multivariate_normal, norm
 
 import hybridbn as hb
 from hybridbn.potentials import Atoms
+from hybridbn.variables import Grid
 
 STATES = ("a", "b")
 
@@ -169,3 +170,51 @@ def test_answers_are_sums_over_the_points(seed):
             assert posterior.cdf(points) - posterior.cdf(points - 1e-9) == pytest.approx(expected, abs=1e-8)
         if "d" not in case:
             assert net.posterior("d", case).probabilities == pytest.approx(states, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("grid", "make", "likeliest"),
+    [
+        # the density jumps up between 17 and 18, nearer to 17
+        (Grid(1.0), lambda x: hb.MTE.from_density(x, lambda v: np.exp(-(v - 17.49) / 30), (17.49, 80.3)), None),
+        (Grid(2.0, low=0.0), lambda x: hb.LinearGaussian(x, intercept=3.0, variance=9.0), None),
+        (Grid(1.0, low=0.0), lambda x: hb.LinearGaussian(x, intercept=1.0, variance=16.0), 0.0),
+        # so little lies beyond the end that it is no stem of a picture
+        (Grid(0.01, low=0.0), lambda x: hb.LinearGaussian(x, intercept=2.5, variance=1.0), 2.5),
+        (
+            Grid(0.5),
+            lambda x: Atoms(
+                x,
+                points=[4.0, 6.0],
+                probabilities=[0.2, 0.3, 0.5],
+                density=hb.LinearGaussian(x, intercept=0.0, variance=0.01),
+            ),
+            0.0,
+        ),
+        (
+            Grid(0.01),
+            lambda x: Atoms(
+                x,
+                points=[4.0, 6.0],
+                probabilities=[0.1, 0.3, 0.6],
+                density=hb.LinearGaussian(x, intercept=0.0, variance=0.01),
+            ),
+            6.0,
+        ),
+    ],
+)
+def test_modes_are_the_likeliest_numbers_of_a_grid(grid, make, likeliest):
+    x = hb.Continuous("x", grid=grid)
+    posterior = hb.Network([make(x)]).posterior("x")
+    mode = posterior.mode()
+    near = grid.round(mode + grid.step * np.arange(-3, 4))
+    assert posterior.probability(mode) >= max(map(posterior.probability, near)) - 1e-12
+    assert likeliest is None or mode == pytest.approx(likeliest, abs=grid.step / 2)
+
+
+def test_what_is_shown_of_points_is_their_probability():
+    x = hb.Continuous("x", grid=Grid(1.0, low=1.0, high=2.0))
+    density = hb.LinearGaussian(x, intercept=1.5, variance=0.25)
+    posterior = hb.Network([Atoms(x, points=[1, 2], probabilities=[0.5, 0.3, 0.2], density=density)]).posterior("x")
+    assert posterior.probability(1) == pytest.approx(0.6)
+    assert repr(posterior) == "<posterior of 'x': 1: 0.6, 2: 0.4>"

@@ -71,6 +71,21 @@ def test_every_door_says_the_same_in_one_warning(door: str) -> None:
     assert "if they do, say missing={'sex': [9]}" in message
 
 
+@pytest.mark.parametrize(
+    "learn",
+    [
+        lambda frame: hb.fit("sex -> x", frame),
+        lambda frame: hb.fit("c -> sex", frame, {"sex": "mte"}),
+        lambda frame: naive_bayes(frame, "sex"),
+        lambda frame: naive_bayes(frame, "c", {"sex": "kernel"}),
+        lambda frame: HybridRegressor("naive_bayes").fit(hb.Table(frame), "sex"),
+    ],
+)
+def test_marks_of_columns_that_are_named_are_told(learn: Callable[[pd.DataFrame], Any]) -> None:
+    with pytest.warns(UserWarning, match=r"may stand for missing cells: 9 in 'sex' \(.*say missing={'sex': \[9\]}"):
+        learn(make_frame()[["c", "x", "sex"]])
+
+
 @pytest.mark.parametrize("arguments", [["impute", "t.csv", "out.csv"], ["fit", "t.csv", "m.hbn", "--target", "c"]])
 def test_the_command_says_the_same(
     arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
