@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 
 MOSTLY = 0.99
 """From this share of the mass at points on, a number is told by these."""
-_END, _MOST_STEMS = 0.0025, 50
-"""The share of the mass at either end that a picture leaves out; so many neighbors on a grid have a stem each."""
+_END, _MOST_STEMS, _MOST_TOLD = 0.0025, 50, 12
+"""The share of the mass at either end that a picture leaves out; so many neighbors on a grid have a stem each, and tell
+a grid that has no more.
+"""
 BLOCK = 1 << 22
 """Numbers in a temporary array at the most, about."""
 _PARTS_OF_CELL = 4
@@ -139,7 +141,7 @@ class ContinuousPosterior(Posterior):
         return self._rows_first(np.where(missing, np.nan, result))
 
     def mode(self) -> Any:
-        """Return where the density is largest (the first of several), or of the numbers of a grid the likeliest there."""
+        """Return where the density is largest (the first of several); of numbers on a grid, the likeliest."""
         modes, grid = self._by_rows("_mode", np.empty((1, self._rows))), self.variable.grid
         if grid is not None and grid.step:
             # beside a jump, rounding leads to where little is; points and ends, which hold what is beyond them, count
@@ -222,6 +224,9 @@ class ContinuousPosterior(Posterior):
         name, points, unit = self.variable.name, self.point_cells.points, self.variable.unit
         if not self.single:
             return f"<posterior density of {name!r} in {len(self)} rows>"
+        grid = self.variable.grid or Grid()
+        if grid.high - grid.low < _MOST_TOLD * grid.step:
+            points = grid.round(np.arange(grid.low, grid.high + grid.step / 2, grid.step))
         masses = self._weigh(points[:, None])[:, 0] if len(points) else points
         texts = [f"{point:g}" if unit is None else unit.text(point) for point in points.tolist()]
         shown = [f"{text}: {mass:.4g}" for text, mass in zip(texts, masses, strict=True) if mass > 0]

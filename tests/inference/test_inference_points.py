@@ -218,3 +218,9 @@ def test_what_is_shown_of_points_is_their_probability():
     posterior = hb.Network([Atoms(x, points=[1, 2], probabilities=[0.5, 0.3, 0.2], density=density)]).posterior("x")
     assert posterior.probability(1) == pytest.approx(0.6)
     assert repr(posterior) == "<posterior of 'x': 1: 0.6, 2: 0.4>"
+
+
+def test_densities_of_few_numbers_are_shown_by_these():
+    passed = hb.Continuous("passed", grid=Grid(1.0, low=0.0, high=1.0))
+    posterior = hb.Network([hb.LinearGaussian(passed, intercept=0.5, variance=0.25)]).posterior("passed")
+    assert repr(posterior) == "<posterior of 'passed': 0: 0.5, 1: 0.5>"
